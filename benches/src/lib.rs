@@ -1,0 +1,1 @@
+//! Bench tools of pg_bulk.

@@ -1,0 +1,101 @@
+//! Memory for one row's by-reference values.
+//!
+//! A decoder that builds a varlena takes the bytes from here. The arena hands out 8-byte aligned slices that do
+//! not move until [`Arena::reset`], so their addresses may be given out as PostgreSQL datums for as long as the
+//! row is current. It keeps one block of ordinary size between rows; what one huge row needed is given back.
+
+/// Size of the block that is kept between rows, in bytes.
+const BLOCK: usize = 64 * 1024;
+
+/// A bump allocator whose slices are 8-byte aligned and stay where they are until [`Arena::reset`].
+#[derive(Debug, Default)]
+pub struct Arena {
+    blocks: Vec<Box<[u64]>>,
+    /// Words used in the last block.
+    used: usize,
+}
+
+impl Arena {
+    /// An arena that has not allocated anything yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `len` zeroed-or-stale bytes, 8-byte aligned. The caller writes every byte that matters.
+    #[inline]
+    pub fn alloc(&mut self, len: usize) -> &mut [u8] {
+        let words = len.div_ceil(8);
+        let fits = self.blocks.last().is_some_and(|b| b.len() - self.used >= words);
+        if !fits {
+            self.grow(words);
+        }
+        let at = self.used;
+        self.used += words;
+        match self.blocks.last_mut() {
+            Some(block) => &mut as_bytes(&mut block[at..at + words])[..len],
+            None => &mut [],
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, words: usize) {
+        let size = words.max(BLOCK / 8);
+        self.blocks.push(vec![0u64; size].into_boxed_slice());
+        self.used = 0;
+    }
+
+    /// Forget everything handed out. Blocks beyond the first ordinary one go back to the system.
+    #[inline]
+    pub fn reset(&mut self) {
+        if self.blocks.len() > 1 || self.blocks.last().is_some_and(|b| b.len() > BLOCK / 8) {
+            self.shrink();
+        }
+        self.used = 0;
+    }
+
+    #[cold]
+    fn shrink(&mut self) {
+        self.blocks.retain(|b| b.len() == BLOCK / 8);
+        self.blocks.truncate(1);
+    }
+}
+
+/// The same memory as bytes.
+#[inline]
+#[allow(unsafe_code, reason = "a view of initialised integers as bytes has no safe spelling in std")]
+fn as_bytes(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: u8 has no alignment and every bit pattern of u64 is valid as eight u8; length covers the same memory.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_aligned_and_do_not_overlap() {
+        let mut a = Arena::new();
+        let mut seen: Vec<(usize, usize)> = Vec::new();
+        for i in 0..5000usize {
+            let s = a.alloc(i % 70);
+            let p = s.as_ptr() as usize;
+            assert!(s.is_empty() || p.is_multiple_of(8));
+            if !s.is_empty() {
+                assert!(seen.iter().rev().take(200).all(|&(q, l)| p >= q + l || p + s.len() <= q));
+                seen.push((p, s.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_huge_row_is_given_back() {
+        let mut a = Arena::new();
+        a.alloc(10);
+        a.alloc(10 << 20);
+        a.reset();
+        assert_eq!(a.blocks.iter().map(|b| b.len()).sum::<usize>(), BLOCK / 8);
+        a.alloc(10);
+        assert_eq!(a.blocks.len(), 1);
+    }
+}

@@ -1,0 +1,4 @@
+//! Pure part of pg_bulk.
+
+pub mod arena;
+pub mod convert;

@@ -1,0 +1,3 @@
+//! pg_bulk: files into PostgreSQL.
+
+::pgrx::pg_module_magic!(name, version);
