@@ -1,0 +1,74 @@
+# The project's commands. What takes more than a line is a script in tools/ or pg_test/; this file knows the order
+# and the names.
+#
+#   make setup               what must be installed first (Debian packages, cargo-pgrx); leaves alone what is there
+#   make                     release build of the extension
+#   make install             into the server of PG_CONFIG (DESTDIR is honoured)
+#   make installcheck        the server tests, on what is installed; TESTS="smoke t/001_x.t" picks some
+#   make demo                a running cluster with the seed workloads loaded twice, by COPY and by pg_bulk; SIZE=n
+#   make test                everything that checks the project, from an empty machine on
+#   make bench               side by side with COPY and file_fdw: benches/load/run
+#   make soak                the server tests on their large grids
+#   make schema              sql/schema.sql anew
+#
+# As with PGXS, PG_CONFIG chooses the server, and through its major version the cargo feature: pg15 .. pg18.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := all
+# The scripts are steps of one sequence, and cargo uses all cores by itself.
+.NOTPARALLEL:
+
+PG_CONFIG ?= pg_config
+# One version for the crate and for cargo-pgrx: the crate's requirement is where it is written.
+PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
+PGRX_HOME := $(CURDIR)/target/pgrx
+export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
+export PG_CONFIG PGRX_VERSION PGRX_HOME SIZE
+
+# Not :=, since the server may only be there once setup has run.
+TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
+PG_FEATURE = pg$(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+PACKAGE = $(TARGET)/package/$(PG_FEATURE)
+
+all:
+	@tools/setup home
+	@rm -rf $(PACKAGE)
+	cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features --features $(PG_FEATURE) --out-dir $(PACKAGE)
+
+setup:
+	@tools/setup
+
+install: all
+	@tools/install $(PACKAGE)
+
+uninstall:
+	@tools/install . --remove
+
+installcheck:
+	@pg_test/run $(TESTS)
+	@pg_test/readme/run
+
+demo: setup install
+	@tools/demo
+
+demo-stop:
+	@tools/demo stop
+
+test:
+	@tools/test
+
+bench: install
+	benches/load/run
+
+soak: install
+	PG_BULK_SOAK=1 pg_test/run $(TESTS)
+
+schema:
+	@tools/setup home
+	@tools/schema write
+
+# target/tools stays: four minutes to build, and nothing of ours is in it.
+clean: demo-stop
+	rm -rf $(addprefix $(TARGET)/,debug release package pg_test test-log demo)
+
+.PHONY: all setup install uninstall installcheck demo demo-stop test bench soak schema clean
