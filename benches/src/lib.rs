@@ -1,1 +1,12 @@
-//! Bench tools of pg_bulk.
+//! What the bench programs of pg_bulk share.
+//!
+//! Two programs stand on this crate. `generate` writes the input files of the side-by-side harness: [`generate`] knows
+//! the workloads, [`random`] and [`decimal`] keep it faster than a disk. `floor` does to such a file only what no
+//! loader can leave out (read, split, convert, build pages, write heap and WAL, sync): [`record`] takes rows of the
+//! workload `test` apart and [`heap`] makes pages of them. The harness itself is `load/run`.
+
+pub mod decimal;
+pub mod generate;
+pub mod heap;
+pub mod random;
+pub mod record;

@@ -1,0 +1,219 @@
+//! The workloads of the side-by-side harness, as files.
+//!
+//! Each workload is a module with one function, which appends one row, complete with its line end, to a buffer. The
+//! table it belongs to, and the options that read it, are in `load/<workload>.sql`. Rows are collected in a buffer and
+//! handed to the operating system about a megabyte at a time.
+//!
+//! The four differ on purpose in what they ask of a reader: `demo` has short rows (the cost per row), `test` quotes
+//! every field, `customer` is nearly all text (the cost per byte), `extract` has many columns, numerics and nulls (the
+//! cost per field).
+
+mod customer;
+mod demo;
+mod extract;
+mod test;
+
+use std::io::{self, Write};
+
+use crate::random::Random;
+
+/// Bytes collected before they are written.
+const BATCH: usize = 1 << 20;
+
+/// A kind of file to generate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Three short columns in text format.
+    Demo,
+    /// A number, a hash and a timestamp in CSV, every field quoted.
+    Test,
+    /// The customer table of DBT-2 in CSV.
+    Customer,
+    /// 29 columns, mostly numbers, with nulls, in text format.
+    Extract,
+}
+
+/// Every workload, in the order in which they are described.
+pub const WORKLOADS: [Workload; 4] = [Workload::Demo, Workload::Test, Workload::Customer, Workload::Extract];
+
+impl Workload {
+    /// The workload's name: also its table's, and its file's in `load/`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Demo => "demo",
+            Self::Test => "test",
+            Self::Customer => "customer",
+            Self::Extract => "extract",
+        }
+    }
+
+    /// The workload called `name`, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        WORKLOADS.into_iter().find(|workload| workload.name() == name)
+    }
+
+    fn row(self, out: &mut Vec<u8>, random: &mut Random, id: u64) {
+        match self {
+            Self::Demo => demo::row(out, random, id),
+            Self::Test => test::row(out, random, id),
+            Self::Customer => customer::row(out, random, id),
+            Self::Extract => extract::row(out, random, id),
+        }
+    }
+
+    /// Writes `rows` rows, whose ids ascend from `first_id`, and returns their size in bytes.
+    pub fn write(self, sink: &mut impl Write, rows: u64, seed: u64, first_id: u64) -> io::Result<u64> {
+        // Room for the row that crosses the mark, so that the buffer never grows.
+        let mut batch = Vec::with_capacity(BATCH + 4096);
+        let mut bytes = 0;
+        for id in first_id..first_id + rows {
+            self.row(&mut batch, &mut Random::row(seed, id), id);
+            if batch.len() >= BATCH {
+                sink.write_all(&batch)?;
+                bytes += batch.len() as u64;
+                batch.clear();
+            }
+        }
+        sink.write_all(&batch)?;
+        bytes += batch.len() as u64;
+        sink.flush()?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(workload: Workload, rows: u64, seed: u64, first_id: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let written = workload.write(&mut bytes, rows, seed, first_id).unwrap();
+        assert_eq!(written, bytes.len() as u64);
+        bytes
+    }
+
+    /// A sink that only counts: the sizes are checked at the sizes that are published.
+    struct Counter(u64);
+
+    impl Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn delimiter(workload: Workload) -> char {
+        match workload {
+            Workload::Demo | Workload::Extract => '\t',
+            Workload::Test | Workload::Customer => ',',
+        }
+    }
+
+    /// The columns of the table that belongs to the workload: one line each between the parentheses.
+    fn columns(workload: Workload) -> Vec<String> {
+        let path = format!("{}/load/{}.sql", env!("CARGO_MANIFEST_DIR"), workload.name());
+        let ddl = std::fs::read_to_string(path).unwrap();
+        let body =
+            ddl.split_once(&format!("CREATE TABLE {} (\n", workload.name())).unwrap().1.split_once("\n);").unwrap().0;
+        body.lines().map(|line| line.trim().trim_end_matches(',').to_string()).collect()
+    }
+
+    #[test]
+    fn same_seed_same_bytes() {
+        for workload in WORKLOADS {
+            assert_eq!(file(workload, 3000, 7, 1), file(workload, 3000, 7, 1), "{workload:?}");
+            assert_ne!(file(workload, 3000, 7, 1), file(workload, 3000, 8, 1), "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn a_later_start_continues_the_file() {
+        for workload in WORKLOADS {
+            let mut parts = file(workload, 1000, 7, 1);
+            parts.extend(file(workload, 500, 7, 1001));
+            assert!(parts == file(workload, 1500, 7, 1), "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_are_the_tables() {
+        for workload in WORKLOADS {
+            let text = String::from_utf8(file(workload, 2500, 1, 1)).unwrap();
+            assert!(text.ends_with('\n'));
+            assert_eq!(text.lines().count(), 2500, "{workload:?}");
+            let columns = columns(workload).len();
+            for (line, id) in text.lines().zip(1u64..) {
+                // No generated value holds a delimiter, a quote or a backslash, so fields can be counted without a parser.
+                let fields: Vec<&str> = line.split(delimiter(workload)).collect();
+                assert_eq!(fields.len(), columns, "{workload:?}: {line}");
+                assert_eq!(fields[0].trim_matches('"'), id.to_string(), "{workload:?}: {line}");
+                assert!(!line.contains('\\'), "{workload:?}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn declared_lengths_are_kept() {
+        for workload in WORKLOADS {
+            let text = String::from_utf8(file(workload, 2500, 1, 1)).unwrap();
+            for (position, column) in columns(workload).iter().enumerate() {
+                let Some(limit) = ["varchar(", "char(", "bit("].iter().find_map(|kind| column.split_once(kind)) else {
+                    continue;
+                };
+                let limit: usize = limit.1.split_once(')').unwrap().0.parse().unwrap();
+                for line in text.lines() {
+                    let field = line.split(delimiter(workload)).nth(position).unwrap();
+                    assert!(field.len() <= limit, "{workload:?}, {column}: {field}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_extract_has_nulls_and_most_columns_of_it_have() {
+        let text = String::from_utf8(file(Workload::Extract, 2500, 1, 1)).unwrap();
+        let mut null_columns = [false; 29];
+        for line in text.lines() {
+            for (position, field) in line.split('\t').enumerate() {
+                null_columns[position] |= field.is_empty();
+            }
+        }
+        assert!(!null_columns[0]);
+        assert!(null_columns.iter().filter(|null| **null).count() > 14);
+        for workload in [Workload::Demo, Workload::Test, Workload::Customer] {
+            let text = String::from_utf8(file(workload, 2500, 1, 1)).unwrap();
+            assert!(text.lines().all(|line| line.split(delimiter(workload)).all(|field| !field.is_empty())));
+        }
+    }
+
+    #[test]
+    fn every_field_of_test_is_quoted() {
+        let text = String::from_utf8(file(Workload::Test, 2500, 1, 1)).unwrap();
+        for line in text.lines() {
+            for field in line.split(',') {
+                assert!(field.len() > 2 && field.starts_with('"') && field.ends_with('"'), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_the_published_ones() {
+        for (workload, rows, megabytes) in [
+            (Workload::Demo, 1_000_001, 16.0),
+            (Workload::Test, 5_000_000, 369.0),
+            (Workload::Customer, 1_000_000, 584.0),
+            (Workload::Extract, 2_000_000, 240.0),
+        ] {
+            let mut counter = Counter(0);
+            workload.write(&mut counter, rows, 1, 1).unwrap();
+            let found = counter.0 as f64 / 1e6;
+            assert!((found / megabytes - 1.0).abs() < 0.03, "{workload:?}: {found} MB, not {megabytes}");
+        }
+    }
+}
