@@ -1,4 +1,26 @@
-//! Pure part of pg_bulk.
+//! The pure part of pg_bulk: what a file means, and what its fields are worth, without a server.
+//!
+//! ```text
+//!   bytes ──► window ──► scan::cut ──► scan::split ──► reader ──► convert ──► datums
+//!             verified   last line     field ends      values     (arena)
+//!             encoding   end
+//!                 │          │              │
+//!                 └──────────┴─ anything unusual ─► line, field: COPY's rules, one byte at a time
+//! ```
+//!
+//! Nothing here does I/O, allocates per record, or knows PostgreSQL: the extension feeds bytes and takes datums.
+//! The fast path must only ever be right; the exact path must know everything. Tests hold the two against each other
+//! at every buffer size, and both against a naive reader that fits on a page.
 
 pub mod arena;
 pub mod convert;
+pub mod dialect;
+pub mod field;
+pub mod line;
+#[doc(hidden)]
+#[allow(clippy::missing_panics_doc, reason = "an oracle")]
+pub mod naive;
+pub mod reader;
+pub mod scan;
+pub mod verify;
+pub mod window;

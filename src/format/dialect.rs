@@ -1,0 +1,296 @@
+//! What COPY's format options say about a file: the characters, the NULL marker, the end-of-data marker.
+//!
+//! A [`Dialect`] is made from checked options; [`Dialect::check`] applies the rules of `ProcessCopyOptions`
+//! (src/backend/commands/copy.c) in core's order, so that the first complaint is the one COPY would make. The
+//! extension turns a [`DialectError`] into words.
+//!
+//! Most dialects are *regular*: every character plays one part, and the SIMD scan understands them. COPY also
+//! accepts nonsense (a newline as the quote, the delimiter as the escape); such a dialect is read by the exact,
+//! byte-at-a-time reader alone ([`Dialect::is_regular`]).
+
+/// The two line-based formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// COPY's text format: backslash escapes.
+    Text,
+    /// COPY's CSV format: quotes.
+    Csv,
+}
+
+/// How lines end. COPY learns it from the first line and then insists on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eol {
+    /// `\n`
+    Nl,
+    /// `\r`
+    Cr,
+    /// `\r\n`
+    CrNl,
+}
+
+impl Eol {
+    /// The byte whose occurrences inside quotes COPY counts as lines (`CopyReadLineText`): `\n` only where lines
+    /// end in `\n`, else `\r`, also while the line end is not known yet.
+    #[must_use]
+    pub fn counted(eol: Option<Eol>) -> u8 {
+        if eol == Some(Eol::Nl) { b'\n' } else { b'\r' }
+    }
+}
+
+/// What `\.` means; it changed with PostgreSQL 18.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndMarker {
+    /// Up to 17: ends the data, in CSV when alone on its line, in text also after data on its line.
+    Until17,
+    /// From 18: data in CSV; in text it must be alone on its line.
+    Since18,
+}
+
+/// A file's dialect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialect {
+    /// Text or CSV.
+    pub format: Format,
+    /// Field delimiter.
+    pub delimiter: u8,
+    /// Quote (CSV).
+    pub quote: u8,
+    /// Escape inside quotes (CSV).
+    pub escape: u8,
+    /// The NULL marker, compared with the raw field.
+    pub null: Vec<u8>,
+    /// The DEFAULT marker, compared with the raw field.
+    pub default: Option<Vec<u8>>,
+    /// What `\.` means.
+    pub end_marker: EndMarker,
+}
+
+/// Format options as given, before defaults.
+#[derive(Debug, Clone, Default)]
+pub struct FormatOptions {
+    /// `format 'csv'`
+    pub csv: bool,
+    /// `delimiter`
+    pub delimiter: Option<Vec<u8>>,
+    /// `null`
+    pub null: Option<Vec<u8>>,
+    /// `default`
+    pub default: Option<Vec<u8>>,
+    /// `quote`
+    pub quote: Option<Vec<u8>>,
+    /// `escape`
+    pub escape: Option<Vec<u8>>,
+    /// `force_not_null` is given for some column.
+    pub force_not_null: bool,
+    /// `force_null` is given for some column.
+    pub force_null: bool,
+}
+
+/// What is wrong with a set of format options; one variant per message of `ProcessCopyOptions`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DialectError {
+    /// COPY delimiter must be a single one-byte character
+    DelimiterLength,
+    /// COPY delimiter cannot be newline or carriage return
+    DelimiterNewline,
+    /// COPY null representation cannot use newline or carriage return
+    NullNewline,
+    /// COPY default representation cannot use newline or carriage return
+    DefaultNewline,
+    /// COPY delimiter cannot be "x"
+    DelimiterUnsafe(u8),
+    /// COPY quote available only in CSV mode
+    QuoteNotCsv,
+    /// COPY quote must be a single one-byte character
+    QuoteLength,
+    /// COPY delimiter and quote must be different
+    DelimiterIsQuote,
+    /// COPY escape available only in CSV mode
+    EscapeNotCsv,
+    /// COPY escape must be a single one-byte character
+    EscapeLength,
+    /// COPY force not null available only in CSV mode
+    ForceNotNullNotCsv,
+    /// COPY force null available only in CSV mode
+    ForceNullNotCsv,
+    /// COPY delimiter must not appear in the NULL specification
+    DelimiterInNull,
+    /// CSV quote character must not appear in the NULL specification
+    QuoteInNull,
+    /// COPY delimiter must not appear in the DEFAULT specification
+    DelimiterInDefault,
+    /// CSV quote character must not appear in the DEFAULT specification
+    QuoteInDefault,
+    /// NULL specification and DEFAULT specification cannot be the same
+    NullIsDefault,
+}
+
+impl Dialect {
+    /// Check options in the order `ProcessCopyOptions` does and fill in the defaults.
+    pub fn check(o: &FormatOptions, end_marker: EndMarker) -> Result<Dialect, DialectError> {
+        use DialectError as E;
+        let delimiter: &[u8] = o.delimiter.as_deref().unwrap_or(if o.csv { b"," } else { b"\t" });
+        let null: &[u8] = o.null.as_deref().unwrap_or(if o.csv { b"" } else { b"\\N" });
+        let quote: &[u8] = o.quote.as_deref().unwrap_or(b"\"");
+        let escape: &[u8] = o.escape.as_deref().unwrap_or(quote);
+        let has = |s: &[u8], b: u8| memchr::memchr(b, s).is_some();
+        let breaks_line = |s: &[u8]| has(s, b'\n') || has(s, b'\r');
+
+        let &[delim] = delimiter else { return Err(E::DelimiterLength) };
+        if breaks_line(delimiter) {
+            return Err(E::DelimiterNewline);
+        }
+        if breaks_line(null) {
+            return Err(E::NullNewline);
+        }
+        if o.default.as_deref().is_some_and(breaks_line) {
+            return Err(E::DefaultNewline);
+        }
+        if !o.csv && has(b"\\.abcdefghijklmnopqrstuvwxyz0123456789", delim) {
+            return Err(E::DelimiterUnsafe(delim));
+        }
+        let (mut q, mut e) = (b'"', b'"');
+        if !o.csv {
+            if o.quote.is_some() {
+                return Err(E::QuoteNotCsv);
+            }
+            if o.escape.is_some() {
+                return Err(E::EscapeNotCsv);
+            }
+        } else {
+            let &[one] = quote else { return Err(E::QuoteLength) };
+            if delim == one {
+                return Err(E::DelimiterIsQuote);
+            }
+            let &[esc] = escape else { return Err(E::EscapeLength) };
+            (q, e) = (one, esc);
+        }
+        if !o.csv && o.force_not_null {
+            return Err(E::ForceNotNullNotCsv);
+        }
+        if !o.csv && o.force_null {
+            return Err(E::ForceNullNotCsv);
+        }
+        if has(null, delim) {
+            return Err(E::DelimiterInNull);
+        }
+        if o.csv && has(null, q) {
+            return Err(E::QuoteInNull);
+        }
+        if let Some(default) = o.default.as_deref() {
+            if has(default, delim) {
+                return Err(E::DelimiterInDefault);
+            }
+            if o.csv && has(default, q) {
+                return Err(E::QuoteInDefault);
+            }
+            if default == null {
+                return Err(E::NullIsDefault);
+            }
+        }
+        Ok(Dialect {
+            format: if o.csv { Format::Csv } else { Format::Text },
+            delimiter: delim,
+            quote: q,
+            escape: e,
+            null: null.to_vec(),
+            default: o.default.clone(),
+            end_marker,
+        })
+    }
+
+    /// Is this CSV?
+    #[inline]
+    #[must_use]
+    pub fn is_csv(&self) -> bool {
+        self.format == Format::Csv
+    }
+
+    /// Does each special character play one part only, so that line and field boundaries follow from bitmaps?
+    ///
+    /// The text format forbids most dangerous delimiters itself, but not A to F, which are digits in a hexadecimal
+    /// escape. In CSV the quote and the escape may be anything.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        match self.format {
+            Format::Text => !self.delimiter.is_ascii_hexdigit(),
+            Format::Csv => {
+                let special = |b: u8| b == b'\n' || b == b'\r';
+                !special(self.quote)
+                    && !special(self.escape)
+                    && self.quote != b'\\'
+                    && self.delimiter != b'\\'
+                    && self.escape != self.delimiter
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(f: impl FnOnce(&mut FormatOptions)) -> Result<Dialect, DialectError> {
+        let mut o = FormatOptions { csv: true, ..FormatOptions::default() };
+        f(&mut o);
+        Dialect::check(&o, EndMarker::Until17)
+    }
+
+    #[test]
+    fn defaults_are_copys() {
+        let csv = check(|_| ()).unwrap();
+        assert_eq!((csv.delimiter, csv.quote, csv.escape, csv.null.as_slice()), (b',', b'"', b'"', &b""[..]));
+        let text = check(|o| o.csv = false).unwrap();
+        assert_eq!((text.delimiter, text.null.as_slice()), (b'\t', &b"\\N"[..]));
+        let quoted = check(|o| o.quote = Some(b"'".to_vec())).unwrap();
+        assert_eq!(quoted.escape, b'\'');
+    }
+
+    #[test]
+    fn the_first_complaint_is_copys() {
+        use DialectError as E;
+        let some = |s: &str| Some(s.as_bytes().to_vec());
+        assert_eq!(check(|o| o.delimiter = some("ab")), Err(E::DelimiterLength));
+        assert_eq!(check(|o| o.delimiter = some("")), Err(E::DelimiterLength));
+        assert_eq!(check(|o| o.delimiter = some("\n")), Err(E::DelimiterNewline));
+        assert_eq!(check(|o| o.null = some("a\r")), Err(E::NullNewline));
+        assert_eq!(check(|o| o.quote = some("''")), Err(E::QuoteLength));
+        assert_eq!(check(|o| o.delimiter = some("\"")), Err(E::DelimiterIsQuote));
+        assert_eq!(check(|o| o.null = some("a,b")), Err(E::DelimiterInNull));
+        assert_eq!(check(|o| o.null = some("a\"b")), Err(E::QuoteInNull));
+        assert_eq!(check(|o| o.default = some("a,b")), Err(E::DelimiterInDefault));
+        assert_eq!(check(|o| o.default = some("")), Err(E::NullIsDefault));
+        let text = |f: fn(&mut FormatOptions)| {
+            check(|o| {
+                o.csv = false;
+                f(o);
+            })
+        };
+        assert_eq!(text(|o| o.delimiter = Some(b"a".to_vec())), Err(E::DelimiterUnsafe(b'a')));
+        assert_eq!(text(|o| o.quote = Some(b"'".to_vec())), Err(E::QuoteNotCsv));
+        assert_eq!(text(|o| o.escape = Some(b"'".to_vec())), Err(E::EscapeNotCsv));
+        assert_eq!(text(|o| o.force_null = true), Err(E::ForceNullNotCsv));
+        assert_eq!(text(|o| o.force_not_null = true), Err(E::ForceNotNullNotCsv));
+    }
+
+    #[test]
+    fn nonsense_is_not_regular() {
+        for (quote, escape, delimiter, regular) in [
+            ("\"", "\"", ",", true),
+            ("\"", "\\", ",", true),
+            ("'", "'", "|", true),
+            ("\n", "\n", ",", false),
+            ("\"", "\r", ",", false),
+            ("\"", ",", ",", false),
+            ("\\", "\\", ",", false),
+            ("\"", "\"", "\\", false),
+        ] {
+            let d = check(|o| {
+                o.quote = Some(quote.into());
+                o.escape = Some(escape.into());
+                o.delimiter = Some(delimiter.into());
+            });
+            assert_eq!(d.unwrap().is_regular(), regular, "{quote:?} {escape:?} {delimiter:?}");
+        }
+    }
+}

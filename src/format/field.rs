@@ -1,0 +1,191 @@
+//! The exact field reader: cutting one line into raw fields, and raw fields into values.
+//!
+//! [`split_line`] mirrors the loops of `CopyReadAttributesText` and `CopyReadAttributesCSV`
+//! (src/backend/commands/copyfromparse.c) but only notes where each raw field ends; [`unescape_text`] and
+//! [`unescape_csv`] mirror the other half of those loops, the removal of quotes and escapes. Splitting them lets
+//! one set of routines serve the exact path and the fast path, and fields that nobody asks for are never unescaped.
+
+use crate::dialect::Dialect;
+
+/// Why a line has no fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldError {
+    /// unterminated CSV quoted field
+    UnterminatedQuote,
+}
+
+/// Append the end of each raw field of `line` to `ends` (offsets into `line`).
+///
+/// At most `most` ends are stored, however many delimiters a runaway line has; the number of fields is returned.
+pub fn split_line(d: &Dialect, line: &[u8], most: usize, ends: &mut Vec<u32>) -> Result<usize, FieldError> {
+    let mut fields = 0usize;
+    let mut at = 0usize;
+    loop {
+        let (end, found) = if d.is_csv() { csv_field(d, line, at)? } else { text_field(d, line, at) };
+        if fields < most {
+            ends.push(u32::try_from(end).unwrap_or(u32::MAX));
+        }
+        fields += 1;
+        if !found {
+            return Ok(fields);
+        }
+        at = end + 1;
+    }
+}
+
+/// End of the text field that starts at `at`, and whether a delimiter ended it.
+fn text_field(d: &Dialect, line: &[u8], mut at: usize) -> (usize, bool) {
+    while let Some(&c) = line.get(at) {
+        if c == d.delimiter {
+            return (at, true);
+        }
+        at += if c == b'\\' { 2 + hex_digits(line.get(at + 1..).unwrap_or_default()) } else { 1 };
+    }
+    (line.len(), false)
+}
+
+/// How many hexadecimal digits belong to an escape whose bytes after the backslash are `rest`. They matter here
+/// because A to F may be the delimiter and are digits first; octal digits are never delimiters.
+fn hex_digits(rest: &[u8]) -> usize {
+    match rest {
+        [b'x', digits @ ..] => digits.iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count(),
+        _ => 0,
+    }
+}
+
+/// End of the CSV field that starts at `at`, and whether a delimiter ended it.
+fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), FieldError> {
+    loop {
+        loop {
+            let Some(&c) = line.get(at) else { return Ok((at, false)) };
+            if c == d.delimiter {
+                return Ok((at, true));
+            }
+            at += 1;
+            if c == d.quote {
+                break;
+            }
+        }
+        loop {
+            let Some(&c) = line.get(at) else { return Err(FieldError::UnterminatedQuote) };
+            at += 1;
+            if c == d.escape && line.get(at).is_some_and(|&n| n == d.escape || n == d.quote) {
+                at += 1;
+                continue;
+            }
+            if c == d.quote {
+                break;
+            }
+        }
+    }
+}
+
+/// Remove quotes and escapes from a raw CSV field.
+pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
+    let mut bytes = raw.iter().copied().peekable();
+    let mut quoted = false;
+    while let Some(c) = bytes.next() {
+        if !quoted {
+            if c == d.quote {
+                quoted = true;
+            } else {
+                out.push(c);
+            }
+            continue;
+        }
+        if c == d.escape
+            && let Some(&n) = bytes.peek()
+            && (n == d.escape || n == d.quote)
+        {
+            out.push(n);
+            bytes.next();
+            continue;
+        }
+        if c == d.quote {
+            quoted = false;
+        } else {
+            out.push(c);
+        }
+    }
+}
+
+/// Remove backslash escapes from a raw text field. True if an octal or hexadecimal escape produced a NUL or a byte
+/// above 127, so that the result must be checked for validity in the server encoding.
+pub fn unescape_text(raw: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut doubtful = false;
+    let mut at = 0usize;
+    while let Some(i) = raw.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        out.extend_from_slice(raw.get(at..at + i).unwrap_or_default());
+        at += i + 1;
+        let Some(&c) = raw.get(at) else { return doubtful };
+        at += 1;
+        let byte = match c {
+            b'0'..=b'7' => {
+                let mut value = u32::from(c - b'0');
+                for _ in 0..2 {
+                    match raw.get(at) {
+                        Some(&o @ b'0'..=b'7') => {
+                            value = value << 3 | u32::from(o - b'0');
+                            at += 1;
+                        }
+                        _ => break,
+                    }
+                }
+                let byte = (value & 0xff) as u8;
+                doubtful |= byte == 0 || byte >= 0x80;
+                byte
+            }
+            b'x' => {
+                let mut digits = 0;
+                let mut value = 0u8;
+                while digits < 2
+                    && let Some(h) = raw.get(at).and_then(|&h| char::from(h).to_digit(16))
+                {
+                    value = value << 4 | h as u8;
+                    digits += 1;
+                    at += 1;
+                }
+                if digits == 0 {
+                    b'x'
+                } else {
+                    doubtful |= value == 0 || value >= 0x80;
+                    value
+                }
+            }
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'v' => 11,
+            other => other,
+        };
+        out.push(byte);
+    }
+    out.extend_from_slice(raw.get(at..).unwrap_or_default());
+    doubtful
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(raw: &str) -> (String, bool) {
+        let mut out = Vec::new();
+        let doubtful = unescape_text(raw.as_bytes(), &mut out);
+        (out.iter().map(|&b| char::from(b)).collect(), doubtful)
+    }
+
+    #[test]
+    fn text_escapes() {
+        assert_eq!(text(r"a\tb\n\\c"), ("a\tb\n\\c".into(), false));
+        assert_eq!(text(r"\b\f\r\v\q"), ("\u{8}\u{c}\r\u{b}q".into(), false));
+        assert_eq!(text(r"\101\60\7z"), ("A0\u{7}z".into(), false));
+        assert_eq!(text(r"\1234"), ("S4".into(), false));
+        assert_eq!(text(r"\x41\x4g\xg\x"), ("A\u{4}gxgx".into(), false));
+        assert_eq!(text(r"\377"), ("\u{ff}".into(), true));
+        assert_eq!(text(r"\0"), ("\0".into(), true));
+        assert_eq!(text(r"\xe4"), ("\u{e4}".into(), true));
+        assert_eq!(text("end\\"), ("end".into(), false));
+    }
+}

@@ -1,0 +1,559 @@
+//! From bytes to records: the push reader that everything else sits on.
+//!
+//! ```text
+//!  source -> Window -> cut -> split -> Record -> Value
+//!            (verified  (last   (field
+//!             bytes)     line    ends)
+//!                        end)
+//! ```
+//!
+//! The reader does no I/O. [`Reader::advance`] says what it wants: here is a record, give me bytes, the data have
+//! ended, COPY would raise this error. A caller gives bytes with [`Reader::space`] and [`Reader::filled`].
+//!
+//! **The two paths.** The SIMD kernels read what is beyond doubt: records of a regular dialect whose line end is
+//! known. Whatever they stop at, the first record (which decides how lines end), the unterminated tail of the data
+//! and every record of an irregular dialect go through [`crate::line`] and [`crate::field`], which know all of COPY's
+//! rules. Both leave the same thing behind: field ends, flagged where a value is more than its raw bytes.
+//!
+//! **Order of errors.** COPY verifies a block's encoding before it looks for lines in it, yet raises the error only
+//! when the lines before are used up. So invalid bytes close the window, and only a record that needs bytes beyond
+//! the window's end meets the error.
+//!
+//! **Line numbers** are COPY's: one a record, and in CSV one for each line end inside quotes, of a kind that
+//! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
+
+use crate::dialect::{Dialect, Eol};
+use crate::field::{self, FieldError};
+use crate::line::{self, Line, LineError};
+use crate::scan::kernel::FLAG;
+use crate::scan::{Batch, CutState, Level, Needles, Scanner};
+use crate::verify::utf8_valid_up_to;
+use crate::window::Window;
+
+/// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
+pub const LINE_LIMIT: usize = 0x3fff_ffff;
+/// COPY moves input to its line buffer in pieces of this size (`INPUT_BUF_SIZE`).
+const COPY_BLOCK: u64 = 65536;
+/// Most fields and records of one batch: its arrays stay in the first-level cache.
+const BATCH_FIELDS: usize = 4096;
+const BATCH_RECORDS: usize = 1024;
+
+/// What [`Reader::advance`] wants or has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A record is there.
+    Record,
+    /// A header line is there ([`Reader::raw_line`], and its fields if they were asked for).
+    Header,
+    /// Call [`Reader::space`], read, call [`Reader::filled`].
+    NeedData,
+    /// The data have ended.
+    End,
+    /// COPY raises this error here; [`Reader::line_number`] and [`Reader::raw_line`] say where.
+    Error(ReadError),
+}
+
+/// COPY's errors about lines and fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadError {
+    /// An error of the line reader.
+    Line(LineError),
+    /// An error of the field reader.
+    Field(FieldError),
+    /// The bytes at [`Reader::unverified`] are not valid.
+    Encoding,
+    /// The line does not fit COPY's line buffer: "Cannot enlarge string buffer containing n bytes by m more bytes."
+    TooLong {
+        /// n
+        containing: u64,
+        /// m
+        more: u64,
+    },
+}
+
+/// What a field says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The NULL marker.
+    Null,
+    /// The DEFAULT marker.
+    Default,
+    /// The value itself.
+    Plain(&'a [u8]),
+    /// The raw field: [`Reader::unescape`] makes the value of it.
+    Escaped(&'a [u8]),
+}
+
+/// How a reader is to read.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The dialect, of bytes in the server's encoding.
+    pub dialect: Dialect,
+    /// Bytes asked of the source at a time.
+    pub read_size: usize,
+    /// The reader verifies UTF-8 itself; else the caller does, with [`Reader::verified`].
+    pub utf8: bool,
+    /// Most bytes that one character takes in the encoding that is verified.
+    pub max_char: usize,
+    /// Skip a UTF-8 byte order mark at the start.
+    pub skip_bom: bool,
+    /// Header lines before the data.
+    pub header_lines: u64,
+    /// Split header lines into fields, too.
+    pub header_fields: bool,
+    /// Most fields stored of a record; more are only counted.
+    pub max_fields: usize,
+    /// Instruction set.
+    pub level: Level,
+}
+
+/// Where the current record and its fields are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Current {
+    /// Start of the record.
+    start: usize,
+    /// Start of the record behind it.
+    next: usize,
+    /// Its field ends, in the batch or, relative to `start`, in `exact_ends`.
+    first: usize,
+    last: usize,
+    /// Its number of fields (more than are stored, in a runaway record).
+    fields: usize,
+    /// End of its data, if the exact reader read it.
+    content: Option<usize>,
+}
+
+/// Records out of bytes.
+#[derive(Debug)]
+pub struct Reader {
+    dialect: Dialect,
+    level: Level,
+    window: Window,
+    utf8: bool,
+    bom_pending: bool,
+    header_left: u64,
+    header_fields: bool,
+    max_fields: usize,
+
+    eol: Option<Eol>,
+    scanner: Option<Scanner>,
+    /// Start of the next record that is not in the batch.
+    pos: usize,
+    /// `pos..chunk_end` are complete records.
+    chunk_end: usize,
+    /// The search for line ends behind `chunk_end`.
+    cut: CutState,
+    /// The next record is for the exact reader.
+    exact_next: bool,
+    /// The exact reader needs at least this many bytes to try again.
+    retry_at: usize,
+    finished: bool,
+
+    batch: Batch,
+    /// Next record of the batch.
+    cursor: usize,
+    current: Current,
+    exact_ends: Vec<u32>,
+
+    /// COPY's line number of the record that ends at `line_pos`.
+    line_base: u64,
+    line_pos: usize,
+    /// Lines between `line_pos` and `chunk_end`, where the search counted them.
+    chunk_lines: Option<u64>,
+    /// Line number of the current record, if the exact reader read it.
+    exact_line: Option<u64>,
+}
+
+impl Reader {
+    /// A reader at the start of its data.
+    #[must_use]
+    pub fn new(s: Settings) -> Reader {
+        Reader {
+            window: Window::new(s.read_size, s.max_char),
+            dialect: s.dialect,
+            level: s.level,
+            utf8: s.utf8,
+            bom_pending: s.skip_bom,
+            header_left: s.header_lines,
+            header_fields: s.header_fields,
+            max_fields: s.max_fields,
+            eol: None,
+            scanner: None,
+            pos: 0,
+            chunk_end: 0,
+            cut: CutState::default(),
+            exact_next: false,
+            retry_at: 0,
+            finished: false,
+            batch: Batch::new(BATCH_FIELDS, BATCH_RECORDS),
+            cursor: 0,
+            current: Current::default(),
+            exact_ends: Vec::new(),
+            line_base: 0,
+            line_pos: 0,
+            chunk_lines: None,
+            exact_line: None,
+        }
+    }
+
+    /// Go to the next record.
+    #[inline]
+    pub fn advance(&mut self) -> Event {
+        if self.cursor < self.batch.len
+            && let Some(end) = self.batch.records.get(self.cursor)
+        {
+            self.cursor += 1;
+            let (first, last) = (self.current.last, end.fields as usize);
+            self.current = Current {
+                start: self.current.next,
+                first,
+                last,
+                fields: last - first,
+                next: end.next as usize,
+                content: None,
+            };
+            return Event::Record;
+        }
+        self.advance_slowly()
+    }
+
+    #[inline(never)]
+    fn advance_slowly(&mut self) -> Event {
+        let done = std::mem::take(&mut self.batch.len);
+        if !self.dialect.is_csv() {
+            self.line_base += done as u64;
+        }
+        self.cursor = 0;
+        self.exact_line = None;
+        if self.finished {
+            return Event::End;
+        }
+        if self.bom_pending && !self.skip_bom() {
+            return Event::NeedData;
+        }
+        loop {
+            let Some(scanner) = self.scanner else { return self.exact() };
+            if self.header_left > 0 || self.exact_next {
+                return self.exact();
+            }
+            if self.pos < self.chunk_end {
+                if self.chunk_end - self.pos < LINE_LIMIT {
+                    let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
+                    scanner.split(data, self.pos, &mut self.batch);
+                    self.pos = self.batch.resume;
+                    self.exact_next = self.batch.odd;
+                }
+                if self.batch.len == 0 {
+                    return self.exact();
+                }
+                // `advance` takes a record's start from the end of the one before.
+                self.current = Current { next: self.batch.start, ..Current::default() };
+                return self.advance();
+            }
+            self.settle_lines();
+            let tail = self.window.bytes().get(self.chunk_end..).unwrap_or_default();
+            scanner.cut(tail, &mut self.cut);
+            if let Some(last) = self.cut.last {
+                self.chunk_lines = Some(self.cut.lines);
+                self.cut.taken();
+                self.chunk_end += last;
+            } else if self.window.is_closed() || tail.len() >= LINE_LIMIT {
+                return self.exact();
+            } else {
+                return Event::NeedData;
+            }
+        }
+    }
+
+    /// Skip a byte order mark; false if the first bytes are not there yet.
+    fn skip_bom(&mut self) -> bool {
+        const BOM: &[u8] = b"\xef\xbb\xbf";
+        let bytes = self.window.bytes();
+        if bytes.len() < BOM.len() && !self.window.is_closed() && BOM.starts_with(bytes) {
+            return false;
+        }
+        if bytes.starts_with(BOM) {
+            self.pos = BOM.len();
+            self.chunk_end = self.pos;
+            self.line_pos = self.pos;
+        }
+        self.bom_pending = false;
+        true
+    }
+
+    /// One line through the exact reader.
+    #[cold]
+    fn exact(&mut self) -> Event {
+        let closed = self.window.is_closed();
+        let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
+        if !closed && tail.len() < self.retry_at {
+            self.exact_next = true;
+            return Event::NeedData;
+        }
+        self.settle_lines();
+        let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
+        let line = line::read_line(&self.dialect, &mut self.eol, tail, closed && !self.window.is_failed());
+        // COPY numbers a line when it starts to read it.
+        let base = self.line_base + 1;
+        let number = |embedded| base + embedded;
+        let length = tail.len();
+        let (content, next, embedded, last) = match line {
+            Line::Complete { content, next, embedded } => (content, next, embedded, false),
+            Line::End { content, next, embedded } => (content, next, embedded, true),
+            Line::NeedMore { embedded } if self.window.is_failed() => {
+                return self.fail(self.pos, number(embedded), None, ReadError::Encoding);
+            }
+            Line::NeedMore { .. } => {
+                if let Some(event) = self.too_long(length) {
+                    return event;
+                }
+                self.retry_at = length + length / 4 + 1;
+                self.exact_next = true;
+                return Event::NeedData;
+            }
+            Line::Error { kind, embedded } => {
+                return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
+            }
+        };
+        if let Some(event) = self.too_long(content) {
+            return event;
+        }
+        self.finish_exact(content, next, number(embedded), last)
+    }
+
+    /// A line of `content` bytes was read; make a record of it.
+    fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
+        let start = self.pos;
+        self.retry_at = 0;
+        self.exact_next = false;
+        self.pos += next;
+        self.line_base = number;
+        self.line_pos = self.pos;
+        self.chunk_lines = None;
+        self.exact_line = Some(number);
+        if self.pos > self.chunk_end || last {
+            self.chunk_end = self.pos;
+            self.cut = CutState::default();
+        }
+        if self.scanner.is_none()
+            && let Some(eol) = self.eol
+        {
+            self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
+        }
+        let is_header = self.header_left > 0;
+        self.header_left = self.header_left.saturating_sub(1);
+        if last && (content == 0 || is_header) {
+            self.finished = true;
+            if !(is_header && self.header_fields) {
+                return Event::End;
+            }
+        }
+        self.exact_ends.clear();
+        self.current = Current {
+            start,
+            next: self.pos,
+            content: Some(start + content),
+            ..Current::default()
+        };
+        if !is_header || self.header_fields {
+            let line = self.window.bytes().get(start..start + content).unwrap_or_default();
+            match field::split_line(&self.dialect, line, self.max_fields, &mut self.exact_ends) {
+                Ok(fields) => self.current.fields = fields,
+                Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
+            }
+            self.current.last = self.exact_ends.len();
+        }
+        if is_header { Event::Header } else { Event::Record }
+    }
+
+    /// Raise an error about the line at `start`; the data end with it. `content` is where its data end, if it was
+    /// read so far.
+    fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
+        self.finished = true;
+        self.exact_line = Some(number);
+        self.current = Current { start, next: self.pos, content, ..Current::default() };
+        Event::Error(error)
+    }
+
+    /// The error for a line of which `len` bytes do not fit COPY's line buffer.
+    ///
+    /// COPY appends its input block by block, and notices when it appends the block that is too much.
+    fn too_long(&mut self, len: usize) -> Option<Event> {
+        if len < LINE_LIMIT {
+            return None;
+        }
+        let start = self.window.stream_offset(self.pos);
+        let noticed = (start + LINE_LIMIT as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
+        let seen = usize::try_from(noticed - start).unwrap_or(len);
+        let line = self.window.bytes().get(self.pos..).unwrap_or_default();
+        let line = line.get(..seen.min(line.len())).unwrap_or_default();
+        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), line) } else { 0 };
+        let containing = noticed.saturating_sub(COPY_BLOCK).saturating_sub(start);
+        let number = self.line_base + 1 + embedded;
+        Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: noticed - start - containing }))
+    }
+
+    /// Bring `line_base` up to `pos`.
+    fn settle_lines(&mut self) {
+        if self.dialect.is_csv() {
+            match self.chunk_lines.take() {
+                Some(lines) if self.pos == self.chunk_end => self.line_base += lines,
+                _ => self.line_base += self.lines_before(self.pos),
+            }
+        }
+        self.line_pos = self.pos;
+    }
+
+    /// CSV: lines between `line_pos` and `position`.
+    fn lines_before(&self, position: usize) -> u64 {
+        let bytes = self.window.bytes().get(self.line_pos..position).unwrap_or_default();
+        count(Eol::counted(self.eol), bytes)
+    }
+
+    /// COPY's number of the current line.
+    #[must_use]
+    pub fn line_number(&self) -> u64 {
+        match self.exact_line {
+            Some(number) => number,
+            None if self.dialect.is_csv() => self.line_base + self.lines_before(self.current.next),
+            None => self.line_base + self.cursor as u64,
+        }
+    }
+
+    /// The current line without its end; `None` if it was not read to its end.
+    #[must_use]
+    pub fn raw_line(&self) -> Option<&[u8]> {
+        let end = match self.current.content {
+            Some(end) => end,
+            None if self.exact_line.is_some() => return None,
+            None => self.field_end(self.current.last.checked_sub(1)?),
+        };
+        self.window.bytes().get(self.current.start..end)
+    }
+
+    /// Position in the stream of the current line's first byte.
+    #[must_use]
+    pub fn record_offset(&self) -> u64 {
+        self.window.stream_offset(self.current.start)
+    }
+
+    /// Number of fields of the current record.
+    #[inline]
+    #[must_use]
+    pub fn fields(&self) -> usize {
+        self.current.fields
+    }
+
+    #[inline]
+    fn field_end(&self, index: usize) -> usize {
+        match self.current.content {
+            None => self.batch.ends.get(index).map_or(0, |&e| (e & !FLAG) as usize),
+            Some(_) => self.exact_ends.get(index).map_or(0, |&e| self.current.start + e as usize),
+        }
+    }
+
+    /// The raw bytes of a field, and whether it is plain.
+    #[inline]
+    fn raw(&self, field: usize) -> (&[u8], bool) {
+        let index = self.current.first + field;
+        let start = if field == 0 { self.current.start } else { self.field_end(index - 1) + 1 };
+        let plain = self.current.content.is_none() && self.batch.ends.get(index).is_some_and(|&e| e & FLAG == 0);
+        (self.window.bytes().get(start..self.field_end(index)).unwrap_or_default(), plain)
+    }
+
+    /// Is any field of the current record more than its raw bytes? In text such a field may hold an escape that
+    /// makes it invalid, which COPY finds before it converts anything.
+    #[inline]
+    #[must_use]
+    pub fn has_escapes(&self) -> bool {
+        match self.current.content {
+            None => {
+                let ends = self.batch.ends.get(self.current.first..self.current.last).unwrap_or_default();
+                ends.iter().fold(0, |all, &e| all | e) & FLAG != 0
+            }
+            Some(_) => true,
+        }
+    }
+
+    /// What a field of the current record says. `field` counts from 0 and is less than [`Reader::fields`].
+    #[inline]
+    #[must_use]
+    pub fn value(&self, field: usize) -> Value<'_> {
+        let (raw, plain) = self.raw(field);
+        if self.dialect.is_csv() {
+            if plain {
+                if raw.first() == Some(&self.dialect.quote) {
+                    return Value::Plain(raw.get(1..raw.len() - 1).unwrap_or_default());
+                }
+            } else if memchr::memchr(self.dialect.quote, raw).is_some() {
+                return Value::Escaped(raw);
+            }
+        }
+        if raw.len() == self.dialect.null.len() && raw == self.dialect.null {
+            return Value::Null;
+        }
+        if let Some(default) = &self.dialect.default
+            && raw == default
+        {
+            return Value::Default;
+        }
+        if plain || self.dialect.is_csv() || memchr::memchr(b'\\', raw).is_none() {
+            Value::Plain(raw)
+        } else {
+            Value::Escaped(raw)
+        }
+    }
+
+    /// Make the value of an escaped field, appended to `out`. True if it must be checked for validity in the server
+    /// encoding (see [`field::unescape_text`]).
+    pub fn unescape(&self, raw: &[u8], out: &mut Vec<u8>) -> bool {
+        if self.dialect.is_csv() {
+            field::unescape_csv(&self.dialect, raw, out);
+            false
+        } else {
+            field::unescape_text(raw, out)
+        }
+    }
+
+    /// The dialect.
+    #[inline]
+    #[must_use]
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// Where the source writes the next bytes. Ends the life of the current record.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.settle_lines();
+        let moved = self.window.make_space(self.pos);
+        self.pos -= moved;
+        self.chunk_end -= moved;
+        self.line_pos -= moved;
+        self.window.space()
+    }
+
+    /// The source wrote `n` bytes; 0 means that it has ended. Where the reader does not verify by itself, the caller
+    /// goes on with [`Reader::unverified`] and [`Reader::verified`].
+    pub fn filled(&mut self, n: usize) {
+        self.window.fill(n);
+        if self.utf8 {
+            let valid = utf8_valid_up_to(self.window.unverified());
+            self.window.verify(valid);
+        }
+    }
+
+    /// Bytes not verified yet; after [`ReadError::Encoding`], the invalid ones.
+    #[must_use]
+    pub fn unverified(&self) -> &[u8] {
+        self.window.unverified()
+    }
+
+    /// The first `valid` bytes of [`Reader::unverified`] are valid.
+    pub fn verified(&mut self, valid: usize) {
+        self.window.verify(valid);
+    }
+}
+
+fn count(byte: u8, bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(byte, bytes).count() as u64
+}

@@ -1,0 +1,452 @@
+//! The algorithm, generic over the instruction set.
+//!
+//! [`split`] turns the bytes of complete records into field ends; [`cut`] finds the last line end of a buffer. Both
+//! go through [`marks`], which turns one block of 64 bytes into bitmaps and carries what crosses a block's edge:
+//! the quote state, an escape, a carriage return.
+//!
+//! A field is *plain* when its value is the raw bytes, or the raw bytes without the quotes at both ends. Only what
+//! is not plain gets [`FLAG`]: a quote that neither opens nor closes its field (a doubled one, one in mid-field), an
+//! escape. Most fields of most files are plain, so nothing looks at their bytes a second time.
+
+use super::Isa;
+use crate::dialect::{Dialect, EndMarker, Eol};
+
+/// Set in a field's end: the field is not plain.
+pub const FLAG: u32 = 1 << 31;
+
+/// What the kernels look for; a regular dialect whose line end is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Needles {
+    mode: Mode,
+    delimiter: u8,
+    quote: u8,
+    escape: u8,
+    eol: Eol,
+    /// A `\.` at the start of a CSV record matters.
+    marker: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Mode {
+    Text,
+    Csv,
+    CsvEscape,
+}
+
+const TEXT: u8 = 0;
+const CSV: u8 = 1;
+const CSV_ESCAPE: u8 = 2;
+
+impl Needles {
+    /// The needles of a dialect; `None` if it is not regular.
+    #[must_use]
+    pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
+        let mode = match (d.is_csv(), d.quote == d.escape) {
+            (false, _) => Mode::Text,
+            (true, true) => Mode::Csv,
+            (true, false) => Mode::CsvEscape,
+        };
+        let marker = d.end_marker == EndMarker::Until17;
+        let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
+        d.is_regular().then_some(Needles { mode, delimiter, quote, escape, eol, marker })
+    }
+}
+
+/// Where a record ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordEnd {
+    /// Index in the batch's field ends, one past the record's last.
+    pub fields: u32,
+    /// Offset of the next record.
+    pub next: u32,
+}
+
+/// Some records, split: what [`split`] fills.
+#[derive(Debug)]
+pub struct Batch {
+    /// Where each field ends (offset of the delimiter or line end), with [`FLAG`] if it is not plain.
+    pub ends: Box<[u32]>,
+    /// Where each record ends.
+    pub records: Box<[RecordEnd]>,
+    /// How many records there are.
+    pub len: usize,
+    /// Where the first record starts.
+    pub start: usize,
+    /// Where the first record that is not in the batch starts.
+    pub resume: usize,
+    /// That record wants the exact reader.
+    pub odd: bool,
+}
+
+impl Batch {
+    /// A batch of at most `fields` fields and `records` records (each at least 64).
+    #[must_use]
+    pub fn new(fields: usize, records: usize) -> Batch {
+        Batch {
+            ends: vec![0; fields.max(64)].into_boxed_slice(),
+            records: vec![RecordEnd::default(); records.max(64)].into_boxed_slice(),
+            len: 0,
+            start: 0,
+            resume: 0,
+            odd: false,
+        }
+    }
+}
+
+/// What crosses a block's edge.
+#[derive(Debug, Clone, Copy, Default)]
+struct Carry {
+    /// All ones inside quotes, else 0.
+    in_quote: u64,
+    /// 1 if the block before ended in an escape that takes the next byte.
+    escape: u64,
+    /// 1 if the block before ended in a free carriage return.
+    cr: u64,
+}
+
+/// The bitmaps of one block. "Free" is what is neither quoted nor escaped.
+#[derive(Clone, Copy)]
+struct Marks {
+    /// Free delimiters.
+    delimiter: u64,
+    /// Free line ends of the file's kind (the `\n` of `\r\n`).
+    line_end: u64,
+    /// Free `\r` and `\n`, whatever they are.
+    any_end: u64,
+    /// Where the exact reader must look.
+    odd: u64,
+    /// Quotes that open or close (escaped ones are not among them).
+    quote: u64,
+    /// Bytes inside quotes, the opening quote included.
+    inside: u64,
+    /// Escape characters that take part in an escape.
+    escape: u64,
+}
+
+/// Bits whose byte is taken by an unescaped backslash before it; `carry` runs from block to block.
+#[inline(always)]
+fn escaped(backslash: u64, carry: &mut u64) -> u64 {
+    if backslash == 0 {
+        return std::mem::take(carry);
+    }
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    let backslash = backslash & !*carry;
+    let follows = backslash << 1 | *carry;
+    let odd_starts = backslash & !EVEN & !follows;
+    let (sequences, overflow) = odd_starts.overflowing_add(backslash);
+    *carry = u64::from(overflow);
+    (EVEN ^ (sequences << 1)) & follows
+}
+
+/// The quotes that toggle, where escape and quote differ: as `CopyReadLineText` does it, over the set bits only.
+#[cold]
+#[inline(never)]
+fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
+    let mut inside = carry.in_quote != 0;
+    let mut pending = carry.escape != 0;
+    let mut last: Option<u32> = None;
+    let mut toggles = 0;
+    let mut bits = quote | escape;
+    while bits != 0 {
+        let i = bits.trailing_zeros();
+        let bit = 1u64 << i;
+        bits ^= bit;
+        if last.map_or(i != 0, |l| l + 1 != i) {
+            pending = false;
+        }
+        last = Some(i);
+        if escape & bit != 0 {
+            pending = inside && !pending;
+        } else {
+            if !pending {
+                toggles |= bit;
+                inside = !inside;
+            }
+            pending = false;
+        }
+    }
+    carry.escape = u64::from(pending && last == Some(63));
+    toggles
+}
+
+/// The bitmaps of one block.
+///
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
+    // SAFETY: the caller vouches for the instruction set.
+    let eq = |needle| unsafe { I::eq(block, needle) };
+    let (mut quote, mut inside, mut escape, mut odd) = (0, 0, 0, 0);
+    let free;
+    if MODE == TEXT {
+        escape = eq(b'\\');
+        let taken = escaped(escape, &mut carry.escape);
+        if taken != 0 {
+            // An unescaped backslash and a dot.
+            odd = taken & eq(b'.');
+        }
+        free = !taken;
+    } else {
+        quote = eq(n.quote);
+        if MODE == CSV_ESCAPE {
+            escape = eq(n.escape);
+            if escape | carry.escape != 0 {
+                quote = toggling(quote, escape, carry);
+            }
+        }
+        // SAFETY: the caller vouches for the instruction set.
+        inside = unsafe { I::prefix_xor(quote) } ^ carry.in_quote;
+        carry.in_quote = (inside.cast_signed() >> 63).cast_unsigned();
+        escape &= inside;
+        free = !inside;
+    }
+    let delimiter = eq(n.delimiter) & free;
+    let newline = eq(b'\n') & free;
+    let cr = eq(b'\r') & free;
+    let line_end = match n.eol {
+        Eol::Nl => {
+            odd |= cr;
+            newline
+        }
+        Eol::Cr => {
+            odd |= newline;
+            cr
+        }
+        Eol::CrNl => {
+            let after = cr << 1 | carry.cr;
+            carry.cr = cr >> 63;
+            odd |= newline ^ after;
+            newline & after
+        }
+    };
+    Marks { delimiter, line_end, any_end: newline | cr, odd, quote, inside, escape }
+}
+
+/// Load the 64 bytes at `at`, padded with NULs, which are never a needle, where `data` ends.
+///
+/// # Safety
+/// `I`'s instructions are there, and `at < data.len()`.
+#[inline(always)]
+unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
+    if at + 64 <= data.len() {
+        // SAFETY: 64 bytes are left.
+        unsafe { I::load(data.as_ptr().add(at)) }
+    } else {
+        let mut padded = [0u8; 64];
+        let rest = &data[at..];
+        padded[..rest.len()].copy_from_slice(rest);
+        // SAFETY: 64 bytes.
+        unsafe { I::load(padded.as_ptr()) }
+    }
+}
+
+/// Split records into fields; see [`super::Scanner::split`].
+///
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        match n.mode {
+            Mode::Text => split_mode::<I, TEXT>(n, data, from, batch),
+            Mode::Csv => split_mode::<I, CSV>(n, data, from, batch),
+            Mode::CsvEscape => split_mode::<I, CSV_ESCAPE>(n, data, from, batch),
+        }
+    }
+}
+
+/// Does a `\.`, or the first half of one, stand at `at`?
+#[inline(always)]
+fn marker_at(data: &[u8], at: usize) -> bool {
+    data.get(at) == Some(&b'\\') && data.get(at + 1).is_none_or(|&c| c == b'.')
+}
+
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
+    // Offsets share their word with FLAG.
+    let data = data.get(..FLAG as usize - 64).unwrap_or(data);
+    batch.len = 0;
+    batch.start = from;
+    batch.resume = from;
+    batch.odd = false;
+    let check_marker = MODE != TEXT && n.marker;
+    if check_marker && marker_at(data, from) {
+        batch.odd = true;
+        return;
+    }
+    let mut carry = Carry::default();
+    let mut field_start = 1u64;
+    let mut unplain = false;
+    let (mut fields, mut records) = (0usize, 0usize);
+    let mut at = from;
+    while at < data.len() {
+        if fields + 64 > batch.ends.len() || records + 64 > batch.records.len() {
+            // A full batch, or one record with more fields than any table has columns.
+            batch.odd = records == 0;
+            break;
+        }
+        // SAFETY: at < data.len(); the caller vouches for the instruction set.
+        let m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
+        let mut ends = m.delimiter | m.line_end;
+        if m.odd != 0 {
+            ends &= (m.odd & m.odd.wrapping_neg()) - 1;
+        }
+        let count = ends.count_ones() as usize;
+
+        let base = at as u32;
+        let mut bits = ends;
+        // SAFETY: at least 64 places are left, checked above, and a word has at most 64 bits.
+        let out = unsafe { batch.ends.as_mut_ptr().add(fields) };
+        let mut i = 0;
+        while bits != 0 {
+            // SAFETY: i < count <= 64.
+            unsafe { out.add(i).write(base + bits.trailing_zeros()) };
+            bits &= bits.wrapping_sub(1);
+            i += 1;
+        }
+
+        let odd_bytes = if MODE == TEXT {
+            m.escape
+        } else {
+            let starts = ends << 1 | field_start;
+            let next = data.get(at + 64).is_some_and(|&c| c == n.delimiter || c == b'\n' || c == b'\r');
+            let before_end = (ends | m.any_end) >> 1 | u64::from(next) << 63;
+            m.escape | m.quote & !(starts | before_end & !m.inside)
+        };
+        field_start = ends >> 63;
+        if odd_bytes != 0 || unplain {
+            // SAFETY: the same places as above.
+            let out = unsafe { std::slice::from_raw_parts_mut(out, count) };
+            flag(out, ends, odd_bytes, &mut unplain);
+        }
+
+        let mut bits = m.line_end & ends;
+        while bits != 0 {
+            let i = bits.trailing_zeros();
+            let upto = (ends & ((1u64 << i) - 1)).count_ones() as usize + 1;
+            if n.eol == Eol::CrNl {
+                // SAFETY: the place of this line end, written above. The `\r` is no data.
+                unsafe { *out.add(upto - 1) -= 1 };
+            }
+            let next = at + i as usize + 1;
+            // SAFETY: at least 64 places are left, checked above.
+            unsafe {
+                *batch.records.as_mut_ptr().add(records) =
+                    RecordEnd { fields: (fields + upto) as u32, next: next as u32 };
+            }
+            records += 1;
+            batch.resume = next;
+            bits &= bits - 1;
+            if check_marker && marker_at(data, next) {
+                batch.odd = true;
+                batch.len = records;
+                return;
+            }
+        }
+        fields += count;
+        if m.odd != 0 {
+            batch.odd = true;
+            break;
+        }
+        at += 64;
+    }
+    batch.len = records;
+}
+
+/// Flag the fields that own a bit of `odd_bytes`; `unplain` says it of the field that goes on in the next block.
+#[cold]
+#[inline(never)]
+fn flag(out: &mut [u32], mut ends: u64, odd_bytes: u64, unplain: &mut bool) {
+    let mut seen = 0u64;
+    for end in out {
+        let bit = ends & ends.wrapping_neg();
+        let upto = bit | (bit - 1);
+        if *unplain || odd_bytes & upto & !seen != 0 {
+            *end |= FLAG;
+        }
+        *unplain = false;
+        seen = upto;
+        ends ^= bit;
+    }
+    *unplain |= odd_bytes & !seen != 0;
+}
+
+/// How far a buffer was searched for line ends, and what was found.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CutState {
+    /// Bytes looked at, in whole blocks.
+    scanned: usize,
+    carry: Carry,
+    /// Counted line ends among the bytes looked at.
+    seen: u64,
+    /// Offset just behind the last line end.
+    pub last: Option<usize>,
+    /// Lines up to there, as COPY counts them: line ends of the counted kind, quoted or not; in text, records.
+    pub lines: u64,
+}
+
+impl CutState {
+    /// The bytes up to `self.last` have been taken away.
+    pub fn taken(&mut self) {
+        let Some(last) = self.last.take() else { return };
+        if last > self.scanned {
+            // Found in a partial block; what follows is looked at from the record's start.
+            *self = CutState::default();
+        } else {
+            self.scanned -= last;
+            self.seen -= self.lines;
+            self.lines = 0;
+        }
+    }
+}
+
+/// Find the last line end; see [`super::Scanner::cut`].
+///
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState) {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        match n.mode {
+            Mode::Text => cut_mode::<I, TEXT>(n, data, state),
+            Mode::Csv => cut_mode::<I, CSV>(n, data, state),
+            Mode::CsvEscape => cut_mode::<I, CSV_ESCAPE>(n, data, state),
+        }
+    }
+}
+
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut CutState) {
+    let counted = Eol::counted(Some(n.eol));
+    let mut carry = state.carry;
+    let (mut at, mut seen) = (state.scanned, state.seen);
+    while at < data.len() {
+        let whole = at + 64 <= data.len();
+        // SAFETY: at < data.len(); the caller vouches for the instruction set.
+        let (m, lines) = unsafe {
+            let block = load::<I>(data, at);
+            let m = marks::<I, MODE>(n, block, &mut carry);
+            (m, if MODE == TEXT { m.line_end } else { I::eq(block, counted) })
+        };
+        if m.line_end != 0 {
+            let top = 63 - m.line_end.leading_zeros();
+            state.last = Some(at + top as usize + 1);
+            state.lines = seen + u64::from((lines << (63 - top)).count_ones());
+        }
+        if !whole {
+            break;
+        }
+        seen += u64::from(lines.count_ones());
+        at += 64;
+        state.carry = carry;
+        state.scanned = at;
+        state.seen = seen;
+    }
+}

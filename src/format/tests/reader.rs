@@ -1,0 +1,209 @@
+//! The reader against its slow twin: every file of a table, and random ones, in every dialect, at every buffer size,
+//! at every level of the structural scan.
+
+use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
+use pg_bulk_format::naive;
+use pg_bulk_format::reader::{ReadError, Settings};
+use pg_bulk_format::scan::Level;
+use proptest::prelude::*;
+
+fn dialect(csv: bool, delimiter: &str, quote: &str, escape: &str, null: &str, end_marker: EndMarker) -> Dialect {
+    let bytes = |s: &str| Some(s.as_bytes().to_vec());
+    let mut o = FormatOptions { csv, delimiter: bytes(delimiter), null: bytes(null), ..FormatOptions::default() };
+    if csv {
+        o.quote = bytes(quote);
+        o.escape = bytes(escape);
+    }
+    Dialect::check(&o, end_marker).unwrap()
+}
+
+fn dialects() -> Vec<Dialect> {
+    let (old, new) = (EndMarker::Until17, EndMarker::Since18);
+    vec![
+        dialect(true, ",", "\"", "\"", "", old),
+        dialect(true, ",", "\"", "\"", "", new),
+        dialect(true, "\t", "'", "'", "\\N", old),
+        dialect(true, ",", "\"", "\\", "N", old),
+        dialect(true, "|", "\"", "e", "", old),
+        dialect(false, "\t", "", "", "\\N", old),
+        dialect(false, "\t", "", "", "\\N", new),
+        dialect(false, ",", "", "", "", old),
+        // Irregular ones: the exact reader alone.
+        dialect(false, "A", "", "", "\\N", old),
+        dialect(true, ",", "\n", "\n", "", old),
+        dialect(true, ",", "\"", ",", "", old),
+        dialect(true, "\\", "\"", "\"", "", old),
+        dialect(true, ",", "\\", "\\", "", old),
+    ]
+}
+
+/// The levels to test: all of them, or the one that PG_BULK_SIMD names.
+fn levels() -> Vec<Level> {
+    match std::env::var("PG_BULK_SIMD").as_deref() {
+        Ok("scalar") => vec![Level::Scalar],
+        _ => Level::available(),
+    }
+}
+
+fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
+    Settings {
+        dialect: d.clone(),
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    }
+}
+
+fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
+    let expected = naive::rows(d, data);
+    for level in levels() {
+        for &size in sizes {
+            let got = naive::read_in_pieces(settings(d, size, level), data, size);
+            assert_eq!(
+                got,
+                expected,
+                "{level:?}, {size} bytes at a time, {d:?}, {:?}",
+                String::from_utf8_lossy(data)
+            );
+        }
+    }
+}
+
+const SIZES: &[usize] = &[1, 2, 3, 7, 63, 64, 65, 128, 1000, 65536];
+
+#[test]
+fn hand_written() {
+    let files: &[&[u8]] = &[
+        b"",
+        b"\n",
+        b"\n\n",
+        b"a",
+        b"a,b\tc\nd,e\tf\n",
+        b"a,b\r\nc,d\r\n",
+        b"a,b\rc,d\r",
+        b"a\nb\r\n",
+        b"a\r\nb\n",
+        b"a\r\nb\rc\r\n",
+        b"a\rb\n",
+        b"a\r\nb\r",
+        b"\"a\",\"b\"\n\"\",\"c\"\"d\"\n",
+        b"\"a\nb\",1\n2,\"c\r\nd\"\n",
+        b"a\"b,c\"d\n,\n",
+        b"\"abc\"def,1\n\"x\"\"\",\"\"\"y\"\n",
+        b"\"unterminated,1\n2,3\n",
+        b"\"a\\\"b\",\"c\\\\\",d\\\n\"\\n\"\n",
+        b"'a','b''c'\t''\n",
+        b"\\N\ta\\tb\\\\\t\\\tx\n\\\nz\n",
+        b"a\\.\nb\n",
+        b"\\.\nb\n",
+        b"x\n\\.\nb\n",
+        b"x\n\\.",
+        b"x\n\\.y\nz\n",
+        b"x\r\n\\.\r\nb\r\n",
+        b"x\r\n\\.\nb\r\n",
+        b"x\r\n\\.y\r\n",
+        b"\"x\n\\.\n\"\ny\n",
+        b"a\\",
+        b"\"e\"e\"\"ee\"|x\n",
+        b"x\\x4A1A\\x4\n",
+        b"\xef\xbb\xbfa\n",
+    ];
+    for d in dialects() {
+        for file in files {
+            check(&d, file, SIZES);
+        }
+    }
+}
+
+/// Each structural byte at each place around the edges of a block.
+#[test]
+fn block_edges() {
+    let bytes = [b'"', b'\\', b'\n', b'\r', b',', b'\t', b'.', b'\''];
+    for d in dialects() {
+        for at in (58..70).chain(124..132) {
+            for first in bytes {
+                for second in bytes {
+                    for opened in [false, true] {
+                        let mut file = vec![b'x'; at];
+                        if opened {
+                            file[0] = d.quote;
+                        }
+                        file.extend([first, second, b'y', d.quote, d.delimiter, b'z', b'\n', b'1', b'\n']);
+                        check(&d, &file, &[64, 4096]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn more_fields_than_a_batch_holds() {
+    for d in dialects() {
+        let mut file = b"1\n".to_vec();
+        for _ in 0..10_000 {
+            file.extend([b'a', d.delimiter]);
+        }
+        file.extend(b"\n2\n3\n");
+        check(&d, &file, &[777, 65536]);
+    }
+}
+
+#[test]
+fn invalid_bytes_end_the_data_where_they_stand() {
+    for d in dialects() {
+        for (data, rows) in [
+            (&b"1\n2\n\xff3\n"[..], 2),
+            (b"1\n2\n3\xe2\x82", 2),
+            (b"1\n2\n3\0\n", 2),
+            (b"1\n\xc3\xa4\xe2\x82\xac\n\xe2\x82\n", 2),
+        ] {
+            for &size in SIZES {
+                let (got, error) = naive::read_in_pieces(settings(&d, size, Level::best()), data, size);
+                if d.quote == b'\n' {
+                    continue;
+                }
+                assert_eq!((got.len(), error), (rows, Some((3, ReadError::Encoding))), "{size} {data:?} {d:?}");
+            }
+        }
+    }
+}
+
+fn soup() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop_oneof![
+        8 => Just(&b"a"[..]), 3 => Just(&b"\""[..]), 2 => Just(&b","[..]), 2 => Just(&b"\t"[..]), 3 => Just(&b"\n"[..]),
+        1 => Just(&b"\r\n"[..]), 1 => Just(&b"\r"[..]), 2 => Just(&b"\\"[..]), 1 => Just(&b"\\.\n"[..]),
+        1 => Just(&b"'"[..]), 1 => Just(&b"e"[..]), 1 => Just(&b"\\N"[..]), 1 => Just("€".as_bytes()),
+        1 => Just(&b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"[..]), 1 => Just(&b"A"[..]), 1 => Just(&b"|"[..]),
+    ];
+    proptest::collection::vec(token, 0..120).prop_map(|v| v.concat())
+}
+
+/// Soup whose line ends are of one kind, so that more than the first line is read.
+fn orderly() -> impl Strategy<Value = Vec<u8>> {
+    (soup(), prop_oneof![Just(&b"\n"[..]), Just(&b"\r\n"[..]), Just(&b"\r"[..])]).prop_map(|(v, eol)| {
+        let mut out = Vec::new();
+        for b in v {
+            match b {
+                b'\r' => (),
+                b'\n' => out.extend(eol),
+                b => out.push(b),
+            }
+        }
+        out
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn random_files(data in prop_oneof![soup(), orderly()], which in 0usize..13, size in 1usize..200) {
+        check(&dialects()[which], &data, &[size, 65536]);
+    }
+}
