@@ -67,8 +67,7 @@ schema:
 	@tools/setup home
 	@tools/schema write
 
-# target/tools stays: four minutes to build, and nothing of ours is in it.
-clean: demo-stop
-	rm -rf $(addprefix $(TARGET)/,debug release package pg_test test-log demo)
+clean:
+	@tools/clean
 
 .PHONY: all setup install uninstall installcheck demo demo-stop test bench soak schema clean
