@@ -47,11 +47,11 @@ fn append(out: &mut Vec<u8>, digits: u64, skipped: u32) {
 /// are divisions by 100 and by 10, exact for parts of that size.
 #[inline]
 fn eight_digits(value: u64) -> u64 {
-    let fours = value / 10_000 | (value % 10_000) << 32;
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
     let upper = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
-    let twos = upper | (fours - 100 * upper) << 16;
+    let twos = upper | ((fours - 100 * upper) << 16);
     let upper = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
-    upper | (twos - 10 * upper) << 8
+    upper | ((twos - 10 * upper) << 8)
 }
 
 /// Appends `units` as a number with `scale` digits after the point: `fixed(out, 1234, 2)` is `12.34`.
