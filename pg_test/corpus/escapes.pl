@@ -1,0 +1,82 @@
+# Backslash escapes of the text format, and its NULL string, which is compared
+# with the raw field before any escape is resolved.
+use strict;
+use warnings FATAL => 'all';
+use Corpus qw(text csv);
+
+my @all_after_backslash =
+  map { [ sprintf('backslash before 0x%02x', $_), 'a\\' . chr($_) . "b\nc\n", 1, text(), text(delimiter => ',') ] } 1 .. 127;
+my @octal = map { [ "octal: \\$_", "x\\${_}y\n", 1, text() ] }
+  qw(0 1 7 8 9 00 01 12 77 78 000 001 012 101 177 200 303 351 377 400 777 1011 0101 303\251 346\227\245);
+my @hex = map { [ "hex: \\$_", "x\\${_}y\n", 1, text() ] }
+  qw(x x0 x1 xa xA xf xF xg xG x0a x0A x41 x4g x414 x7f x80 xc3 xc3\xa9 xC3\xA9 xe6\x97\xa5 xf0\x9f\x8e\x89 xff xed\xa0\x80 X41 x00);
+
+[
+	@all_after_backslash, @octal, @hex,
+	[ 'all the named ones', "\\b\\f\\n\\r\\t\\v\n", 1, text() ],
+	[ 'none at the end of a field', "a\\\tb\n", 1, text() ],
+	[ 'before the delimiter', "a\\\tb\tc\n", 2, text() ],
+	[ 'before a delimiter that is a letter of no escape', "a\\,b,c\n", 2, text(delimiter => ',') ],
+	[ 'before LF', "a\\\nb\nc\n", 1, text() ],
+	[ 'before CR in a CR file', "a\\\rb\rc\r", 1, text() ],
+	[ 'before CRLF in a CRLF file', "a\\\r\nb\r\nc\r\n", 1, text() ],
+	[ 'before CRLF, the line end known', "x\r\na\\\r\nb\r\nc\r\n", 1, text() ],
+	[ 'before CR in an LF file', "x\na\\\rb\nc\n", 1, text() ],
+	[ 'before LF in a CR file', "x\ra\\\nb\rc\r", 1, text() ],
+	[ 'before LF in a CRLF file', "x\r\na\\\nb\r\nc\r\n", 1, text() ],
+	[ 'at the end of the file', "a\nb\\", 1, text() ],
+	[ 'escaped backslash at the end of the file', "a\nb\\\\", 1, text() ],
+	[ 'escaped backslash before LF', "a\\\\\nb\n", 1, text() ],
+	[ 'three backslashes before LF', "a\\\\\\\nb\n", 1, text() ],
+	[ 'escaped backslash before the delimiter', "a\\\\\tb\n", 2, text() ],
+	[ 'octal at the end of the line', "\\1\n\\12\n\\101\n", 1, text() ],
+	[ 'octal cut by the delimiter', "\\1\t\\12\n", 2, text() ],
+	[ 'hex cut by the delimiter', "\\x\t\\x4\n", 2, text() ],
+	[ 'hex cut by the line end', "\\x\n\\x4\n", 1, text() ],
+	[ 'octal at the end of the file', "\\10", 1, text() ],
+	[ 'hex at the end of the file', "\\x4", 1, text() ],
+	[ 'an escape yields a delimiter', "a\\x09b\n", 1, text() ],
+	[ 'an escape yields LF', "a\\x0ab\n", 1, text() ],
+	[ 'an escape yields a backslash', "a\\x5cnb\n", 1, text() ],
+	[ 'escapes yield one character together', "\\303\\251\n", 1, text() ],
+	[ 'an escape and a byte yield one character', "\\303\xa9\n", 1, text() ],
+	[ 'escapes yield half a character', "a\n\\303\n", 1, text() ],
+	[ 'escapes yield half a character, second column', "a\tb\nc\t\\xe6\\x97\n", 2, text() ],
+	[ 'escapes yield a surrogate', "\\xed\\xa0\\x80\n", 1, text() ],
+	[ 'escapes yield an overlong form', "\\xc0\\x80\n", 1, text() ],
+	[ 'escapes yield five bytes', "\\xf8\\x88\\x80\\x80\\x80\n", 1, text() ],
+	[ 'an escape yields a zero byte', "a\\0b\n", 1, text() ],
+	[ 'an escape yields a zero byte in a number', "1\\000\n", ['a int4'], text() ],
+	[ 'escapes spell a number', "\\x31\\062\n", ['a int4'], text() ],
+	[ 'an escape in a bad number', "1\\x41\n", ['a int4'], text() ],
+	[ 'delimiter is a letter that is an escape', "axb\\xc\n", 2, text(delimiter => 'x') ],
+	[ 'delimiter is a capital letter', "aXb\\XcXd\n", 2, text(delimiter => 'X') ],
+	[ 'delimiter is N', "aNb\n\\NNc\n", 2, text(delimiter => 'N') ],
+	[ '\N alone', "\\N\n", 1, text() ],
+	[ '\N in each of three', "\\N\ta\t\\N\n", 3, text() ],
+	[ '\N within longer fields', "a\\N\t\\Na\t\\N\\N\n", 3, text() ],
+	[ '\N escaped', "\\\\N\n", 1, text() ],
+	[ '\N at the end of the file', "a\n\\N", 1, text() ],
+	[ '\N before CRLF', "\\N\r\na\r\n", 1, text() ],
+	[ '\n is not \N', "\\n\n", 1, text() ],
+	[ 'NULL is empty', "\t\na\t\n", 2, text(null => '') ],
+	[ 'NULL is empty, one column', "\na\n", 1, text(null => '') ],
+	[ 'NULL is a word', "NULL\tNULLx\nnull\tNUL\n", 2, text(null => 'NULL') ],
+	[ 'NULL is a word, spelled with escapes', "\\NULL\t\\x4eULL\n", 2, text(null => 'NULL') ],
+	[ 'NULL begins with a backslash', "\\null\t\\\\null\n", 2, text(null => '\\null') ],
+	[ 'NULL is two backslashes', "\\\\\ta\n", 2, text(null => '\\\\') ],
+	[ 'NULL is one backslash', "\\\ta\n", 2, text(null => '\\') ],
+	[ 'NULL is one byte', "x\txx\n", 2, text(null => 'x') ],
+	[ 'NULL is multibyte', "\xe6\x97\xa5\t\xe6\x97\n\xe6\x97\xa5\xe6\x97\xa5\tx\n", 2, text(null => "\xe6\x97\xa5") ],
+	[ 'NULL is long', ('n' x 70) . "\t" . ('n' x 69) . "\n", 2, text(null => 'n' x 70) ],
+	[ 'NULL is a blank', " \t  \n", 2, text(null => ' ') ],
+	[ 'NULL in CSV is a word', qq(NULL,"NULL"\nNULLx,\n), 2, csv(null => 'NULL'), csv(null => 'NULL', force_null => [ 'a', 'b' ]),
+		csv(null => 'NULL', force_not_null => ['a']) ],
+	[ 'NULL in CSV is \N', qq(\\N,"\\N"\n\\Nx,\n), 2, csv(null => '\\N'), csv(null => '\\N', force_null => ['b']) ],
+	[ 'NULL in CSV is a blank', qq( , x\n" ",\n), 2, csv(null => ' ') ],
+	[ 'NULL for numbers', "\\N\t\n", [ 'a int4', 'b int4' ], text(), text(null => '') ],
+	[ 'NULL not kept from a number', ",1\n", [ 'a int4', 'b int4' ], csv(), csv(force_not_null => ['a']) ],
+	[ 'empty string is no number', "1\n\n", ['a int4'], text() ],
+	[ 'force_null of one, force_not_null of another', qq("",,""\n,"",\n), 3, csv(force_null => ['a'], force_not_null => ['b']),
+		csv(force_null => [ 'a', 'b', 'c' ]), csv(force_not_null => [ 'a', 'b', 'c' ]) ],
+]

@@ -1,0 +1,416 @@
+
+=pod
+
+=head1 NAME
+
+Differential - a scan by bulk_fdw compared with COPY of the same file
+
+=head1 SYNOPSIS
+
+  my $suite = Differential->new($node, 'postgres', seed => 42);
+  $suite->add('lone CR', "a\rb\n", ['a text'], { format => 'csv' });
+  $suite->run;
+
+=head1 DESCRIPTION
+
+A case is one file, one set of options, one list of columns. The cases of a
+suite are queued by add() and written to one psql session by run(), a statement
+each: comparison.sql does the comparing in the server, and what comes back is
+only the disagreements. The statement of a case runs under a timeout, and a case
+that leaves no row in C<done> hung or crashed the server; after a crash the rest
+goes on in a new session.
+
+Cases with the same label make one TAP result.
+
+PG_BULK_FDW=file_fdw puts file_fdw in the place of bulk_fdw. Since file_fdw is
+COPY, every comparison must then hold; what only bulk_fdw has is left out.
+PG_BULK_SEED sets the seed, PG_BULK_SOAK=1 runs all chunk sizes and all grids.
+
+=cut
+
+package Differential;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use File::Basename qw(dirname);
+use File::Spec::Functions qw(rel2abs);
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+our @EXPORT_OK = qw(bulk_fdw soak seed start_server escaped sql_string write_bytes install_wrapper text_columns);
+
+use constant CHUNK_GUC => 'pg_bulk.chunk_size';
+use constant CHUNK_SIZES => (1, 2, 3, 7, 63, 64, 65, 127, 4096);
+
+# Reports beyond this many say little more.
+use constant MISMATCHES_SHOWN => 3;
+
+sub bulk_fdw { return ($ENV{PG_BULK_FDW} // 'bulk_fdw') eq 'bulk_fdw'; }
+sub soak     { return $ENV{PG_BULK_SOAK} // 0; }
+
+my $seed = $ENV{PG_BULK_SEED} // 20240229;
+sub seed { return $seed; }
+
+# A server whose cluster is UTF8 and whose locale sorts and folds by bytes. It
+# comes back by itself after a crash, so that one bad case does not end the run.
+sub start_server
+{
+	my ($name) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
+	$node->append_conf('postgresql.conf', <<'CONF');
+restart_after_crash = on
+log_statement = none
+log_min_error_statement = panic
+log_min_messages = fatal
+autovacuum = off
+max_locks_per_transaction = 256
+CONF
+	$node->start;
+	return $node;
+}
+
+# Server bulk_files, by the extension or by its stand-in.
+sub install_wrapper
+{
+	my ($node, $database) = @_;
+	$node->safe_psql(
+		$database,
+		bulk_fdw()
+		? 'CREATE EXTENSION pg_bulk'
+		: 'CREATE EXTENSION file_fdw; CREATE SERVER bulk_files FOREIGN DATA WRAPPER file_fdw');
+	return;
+}
+
+sub new
+{
+	my ($class, $node, $database, %how) = @_;
+	my $self = bless {
+		node => $node,
+		database => $database,
+		encoding => $how{encoding} // 'UTF8',
+		directory => rel2abs(PostgreSQL::Test::Utils::tempdir("bulk_$database")),
+		cases => [],
+		labels => [],
+		paths => {},
+		next_id => 1,
+		accepted => 0,
+		rejected => 0,
+		scans => 0,
+	}, $class;
+	install_wrapper($node, $database);
+	$node->safe_psql($database, slurp_file(dirname(__FILE__) . '/comparison.sql'));
+	return $self;
+}
+
+# Bytes as a reader of a report wants them.
+sub escaped
+{
+	my ($bytes, $limit) = @_;
+	$limit //= 800;
+	my $rest = length($bytes) - $limit;
+	$bytes = substr($bytes, 0, $limit) if $rest > 0;
+	$bytes =~ s/\\/\\\\/g;
+	$bytes =~ s/\n/\\n/g;
+	$bytes =~ s/\r/\\r/g;
+	$bytes =~ s/\t/\\t/g;
+	$bytes =~ s/([^\x20-\x7e])/sprintf('\\x%02x', ord($1))/ge;
+	return $bytes . ($rest > 0 ? " ... ($rest bytes more)" : '');
+}
+
+# An E'' literal of bytes; the statement around it stays ASCII.
+sub sql_string
+{
+	my ($bytes) = @_;
+	$bytes =~ s/([\\'])/\\$1/g;
+	$bytes =~ s/([^\x20-\x7e])/sprintf('\\x%02x', ord($1))/ge;
+	return "E'$bytes'";
+}
+
+sub write_bytes
+{
+	my ($path, $bytes) = @_;
+	open my $file, '>:raw', $path or die "$path: $!";
+	print $file $bytes;
+	close $file or die "$path: $!";
+	return;
+}
+
+# n columns a, b, c ... (c27 and on) of type text
+sub text_columns
+{
+	my ($n) = @_;
+	return [ map { ($_ <= 26 ? chr(96 + $_) : "c$_") . ' text' } 1 .. $n ];
+}
+
+sub column_name { return $_[0] =~ /^("[^"]+"|\S+)/ ? $1 : die "column: $_[0]"; }
+
+# Options as COPY writes them, and as a foreign table does: there the columns
+# that force_null and force_not_null name carry the option themselves.
+sub copy_options
+{
+	my ($options) = @_;
+	my @list;
+	for my $name (sort keys %$options)
+	{
+		my $value = $options->{$name};
+		push @list, ref $value ? "$name (" . join(', ', @$value) . ')' : "$name " . sql_string($value);
+	}
+	return @list ? '(' . join(', ', @list) . ')' : "(format 'text')";
+}
+
+sub scan_options
+{
+	my ($path, $options) = @_;
+	return '('
+	  . join(', ',
+		'filename ' . sql_string($path),
+		map { "$_ " . sql_string($options->{$_}) } grep { !ref $options->{$_} } sort keys %$options)
+	  . ')';
+}
+
+sub scan_columns
+{
+	my ($columns, $options) = @_;
+	my @list;
+	for my $column (@$columns)
+	{
+		my $name = column_name($column);
+		my @forced = grep { ref $options->{$_} && grep { $_ eq $name } @{ $options->{$_} } } sort keys %$options;
+		push @list, $column . (@forced ? ' OPTIONS (' . join(', ', map { "$_ 'true'" } @forced) . ')' : '');
+	}
+	return join(', ', @list);
+}
+
+# The default, and a sample of the small sizes: those that cut a file of this
+# length somewhere, and not into a hundred thousand pieces.
+sub chunk_sizes
+{
+	my ($self, $length) = @_;
+	return (0) unless bulk_fdw();
+	my @fit = grep { $length / $_ < 20_000 } CHUNK_SIZES;
+	return (0, @fit) if soak();
+	@fit = grep { $_ <= $length } @fit;
+	my @sample;
+	push @sample, splice(@fit, int(rand(@fit)), 1) while @fit && @sample < 2;
+	return (0, sort { $a <=> $b } @sample);
+}
+
+# Equal contents share a file.
+sub path_of
+{
+	my ($self, $bytes) = @_;
+	return $self->{paths}{$bytes} if exists $self->{paths}{$bytes};
+	my $path = sprintf('%s/%05d.data', $self->{directory}, scalar keys %{ $self->{paths} });
+	write_bytes($path, $bytes);
+	$self->{paths}{$bytes} = $path;
+	return $path;
+}
+
+=pod
+
+=head1 METHODS
+
+=head2 add(label, bytes, columns, options, ...)
+
+Options map a COPY option to its value, or force_null and force_not_null to the
+columns they name. Further: C<typed> compares stored values, C<settings> is a
+list of GUC names and values, C<client_encoding>, C<chunks>; C<oracle> is
+{ bytes, options } that COPY reads instead, for what COPY itself cannot do, where
+only the rows are compared unless C<compare_errors>.
+
+=cut
+
+sub add
+{
+	my ($self, $label, $bytes, $columns, $options, %more) = @_;
+	$columns = text_columns($columns) unless ref $columns;
+	my $oracle = $more{oracle};
+	my $case = {
+		id => $self->{next_id}++,
+		label => $label,
+		bytes => $bytes,
+		columns => $columns,
+		options => $options,
+		chunks => $more{chunks} // [ $self->chunk_sizes(length $bytes) ],
+		settings => $more{settings} // [],
+		client_encoding => $more{client_encoding} // $self->{encoding},
+		typed => $more{typed} ? 'true' : 'false',
+		rows_only => $oracle && !$more{compare_errors} ? 'true' : 'false',
+		path => $self->path_of($bytes),
+	};
+	$case->{copy_path} = $oracle && defined $oracle->{bytes} ? $self->path_of($oracle->{bytes}) : $case->{path};
+	$case->{copy_options} = $oracle && $oracle->{options} || $options;
+	push @{ $self->{cases} }, $case;
+	return $case->{id};
+}
+
+sub insert_case
+{
+	my ($case) = @_;
+	return 'INSERT INTO cases VALUES ('
+	  . join(', ',
+		$case->{id},
+		sql_string($case->{copy_path}),
+		sql_string(copy_options($case->{copy_options})),
+		sql_string(scan_options($case->{path}, $case->{options})),
+		sql_string(join(', ', @{ $case->{columns} })),
+		sql_string(scan_columns($case->{columns}, $case->{options})),
+		"'{" . join(',', @{ $case->{chunks} }) . "}'",
+		sql_string($case->{client_encoding}),
+		'ARRAY[' . join(', ', map { sql_string($_) } @{ $case->{settings} }) . ']::text[]',
+		$case->{typed},
+		$case->{rows_only})
+	  . ");\n";
+}
+
+# Run cases in one session; returns stderr.
+sub run_session
+{
+	my ($self, @cases) = @_;
+	my $script = "SET client_min_messages = error;\nSET statement_timeout = '60s';\n";
+	$script .= "SET synchronous_commit = on;\n";
+	my $pending = 0;
+	for my $case (@cases)
+	{
+		$script .= sprintf("SELECT compare_case(%d, '%s');\n", $case->{id}, CHUNK_GUC);
+		$script .= "VACUUM pg_catalog.pg_class, pg_catalog.pg_attribute, pg_catalog.pg_type, pg_catalog.pg_depend;\n"
+		  if ++$pending % 500 == 0;
+	}
+	my ($status, $stdout, $stderr) =
+	  $self->{node}->psql($self->{database}, $script, on_error_stop => 0, timeout => 1800);
+	return $stderr;
+}
+
+sub describe
+{
+	my ($case) = @_;
+	my $text = 'file: ' . escaped($case->{bytes}) . "\n";
+	$text .= "columns: " . join(', ', @{ $case->{columns} }[ 0 .. ($#{ $case->{columns} } < 9 ? $#{ $case->{columns} } : 9) ]) . "\n";
+	$text .= 'options: ' . copy_options($case->{options}) . "\n";
+	$text .= "client_encoding: $case->{client_encoding}\n";
+	$text .= "settings: @{ $case->{settings} }\n" if @{ $case->{settings} };
+	return $text;
+}
+
+# The disagreements of what was queued, by case.
+sub disagreements
+{
+	my ($self) = @_;
+	my @cases = @{ $self->{cases} };
+	my ($node, $database) = ($self->{node}, $self->{database});
+	my %found;
+
+	$node->safe_psql($database, join('', "BEGIN;\nTRUNCATE cases;\n", map({ insert_case($_) } @cases), "COMMIT;\n"));
+	my @left = @cases;
+	while (@left)
+	{
+		my $stderr = $self->run_session(@left);
+		# A crash takes the server through recovery.
+		$node->poll_query_until($database, 'SELECT true') or BAIL_OUT('the server does not come back');
+		my %done = map { $_ => 1 } split /\n/, $node->safe_psql($database, 'SELECT id FROM done');
+		my @not_done = grep { !$done{ $_->{id} } } @left;
+		last unless @not_done;
+		if ($stderr =~ /server closed the connection|connection to server was lost/)
+		{
+			push @{ $found{ $not_done[0]{id} } }, "THE SERVER CRASHED\n$stderr";
+			shift @not_done;
+			@left = @not_done;
+		}
+		else
+		{
+			push @{ $found{ $_->{id} } }, "the comparison did not finish\n" . substr($stderr, 0, 2000) for @not_done;
+			last;
+		}
+	}
+
+	my $rows = $node->safe_psql($database,
+		q{SELECT case_id, chunk_size, what, encode(copy_said, 'hex'), encode(scan_said, 'hex') FROM mismatches ORDER BY 1, 2});
+	for my $row (split /\n/, $rows)
+	{
+		my ($id, $chunk, $what, $copy, $scan) = split /\|/, $row, 5;
+		push @{ $found{$id} },
+		    "$what\n"
+		  . "chunk size: " . ($chunk || 'default') . "\n"
+		  . 'COPY: ' . said($copy) . "\n"
+		  . 'scan: ' . said($scan) . "\n";
+	}
+	my ($accepted, $rejected, $scans) = split /\|/,
+	  $node->safe_psql($database,
+		q{SELECT count(*) FILTER (WHERE accepted), count(*) FILTER (WHERE NOT accepted), coalesce(sum(scans), 0) FROM done});
+	$self->{accepted} += $accepted;
+	$self->{rejected} += $rejected;
+	$self->{scans} += $scans;
+	$node->safe_psql($database, 'TRUNCATE cases, done, mismatches');
+	$self->{cases} = [];
+	return \%found;
+}
+
+sub said
+{
+	my $bytes = pack('H*', $_[0]);
+	return join("\n      ", map { escaped($_) } split /\n/, $bytes);
+}
+
+=pod
+
+=head2 run
+
+Compares everything queued; one TAP result for each label.
+
+=cut
+
+sub run
+{
+	my ($self) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (%by_label, @labels);
+	for my $case (@{ $self->{cases} })
+	{
+		push @labels, $case->{label} unless $by_label{ $case->{label} };
+		push @{ $by_label{ $case->{label} } }, $case;
+	}
+	my $found = $self->disagreements;
+	for my $label (@labels)
+	{
+		my @bad = grep { $found->{ $_->{id} } } @{ $by_label{$label} };
+		ok(!@bad, $label) and next;
+		diag(sprintf('%d of %d cases disagree', scalar @bad, scalar @{ $by_label{$label} }));
+		for my $case (@bad[ 0 .. ($#bad < MISMATCHES_SHOWN ? $#bad : MISMATCHES_SHOWN - 1) ])
+		{
+			my $reports = $found->{ $case->{id} };
+			diag(describe($case) . $reports->[0]
+				  . (@$reports > 1 ? '(and ' . (@$reports - 1) . " more chunk sizes or findings)\n" : ''));
+		}
+	}
+	return;
+}
+
+=pod
+
+=head2 expect_disagreement(label, pattern, bytes, columns, options, ...)
+
+The comparison itself on trial: a case that must be reported, in words that
+match the pattern.
+
+=cut
+
+sub expect_disagreement
+{
+	my ($self, $label, $pattern, @case) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $id = $self->add($label, @case);
+	my $case = $self->{cases}[-1];
+	my $found = $self->disagreements;
+	my $report = $found->{$id} ? describe($case) . $found->{$id}[0] : 'no disagreement';
+	like($report, $pattern, $label);
+	return;
+}
+
+# Totals so far: accepted by COPY, rejected by COPY, scans compared.
+sub totals { return @{ $_[0] }{qw(accepted rejected scans)}; }
+
+1;

@@ -1,0 +1,207 @@
+-- One comparison, seen from the server: a case names a file, the options and
+-- the columns; compare_case() loads the file with COPY into copied.t, then
+-- scans it through the foreign table scanned.t into kept.t, once per chunk
+-- size, and writes down every scan whose outcome is not COPY's.
+--
+-- An outcome is all the rows in order, or all that an error says. Every load
+-- runs in a subtransaction of its own that is rolled back on success too, so
+-- that thousands of cases leave neither tables nor settings behind. The tables
+-- bear one name in different schemas: COPY's CONTEXT names the relation without
+-- its schema and is therefore equal on both sides.
+
+CREATE SCHEMA copied;
+CREATE SCHEMA scanned;
+CREATE SCHEMA kept;
+
+CREATE TABLE cases (
+    id              int PRIMARY KEY,
+    copy_file       text NOT NULL,
+    copy_options    text NOT NULL,      -- in parentheses, for COPY
+    scan_options    text NOT NULL,      -- in parentheses, for CREATE FOREIGN TABLE
+    heap_columns    text NOT NULL,
+    scan_columns    text NOT NULL,      -- the same with the options of columns
+    chunk_sizes     int[] NOT NULL,     -- 0: the default
+    client_encoding text NOT NULL,
+    settings        text[] NOT NULL,    -- name, value, name, value, ...
+    typed           boolean NOT NULL,   -- compare the values stored, not only their text
+    rows_only       boolean NOT NULL    -- an error's words are not compared
+);
+
+-- A case that crashes the server or hangs leaves no row here.
+CREATE TABLE done (
+    id       int PRIMARY KEY,
+    accepted boolean NOT NULL,
+    row_count int NOT NULL,
+    scans    int NOT NULL
+);
+
+CREATE TABLE mismatches (
+    case_id     int NOT NULL,
+    chunk_size  int NOT NULL,
+    what        text NOT NULL,
+    copy_said   bytea NOT NULL,
+    scan_said   bytea NOT NULL
+);
+
+CREATE TYPE outcome AS (rows text[], error text);
+
+-- An expression that gives a row of kept.t or copied.t as text. For typed
+-- columns it adds what text output could hide: the stored size and the binary
+-- form (-0 and 0, NaN, the scale of a numeric, a padded bpchar).
+CREATE FUNCTION row_signature(relation regclass, typed boolean) RETURNS text
+LANGUAGE sql AS $$
+    SELECT 'the_row::text' || CASE WHEN typed THEN coalesce(string_agg(
+        format($f$ || ' ' || coalesce(pg_column_size(the_row.%1$I) || ':' || md5(%2$s(the_row.%1$I)), '-')$f$,
+               attname, typsend::regproc), '' ORDER BY attnum), '') ELSE '' END
+    FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+    WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
+$$;
+
+-- What one load comes to. The error's context is cut where the lines of this
+-- function begin; what is left is what a client would see from COPY, which is
+-- more than one line when a field's value spans lines or a type's own parser
+-- (json) adds a line before COPY's.
+CREATE FUNCTION outcome_of(load text, relation text, typed boolean) RETURNS outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    result outcome;
+    state text; message text; detail text; hint text; context text;
+    type_name text; constraint_name text; column_name text;
+BEGIN
+    EXECUTE load;
+    EXECUTE format('SELECT coalesce(array_agg(%s ORDER BY ctid), ''{}'') FROM %s the_row',
+                   row_signature(relation::regclass, typed), relation) INTO result.rows;
+    RAISE EXCEPTION SQLSTATE 'UNDO0';
+EXCEPTION
+    WHEN SQLSTATE 'UNDO0' THEN
+        RETURN result;
+    WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+            hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, type_name = PG_DATATYPE_NAME,
+            constraint_name = CONSTRAINT_NAME, column_name = COLUMN_NAME;
+        context := split_part(E'\n' || context, E'\nSQL statement "', 1);
+        result.rows := NULL;
+        result.error := state || ': ' || message
+            || coalesce(E'\nDETAIL: ' || nullif(detail, ''), '') || coalesce(E'\nHINT: ' || nullif(hint, ''), '')
+            || coalesce(E'\nTYPE: ' || nullif(type_name, ''), '')
+            || coalesce(E'\nCONSTRAINT: ' || nullif(constraint_name, ''), '')
+            || coalesce(E'\nCOLUMN: ' || nullif(column_name, ''), '')
+            || coalesce(E'\nCONTEXT: ' || nullif(substr(context, 2), ''), '');
+        RETURN result;
+END
+$$;
+
+-- Projection and rescan read the same file by other paths than SELECT *. They
+-- run on files that COPY accepts, over the foreign table as it stands.
+CREATE FUNCTION projection_differs(expected text[]) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    last_column text;
+    n bigint;
+    whole text; projected text;
+BEGIN
+    SELECT attname INTO last_column FROM pg_attribute
+    WHERE attrelid = 'scanned.t'::regclass AND attnum > 0 ORDER BY attnum DESC LIMIT 1;
+    EXECUTE 'SELECT count(*) FROM scanned.t' INTO n;
+    IF n <> cardinality(expected) THEN
+        RETURN format('count(*) is %s', n);
+    END IF;
+    IF last_column IS NOT NULL THEN
+        EXECUTE format('SELECT md5(array_agg(%1$I)::text) FROM (SELECT %1$I FROM scanned.t) alone', last_column) INTO projected;
+        EXECUTE format('SELECT md5(array_agg((the_row).%1$I)::text) FROM (SELECT the_row FROM scanned.t the_row) rows', last_column) INTO whole;
+        IF projected IS DISTINCT FROM whole THEN
+            RETURN 'the last column alone is not the last column of the row';
+        END IF;
+        SELECT count(*) INTO n FROM (VALUES (1), (2)) v (i), LATERAL (SELECT v.i FROM scanned.t OFFSET 0) s;
+        IF n <> 2 * cardinality(expected) THEN
+            RETURN format('a scan and its rescan give %s rows', n);
+        END IF;
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+    RETURN format('projection fails: %s %s', SQLSTATE, SQLERRM);
+END
+$$;
+
+CREATE FUNCTION as_bytes(said text) RETURNS bytea LANGUAGE sql AS
+$$ SELECT replace(said, E'\\', E'\\\\')::bytea $$;
+
+-- The rows around the first difference, or the error.
+CREATE FUNCTION digest(said outcome, other outcome) RETURNS bytea
+LANGUAGE plpgsql AS $$
+DECLARE
+    at int;
+BEGIN
+    IF said.rows IS NULL THEN
+        RETURN as_bytes('ERROR ' || coalesce(said.error, '(none)'));
+    ELSIF other.rows IS NULL THEN
+        RETURN as_bytes(format(E'%s rows:\n%s', cardinality(said.rows), left(array_to_string(said.rows[1:5], E'\n'), 2000)));
+    END IF;
+    SELECT min(i) INTO at FROM generate_series(1, greatest(cardinality(said.rows), cardinality(other.rows))) i
+    WHERE said.rows[i] IS DISTINCT FROM other.rows[i];
+    RETURN as_bytes(format(E'%s rows; row %s: %s', cardinality(said.rows), at, left(coalesce(said.rows[at], '(none)'), 2000)));
+END
+$$;
+
+CREATE FUNCTION compare_case(which int, chunk_guc text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    c cases;
+    by_copy outcome;
+    by_scan outcome;
+    chunk_size int;
+    found mismatches[] := '{}';
+    difference text;
+    scans int := 0;
+    i int;
+BEGIN
+    SELECT * INTO STRICT c FROM cases WHERE id = which;
+    BEGIN
+        FOR i IN 1 .. cardinality(c.settings) - 1 BY 2 LOOP
+            PERFORM set_config(c.settings[i], c.settings[i + 1], true);
+        END LOOP;
+        PERFORM set_config('client_encoding', c.client_encoding, true);
+        EXECUTE format('CREATE TABLE copied.t (%s)', c.heap_columns);
+        EXECUTE format('CREATE TABLE kept.t (%s)', c.heap_columns);
+        by_copy := outcome_of(format('COPY copied.t FROM %L WITH %s', c.copy_file, c.copy_options), 'copied.t', c.typed);
+        IF by_copy.error LIKE '58%' THEN
+            RAISE '%', by_copy.error;       -- the same for both, and no comparison at all
+        END IF;
+
+        by_scan := NULL;
+        BEGIN
+            EXECUTE format('CREATE FOREIGN TABLE scanned.t (%s) SERVER bulk_files OPTIONS %s', c.scan_columns, c.scan_options);
+        EXCEPTION WHEN OTHERS THEN
+            by_scan.error := SQLSTATE || ': ' || SQLERRM;
+            by_copy.error := split_part(by_copy.error, E'\n', 1);      -- an option is refused without a context
+        END;
+        FOREACH chunk_size IN ARRAY c.chunk_sizes LOOP
+            IF chunk_size > 0 THEN
+                PERFORM set_config(chunk_guc, chunk_size::text, true);
+            END IF;
+            IF to_regclass('scanned.t') IS NOT NULL THEN
+                by_scan := outcome_of('INSERT INTO kept.t SELECT * FROM scanned.t', 'kept.t', c.typed);
+            END IF;
+            scans := scans + 1;
+            difference := NULL;
+            IF by_scan.rows IS DISTINCT FROM by_copy.rows THEN
+                difference := CASE WHEN by_copy.rows IS NULL THEN 'COPY fails, the scan does not'
+                                   WHEN by_scan.rows IS NULL THEN 'the scan fails, COPY does not'
+                                   ELSE 'the rows differ' END;
+            ELSIF by_scan.error IS DISTINCT FROM by_copy.error AND NOT c.rows_only THEN
+                difference := 'the errors differ';
+            ELSIF by_copy.rows IS NOT NULL THEN
+                difference := projection_differs(by_copy.rows);
+            END IF;
+            IF difference IS NOT NULL THEN
+                found := found || ROW(which, chunk_size, difference, digest(by_copy, by_scan), digest(by_scan, by_copy))::mismatches;
+            END IF;
+        END LOOP;
+        RAISE EXCEPTION SQLSTATE 'UNDO1';
+    EXCEPTION WHEN SQLSTATE 'UNDO1' THEN
+        NULL;
+    END;
+    INSERT INTO mismatches SELECT * FROM unnest(found);
+    INSERT INTO done VALUES (which, by_copy.rows IS NOT NULL, coalesce(cardinality(by_copy.rows), 0), scans);
+END
+$$;
