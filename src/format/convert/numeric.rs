@@ -1,0 +1,219 @@
+//! numeric: decimal text to NumericData.
+//!
+//! On disk a numeric is a varlena of base-10000 digits, aligned at the decimal point, without zero digits at either
+//! end, behind a header word (short form) or two (long form) that hold sign, display scale and the weight of the
+//! first digit. So integer and fraction are cut into eights from the point outwards, each eight folds into two
+//! digits, and no wide arithmetic is needed.
+//!
+//! A typmod sets the display scale and rounds half away from zero, which looks at one decimal digit only. Exponents,
+//! NaN and infinities, overflow, and from 16 on hexadecimal and underscores are numeric_in's.
+
+use super::{Datum, digits, varlena};
+use crate::arena::Arena;
+
+/// Decimal digits taken on either side of the point; longer numbers are rare and go to numeric_in.
+const MAX_SIDE: usize = 72;
+/// One digit for the carry of rounding, then both sides in base 10000, each rounded up to an even count.
+const MAX_DIGITS: usize = 1 + 2 * (MAX_SIDE / 4);
+
+/// Largest display scale of the short header.
+const SHORT_SCALE_MAX: u32 = 63;
+
+/// Precision and scale of a numeric column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumericTypmod {
+    precision: u16,
+    scale: u16,
+}
+
+impl NumericTypmod {
+    /// From pg_attribute's typmod: `Some(None)` without one, None for a scale below zero or above the precision.
+    pub(super) fn decode(typmod: i32) -> Option<Option<Self>> {
+        // As is_valid_numeric_typmod: the header's size is added so that 0 stays free.
+        if typmod < varlena::HEADER as i32 {
+            return Some(None);
+        }
+        let packed = typmod - varlena::HEADER as i32;
+        let precision = (packed >> 16) as u16;
+        // Eleven bits, signed.
+        let scale = u16::try_from(((packed & 0x7ff) ^ 1024) - 1024).ok()?;
+        (scale <= precision).then_some(Some(NumericTypmod { precision, scale }))
+    }
+}
+
+/// A number taken apart, ready to be written.
+pub(super) struct Number {
+    digits: [u16; MAX_DIGITS],
+    /// First digit that is not zero.
+    start: usize,
+    /// One past the last digit that is not zero.
+    end: usize,
+    weight: i32,
+    scale: u32,
+    negative: bool,
+}
+
+impl Number {
+    /// Read the text, and fit it to the typmod if there is one.
+    #[inline]
+    pub(super) fn parse(field: &[u8], typmod: Option<NumericTypmod>) -> Option<Number> {
+        let (negative, body) = match field {
+            [b'-', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            _ => (false, field),
+        };
+        let (whole, mut fraction) = match point(body) {
+            Some(at) => (body.get(..at)?, body.get(at + 1..)?),
+            None => (body, &[][..]),
+        };
+        if whole.len() > MAX_SIDE || fraction.len() > MAX_SIDE || whole.len() + fraction.len() == 0 {
+            return None;
+        }
+        let mut round_up = false;
+        if let Some(t) = typmod
+            && let Some((kept, cut)) = fraction.split_at_checked(usize::from(t.scale))
+            && let Some(&first) = cut.first()
+        {
+            if !cut.iter().all(u8::is_ascii_digit) {
+                return None;
+            }
+            round_up = first >= b'5';
+            fraction = kept;
+        }
+
+        let mut n = Number { digits: [0; MAX_DIGITS], start: 0, end: 1, weight: 0, scale: 0, negative };
+        if !whole.is_empty() {
+            let (head, eights) = whole.as_rchunks::<8>();
+            if !head.is_empty() {
+                n.push(digits::at_end(head))?;
+            }
+            for eight in eights {
+                n.push(digits::at_end(eight))?;
+            }
+        }
+        let point = n.end;
+        for eight in fraction.chunks(8) {
+            n.push(digits::at_start(eight))?;
+        }
+        if round_up {
+            n.increment(point, fraction.len())?;
+        }
+
+        n.scale = typmod.map_or(fraction.len() as u32, |t| u32::from(t.scale));
+        while n.end > n.start && n.digits.get(n.end - 1) == Some(&0) {
+            n.end -= 1;
+        }
+        while n.start < n.end && n.digits.get(n.start) == Some(&0) {
+            n.start += 1;
+        }
+        if n.start == n.end {
+            n.negative = false;
+            return Some(n);
+        }
+        n.weight = point as i32 - 1 - n.start as i32;
+        if let Some(t) = typmod {
+            let first = *n.digits.get(n.start)?;
+            let in_first = 1 + i32::from(first >= 10) + i32::from(first >= 100) + i32::from(first >= 1000);
+            if n.weight * 4 + in_first > i32::from(t.precision) - i32::from(t.scale) {
+                return None;
+            }
+        }
+        Some(n)
+    }
+
+    #[inline(always)]
+    fn push(&mut self, eight: u64) -> Option<()> {
+        if !digits::are_digits(eight) {
+            return None;
+        }
+        let (a, b) = digits::fours(eight);
+        let [x, y] = self.digits.get_mut(self.end..)?.first_chunk_mut::<2>()?;
+        (*x, *y) = (a, b);
+        self.end += 2;
+        Some(())
+    }
+
+    /// Add one in the last of `decimals` places after the point, which is before digit `point`.
+    #[cold]
+    fn increment(&mut self, point: usize, decimals: usize) -> Option<()> {
+        // The decimal place's digit, and its place in it.
+        let mut at = (point + decimals.div_ceil(4)).checked_sub(1)?;
+        let mut add = match decimals % 4 {
+            1 => 1000,
+            2 => 100,
+            3 => 10,
+            _ => 1,
+        };
+        loop {
+            let d = self.digits.get_mut(at)?;
+            *d += add;
+            if *d < 10_000 {
+                return Some(());
+            }
+            *d -= 10_000;
+            // Digit 0 is spare, so a carry always finds room.
+            at = at.checked_sub(1)?;
+            add = 1;
+        }
+    }
+
+    #[inline(always)]
+    fn is_short(&self) -> bool {
+        self.scale <= SHORT_SCALE_MAX && (-64..=63).contains(&self.weight)
+    }
+
+    /// Bytes of the value without its varlena header.
+    #[inline(always)]
+    pub(super) fn size(&self) -> usize {
+        2 + 2 * usize::from(!self.is_short()) + 2 * (self.end - self.start)
+    }
+
+    /// Write the value into `size()` bytes.
+    #[inline(always)]
+    pub(super) fn write(&self, out: &mut [u8]) {
+        let sign = u16::from(self.negative);
+        let words = if self.is_short() {
+            let weight = self.weight as u16 & 0x7f; // six bits and their sign
+            [0x8000 | sign << 13 | (self.scale as u16) << 7 | weight, 0]
+        } else {
+            [sign << 14 | self.scale as u16, self.weight as u16]
+        };
+        let header = if self.is_short() { &words[..1] } else { &words[..] };
+        let digits = self.digits.get(self.start..self.end).unwrap_or_default();
+        let (out, _) = out.as_chunks_mut::<2>();
+        for (to, from) in out.iter_mut().zip(header.iter().chain(digits)) {
+            *to = from.to_le_bytes();
+        }
+    }
+}
+
+/// Where the first point is.
+#[inline(always)]
+fn point(body: &[u8]) -> Option<usize> {
+    const POINTS: u64 = 0x2e2e_2e2e_2e2e_2e2e;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // The lowest byte that becomes zero is found exactly; only those above it may be mistaken.
+    let find = |bytes: &[u8]| {
+        let x = digits::load(bytes) ^ POINTS;
+        let hit = x.wrapping_sub(ONES) & !x & (0x80 * ONES);
+        (hit != 0).then(|| hit.trailing_zeros() as usize / 8)
+    };
+    match body.split_first_chunk::<8>() {
+        None => find(body),
+        Some((head, rest)) if rest.len() <= 8 => find(head).or_else(|| find(rest).map(|at| at + 8)),
+        Some(_) => memchr::memchr(b'.', body),
+    }
+}
+
+/// numeric(precision, scale), or plain numeric.
+#[inline]
+pub(super) fn numeric(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Option<Datum> {
+    let n = Number::parse(field, typmod)?;
+    let (datum, body) = varlena::alloc(n.size(), arena)?;
+    n.write(body);
+    Some(datum)
+}
+
+#[cfg(test)]
+#[path = "numeric_tests.rs"]
+mod tests;

@@ -1,0 +1,17 @@
+//! The type OIDs of pg_type.dat that have a decoder. They are part of the catalog and never change.
+
+pub(super) const BYTEA: u32 = 17;
+pub(super) const CHAR: u32 = 18;
+pub(super) const INT8: u32 = 20;
+pub(super) const INT2: u32 = 21;
+pub(super) const INT4: u32 = 23;
+pub(super) const TEXT: u32 = 25;
+pub(super) const OID: u32 = 26;
+pub(super) const BPCHAR: u32 = 1042;
+pub(super) const VARCHAR: u32 = 1043;
+pub(super) const DATE: u32 = 1082;
+pub(super) const TIME: u32 = 1083;
+pub(super) const TIMESTAMP: u32 = 1114;
+pub(super) const TIMESTAMPTZ: u32 = 1184;
+pub(super) const NUMERIC: u32 = 1700;
+pub(super) const UUID: u32 = 2950;

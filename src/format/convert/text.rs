@@ -1,0 +1,113 @@
+//! text, varchar, bpchar and "char": the bytes themselves.
+//!
+//! Lengths are in characters. A field that is short enough in bytes is short enough in characters, which is all
+//! that most fields ask; otherwise characters are counted where that is certain. What is too long may still be
+//! right after its trailing blanks are cut: varchar's and bpchar's own functions know.
+
+use super::{Charset, Datum, varlena};
+use crate::arena::Arena;
+
+/// How many characters, if that can be told without the encoding's own tables.
+#[inline]
+fn characters(bytes: &[u8], charset: Charset) -> Option<usize> {
+    match charset {
+        Charset::SingleByte => Some(bytes.len()),
+        // Every byte that is not a continuation byte starts a character of valid UTF-8.
+        Charset::Utf8 => Some(bytes.iter().filter(|&&b| b & 0xc0 != 0x80).count()),
+        Charset::MultiByte => bytes.is_ascii().then_some(bytes.len()),
+    }
+}
+
+/// varchar(n)
+#[inline]
+pub(super) fn varchar(field: &[u8], max_chars: usize, charset: Charset, arena: &mut Arena) -> Option<Datum> {
+    if field.len() > max_chars && characters(field, charset)? > max_chars {
+        return None;
+    }
+    varlena::copy(field, arena)
+}
+
+/// bpchar(n): blank-padded to n characters.
+#[inline]
+pub(super) fn bpchar(field: &[u8], chars: usize, charset: Charset, arena: &mut Arena) -> Option<Datum> {
+    let padding = chars.checked_sub(characters(field, charset)?)?;
+    let (datum, body) = varlena::alloc(field.len() + padding, arena)?;
+    let (text, blanks) = body.split_at_mut_checked(field.len())?;
+    text.copy_from_slice(field);
+    blanks.fill(b' ');
+    Some(datum)
+}
+
+/// "char": one byte. A backslash may start an octal escape from 16 on; a byte above ASCII is sign-extended.
+#[inline]
+pub(super) fn char(field: &[u8]) -> Option<Datum> {
+    match *field {
+        [b] if b.is_ascii() && b != b'\\' => Some(Datum::from(b)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{body, varlena_bytes};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_header_counts_itself() {
+        let mut a = Arena::new();
+        assert_eq!(varlena_bytes(varlena::copy(b"abc", &mut a).unwrap()), b"\x1c\0\0\0abc");
+        assert_eq!(varlena_bytes(varlena::copy(b"", &mut a).unwrap()), b"\x10\0\0\0");
+    }
+
+    #[test]
+    fn lengths_are_in_characters() {
+        let a = &mut Arena::new();
+        use Charset::{MultiByte, SingleByte, Utf8};
+        for (text, n, charset, fits) in [
+            ("", 1, Utf8, true),
+            ("abc", 3, Utf8, true),
+            ("abcd", 3, Utf8, false),
+            ("abc ", 3, Utf8, false),
+            ("äöü", 3, Utf8, true),
+            ("äöüß", 3, Utf8, false),
+            ("日本語", 3, Utf8, true),
+            ("🦀🦀", 1, Utf8, false),
+            ("äöü", 3, SingleByte, false),
+            ("äöü", 6, SingleByte, true),
+            ("äöü", 6, MultiByte, true),
+            ("äöü", 3, MultiByte, false),
+            ("abc", 3, MultiByte, true),
+            ("abcd", 3, MultiByte, false),
+        ] {
+            let v = varchar(text.as_bytes(), n, charset, a).map(body);
+            assert_eq!(v, fits.then(|| text.as_bytes().to_vec()), "varchar({n}) {text}");
+            // Padding needs the count itself, not only a bound.
+            let fits = fits && (charset != MultiByte || text.is_ascii());
+            let v = bpchar(text.as_bytes(), n, charset, a).map(body);
+            let chars = if charset == Utf8 { text.chars().count() } else { text.len() };
+            let padded = || [text.as_bytes(), " ".repeat(n - chars).as_bytes()].concat();
+            assert_eq!(v, fits.then(padded), "bpchar({n}) {text}");
+        }
+    }
+
+    #[test]
+    fn one_plain_byte() {
+        assert_eq!(char(b"x"), Some(0x78));
+        assert_eq!(char(b" "), Some(0x20));
+        for t in [&b""[..], b"\\", b"\\101", b"ab", b"\xe4"] {
+            assert_eq!(char(t), None, "{t:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn varchar_is_chars_count(text in ".{0,20}", n in 1..20usize) {
+            let a = &mut Arena::new();
+            let fits = text.chars().count() <= n;
+            prop_assert_eq!(varchar(text.as_bytes(), n, Charset::Utf8, a).is_some(), fits);
+            let padded = bpchar(text.as_bytes(), n, Charset::Utf8, a).map(body);
+            prop_assert_eq!(padded, fits.then(|| format!("{text:n$}").into_bytes()));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Values with a length word, as the input functions return them.
+//!
+//! Always the four-byte header, uncompressed: the tuple former shortens it where that is allowed, as core's does.
+
+use super::Datum;
+use crate::arena::Arena;
+
+/// Bytes of the header.
+pub(super) const HEADER: usize = 4;
+/// The largest value an input function can allocate (MaxAllocSize).
+const MAX_SIZE: usize = 0x3fff_ffff;
+
+/// Room for `len` bytes behind a header that is already written.
+#[inline(always)]
+pub(super) fn alloc(len: usize, arena: &mut Arena) -> Option<(Datum, &mut [u8])> {
+    let total = len.checked_add(HEADER).filter(|&t| t <= MAX_SIZE)?;
+    let (header, body) = arena.alloc(total).split_first_chunk_mut::<HEADER>()?;
+    *header = ((total as u32) << 2).to_le_bytes();
+    Some((address(header), body))
+}
+
+/// The datum of something in the arena.
+#[inline(always)]
+pub(super) fn address(bytes: &[u8]) -> Datum {
+    bytes.as_ptr() as Datum
+}
+
+/// The bytes themselves as a value.
+#[inline]
+pub(super) fn copy(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {
+    let (datum, body) = alloc(bytes.len(), arena)?;
+    body.copy_from_slice(bytes);
+    Some(datum)
+}
