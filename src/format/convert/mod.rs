@@ -9,10 +9,15 @@
 //! not outlive a change of those settings. By-reference values live in the [`Arena`] until it is reset. Everything is
 //! laid out for a 64-bit little-endian server.
 
+mod bit;
+mod boolean;
 mod bytea;
 mod date;
 mod digits;
+mod float;
+mod inet;
 mod integer;
+mod interval;
 mod numeric;
 mod oids;
 mod text;
@@ -58,6 +63,26 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decoder {
+    /// bool
+    Bool,
+    /// float4
+    Float4,
+    /// float8
+    Float8,
+    /// inet
+    Inet,
+    /// interval
+    Interval,
+    /// bit
+    Bit {
+        /// Bits, if declared.
+        length: Option<usize>,
+    },
+    /// varbit
+    Varbit {
+        /// Bits at most, if declared.
+        length: Option<usize>,
+    },
     /// int2
     Int2,
     /// int4
@@ -124,8 +149,16 @@ impl Decoder {
         let charset = session.charset;
         // varchar and bpchar count the varlena header in; anything below it is no length at all.
         let length = usize::try_from(typmod).ok().and_then(|t| t.checked_sub(varlena::HEADER));
+        let bits = usize::try_from(typmod).ok().filter(|&t| t > 0);
         let precision = time::precision(typmod);
         Some(match type_oid {
+            oids::BOOL => Decoder::Bool,
+            oids::FLOAT4 => Decoder::Float4,
+            oids::FLOAT8 => Decoder::Float8,
+            oids::INET => Decoder::Inet,
+            oids::INTERVAL if typmod == -1 && !session.interval_sql_standard => Decoder::Interval,
+            oids::BIT => Decoder::Bit { length: bits },
+            oids::VARBIT => Decoder::Varbit { length: bits },
             oids::INT2 => Decoder::Int2,
             oids::INT4 => Decoder::Int4,
             oids::INT8 => Decoder::Int8,
@@ -154,6 +187,13 @@ impl Decoder {
     #[must_use]
     pub fn decode(&self, field: &[u8], arena: &mut Arena) -> Option<Datum> {
         match *self {
+            Decoder::Bool => boolean::bool(field),
+            Decoder::Float4 => float::float4(field),
+            Decoder::Float8 => float::float8(field),
+            Decoder::Inet => inet::inet(field, arena),
+            Decoder::Interval => interval::interval(field, arena),
+            Decoder::Bit { length } => bit::bit(field, length, arena),
+            Decoder::Varbit { length } => bit::varbit(field, length, arena),
             Decoder::Int4 => integer::int4(field),
             Decoder::Int8 => integer::int8(field),
             Decoder::Int2 => integer::int2(field),

@@ -5,6 +5,13 @@ use proptest::prelude::*;
 const SESSION: Session = Session { charset: Charset::Utf8, server_major: 15, utc: false, interval_sql_standard: false };
 
 const ALL: &[u32] = &[
+    oids::BOOL,
+    oids::FLOAT4,
+    oids::FLOAT8,
+    oids::INET,
+    oids::INTERVAL,
+    oids::BIT,
+    oids::VARBIT,
     oids::BYTEA,
     oids::UUID,
     oids::CHAR,
@@ -42,6 +49,11 @@ fn typmods_are_read() {
     assert_eq!(of(oids::BPCHAR, 5), Some(Decoder::Bpchar { chars: 1, charset }));
     assert_eq!(of(oids::TIMESTAMP, -1), Some(Decoder::Timestamp { precision: 6 }));
     assert_eq!(of(oids::TIME, 0), Some(Decoder::Time { precision: 0 }));
+    assert_eq!(of(oids::BIT, 3), Some(Decoder::Bit { length: Some(3) }));
+    assert_eq!(of(oids::VARBIT, -1), Some(Decoder::Varbit { length: None }));
+    // interval(3)
+    assert_eq!(of(oids::INTERVAL, 0x7fff << 16 | 3), None);
+    assert_eq!(Decoder::for_type(oids::INTERVAL, -1, &Session { interval_sql_standard: true, ..SESSION }), None);
     // numeric(3,-2)
     assert_eq!(of(oids::NUMERIC, (3 << 16 | (-2 & 0x7ff)) + 4), None);
 }
