@@ -2,8 +2,8 @@
 //!
 //! Two programs stand on this crate. `generate` writes the input files of the side-by-side harness: [`generate`] knows
 //! the workloads, [`random`] and [`decimal`] keep it faster than a disk. `floor` does to such a file only what no
-//! loader can leave out (read, split, convert, build pages, write heap and WAL, sync): [`record`] takes rows of the
-//! workload `test` apart and [`heap`] makes pages of them. The harness itself is `load/run`.
+//! loader can leave out (read, split, convert, build pages, write heap and WAL, sync): [`record`] reads the rows of the
+//! workload `test` and [`heap`] makes pages of them. The harness itself is `load/run`.
 
 pub mod decimal;
 pub mod generate;

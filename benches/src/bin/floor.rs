@@ -4,10 +4,11 @@
 //! floor [--threads N] FILE DIRECTORY
 //! ```
 //!
-//! Threads read, split and convert the file's rows, build heap pages of them and append the pages to one file and their
-//! WAL to another, in batches of 64 pages; at the end both are synced. There is no server, no lock, no catalog, no
-//! checksum and no order among the batches. A loader that promises durable rows cannot be faster on the same machine; how
-//! close it comes is what the harness shows. Both files are removed at the end.
+//! Threads read, split and convert the file's rows with the parser and the decoders of the loader, build heap pages of
+//! them and append the pages to one file and their WAL to another, in batches of 64 pages; at the end both are synced.
+//! There is no server, no lock, no catalog, no checksum and no order among the batches. A loader that promises durable
+//! rows cannot be faster with the same parser on the same machine; how close it comes is what the harness shows. Both
+//! files are removed at the end.
 //!
 //! The one tricky point is who reads the row at the border of two chunks. A row belongs to the chunk in which it
 //! begins: a thread skips the rest of a row that began before its chunk, and reads on past the chunk's end to finish
@@ -23,7 +24,7 @@ use std::thread;
 use std::time::Instant;
 
 use pg_bulk_bench::heap::{Batch, PAGE};
-use pg_bulk_bench::record;
+use pg_bulk_bench::record::Rows;
 
 const USAGE: &str = "usage: floor [--threads N] FILE DIRECTORY";
 
@@ -49,6 +50,7 @@ impl Load {
     /// One thread's share: chunks until there are none.
     fn work(&self) -> Result<(), String> {
         let mut batch = Batch::default();
+        let mut reader = Rows::new()?;
         let mut buffer = vec![0; (1 + CHUNK + OVERHANG) as usize];
         let mut rows = 0;
         loop {
@@ -59,25 +61,19 @@ impl Load {
             if (bytes.len() as u64) <= start - from {
                 break;
             }
-            let mut position = 0;
-            if start > 0 {
-                let line_end = bytes.iter().position(|byte| *byte == b'\n');
-                position = line_end.ok_or_else(|| format!("no line end after byte {from}"))? + 1;
-            }
-            let end = bytes.len().min((start - from + CHUNK) as usize);
-            while position < end {
-                let Some((row, length)) = record::read(&bytes[position..]) else {
-                    return Err(format!("no row of the workload test at byte {}", from + position as u64));
-                };
-                if !batch.push(&row) {
-                    self.append(&mut batch)?;
-                    // An empty batch has room for a row of any length that is read.
-                    assert!(batch.push(&row));
-                }
-                rows += 1;
-                position += length;
-            }
+            let records = records(bytes, (start - from) as usize)?;
+            rows += reader
+                .read(records, |row| {
+                    if !batch.push(row) {
+                        self.append(&mut batch)?;
+                        // An empty batch has room for a row of any length that is read.
+                        assert!(batch.push(row));
+                    }
+                    Ok(())
+                })
+                .map_err(|error| format!("in the chunk at byte {start}: {error}"))?;
         }
+        reader.finish()?;
         self.append(&mut batch)?;
         self.rows.fetch_add(rows, Ordering::Relaxed);
         Ok(())
@@ -96,6 +92,23 @@ impl Load {
         batch.clear();
         Ok(())
     }
+}
+
+/// The rows of `bytes` that begin in the chunk that begins at `chunk`; before it is one byte, unless the file begins
+/// there.
+fn records(bytes: &[u8], chunk: usize) -> Result<&[u8], String> {
+    // Where the first row behind `position` begins, if that is not the chunk's own start.
+    let row_after = |position: usize| {
+        let rest = bytes.get(position..).unwrap_or_default();
+        match rest.iter().position(|byte| *byte == b'\n') {
+            Some(line_end) => Ok(position + line_end + 1),
+            None if rest.is_empty() => Ok(bytes.len()),
+            None => Err(format!("no line end behind byte {position} of the chunk")),
+        }
+    };
+    let first = if chunk == 0 { 0 } else { row_after(0)? };
+    let end = row_after(chunk + CHUNK as usize - 1)?;
+    Ok(&bytes[first..end])
 }
 
 /// Fills as much of `buffer` as the file has from `offset` on.
