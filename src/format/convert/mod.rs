@@ -18,6 +18,9 @@ mod float;
 mod inet;
 mod integer;
 mod interval;
+mod json;
+mod json_text;
+mod jsonb;
 mod numeric;
 mod oids;
 mod text;
@@ -69,6 +72,10 @@ pub enum Decoder {
     Float4,
     /// float8
     Float8,
+    /// json
+    Json,
+    /// jsonb
+    Jsonb,
     /// inet
     Inet,
     /// interval
@@ -155,6 +162,8 @@ impl Decoder {
             oids::BOOL => Decoder::Bool,
             oids::FLOAT4 => Decoder::Float4,
             oids::FLOAT8 => Decoder::Float8,
+            oids::JSON => Decoder::Json,
+            oids::JSONB => Decoder::Jsonb,
             oids::INET => Decoder::Inet,
             oids::INTERVAL if typmod == -1 && !session.interval_sql_standard => Decoder::Interval,
             oids::BIT => Decoder::Bit { length: bits },
@@ -190,6 +199,8 @@ impl Decoder {
             Decoder::Bool => boolean::bool(field),
             Decoder::Float4 => float::float4(field),
             Decoder::Float8 => float::float8(field),
+            Decoder::Json => json::json(field, arena),
+            Decoder::Jsonb => jsonb::jsonb(field, arena),
             Decoder::Inet => inet::inet(field, arena),
             Decoder::Interval => interval::interval(field, arena),
             Decoder::Bit { length } => bit::bit(field, length, arena),

@@ -6,6 +6,8 @@ const SESSION: Session = Session { charset: Charset::Utf8, server_major: 15, utc
 
 const ALL: &[u32] = &[
     oids::BOOL,
+    oids::JSON,
+    oids::JSONB,
     oids::FLOAT4,
     oids::FLOAT8,
     oids::INET,

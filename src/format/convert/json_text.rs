@@ -1,0 +1,253 @@
+//! JSON text, as the server's parser (common/jsonapi.c) reads it: tokens, and the grammar above them.
+//!
+//! [`parse`] walks a text once and tells a [`Sink`] what it finds; json only wants to know whether it is well formed,
+//! jsonb builds a value. It is as strict as the server and stricter in two points: `\u` escapes depend on the server
+//! encoding, and nesting depends on the stack, so both are left to the server.
+
+/// Objects and arrays within each other; the open ones are kept as bits of one word.
+const MAX_DEPTH: u32 = 64;
+
+/// A value that contains no other.
+pub(super) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    /// Digits, sign and point, and whether there is an exponent.
+    Number(&'a [u8], bool),
+    Text(Text<'a>),
+}
+
+/// What stands between two quotes.
+pub(super) struct Text<'a> {
+    /// Where it starts in the whole text.
+    pub(super) at: usize,
+    pub(super) raw: &'a [u8],
+    /// Whether there are escapes in it, all of them of two characters.
+    pub(super) escaped: bool,
+}
+
+/// Receives what [`parse`] finds, and may end it with None.
+pub(super) trait Sink<'a> {
+    fn open(&mut self, object: bool) -> Option<()>;
+    fn close(&mut self) -> Option<()>;
+    fn key(&mut self, key: Text<'a>) -> Option<()>;
+    fn scalar(&mut self, value: Scalar<'a>) -> Option<()>;
+}
+
+enum Token<'a> {
+    OpenObject,
+    CloseObject,
+    OpenArray,
+    CloseArray,
+    Colon,
+    Comma,
+    Scalar(Scalar<'a>),
+}
+
+struct Tokens<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Tokens<'a> {
+    fn skip_blanks(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.skip_blanks();
+        let (&first, rest) = self.rest().split_first()?;
+        self.at += 1;
+        Some(match first {
+            b'"' => Token::Scalar(Scalar::Text(self.string()?)),
+            b',' => Token::Comma,
+            b':' => Token::Colon,
+            b'{' => Token::OpenObject,
+            b'}' => Token::CloseObject,
+            b'[' => Token::OpenArray,
+            b']' => Token::CloseArray,
+            b'-' | b'0'..=b'9' => {
+                self.at -= 1;
+                self.number()?
+            }
+            b't' => self.word(rest, b"rue", Scalar::Bool(true))?,
+            b'f' => self.word(rest, b"alse", Scalar::Bool(false))?,
+            b'n' => self.word(rest, b"ull", Scalar::Null)?,
+            _ => return None,
+        })
+    }
+
+    /// The rest of a word. What the server would read as a longer one (`truex`, `true1`) fails in the grammar, which
+    /// wants a comma, a closing bracket or the end here.
+    fn word(&mut self, rest: &[u8], tail: &[u8], value: Scalar<'a>) -> Option<Token<'a>> {
+        if !rest.starts_with(tail) {
+            return None;
+        }
+        self.at += tail.len();
+        Some(Token::Scalar(value))
+    }
+
+    /// The rest of a string, its opening quote already read.
+    #[inline]
+    fn string(&mut self) -> Option<Text<'a>> {
+        let (at, mut escaped) = (self.at, false);
+        loop {
+            self.at += plain(self.rest());
+            match self.rest() {
+                [b'"', ..] => {
+                    let raw = self.text.get(at..self.at)?;
+                    self.at += 1;
+                    return Some(Text { at, raw, escaped });
+                }
+                [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => {
+                    escaped = true;
+                    self.at += 2;
+                }
+                // Ended, a control character, or an escape that is wrong or `\u`.
+                _ => return None,
+            }
+        }
+    }
+
+    #[inline]
+    fn number(&mut self) -> Option<Token<'a>> {
+        let start = self.at;
+        self.at += usize::from(self.rest().first() == Some(&b'-'));
+        let zero = self.rest().first() == Some(&b'0');
+        if self.digits()? > 1 && zero {
+            return None;
+        }
+        if self.rest().first() == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        let exponent = matches!(self.rest().first(), Some(b'e' | b'E'));
+        if exponent {
+            self.at += 1;
+            self.at += usize::from(matches!(self.rest().first(), Some(b'+' | b'-')));
+            self.digits()?;
+        }
+        Some(Token::Scalar(Scalar::Number(self.text.get(start..self.at)?, exponent)))
+    }
+
+    /// Pass one or more digits.
+    #[inline]
+    fn digits(&mut self) -> Option<usize> {
+        let count = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
+        self.at += count;
+        (count > 0).then_some(count)
+    }
+}
+
+/// How many bytes at the start are neither quote, backslash nor control character.
+#[inline(always)]
+fn plain(text: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let (eights, rest) = text.as_chunks::<8>();
+    let mut done = 0;
+    for eight in eights {
+        let w = u64::from_le_bytes(*eight);
+        let (quote, backslash) = (w ^ (0x22 * ONES), w ^ (0x5c * ONES));
+        // Zero bytes of the two, and bytes below 0x20. A borrow may mark a byte above the first real one, never one
+        // below it, and the first is all that counts.
+        let hit = (quote.wrapping_sub(ONES) & !quote)
+            | (backslash.wrapping_sub(ONES) & !backslash)
+            | (w.wrapping_sub(0x20 * ONES) & !w);
+        if hit & HIGH != 0 {
+            return done + (hit & HIGH).trailing_zeros() as usize / 8;
+        }
+        done += 8;
+    }
+    done + rest.iter().take_while(|&&b| b >= 0x20 && b != b'"' && b != b'\\').count()
+}
+
+/// Walk a text that is exactly one JSON value.
+#[inline]
+pub(super) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> {
+    let mut tokens = Tokens { text, at: 0 };
+    // The open containers, the innermost lowest: one for an object.
+    let (mut open, mut depth) = (0u64, 0u32);
+    let mut token = tokens.next()?;
+    loop {
+        match token {
+            Token::Scalar(value) => sink.scalar(value)?,
+            Token::OpenObject | Token::OpenArray if depth < MAX_DEPTH => {
+                let object = matches!(token, Token::OpenObject);
+                sink.open(object)?;
+                match (tokens.next()?, object) {
+                    (Token::CloseObject, true) | (Token::CloseArray, false) => sink.close()?,
+                    (next, _) => {
+                        (open, depth) = (open << 1 | u64::from(object), depth + 1);
+                        token = if object { member(next, &mut tokens, sink)? } else { next };
+                        continue;
+                    }
+                }
+            }
+            _ => return None,
+        }
+        loop {
+            if depth == 0 {
+                tokens.skip_blanks();
+                return tokens.rest().is_empty().then_some(());
+            }
+            let object = open & 1 != 0;
+            match (tokens.next()?, object) {
+                (Token::Comma, true) => {
+                    let key = tokens.next()?;
+                    token = member(key, &mut tokens, sink)?;
+                    break;
+                }
+                (Token::Comma, false) => {
+                    token = tokens.next()?;
+                    break;
+                }
+                (Token::CloseObject, true) | (Token::CloseArray, false) => {
+                    (open, depth) = (open >> 1, depth - 1);
+                    sink.close()?;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// A key and its colon; what starts the value is given back.
+#[inline]
+fn member<'a>(key: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl Sink<'a>) -> Option<Token<'a>> {
+    let (Token::Scalar(Scalar::Text(key)), Token::Colon) = (key, tokens.next()?) else { return None };
+    sink.key(key)?;
+    tokens.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn plain_stops_at_the_first() {
+        for at in 0..20 {
+            for b in 1..=255u8 {
+                let mut text = [0xc3u8; 20];
+                text[at] = b;
+                let stops = b < 0x20 || b == b'"' || b == b'\\';
+                assert_eq!(plain(&text), if stops { at } else { 20 }, "{b:02x} at {at}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_is_a_search(text in prop::collection::vec(prop::sample::select(b"\x1f\x20!\"#[\\]a\x80\xff\x01".to_vec()), 0..30)) {
+            let expected = text.iter().position(|&b| b < 0x20 || b == b'"' || b == b'\\').unwrap_or(text.len());
+            prop_assert_eq!(plain(&text), expected);
+        }
+    }
+}
