@@ -72,6 +72,24 @@ pub(super) fn fours(x: u64) -> (u16, u16) {
     (q as u16, (q >> 32) as u16)
 }
 
+/// Where the first decimal point is.
+#[inline(always)]
+pub(super) fn point(body: &[u8]) -> Option<usize> {
+    const POINTS: u64 = 0x2e2e_2e2e_2e2e_2e2e;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // The lowest byte that becomes zero is found exactly; only those above it may be mistaken.
+    let find = |bytes: &[u8]| {
+        let x = load(bytes) ^ POINTS;
+        let hit = x.wrapping_sub(ONES) & !x & (0x80 * ONES);
+        (hit != 0).then(|| hit.trailing_zeros() as usize / 8)
+    };
+    match body.split_first_chunk::<8>() {
+        None => find(body),
+        Some((head, rest)) if rest.len() <= 8 => find(head).or_else(|| find(rest).map(|at| at + 8)),
+        Some(_) => memchr::memchr(b'.', body),
+    }
+}
+
 /// The number of 1 to 19 digits, nothing else around them.
 #[inline(always)]
 pub(super) fn unsigned(digits: &[u8]) -> Option<u64> {

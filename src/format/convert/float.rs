@@ -4,7 +4,7 @@
 //! take a text they agree to the bit; float4 is rounded once, from the text. What they disagree about is not given
 //! to it: NaN, infinities, hexadecimal, white space. Overflow and underflow to zero are errors in the server.
 
-use super::Datum;
+use super::{Datum, digits, numeric};
 
 /// Whether the text has the grammar above, or the same without digits before the point; whether its digits are all
 /// zero, too.
@@ -14,9 +14,9 @@ fn grammar(field: &[u8]) -> Option<bool> {
         [b'+' | b'-', rest @ ..] => rest,
         _ => field,
     };
-    let (whole, rest) = digits(body);
+    let (whole, rest) = run(body);
     let (fraction, rest) = match rest {
-        [b'.', rest @ ..] => digits(rest),
+        [b'.', rest @ ..] => run(rest),
         _ => (&[][..], rest),
     };
     if let [b'e' | b'E', rest @ ..] = rest {
@@ -25,7 +25,7 @@ fn grammar(field: &[u8]) -> Option<bool> {
             _ => rest,
         };
         // Longer ones are out of range anyhow, except after zero.
-        if !(1..=4).contains(&exponent.len()) || !digits(exponent).1.is_empty() {
+        if !(1..=4).contains(&exponent.len()) || !run(exponent).1.is_empty() {
             return None;
         }
     } else if !rest.is_empty() {
@@ -40,14 +40,40 @@ fn grammar(field: &[u8]) -> Option<bool> {
 
 /// The digits at the start, and the rest.
 #[inline]
-fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+fn run(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, &[]))
 }
 
+/// `[+-]digits[.digits]` of at most eight and seven digits: sign, the digits as one number, how many follow the point.
+///
+/// The number is below 2^53 and so is the power of ten, so one division rounds once, correctly.
+#[inline(always)]
+fn short(field: &[u8]) -> Option<(bool, u64, usize)> {
+    let (negative, whole, fraction) = numeric::split(field)?;
+    let places = fraction.len();
+    // The point itself is part of the field, so `5.` is seen here.
+    if !(1..=8).contains(&whole.len()) || places > 7 || (places == 0 && field.last() == Some(&b'.')) {
+        return None;
+    }
+    let (x, y) = (digits::at_end(whole), digits::at_end(fraction));
+    if !digits::are_digits(x) || !digits::are_digits(y) {
+        return None;
+    }
+    let unit = *POWERS.get(places)?;
+    Some((negative, digits::value(x) * unit + digits::value(y), places))
+}
+
+/// The powers of ten that can stand behind the point of a short number.
+const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+
 /// float8
 #[inline]
 pub(super) fn float8(field: &[u8]) -> Option<Datum> {
+    if let Some((negative, number, places)) = short(field) {
+        let v = number as f64 / *POWERS.get(places)? as f64;
+        return Some((if negative { -v } else { v }).to_bits());
+    }
     let zero = grammar(field)?;
     let v: f64 = std::str::from_utf8(field).ok()?.parse().ok()?;
     (v.is_finite() && (v != 0.0 || zero)).then(|| v.to_bits())
@@ -56,6 +82,13 @@ pub(super) fn float8(field: &[u8]) -> Option<Datum> {
 /// float4, whose bits are sign-extended as those of an int4.
 #[inline]
 pub(super) fn float4(field: &[u8]) -> Option<Datum> {
+    if let Some((negative, number, places)) = short(field)
+        && number < 1 << 24
+    {
+        // Both are exact in single precision, too.
+        let v = number as f32 / *POWERS.get(places)? as f32;
+        return Some((if negative { -v } else { v }).to_bits() as i32 as Datum);
+    }
     let zero = grammar(field)?;
     let v: f32 = std::str::from_utf8(field).ok()?.parse().ok()?;
     (v.is_finite() && (v != 0.0 || zero)).then(|| v.to_bits() as i32 as Datum)
@@ -123,6 +156,12 @@ mod tests {
             let t = format!("{m}e-{places}");
             let expected = m as f64 / 10f64.powi(places as i32);
             prop_assert_eq!(float8(t.as_bytes()), Some(expected.to_bits()));
+        }
+
+        #[test]
+        fn short_is_std(text in "[+-]?[0-9]{1,9}(\\.[0-9]{1,8})?") {
+            prop_assert_eq!(float8(text.as_bytes()), text.parse::<f64>().ok().map(f64::to_bits));
+            prop_assert_eq!(float4(text.as_bytes()), text.parse::<f32>().ok().map(|v| v.to_bits() as i32 as Datum));
         }
 
         #[test]

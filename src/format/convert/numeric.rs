@@ -39,6 +39,13 @@ impl NumericTypmod {
         let scale = u16::try_from(((packed & 0x7ff) ^ 1024) - 1024).ok()?;
         (scale <= precision).then_some(Some(NumericTypmod { precision, scale }))
     }
+
+    /// Whether a number with this first digit, not zero, has few enough digits before the point.
+    #[inline(always)]
+    fn holds(self, weight: i32, first: u16) -> bool {
+        let in_first = 1 + i32::from(first >= 10) + i32::from(first >= 100) + i32::from(first >= 1000);
+        weight * 4 + in_first <= i32::from(self.precision) - i32::from(self.scale)
+    }
 }
 
 /// A number taken apart, ready to be written.
@@ -57,15 +64,7 @@ impl Number {
     /// Read the text, and fit it to the typmod if there is one.
     #[inline]
     pub(super) fn parse(field: &[u8], typmod: Option<NumericTypmod>) -> Option<Number> {
-        let (negative, body) = match field {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            _ => (false, field),
-        };
-        let (whole, mut fraction) = match point(body) {
-            Some(at) => (body.get(..at)?, body.get(at + 1..)?),
-            None => (body, &[][..]),
-        };
+        let (negative, whole, mut fraction) = split(field)?;
         if whole.len() > MAX_SIDE || fraction.len() > MAX_SIDE || whole.len() + fraction.len() == 0 {
             return None;
         }
@@ -111,12 +110,10 @@ impl Number {
             return Some(n);
         }
         n.weight = point as i32 - 1 - n.start as i32;
-        if let Some(t) = typmod {
-            let first = *n.digits.get(n.start)?;
-            let in_first = 1 + i32::from(first >= 10) + i32::from(first >= 100) + i32::from(first >= 1000);
-            if n.weight * 4 + in_first > i32::from(t.precision) - i32::from(t.scale) {
-                return None;
-            }
+        if let Some(t) = typmod
+            && !t.holds(n.weight, *n.digits.get(n.start)?)
+        {
+            return None;
         }
         Some(n)
     }
@@ -171,12 +168,10 @@ impl Number {
     /// Write the value into `size()` bytes.
     #[inline(always)]
     pub(super) fn write(&self, out: &mut [u8]) {
-        let sign = u16::from(self.negative);
         let words = if self.is_short() {
-            let weight = self.weight as u16 & 0x7f; // six bits and their sign
-            [0x8000 | sign << 13 | (self.scale as u16) << 7 | weight, 0]
+            [short_header(self.negative, self.scale, self.weight), 0]
         } else {
-            [sign << 14 | self.scale as u16, self.weight as u16]
+            [u16::from(self.negative) << 14 | self.scale as u16, self.weight as u16]
         };
         let header = if self.is_short() { &words[..1] } else { &words[..] };
         let digits = self.digits.get(self.start..self.end).unwrap_or_default();
@@ -187,27 +182,94 @@ impl Number {
     }
 }
 
-/// Where the first point is.
+/// Sign, and the two sides of the point, which may be empty and anything.
 #[inline(always)]
-fn point(body: &[u8]) -> Option<usize> {
-    const POINTS: u64 = 0x2e2e_2e2e_2e2e_2e2e;
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    // The lowest byte that becomes zero is found exactly; only those above it may be mistaken.
-    let find = |bytes: &[u8]| {
-        let x = digits::load(bytes) ^ POINTS;
-        let hit = x.wrapping_sub(ONES) & !x & (0x80 * ONES);
-        (hit != 0).then(|| hit.trailing_zeros() as usize / 8)
+pub(super) fn split(field: &[u8]) -> Option<(bool, &[u8], &[u8])> {
+    let (negative, body) = match field {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, field),
     };
-    match body.split_first_chunk::<8>() {
-        None => find(body),
-        Some((head, rest)) if rest.len() <= 8 => find(head).or_else(|| find(rest).map(|at| at + 8)),
-        Some(_) => memchr::memchr(b'.', body),
+    Some(match digits::point(body) {
+        Some(at) => (negative, body.get(..at)?, body.get(at + 1..)?),
+        None => (negative, body, &[]),
+    })
+}
+
+/// A number of at most sixteen digits on either side that needs no rounding: as [`Number`] makes it, but without a
+/// loop. None also if it is not that.
+#[inline(always)]
+fn short(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Option<Datum> {
+    let (negative, whole, fraction) = split(field)?;
+    let scale = typmod.map_or(fraction.len(), |t| usize::from(t.scale));
+    if fraction.len() > scale || scale > SHORT_SCALE_MAX as usize || whole.len() + fraction.len() == 0 {
+        return None;
     }
+    // Most numbers have one eight on either side, and of one column all have: the branches are foreseen.
+    let packed = if whole.len() <= 8 && fraction.len() <= 8 {
+        u128::from(four(digits::at_end(whole), digits::at_start(fraction))?) << 32
+    } else {
+        let (w0, w1) = match whole.split_last_chunk::<8>() {
+            Some((first, last)) if first.len() <= 8 => (digits::at_end(first), digits::at_end(last)),
+            Some(_) => return None,
+            None => (0, digits::at_end(whole)),
+        };
+        let (f0, f1) = match fraction.split_first_chunk::<8>() {
+            Some((first, last)) if last.len() <= 8 => (digits::at_start(first), digits::at_start(last)),
+            Some(_) => return None,
+            None => (digits::at_start(fraction), 0),
+        };
+        u128::from(four(w0, w1)?) | u128::from(four(f0, f1)?) << 64
+    };
+    // The first of eight digits is lowest. Zero has neither digits nor sign nor weight.
+    let start = if packed == 0 { 3 } else { packed.trailing_zeros() / 16 };
+    let end = if packed == 0 { 3 } else { 8 - packed.leading_zeros() / 16 };
+    let stripped = packed >> (16 * start);
+    let weight = 3 - start as i32;
+    if let Some(t) = typmod
+        && packed != 0
+        && !t.holds(weight, stripped as u16)
+    {
+        return None;
+    }
+    let size = (varlena::HEADER + 2) as u64 + 2 * u64::from(end - start);
+    let header = short_header(negative && packed != 0, scale as u32, weight);
+    // Every byte of the room is written, so none of the copies depends on the size.
+    let room = arena.alloc(24);
+    let (low, rest) = room.split_first_chunk_mut::<8>()?;
+    *low = (size << 2 | u64::from(header) << 32 | (stripped as u64) << 48).to_le_bytes();
+    rest.copy_from_slice(&(stripped >> 16).to_le_bytes());
+    Some(varlena::address(room))
+}
+
+/// Two eights as four digits, the first one lowest, if they are digits.
+#[inline(always)]
+fn four(x: u64, y: u64) -> Option<u64> {
+    if !digits::are_digits(x) || !digits::are_digits(y) {
+        return None;
+    }
+    let ((a, b), (c, d)) = (digits::fours(x), digits::fours(y));
+    Some(u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48)
+}
+
+/// The header word of the short form.
+#[inline(always)]
+fn short_header(negative: bool, scale: u32, weight: i32) -> u16 {
+    // The weight has six bits and their sign.
+    0x8000 | u16::from(negative) << 13 | (scale as u16) << 7 | weight as u16 & 0x7f
 }
 
 /// numeric(precision, scale), or plain numeric.
 #[inline]
 pub(super) fn numeric(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Option<Datum> {
+    if let Some(datum) = short(field, typmod, arena) {
+        return Some(datum);
+    }
+    long(field, typmod, arena)
+}
+
+/// Everything that is not short, and what is refused.
+fn long(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Option<Datum> {
     let n = Number::parse(field, typmod)?;
     let (datum, body) = varlena::alloc(n.size(), arena)?;
     n.write(body);

@@ -149,6 +149,16 @@ proptest! {
     }
 
     #[test]
+    fn short_is_long(field in "[-+]?0{0,5}[0-9]{0,12}\\.?[0-9]{0,17}0{0,3}", precision in 1..=40i32, scale in 0..=20i32) {
+        let a = &mut Arena::new();
+        for t in [None, typmod(precision, scale.min(precision))] {
+            if let Some(v) = short(field.as_bytes(), t, a) {
+                prop_assert_eq!(Some(body(v)), long(field.as_bytes(), t, a).map(body));
+            }
+        }
+    }
+
+    #[test]
     fn anything(field in prop::collection::vec(prop::sample::select(b"0123456789.-+e\xe9 ".to_vec()), 0..40)) {
         let a = &mut Arena::new();
         let plain = numeric(&field, None, a).is_some();
