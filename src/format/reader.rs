@@ -548,6 +548,11 @@ impl Reader {
         self.window.unverified()
     }
 
+    /// The data end in bytes that cannot be converted to the server's encoding.
+    pub fn fail_encoding(&mut self) {
+        self.window.fail();
+    }
+
     /// The first `valid` bytes of [`Reader::unverified`] are valid.
     pub fn verified(&mut self, valid: usize) {
         self.window.verify(valid);

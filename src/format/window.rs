@@ -116,6 +116,11 @@ impl Window {
         self.at_end |= n == 0;
     }
 
+    /// What would follow is invalid, and nobody can put it in here.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+
     /// Of the unverified bytes, the first `valid` are valid and the next character, if any, is not, or not complete.
     pub fn verify(&mut self, valid: usize) {
         self.verified = (self.verified + valid).min(self.filled);

@@ -1,0 +1,167 @@
+//! What can go wrong, in COPY's words, and the one place where it becomes an `ereport`.
+//!
+//! Code below the callbacks returns `Result<_, Error>`; a callback raises what reaches it. CONTEXT lines are not put
+//! in here: the callbacks push an error context, as COPY does, and the server asks it (`pg::context`).
+
+use pg_bulk_format::dialect::DialectError;
+use pg_bulk_format::field::FieldError;
+use pg_bulk_format::line::LineError;
+use pg_bulk_format::reader::ReadError;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
+
+/// An error on its way to the user.
+#[derive(Debug)]
+pub struct Error {
+    code: Code,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(code: Code, message: impl Into<String>) -> Error {
+        Error { code, message: message.into(), detail: None, hint: None }
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Error {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// `message` followed by ": " and the words for `error`, with the SQLSTATE of `errcode_for_file_access`.
+    pub fn file_access(message: &str, error: &std::io::Error) -> Error {
+        let code = match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES | libc::EROFS) => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            Some(libc::ENOENT) => Code::ERRCODE_UNDEFINED_FILE,
+            Some(libc::EEXIST) => Code::ERRCODE_DUPLICATE_FILE,
+            Some(libc::ENOTDIR | libc::EISDIR | libc::ENOTEMPTY) => Code::ERRCODE_WRONG_OBJECT_TYPE,
+            Some(libc::ENOSPC) => Code::ERRCODE_DISK_FULL,
+            Some(libc::ENFILE | libc::EMFILE) => Code::ERRCODE_INSUFFICIENT_RESOURCES,
+            Some(libc::EIO) => Code::ERRCODE_IO_ERROR,
+            _ => Code::ERRCODE_INTERNAL_ERROR,
+        };
+        // std appends the number to strerror's words; core does not.
+        let words = error.to_string();
+        let words = words.split(" (os error").next().unwrap_or_default();
+        Error::new(code, format!("{message}: {words}"))
+    }
+
+    /// Raise it. Rust frames up to the guard are unwound.
+    pub fn raise(self) -> ! {
+        let mut report = ErrorReport::new(self.code, self.message, "pg_bulk");
+        if let Some(detail) = self.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = self.hint {
+            report = report.set_hint(hint);
+        }
+        report.report(PgLogLevel::ERROR);
+        unreachable!("an ERROR does not return")
+    }
+}
+
+/// The value, or the error raised.
+pub trait OrRaise<T> {
+    fn or_raise(self) -> T;
+}
+
+impl<T> OrRaise<T> for Result<T> {
+    #[inline]
+    fn or_raise(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => error.raise(),
+        }
+    }
+}
+
+fn bad_format(message: impl Into<String>) -> Error {
+    Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
+}
+
+/// extra data after last expected column
+pub fn extra_data() -> Error {
+    bad_format("extra data after last expected column")
+}
+
+/// missing data for column "x"
+pub fn missing_data(column: &str) -> Error {
+    bad_format(format!("missing data for column \"{column}\""))
+}
+
+/// unexpected default marker in COPY data
+pub fn unexpected_default(column: &str) -> Error {
+    bad_format("unexpected default marker in COPY data").detail(format!("Column \"{column}\" has no default value."))
+}
+
+/// wrong number of fields in header line
+pub fn header_fields(got: usize, expected: usize) -> Error {
+    bad_format(format!("wrong number of fields in header line: got {got}, expected {expected}"))
+}
+
+/// column name mismatch in header line; `got` is how the field is to be described
+pub fn header_mismatch(field: usize, got: &str, expected: &str) -> Error {
+    bad_format(format!("column name mismatch in header line field {field}: got {got}, expected \"{expected}\""))
+}
+
+/// What the pure reader met, in COPY's words. Encoding errors have words of their own (`pg::encoding`).
+pub fn read_error(error: ReadError, csv: bool) -> Error {
+    let how = if csv { "unquoted" } else { "literal" };
+    let represent = |escape: &str, what: &str| {
+        if csv { format!("Use quoted CSV field to represent {what}.") } else { format!("Use \"{escape}\" to represent {what}.") }
+    };
+    match error {
+        ReadError::Line(LineError::CarriageReturn) => {
+            bad_format(format!("{how} carriage return found in data")).hint(represent("\\r", "carriage return"))
+        }
+        ReadError::Line(LineError::Newline) => {
+            bad_format(format!("{how} newline found in data")).hint(represent("\\n", "newline"))
+        }
+        ReadError::Line(LineError::MarkerCorrupt) => bad_format("end-of-copy marker corrupt"),
+        ReadError::Line(LineError::MarkerNotAlone) => bad_format("end-of-copy marker is not alone on its line"),
+        ReadError::Line(LineError::MarkerNewline) => {
+            bad_format("end-of-copy marker does not match previous newline style")
+        }
+        ReadError::Field(FieldError::UnterminatedQuote) => bad_format("unterminated CSV quoted field"),
+        ReadError::TooLong { containing, more } => {
+            Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory")
+                .detail(format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes."))
+        }
+        ReadError::Encoding => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),
+    }
+}
+
+impl From<DialectError> for Error {
+    fn from(error: DialectError) -> Error {
+        use DialectError as D;
+        let invalid = |m: &str| Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, m);
+        let unsupported = |m: &str| Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, m);
+        match error {
+            D::DelimiterLength => unsupported("COPY delimiter must be a single one-byte character"),
+            D::DelimiterNewline => invalid("COPY delimiter cannot be newline or carriage return"),
+            D::NullNewline => invalid("COPY null representation cannot use newline or carriage return"),
+            D::DefaultNewline => invalid("COPY default representation cannot use newline or carriage return"),
+            D::DelimiterUnsafe(c) => invalid(&format!("COPY delimiter cannot be \"{}\"", char::from(c))),
+            D::QuoteNotCsv => unsupported("COPY quote available only in CSV mode"),
+            D::QuoteLength => unsupported("COPY quote must be a single one-byte character"),
+            D::DelimiterIsQuote => invalid("COPY delimiter and quote must be different"),
+            D::EscapeNotCsv => unsupported("COPY escape available only in CSV mode"),
+            D::EscapeLength => unsupported("COPY escape must be a single one-byte character"),
+            D::ForceNotNullNotCsv => unsupported("COPY force not null available only in CSV mode"),
+            D::ForceNullNotCsv => unsupported("COPY force null available only in CSV mode"),
+            D::DelimiterInNull => unsupported("COPY delimiter must not appear in the NULL specification"),
+            D::QuoteInNull => unsupported("CSV quote character must not appear in the NULL specification"),
+            D::DelimiterInDefault => unsupported("COPY delimiter must not appear in the DEFAULT specification"),
+            D::QuoteInDefault => unsupported("CSV quote character must not appear in the DEFAULT specification"),
+            D::NullIsDefault => unsupported("NULL specification and DEFAULT specification cannot be the same"),
+        }
+    }
+}

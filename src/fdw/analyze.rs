@@ -1,0 +1,255 @@
+//! ANALYZE of a foreign table: a sample of the whole file's rows.
+//!
+//! Every record is read, so that the sample is fair and the row count exact; only records that enter the sample are
+//! converted, which is what makes it quick. The sampling is core's (Vitter's algorithm, commands/analyze.c).
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
+
+use super::options::TableOptions;
+use super::scan::open_rows;
+use crate::error::OrRaise;
+use crate::pg::compat;
+use crate::pg::context::copy_context;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::soft::{OnError, Tolerance};
+use crate::pg::source::Location;
+
+/// # Safety
+/// Called by ANALYZE.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn analyze_foreign_table(
+    relation: pg_sys::Relation,
+    function: *mut pg_sys::AcquireSampleRowsFunc,
+    pages: *mut pg_sys::BlockNumber,
+) -> bool {
+    // SAFETY: an open relation.
+    let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
+    // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
+    let Ok(Location::File(path)) = options.location() else { return false };
+    let meta = std::fs::metadata(path)
+        .map_err(|e| crate::error::Error::file_access(&format!("could not stat file \"{path}\""), &e))
+        .or_raise();
+    if !meta.is_file() {
+        return false;
+    }
+    // SAFETY: ANALYZE's own variables. At least one page: zero would mean "never analyzed".
+    unsafe {
+        *pages = u32::try_from(meta.len().div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1);
+        *function = Some(acquire_sample_rows);
+    }
+    true
+}
+
+/// A sampling scan.
+struct Sampling {
+    rows: Rows,
+    all: Vec<usize>,
+    tolerance: Tolerance,
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+    state: pg_sys::ReservoirStateData,
+    /// Rows wanted.
+    target: usize,
+    sampled: usize,
+    seen: f64,
+    /// Rows to skip before the next one that is taken; negative: not decided.
+    to_skip: f64,
+    skip_left: u64,
+    limit_left: u64,
+    context: pg_sys::MemoryContext,
+    /// DEFAULT markers are evaluated in it.
+    econtext: *mut pg_sys::ExprContext,
+    /// Where the row goes that is being made.
+    place: usize,
+}
+
+const END: i32 = 0;
+const TAKE: i32 = 1;
+
+/// # Safety
+/// Called by ANALYZE.
+#[pg_guard]
+unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i32) -> *mut Sampling {
+    // SAFETY: ANALYZE's own structures, guarded calls.
+    unsafe {
+        let options = TableOptions::of_table((*relation).rd_id).or_raise();
+        let rows = open_rows(relation, &options).or_raise();
+        let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+        let estate = pg_sys::CreateExecutorState();
+        let econtext = pg_sys::MakePerTupleExprContext(estate);
+        let mut state = pg_sys::ReservoirStateData::default();
+        pg_sys::reservoir_init_selection_state(&raw mut state, target);
+        let tolerance = Tolerance {
+            on_error: options.on_error,
+            verbosity: crate::pg::soft::Verbosity::Silent,
+            reject_limit: 0,
+            bad_rows: 0,
+        };
+        let sampling = Sampling {
+            all: (0..rows.columns().len()).collect(),
+            rows,
+            tolerance,
+            values: vec![pg_sys::Datum::from(0usize); natts],
+            nulls: vec![true; natts],
+            state,
+            target: usize::try_from(target).unwrap_or(0),
+            sampled: 0,
+            seen: 0.0,
+            to_skip: -1.0,
+            skip_left: options.skip,
+            limit_left: options.limit.unwrap_or(u64::MAX),
+            context: (*econtext).ecxt_per_tuple_memory,
+            econtext,
+            place: 0,
+        };
+        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
+    }
+}
+
+/// Go on to the next row that enters the sample, and decode it.
+///
+/// # Safety
+/// A valid sampling that nobody else uses.
+#[pg_guard]
+unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
+    // SAFETY: the caller vouches for it.
+    let s = unsafe { &mut *sampling };
+    loop {
+        // SAFETY: a guarded call during ANALYZE.
+        unsafe { compat::vacuum_delay_point() };
+        if s.limit_left == 0 || !s.rows.advance().or_raise() {
+            return END;
+        }
+        if s.skip_left > 0 {
+            s.skip_left -= 1;
+            continue;
+        }
+        let tolerant = s.tolerance.on_error != OnError::Stop;
+        if s.rows.is_short() && !tolerant {
+            s.rows.check_missing().or_raise();
+        }
+        let place = if s.sampled < s.target { Some(s.sampled) } else { s.replaced() };
+        if place.is_none() && !tolerant {
+            s.seen += 1.0;
+            s.limit_left -= 1;
+            continue;
+        }
+        s.rows.reset();
+        let arrays = RowArrays { values: s.values.as_mut_ptr(), nulls: s.nulls.as_mut_ptr() };
+        // SAFETY: the arrays are as long as the descriptor; the context is this row's.
+        unsafe {
+            pg_sys::MemoryContextReset(s.context);
+            s.rows.decode(&s.all, arrays);
+            if tolerant && s.rows.has_queue() {
+                let old = pg_sys::MemoryContextSwitchTo(s.context);
+                let good = s.rows.convert_softly(&mut s.tolerance, arrays, s.econtext).or_raise();
+                pg_sys::MemoryContextSwitchTo(old);
+                if !good {
+                    continue;
+                }
+            }
+        }
+        s.seen += 1.0;
+        s.limit_left -= 1;
+        if let Some(place) = place {
+            s.place = place;
+            return TAKE;
+        }
+    }
+}
+
+impl Sampling {
+    /// The place in a full sample that the next row takes, if it takes one.
+    fn replaced(&mut self) -> Option<usize> {
+        // SAFETY: guarded calls on our own state.
+        unsafe {
+            if self.to_skip < 0.0 {
+                let target = i32::try_from(self.target).unwrap_or(i32::MAX);
+                self.to_skip = pg_sys::reservoir_get_next_S(&raw mut self.state, self.seen, target);
+            }
+            let taken = self.to_skip <= 0.0;
+            self.to_skip -= 1.0;
+            taken.then(|| {
+                let fraction = pg_sys::sampler_random_fract(&raw mut self.state.randstate);
+                ((self.target as f64 * fraction) as usize).min(self.target.saturating_sub(1))
+            })
+        }
+    }
+}
+
+/// Put the row into the sample.
+///
+/// # Safety
+/// A valid sampling, and ANALYZE's array.
+#[pg_guard]
+unsafe extern "C-unwind" fn keep_sample(sampling: *mut Sampling, relation: pg_sys::Relation, rows: *mut pg_sys::HeapTuple) {
+    // SAFETY: the caller vouches for it; the place is less than the target, which is the array's length.
+    unsafe {
+        let s = &mut *sampling;
+        let tuple = pg_sys::heap_form_tuple((*relation).rd_att, s.values.as_mut_ptr(), s.nulls.as_mut_ptr());
+        let place = rows.add(s.place);
+        if s.place < s.sampled {
+            pg_sys::heap_freetuple(*place);
+        } else {
+            s.sampled += 1;
+        }
+        *place = tuple;
+    }
+}
+
+/// Close the file and say what was found.
+///
+/// # Safety
+/// A valid sampling; nobody uses it afterwards.
+#[pg_guard]
+unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_sys::Relation, elevel: i32) -> i32 {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let s = &mut *sampling;
+        s.rows.close().or_raise();
+        pg_sys::FreeExecutorState((*s.econtext).ecxt_estate);
+        let name = std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_string_lossy();
+        let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
+        let level = if elevel >= pg_sys::INFO.cast_signed() { pgrx::PgLogLevel::INFO } else { pgrx::PgLogLevel::DEBUG2 };
+        pgrx::ereport!(level, pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message);
+        i32::try_from(s.sampled).unwrap_or(0)
+    }
+}
+
+/// # Safety
+/// Called by ANALYZE.
+unsafe extern "C-unwind" fn acquire_sample_rows(
+    relation: pg_sys::Relation,
+    elevel: i32,
+    rows: *mut pg_sys::HeapTuple,
+    target: i32,
+    total_rows: *mut f64,
+    total_dead_rows: *mut f64,
+) -> i32 {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: ANALYZE's own structures, and a sampling made here.
+    unsafe {
+        let sampling = begin_sampling(relation, target);
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*sampling).rows).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        while next_sample(sampling) != END {
+            let arrays = RowArrays { values: (*sampling).values.as_mut_ptr(), nulls: (*sampling).nulls.as_mut_ptr() };
+            if (*sampling).tolerance.on_error == OnError::Stop && (*sampling).rows.has_queue() {
+                let old = pg_sys::CurrentMemoryContext;
+                pg_sys::CurrentMemoryContext = (*sampling).context;
+                Rows::convert(&raw mut (*sampling).rows, arrays, (*sampling).econtext);
+                pg_sys::CurrentMemoryContext = old;
+            }
+            keep_sample(sampling, relation, rows);
+        }
+        pg_sys::error_context_stack = context.previous;
+        *total_rows = (*sampling).seen;
+        *total_dead_rows = 0.0;
+        end_sampling(sampling, relation, elevel)
+    }
+}

@@ -1,0 +1,64 @@
+//! What EXPLAIN says of a scan.
+
+use std::ffi::CString;
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::options::TableOptions;
+use super::scan::Scan;
+use crate::error::OrRaise;
+use crate::pg::soft::OnError;
+use crate::pg::source::Location;
+
+fn text(label: &std::ffi::CStr, value: &str, es: *mut pg_sys::ExplainState) {
+    let value = CString::new(value).unwrap_or_default();
+    // SAFETY: guarded; valid strings and the state that the server gave.
+    unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es) }
+}
+
+fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es: *mut pg_sys::ExplainState) {
+    let unit = unit.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    // SAFETY: as above.
+    unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, es) }
+}
+
+/// # Safety
+/// Called by EXPLAIN.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn explain_foreign_scan(
+    node: *mut pg_sys::ForeignScanState,
+    es: *mut pg_sys::ExplainState,
+) {
+    // SAFETY: the executor's and EXPLAIN's own structures.
+    let (relid, scan, costs, verbose, analyze) = unsafe {
+        let relid = (*(*node).ss.ss_currentRelation).rd_id;
+        (relid, (*node).fdw_state.cast::<Scan>().as_ref(), (*es).costs, (*es).verbose, (*es).analyze)
+    };
+    let options = TableOptions::of_table(relid).or_raise();
+    match options.location().or_raise() {
+        Location::Program(command) => text(c"Foreign Program", command, es),
+        Location::File(path) => {
+            text(c"Foreign File", path, es);
+            // As file_fdw: no size where no costs are shown.
+            if costs && let Ok(meta) = std::fs::metadata(path) {
+                number(c"Foreign File Size", Some(c"b"), meta.len(), es);
+            }
+        }
+    }
+    let Some(scan) = scan.filter(|_| analyze) else { return };
+    number(c"Bytes Read", Some(c"b"), scan.bytes_read(), es);
+    if options.on_error != OnError::Stop {
+        let label = if options.on_error == OnError::Ignore { c"Rows Skipped" } else { c"Rows Set to Null" };
+        number(label, None, scan.tolerance.bad_rows, es);
+    }
+    if verbose {
+        let [first, rest] = scan.converted();
+        if !first.is_empty() {
+            text(c"Converted", &first.join(", "), es);
+        }
+        if !rest.is_empty() {
+            text(c"Converted after Filter", &rest.join(", "), es);
+        }
+    }
+}

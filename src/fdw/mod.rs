@@ -1,0 +1,48 @@
+//! The foreign data wrapper `bulk_fdw`: files as tables.
+//!
+//! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`. The callbacks are
+//! thin; what a file means is `pg::row`'s and the pure crate's business.
+
+mod analyze;
+mod estimate;
+mod explain;
+mod options;
+mod plan;
+mod scan;
+
+use pgrx::prelude::*;
+use pgrx::{AllocatedByRust, pg_sys};
+
+use crate::error::OrRaise;
+
+/// The routines of `bulk_fdw`.
+#[pg_extern(volatile, parallel_safe)]
+fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
+    // SAFETY: a guarded allocation of a node of this type.
+    let mut routine =
+        unsafe { PgBox::<pg_sys::FdwRoutine, AllocatedByRust>::alloc_node(pg_sys::NodeTag::T_FdwRoutine) };
+    routine.GetForeignRelSize = Some(plan::get_foreign_rel_size);
+    routine.GetForeignPaths = Some(plan::get_foreign_paths);
+    routine.GetForeignPlan = Some(plan::get_foreign_plan);
+    routine.IsForeignScanParallelSafe = Some(plan::is_foreign_scan_parallel_safe);
+    routine.BeginForeignScan = Some(scan::begin_foreign_scan);
+    routine.IterateForeignScan = Some(scan::iterate_foreign_scan);
+    routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
+    routine.EndForeignScan = Some(scan::end_foreign_scan);
+    routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
+    routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
+    routine.into_pg_boxed()
+}
+
+/// Check the options of an object of `bulk_fdw`: `options` are `name=value`, `catalog` says what kind of object.
+#[pg_extern(volatile, parallel_safe)]
+fn bulk_fdw_validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
+    let options = options.into_iter().flatten();
+    let options: Vec<(String, String)> = options
+        .map(|option| match option.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => (option, String::new()),
+        })
+        .collect();
+    options::validate(&options, catalog).or_raise();
+}

@@ -1,0 +1,379 @@
+//! Scanning: rows of the file into the executor's slot.
+//!
+//! The quals are the scan's own business. Core has made an expression of them before BeginForeignScan; we take it
+//! from the plan state, so that ExecScan finds none, and evaluate it as soon as the columns it looks at are there. The
+//! remaining columns are converted only for rows that pass. EXPLAIN still shows the plan's quals, and the rows removed
+//! are counted where core counts them.
+//!
+//! [`iterate_foreign_scan`] is a plain frame (see `pg`): it pushes COPY's error context, and lets the input functions
+//! of types without a native decoder, defaults and quals run without a guard. What Rust does goes on in [`next_row`]
+//! and [`finish_row`], one guard each.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
+
+use super::options::{HeaderOption, TableOptions};
+use super::plan::Wanted;
+use crate::error::{OrRaise, Result};
+use crate::pg::column::{self, Column};
+use crate::pg::context::copy_context;
+use crate::pg::encoding::Encodings;
+use crate::pg::progress::Progress;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::soft::{OnError, Tolerance};
+use crate::pg::source::{Location, Source};
+use crate::pg::stream::{Header, Stream};
+use crate::pg::unguarded;
+
+/// The state of a scan.
+#[derive(Debug)]
+pub struct Scan {
+    /// None once the scan has ended.
+    pub rows: Option<Rows>,
+    options: TableOptions,
+    /// Columns that the quals look at, or all that are wanted where there are none.
+    first: Vec<usize>,
+    /// Columns wanted of rows that passed.
+    rest: Vec<usize>,
+    qual: *mut pg_sys::ExprState,
+    pub tolerance: Tolerance,
+    skip_left: u64,
+    limit_left: u64,
+    progress: Progress,
+    /// Bytes at which progress was last reported.
+    reported: u64,
+    /// Bytes read by scans before a rescan.
+    bytes_before: u64,
+}
+
+impl Scan {
+    /// Bytes read, of all rescans together.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_before + self.rows.as_ref().map_or(0, |r| r.stream().bytes_read())
+    }
+
+    /// Names of the columns converted before and after the quals.
+    pub fn converted(&self) -> [Vec<String>; 2] {
+        let name = |i: &usize| {
+            let column = self.rows.as_ref().and_then(|rows| rows.columns().get(*i));
+            column.map(|c| c.display_name().into_owned())
+        };
+        [&self.first, &self.rest].map(|set| set.iter().filter_map(name).collect())
+    }
+}
+
+/// Open a table's file and make its columns ready. Guarded; the current memory context must outlive the rows.
+pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<Rows> {
+    // SAFETY: an open relation.
+    let (relid, name) = unsafe {
+        let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
+        ((*relation).rd_id, name)
+    };
+    let encodings = Encodings::new(options.encoding)?;
+    let session = column::session(encodings.charset());
+    let mut columns = Column::of_relation(relation, &session, options.dialect.default.is_some());
+    options.apply_to(relid, &mut columns)?;
+    let stream = open_stream(options, encodings, columns.len())?;
+    let described = match options.location()? {
+        Location::File(path) => format!("file \"{path}\""),
+        Location::Program(command) => format!("program \"{command}\""),
+    };
+    let described = CString::new(described).unwrap_or_default();
+    Ok(Rows::new(stream, columns, name, described, options.header == HeaderOption::Match))
+}
+
+fn open_stream(options: &TableOptions, encodings: Encodings, columns: usize) -> Result<Stream> {
+    let header = match options.header {
+        HeaderOption::Lines(lines) => Header { lines, fields: false },
+        HeaderOption::Match => Header { lines: 1, fields: true },
+    };
+    let source = Source::open(options.location()?)?;
+    Ok(Stream::new(source, options.dialect.clone(), encodings, header, columns))
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignScanState, eflags: i32) {
+    if eflags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 {
+        return;
+    }
+    // SAFETY: the executor's own structures; the current memory context is the query's.
+    unsafe {
+        let relation = (*node).ss.ss_currentRelation;
+        let relid = (*relation).rd_id;
+        let estate = (*node).ss.ps.state;
+        let options = TableOptions::of_table(relid).or_raise();
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+        let wanted = Wanted::from_private((*plan).fdw_private);
+        let rows = open_rows(relation, &options).or_raise();
+
+        // EvalPlanQual rechecks its own rows with the node's quals, so there they stay where they are.
+        let mut qual = std::ptr::null_mut();
+        if (*estate).es_epq_active.is_null() {
+            qual = std::mem::replace(&mut (*node).ss.ps.qual, std::ptr::null_mut());
+        }
+        let (first, rest) = stages(&wanted, rows.columns(), options.on_error, qual.is_null());
+        let arrays = slot_arrays((*node).ss.ss_ScanTupleSlot);
+        for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
+            // Columns that are not wanted are NULL in every row.
+            *arrays.nulls.add(attribute) = true;
+            *arrays.values.add(attribute) = pg_sys::Datum::from(0usize);
+        }
+        let is_program = matches!(options.location, Some(Location::Program(_)));
+        let progress = Progress::start(relid, is_program, rows.stream().size());
+        let tolerance = Tolerance {
+            on_error: options.on_error,
+            verbosity: options.verbosity,
+            reject_limit: options.reject_limit,
+            bad_rows: 0,
+        };
+        let scan = Scan {
+            rows: Some(rows),
+            first,
+            rest,
+            qual,
+            tolerance,
+            skip_left: options.skip,
+            limit_left: options.limit.unwrap_or(u64::MAX),
+            options,
+            progress,
+            reported: 0,
+            bytes_before: 0,
+        };
+        (*node).fdw_state = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(scan).cast();
+    }
+}
+
+/// Which columns are converted before the quals are evaluated, and which after.
+fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool) -> (Vec<usize>, Vec<usize>) {
+    // Which rows survive must not depend on which columns a query asks for.
+    if on_error != OnError::Stop {
+        return ((0..columns.len()).collect(), Vec::new());
+    }
+    let within = |set: &[i32], column: &Column| set.iter().any(|&a| usize::try_from(a) == Ok(column.attribute + 1));
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    for (i, column) in columns.iter().enumerate() {
+        let (early, late) = (within(&wanted.by_quals, column), within(&wanted.besides, column));
+        if early || (late && no_quals) {
+            first.push(i);
+        } else if late {
+            rest.push(i);
+        }
+    }
+    (first, rest)
+}
+
+/// # Safety
+/// A valid slot.
+unsafe fn slot_arrays(slot: *mut pg_sys::TupleTableSlot) -> RowArrays {
+    // SAFETY: the caller vouches for the slot.
+    unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } }
+}
+
+/// What became of a row in a guarded step; numbers, so that they cross the guard as they are.
+const END: i32 = 0;
+const ROW: i32 = 1;
+/// The row lacks fields: what there is is converted, then comes the error.
+const SHORT: i32 = 2;
+
+/// Go to the next row and decode the first columns.
+///
+/// # Safety
+/// A valid scan that nobody else uses, and the arrays of its slot.
+#[pg_guard]
+unsafe extern "C-unwind" fn next_row(
+    scan: *mut Scan,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    econtext: *mut pg_sys::ExprContext,
+) -> i32 {
+    // SAFETY: the caller vouches for it.
+    let scan = unsafe { &mut *scan };
+    let arrays = RowArrays { values, nulls };
+    let Some(rows) = &mut scan.rows else { return END };
+    loop {
+        if scan.limit_left == 0 {
+            return END;
+        }
+        let more = rows.advance().or_raise();
+        let bytes = rows.stream().bytes_read();
+        if bytes != scan.reported {
+            scan.reported = bytes;
+            scan.progress.update(bytes, rows.count());
+        }
+        if !more {
+            return END;
+        }
+        if scan.skip_left > 0 {
+            scan.skip_left -= 1;
+            continue;
+        }
+        rows.reset();
+        // SAFETY: the slot's arrays are as long as the relation's descriptor.
+        unsafe { rows.decode(&scan.first, arrays) };
+        if scan.tolerance.on_error != OnError::Stop && rows.has_queue() {
+            // SAFETY: as above.
+            let good = unsafe { rows.convert_softly(&mut scan.tolerance, arrays, econtext) }.or_raise();
+            if !good {
+                pgrx::check_for_interrupts!();
+                // SAFETY: the row's own context, which is current; a guarded call.
+                unsafe { pg_sys::MemoryContextReset((*econtext).ecxt_per_tuple_memory) };
+                continue;
+            }
+        }
+        scan.limit_left -= 1;
+        return if rows.is_short() { SHORT } else { ROW };
+    }
+}
+
+/// Decode the remaining columns.
+///
+/// # Safety
+/// As [`next_row`].
+#[pg_guard]
+unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Datum, nulls: *mut bool) {
+    // SAFETY: the caller vouches for it.
+    let scan = unsafe { &mut *scan };
+    if let Some(rows) = &mut scan.rows {
+        // SAFETY: as in `next_row`.
+        unsafe { rows.decode(&scan.rest, RowArrays { values, nulls }) };
+    }
+}
+
+/// Raise the error about missing fields.
+///
+/// # Safety
+/// As [`next_row`].
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
+    // SAFETY: the caller vouches for it.
+    if let Some(rows) = unsafe { &mut (*scan).rows } {
+        rows.check_missing().or_raise();
+    }
+}
+
+/// # Safety
+/// Called by the executor, in the per-tuple memory context.
+pub unsafe extern "C-unwind" fn iterate_foreign_scan(
+    node: *mut pg_sys::ForeignScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
+    unsafe {
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+        let scan = (*node).fdw_state.cast::<Scan>();
+        let rows = match (*scan).rows.as_mut() {
+            Some(rows) => &raw mut *rows,
+            None => return slot,
+        };
+        let arrays = slot_arrays(slot);
+        let econtext = (*node).ss.ps.ps_ExprContext;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: rows.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        loop {
+            let what = next_row(scan, arrays.values, arrays.nulls, econtext);
+            if what == END {
+                break;
+            }
+            if (*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue() {
+                Rows::convert(rows, arrays, econtext);
+            }
+            if what == SHORT {
+                convert_rest(scan, rows, arrays, econtext);
+                raise_missing(scan);
+            }
+            if !(*scan).qual.is_null() {
+                store(slot);
+                (*econtext).ecxt_scantuple = slot;
+                if !unguarded::exec_qual((*scan).qual, econtext) {
+                    let instrument = (*node).ss.ps.instrument;
+                    if !instrument.is_null() {
+                        (*instrument).nfiltered1 += 1.0;
+                    }
+                    unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                    unguarded::check_for_interrupts();
+                    continue;
+                }
+                convert_rest(scan, rows, arrays, econtext);
+            }
+            store(slot);
+            break;
+        }
+        pg_sys::error_context_stack = context.previous;
+        slot
+    }
+}
+
+/// Convert the columns that the quals did not need.
+///
+/// # Safety
+/// A plain frame; pointers as in [`iterate_foreign_scan`].
+unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        if (*scan).rest.is_empty() {
+            return;
+        }
+        finish_row(scan, arrays.values, arrays.nulls);
+        if (*rows).has_queue() {
+            Rows::convert(rows, arrays, econtext);
+        }
+    }
+}
+
+/// `ExecStoreVirtualTuple` (execTuples.c).
+///
+/// # Safety
+/// A valid slot whose arrays are filled.
+#[inline(always)]
+unsafe fn store(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+        (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as pg_sys::AttrNumber;
+    }
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
+    unsafe {
+        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
+        scan.bytes_before = scan.bytes_read();
+        scan.reported = 0;
+        if let Some(rows) = scan.rows.take() {
+            let encodings = Encodings::new(scan.options.encoding).or_raise();
+            scan.rows = Some(rows.reopen(|columns| open_stream(&scan.options, encodings, columns)).or_raise());
+        }
+        scan.skip_left = scan.options.skip;
+        scan.limit_left = scan.options.limit.unwrap_or(u64::MAX);
+        scan.tolerance.bad_rows = 0;
+    }
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made, or null after a bare EXPLAIN.
+    unsafe {
+        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
+        scan.progress.end();
+        if let Some(mut rows) = scan.rows.take() {
+            scan.tolerance.report();
+            rows.close().or_raise();
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The settings of pg_bulk.
+
+use std::ffi::CString;
+
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+/// Bytes asked of a file at a time. 256 kB: the bytes of one read, and what is made of them, stay in the second-level
+/// cache; larger reads measured no faster, smaller ones pay the system call. Tests set a few bytes, so that every
+/// record is cut somewhere.
+static CHUNK_SIZE: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
+
+/// Empty by default: the right to name a file (pg_read_server_files) is the barrier, as with COPY. Whoever hands
+/// that right out more widely can fence it in here.
+static ALLOWED_DIRECTORIES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+
+pub fn init() {
+    GucRegistry::define_int_guc(
+        c"pg_bulk.chunk_size",
+        c"Bytes read from a file at a time.",
+        c"A developer's setting: results do not depend on it.",
+        &CHUNK_SIZE,
+        1,
+        64 * 1024 * 1024,
+        GucContext::Userset,
+        GucFlags::UNIT_BYTE,
+    );
+    GucRegistry::define_string_guc(
+        c"pg_bulk.allowed_directories",
+        c"Directories below which files may be read, separated by commas.",
+        c"Empty means any file that the server can read. Programs are not affected.",
+        &ALLOWED_DIRECTORIES,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+    );
+}
+
+/// Bytes asked of a file at a time.
+pub fn chunk_size() -> usize {
+    usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).max(1)
+}
+
+/// Directories that files must lie in; empty means anywhere.
+pub fn allowed_directories() -> Vec<String> {
+    let list = ALLOWED_DIRECTORIES.get();
+    let list = list.as_deref().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    list.split(',').map(str::trim).filter(|d| !d.is_empty()).map(str::to_owned).collect()
+}

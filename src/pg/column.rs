@@ -1,0 +1,106 @@
+//! The columns of a file: which attribute each field belongs to, and how it becomes a datum.
+
+use std::ffi::{CStr, CString};
+
+use pg_bulk_format::convert::{Charset, Decoder, Session};
+use pgrx::pg_sys;
+
+use super::compat;
+
+/// One field of a record and its attribute.
+#[derive(Debug)]
+pub struct Column {
+    /// Index of the attribute in the tuple descriptor, from 0.
+    pub attribute: usize,
+    pub name: CString,
+    /// The native decoder, if there is one.
+    pub decoder: Option<Decoder>,
+    /// The input function runs for NULL, too (domains).
+    pub wants_null: bool,
+    /// `force_not_null`
+    pub force_not_null: bool,
+    /// `force_null`
+    pub force_null: bool,
+    /// The attribute's default expression, where the DEFAULT marker may ask for it; else null.
+    pub default: *mut pg_sys::ExprState,
+    pub input: pg_sys::FmgrInfo,
+    pub typioparam: pg_sys::Oid,
+    pub typmod: i32,
+    pub type_oid: pg_sys::Oid,
+}
+
+/// What decoders must know of this session. Guarded.
+pub fn session(charset: Charset) -> Session {
+    // SAFETY: reads two settings of this backend; the name is that of a loaded time zone.
+    let (utc, interval_sql_standard) = unsafe {
+        let zone = pg_sys::session_timezone;
+        let name = if zone.is_null() { std::ptr::null() } else { pg_sys::pg_get_timezone_name(zone) };
+        let utc = !name.is_null() && {
+            let name = CStr::from_ptr(name).to_bytes();
+            name == b"UTC" || name == b"GMT" || name == b"Etc/UTC"
+        };
+        (utc, pg_sys::IntervalStyle == pg_sys::INTSTYLE_SQL_STANDARD.cast_signed())
+    };
+    Session { charset, server_major: compat::MAJOR, utc, interval_sql_standard }
+}
+
+impl Column {
+    /// The columns of a relation's file: its attributes in order, without dropped and generated ones, as in
+    /// CopyGetAttnums. With `defaults`, their default expressions are made ready. Guarded; allocates in the current
+    /// memory context, which must outlive the columns.
+    pub fn of_relation(relation: pg_sys::Relation, session: &Session, defaults: bool) -> Vec<Column> {
+        // SAFETY: an open relation; its descriptor has natts attributes.
+        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+        let mut columns = Vec::with_capacity(natts);
+        for attribute in 0..natts {
+            // SAFETY: attribute < natts.
+            let form = unsafe { &*compat::attribute((*relation).rd_att, attribute) };
+            if form.attisdropped || form.attgenerated != 0 {
+                continue;
+            }
+            // SAFETY: guarded catalog lookups that fill what they are given.
+            let (input, typioparam) = unsafe {
+                let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+                pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
+                let mut input = pg_sys::FmgrInfo::default();
+                pg_sys::fmgr_info(function, &raw mut input);
+                (input, typioparam)
+            };
+            let default = if defaults { default_expression(relation, attribute) } else { std::ptr::null_mut() };
+            // SAFETY: a name is NUL-terminated.
+            let name = unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned();
+            columns.push(Column {
+                attribute,
+                name,
+                decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
+                wants_null: !input.fn_strict,
+                force_not_null: false,
+                force_null: false,
+                default,
+                input,
+                typioparam,
+                typmod: form.atttypmod,
+                type_oid: form.atttypid,
+            });
+        }
+        columns
+    }
+
+    /// The column's name as text.
+    pub fn display_name(&self) -> std::borrow::Cow<'_, str> {
+        self.name.to_string_lossy()
+    }
+}
+
+/// As in BeginCopyFrom: the attribute's default, planned and ready to run; null if it has none. Guarded.
+fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
+    let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
+    // SAFETY: guarded calls; the attribute exists.
+    unsafe {
+        let expression = pg_sys::build_column_default(relation, attnum).cast::<pg_sys::Expr>();
+        if expression.is_null() {
+            return std::ptr::null_mut();
+        }
+        pg_sys::ExecInitExpr(pg_sys::expression_planner(expression), std::ptr::null_mut())
+    }
+}

@@ -1,0 +1,237 @@
+//! Every difference between the supported versions of PostgreSQL.
+
+use pg_bulk_format::dialect::EndMarker;
+use pgrx::pg_sys;
+
+/// Major version this library was built for; the server refuses to load it into another.
+pub const MAJOR: u32 = pg_sys::PG_VERSION_NUM / 10000;
+
+/// What `\.` means to this server's COPY.
+pub fn end_marker() -> EndMarker {
+    if MAJOR >= 18 { EndMarker::Since18 } else { EndMarker::Until17 }
+}
+
+/// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data.
+///
+/// # Safety
+/// Planner pointers of the current planning; called from a guarded frame.
+pub unsafe fn create_foreignscan_path(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    rows: f64,
+    startup_cost: f64,
+    total_cost: f64,
+) -> *mut pg_sys::ForeignPath {
+    use std::ptr::null_mut;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::create_foreignscan_path(
+            root,
+            rel,
+            null_mut(),
+            rows,
+            startup_cost,
+            total_cost,
+            null_mut(),
+            (*rel).lateral_relids,
+            null_mut(),
+            null_mut(),
+        );
+        #[cfg(feature = "pg17")]
+        return pg_sys::create_foreignscan_path(
+            root,
+            rel,
+            null_mut(),
+            rows,
+            startup_cost,
+            total_cost,
+            null_mut(),
+            (*rel).lateral_relids,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        );
+        #[cfg(feature = "pg18")]
+        return pg_sys::create_foreignscan_path(
+            root,
+            rel,
+            null_mut(),
+            rows,
+            0,
+            startup_cost,
+            total_cost,
+            null_mut(),
+            (*rel).lateral_relids,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        );
+    }
+}
+
+/// `vacuum_delay_point` of an ANALYZE.
+///
+/// # Safety
+/// Called from a guarded frame during ANALYZE.
+pub unsafe fn vacuum_delay_point() {
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::vacuum_delay_point();
+        #[cfg(feature = "pg18")]
+        pg_sys::vacuum_delay_point(true);
+    }
+}
+
+/// `TupleDescAttr`: attribute `index`, from 0.
+///
+/// # Safety
+/// A valid descriptor with more than `index` attributes.
+pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_sys::FormData_pg_attribute {
+    // SAFETY: passed on. From 18 on the attributes stand behind the array of compact ones.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return (*descriptor).attrs.as_mut_ptr().add(index);
+        #[cfg(feature = "pg18")]
+        return pg_sys::TupleDescAttr(descriptor, i32::try_from(index).unwrap_or(0));
+    }
+}
+
+/// `InputFunctionCallSafe`: `None` if the value is bad. Before 16 the error is caught (see [`super::soft`]). Guarded.
+///
+/// # Safety
+/// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
+#[cfg(not(feature = "pg15"))]
+pub unsafe fn input_function_call_soft(
+    function: *mut pg_sys::FmgrInfo,
+    string: *mut std::ffi::c_char,
+    typioparam: pg_sys::Oid,
+    typmod: i32,
+    _type_oid: pg_sys::Oid,
+) -> crate::error::Result<Option<pg_sys::Datum>> {
+    let mut context = pg_sys::ErrorSaveContext { type_: pg_sys::NodeTag::T_ErrorSaveContext, ..Default::default() };
+    let mut datum = pg_sys::Datum::from(0usize);
+    // SAFETY: passed on; the context outlives the call.
+    let good = unsafe {
+        pg_sys::InputFunctionCallSafe(
+            function,
+            string,
+            typioparam,
+            typmod,
+            (&raw mut context).cast::<pg_sys::Node>(),
+            &raw mut datum,
+        )
+    };
+    Ok(good.then_some(datum))
+}
+
+/// `InputFunctionCallSafe`: `None` if the value is bad. Before 16 the error is caught (see [`super::soft`]). Guarded.
+///
+/// # Safety
+/// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
+#[cfg(feature = "pg15")]
+pub unsafe fn input_function_call_soft(
+    function: *mut pg_sys::FmgrInfo,
+    string: *mut std::ffi::c_char,
+    typioparam: pg_sys::Oid,
+    typmod: i32,
+    type_oid: pg_sys::Oid,
+) -> crate::error::Result<Option<pg_sys::Datum>> {
+    use crate::error::Error;
+    use pgrx::PgSqlErrorCode as Code;
+
+    // SAFETY: guarded calls; a subtransaction is begun and ended by the same owner and in the same context.
+    unsafe {
+        if is_plain_scalar(type_oid) {
+            return Ok(catch_bad_value(|| pg_sys::InputFunctionCall(function, string, typioparam, typmod), || ()));
+        }
+        if pg_sys::IsInParallelMode() {
+            let message = "cannot survive bad values of this type during a parallel operation";
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+                .hint("Set max_parallel_workers_per_gather to 0, or use on_error 'stop'."));
+        }
+        let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let roll_back = || {
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::CurrentResourceOwner = owner;
+        };
+        let caught = catch_bad_value(|| pg_sys::InputFunctionCall(function, string, typioparam, typmod), roll_back);
+        if caught.is_some() {
+            pg_sys::ReleaseCurrentSubTransaction();
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::CurrentResourceOwner = owner;
+        }
+        Ok(caught)
+    }
+}
+
+/// Is this one of the server's own scalar types, whose input function is C and leaves nothing behind when it raises?
+/// Types that look things up (regclass and its kin), hold other types or run user code are not.
+#[cfg(feature = "pg15")]
+unsafe fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        let (mut category, mut preferred) = (0, false);
+        pg_sys::get_type_category_preferred(type_oid, &raw mut category, &raw mut preferred);
+        // Arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R) and what is unknown are left out.
+        let scalar = matches!(category.cast_unsigned(), b'B' | b'D' | b'G' | b'I' | b'N' | b'S' | b'T' | b'V' | b'U');
+        type_oid.to_u32() < pg_sys::FirstGenbkiObjectId
+            && scalar
+            && pg_sys::get_typtype(type_oid).cast_unsigned() == b'b'
+            && !is_reg_type(type_oid)
+    }
+}
+
+#[cfg(feature = "pg15")]
+fn is_reg_type(type_oid: pg_sys::Oid) -> bool {
+    [
+        pg_sys::REGPROCOID,
+        pg_sys::REGPROCEDUREOID,
+        pg_sys::REGOPEROID,
+        pg_sys::REGOPERATOROID,
+        pg_sys::REGCLASSOID,
+        pg_sys::REGCOLLATIONOID,
+        pg_sys::REGTYPEOID,
+        pg_sys::REGROLEOID,
+        pg_sys::REGNAMESPACEOID,
+        pg_sys::REGCONFIGOID,
+        pg_sys::REGDICTIONARYOID,
+    ]
+    .contains(&type_oid)
+}
+
+/// Run `call`; `None`, after `clean_up`, if it raised an error that says that the value is bad. Others go on.
+#[cfg(feature = "pg15")]
+fn catch_bad_value(call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()) -> Option<pg_sys::Datum> {
+    use pgrx::pg_sys::panic::CaughtError;
+    use pgrx::{PgSqlErrorCode as Code, PgTryBuilder};
+    use std::panic::AssertUnwindSafe;
+
+    let value = PgTryBuilder::new(AssertUnwindSafe(|| Some(call())))
+        .catch_others(|error| {
+            let code = match &error {
+                CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
+                CaughtError::RustPanic { .. } => None,
+            };
+            let bad_value = code.is_some_and(|code| {
+                // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
+                const CLASS: i32 = (1 << 12) - 1;
+                (code as i32) & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
+                    || matches!(code, Code::ERRCODE_CHECK_VIOLATION | Code::ERRCODE_NOT_NULL_VIOLATION)
+            });
+            if !bad_value {
+                error.rethrow();
+            }
+            None
+        })
+        .execute();
+    if value.is_none() {
+        clean_up();
+    }
+    value
+}

@@ -1,0 +1,103 @@
+//! COPY's CONTEXT lines.
+//!
+//! [`copy_context`] is what CopyFromErrorCallback (copyfrom.c) is to COPY: the server calls it for every message
+//! raised while it is pushed. pgrx drops the context of an error that passes through one of its guards and raises the
+//! error again, which asks the callbacks again; so the callback must be pushed by a plain frame outside any guard, and
+//! must still know where the scan stands. Behind COPY's own line comes one that names the file.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::AssertUnwindSafe;
+
+use super::row::Rows;
+use super::unguarded::{self, Opaque};
+
+/// Most bytes of data in a message (`MAX_COPY_DATA_DISPLAY`).
+const MAX_DISPLAY: c_int = 100;
+
+/// What a message is about, besides the line.
+#[derive(Debug)]
+pub struct Attention {
+    /// Name of the column that is being converted, or null.
+    pub column: *const c_char,
+    /// Its value, null for NULL.
+    pub value: *const c_char,
+}
+
+impl Attention {
+    pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
+}
+
+/// The first bytes of some data, whole characters, with dots if there is more (`limit_printout_length`).
+pub fn displayed(data: &[u8]) -> CString {
+    let data = data.split(|&b| b == 0).next().unwrap_or_default();
+    let len = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
+    let mut shown = data.to_vec();
+    if len > MAX_DISPLAY {
+        // SAFETY: the bytes are there; the function only looks at them.
+        let cut = unsafe { unguarded::pg_mbcliplen(data.as_ptr().cast(), len, MAX_DISPLAY) };
+        shown.truncate(usize::try_from(cut).unwrap_or(0));
+        shown.extend(b"...");
+    }
+    CString::new(shown).unwrap_or_default()
+}
+
+/// The error context callback; `rows` is a [`Rows`].
+///
+/// # Safety
+/// Called by the server while it makes a message, with the pointer it was pushed with.
+pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
+    // SAFETY: pushed with a pointer to Rows that outlives the push.
+    let rows = unsafe { &*rows.cast::<Rows>() };
+    // Everything that could panic comes first and stays in here; what is passed on is plain data.
+    let lines = std::panic::catch_unwind(AssertUnwindSafe(|| describe(rows)));
+    let Ok((relation, line, what, file)) = lines else { return };
+    let line = std::ffi::c_ulonglong::from(line);
+    // SAFETY: within an error context callback; formats and arguments agree, and the strings are copied.
+    unsafe {
+        unguarded::set_errcontext_domain(std::ptr::null());
+        match &what {
+            What::Column(name, Some(value)) => unguarded::errcontext_msg(
+                c"COPY %s, line %llu, column %s: \"%s\"".as_ptr(),
+                relation.as_ptr(),
+                line,
+                name.as_ptr(),
+                value.as_ptr(),
+            ),
+            What::Column(name, None) => unguarded::errcontext_msg(
+                c"COPY %s, line %llu, column %s: null input".as_ptr(),
+                relation.as_ptr(),
+                line,
+                name.as_ptr(),
+            ),
+            What::Line(Some(text)) => unguarded::errcontext_msg(
+                c"COPY %s, line %llu: \"%s\"".as_ptr(),
+                relation.as_ptr(),
+                line,
+                text.as_ptr(),
+            ),
+            What::Line(None) => {
+                unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line)
+            }
+        };
+        unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
+    }
+}
+
+enum What {
+    Column(CString, Option<CString>),
+    Line(Option<CString>),
+}
+
+fn describe(rows: &Rows) -> (CString, u64, What, CString) {
+    let attention = &rows.attention;
+    let what = if attention.column.is_null() {
+        What::Line(rows.reader().raw_line().map(displayed))
+    } else {
+        // SAFETY: set by Rows to strings that it owns.
+        unsafe {
+            let value = (!attention.value.is_null()).then(|| displayed(CStr::from_ptr(attention.value).to_bytes()));
+            What::Column(CStr::from_ptr(attention.column).to_owned(), value)
+        }
+    };
+    (rows.relation_name.clone(), rows.reader().line_number(), what, rows.described.clone())
+}

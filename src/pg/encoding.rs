@@ -1,0 +1,164 @@
+//! From the file's encoding to the server's.
+//!
+//! As in COPY (BeginCopyFrom, CopyConvertBuf): the file's encoding is the option's or the client's; equal encodings,
+//! and SQL_ASCII on either side, are verified only; all others are converted before anything looks for lines, since
+//! in the client-only encodings (SJIS, BIG5, GB18030 …) the second byte of a character may look like a delimiter.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use pg_bulk_format::convert::Charset;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+
+const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
+const SQL_ASCII: c_int = pg_sys::pg_enc::PG_SQL_ASCII as c_int;
+
+/// A conversion is given at least this many bytes before it may say that they are invalid
+/// (`MAX_CONVERSION_INPUT_LENGTH`).
+const CONVERSION_INPUT: usize = pg_sys::MAX_CONVERSION_INPUT_LENGTH as usize;
+/// A conversion makes at most this many bytes of one (`MAX_CONVERSION_GROWTH`).
+const CONVERSION_GROWTH: usize = pg_sys::MAX_CONVERSION_GROWTH as usize;
+
+/// Which encodings meet, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Encodings {
+    file: c_int,
+    server: c_int,
+    conversion: Option<pg_sys::Oid>,
+}
+
+/// What happens to bytes on their way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treatment {
+    /// The reader verifies UTF-8.
+    Utf8,
+    /// The server verifies ([`Encodings::valid_up_to`]).
+    Verify,
+    /// The server converts ([`Encodings::convert`]).
+    Convert,
+}
+
+/// The encoding of a name, if there is one.
+pub fn encoding_by_name(name: &str) -> Option<c_int> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a guarded call with a valid string.
+    let encoding = unsafe { pg_sys::pg_char_to_encoding(name.as_ptr()) };
+    (encoding >= 0).then_some(encoding)
+}
+
+fn name_of(encoding: c_int) -> String {
+    // SAFETY: the table of names answers every number, with an empty string if need be.
+    unsafe { CStr::from_ptr(pg_sys::pg_encoding_to_char(encoding)) }.to_string_lossy().into_owned()
+}
+
+impl Encodings {
+    /// Those of a file in `encoding`, or else in the client's. Guarded.
+    pub fn new(encoding: Option<c_int>) -> Result<Encodings> {
+        // SAFETY: guarded calls without arguments that could be wrong.
+        let (file, server) = unsafe {
+            (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding())
+        };
+        if file == server || file == SQL_ASCII || server == SQL_ASCII {
+            return Ok(Encodings { file, server, conversion: None });
+        }
+        // SAFETY: a guarded catalog lookup.
+        let conversion = unsafe { pg_sys::FindDefaultConversionProc(file, server) };
+        if conversion == pg_sys::InvalidOid {
+            let (from, to) = (name_of(file), name_of(server));
+            let message = format!("default conversion function for encoding \"{from}\" to \"{to}\" does not exist");
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
+        }
+        Ok(Encodings { file, server, conversion: Some(conversion) })
+    }
+
+    pub fn treatment(&self) -> Treatment {
+        match self.conversion {
+            Some(_) => Treatment::Convert,
+            None if self.file == UTF8 => Treatment::Utf8,
+            None => Treatment::Verify,
+        }
+    }
+
+    /// May the file start with a byte order mark?
+    pub fn has_bom(&self) -> bool {
+        self.file == UTF8
+    }
+
+    /// Most bytes of one character of the file.
+    pub fn max_char(&self) -> usize {
+        // SAFETY: a table lookup.
+        usize::try_from(unsafe { pg_sys::pg_encoding_max_length(self.file) }).unwrap_or(1)
+    }
+
+    /// The server's characters, as decoders want to know them.
+    pub fn charset(&self) -> Charset {
+        // SAFETY: a table lookup.
+        match self.server {
+            UTF8 => Charset::Utf8,
+            _ if unsafe { pg_sys::pg_database_encoding_max_length() } == 1 => Charset::SingleByte,
+            _ => Charset::MultiByte,
+        }
+    }
+
+    /// Length of the longest valid prefix.
+    pub fn valid_up_to(&self, bytes: &[u8]) -> usize {
+        let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the bytes are there; the function only looks at them.
+        let valid = unsafe { pg_sys::pg_encoding_verifymbstr(self.file, bytes.as_ptr().cast(), len) };
+        usize::try_from(valid).unwrap_or(0)
+    }
+
+    /// Convert as much of `raw` as is complete and valid, appending to `out`. Returns the bytes used up. Guarded.
+    pub fn convert(&self, raw: &[u8], out: &mut Vec<u8>) -> usize {
+        self.run_conversion(raw, out, true)
+    }
+
+    /// Are these bytes, of which nothing could be converted, invalid, whatever comes?
+    pub fn is_hopeless(raw: &[u8], at_end: bool) -> bool {
+        !raw.is_empty() && (at_end || raw.len() >= CONVERSION_INPUT)
+    }
+
+    fn run_conversion(&self, raw: &[u8], out: &mut Vec<u8>, no_error: bool) -> usize {
+        let Some(procedure) = self.conversion else { return 0 };
+        // A piece at a time: the conversion fills at most four times its input.
+        let raw = raw.get(..64 * 1024).unwrap_or(raw);
+        let mut converted = vec![0u8; raw.len() * CONVERSION_GROWTH + 1];
+        let (Ok(len), Ok(room)) = (c_int::try_from(raw.len()), c_int::try_from(converted.len())) else { return 0 };
+        // SAFETY: a guarded call; source and destination are as long as said, and the destination is at least
+        // MAX_CONVERSION_GROWTH times the source plus the NUL.
+        let used = unsafe {
+            pg_sys::pg_do_encoding_conversion_buf(
+                procedure,
+                self.file,
+                self.server,
+                raw.as_ptr().cast_mut(),
+                len,
+                converted.as_mut_ptr(),
+                room,
+                no_error,
+            )
+        };
+        let end = memchr::memchr(0, &converted).unwrap_or(0);
+        out.extend_from_slice(converted.get(..end).unwrap_or_default());
+        usize::try_from(used).unwrap_or(0)
+    }
+
+    /// Raise the server's error about `bytes`, which start with what is invalid. Guarded.
+    pub fn raise(&self, bytes: &[u8]) -> Error {
+        if self.conversion.is_none() {
+            let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+            // SAFETY: a guarded call that raises; the bytes are there.
+            unsafe { pg_sys::report_invalid_encoding(self.file, bytes.as_ptr().cast(), len) };
+        }
+        self.run_conversion(bytes, &mut Vec::new(), false);
+        Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
+    }
+}
+
+/// Raise an error unless `value` is valid in the server's encoding (`pg_verifymbstr`). Guarded.
+pub fn verify_in_server_encoding(value: &[u8]) {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: a guarded call; the bytes are there.
+    unsafe { pg_sys::pg_verifymbstr(value.as_ptr().cast::<c_char>(), len, false) };
+}

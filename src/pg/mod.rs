@@ -1,0 +1,24 @@
+//! Raw PostgreSQL, in small pieces that the rest of the extension builds on.
+//!
+//! Rules of this folder:
+//!
+//! * **Two kinds of frames.** A *guarded* function (`#[pg_guard]`, or anything it calls) may own Rust values: an
+//!   `ereport` of C code it calls comes back as a panic, unwinds it, and is raised again at the guard. A *plain*
+//!   function is an `extern "C-unwind"` callback, or called by one outside any guard; C code it calls may `longjmp`
+//!   over it, so it owns nothing that has a destructor. Plain functions call C through [`unguarded`].
+//! * User code (input functions, default expressions, quals) is called from plain frames: its errors keep every field
+//!   they have, and a row costs no `sigsetjmp`.
+//! * Nothing here depends on `Drop` running after an error: descriptors belong to the server's own lists, memory to a
+//!   memory context's callback.
+//! * Version forks live in [`compat`] and nowhere else.
+
+pub mod column;
+pub mod compat;
+pub mod context;
+pub mod encoding;
+pub mod progress;
+pub mod row;
+pub mod soft;
+pub mod source;
+pub mod stream;
+pub mod unguarded;

@@ -1,0 +1,338 @@
+//! From records to datums: one row at a time.
+//!
+//! A row is made in two steps. [`Rows::decode`], in a guarded frame, fills what the native decoders are sure of and
+//! queues the rest. [`Rows::convert`], in a plain frame, works the queue off: input functions and default expressions,
+//! in the order of the file, so that the first bad column is the one that COPY would name. Decoders never raise, so
+//! the order of errors is the queue's.
+//!
+//! Values made natively live in the row's arena, until the next row.
+
+use std::ffi::CString;
+
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::reader::{Reader, Value};
+use pgrx::pg_sys;
+
+use super::column::Column;
+use super::context::Attention;
+use super::encoding::verify_in_server_encoding;
+use super::stream::{Advance, Stream};
+use super::unguarded;
+use crate::error::{self, Result};
+
+/// A conversion that the server has to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Queued {
+    pub(super) column: usize,
+    pub(super) what: What,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    /// The string at this place of `strings`.
+    Input(usize),
+    /// NULL, for an input function that wants to see it.
+    Null,
+    /// The default expression.
+    Default,
+}
+
+/// Arrays of a row, as long as the tuple descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct RowArrays {
+    pub values: *mut pg_sys::Datum,
+    pub nulls: *mut bool,
+}
+
+impl RowArrays {
+    /// # Safety
+    /// `attribute` is one of the descriptor's.
+    #[inline(always)]
+    pub(super) unsafe fn set(self, attribute: usize, value: Option<pg_sys::Datum>) {
+        // SAFETY: the caller vouches for the index.
+        unsafe {
+            *self.nulls.add(attribute) = value.is_none();
+            *self.values.add(attribute) = value.unwrap_or(pg_sys::Datum::from(0usize));
+        }
+    }
+}
+
+/// The rows of a file.
+#[derive(Debug)]
+pub struct Rows {
+    stream: Stream,
+    pub(super) columns: Vec<Column>,
+    arena: Arena,
+    /// A value with its escapes removed.
+    unescaped: Vec<u8>,
+    /// NUL-terminated inputs of the queue.
+    pub(super) strings: Vec<u8>,
+    pub(super) queue: Vec<Queued>,
+    /// What messages are about.
+    pub attention: Attention,
+    pub relation_name: CString,
+    /// The CONTEXT line that names the source.
+    pub described: CString,
+    /// The header must name the columns.
+    match_header: bool,
+    /// There is a DEFAULT marker.
+    has_default: bool,
+    rows: u64,
+}
+
+impl Rows {
+    pub fn new(
+        stream: Stream,
+        columns: Vec<Column>,
+        relation_name: CString,
+        described: CString,
+        match_header: bool,
+    ) -> Rows {
+        let has_default = stream.reader.dialect().default.is_some();
+        Rows {
+            stream,
+            columns,
+            arena: Arena::new(),
+            unescaped: Vec::new(),
+            strings: Vec::new(),
+            queue: Vec::new(),
+            attention: Attention::NONE,
+            relation_name,
+            described,
+            match_header,
+            has_default,
+            rows: 0,
+        }
+    }
+
+    pub fn reader(&self) -> &Reader {
+        &self.stream.reader
+    }
+
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Rows so far.
+    pub fn count(&self) -> u64 {
+        self.rows
+    }
+
+    /// Go to the next row; false at the end. What COPY checks before it converts anything is checked here. Guarded.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        self.attention = Attention::NONE;
+        loop {
+            match self.stream.advance()? {
+                Advance::Record => break,
+                Advance::Header => self.check_header()?,
+                Advance::End => return Ok(false),
+            }
+        }
+        self.rows += 1;
+        if !self.reader().dialect().is_csv() && self.reader().has_escapes() {
+            self.check_escapes();
+        }
+        let fields = self.reader().fields();
+        if self.has_default {
+            self.check_defaults(fields)?;
+        }
+        if fields > self.columns.len() && (!self.columns.is_empty() || self.reader().raw_line() != Some(&[])) {
+            return Err(error::extra_data());
+        }
+        Ok(true)
+    }
+
+    /// Does the record lack fields? Then COPY converts those that are there and raises an error.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.reader().fields() < self.columns.len()
+    }
+
+    /// The error about the first missing field, if there is one.
+    pub fn check_missing(&mut self) -> Result<()> {
+        self.attention = Attention::NONE;
+        match self.columns.get(self.reader().fields()) {
+            Some(column) => Err(error::missing_data(&column.display_name())),
+            None => Ok(()),
+        }
+    }
+
+    /// `HEADER MATCH`.
+    fn check_header(&mut self) -> Result<()> {
+        if !self.match_header {
+            return Ok(());
+        }
+        let reader = &self.stream.reader;
+        if reader.fields() != self.columns.len() {
+            return Err(error::header_fields(reader.fields(), self.columns.len()));
+        }
+        for (i, column) in self.columns.iter().enumerate() {
+            self.unescaped.clear();
+            let name = match reader.value(i) {
+                Value::Null | Value::Default => {
+                    let null = String::from_utf8_lossy(&reader.dialect().null).into_owned();
+                    let got = format!("null value (\"{null}\")");
+                    return Err(error::header_mismatch(i + 1, &got, &column.display_name()));
+                }
+                Value::Plain(name) => name,
+                Value::Escaped(raw) => {
+                    reader.unescape(raw, &mut self.unescaped);
+                    &self.unescaped
+                }
+            };
+            if name != column.name.as_bytes() {
+                let got = format!("\"{}\"", String::from_utf8_lossy(name));
+                return Err(error::header_mismatch(i + 1, &got, &column.display_name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Text: an octal or hexadecimal escape may make an invalid character, in any field, wanted or not.
+    #[cold]
+    fn check_escapes(&mut self) {
+        let reader = &self.stream.reader;
+        for i in 0..reader.fields().min(self.columns.len() + 1) {
+            if let Value::Escaped(raw) = reader.value(i) {
+                self.unescaped.clear();
+                if reader.unescape(raw, &mut self.unescaped) {
+                    verify_in_server_encoding(&self.unescaped);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn check_defaults(&self, fields: usize) -> Result<()> {
+        for (i, column) in self.columns.iter().enumerate().take(fields) {
+            if column.default.is_null() && self.reader().value(i) == Value::Default {
+                return Err(error::unexpected_default(&column.display_name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forget the values of the row before.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.arena.reset();
+    }
+
+    /// Decode the columns at `wanted` (indexes into the columns, ascending) of the current row, as far as they are
+    /// there; the rest is queued. Guarded, but nothing in it raises.
+    ///
+    /// # Safety
+    /// `arrays` are as long as the descriptor the columns were made from.
+    #[inline]
+    pub unsafe fn decode(&mut self, wanted: &[usize], arrays: RowArrays) {
+        self.queue.clear();
+        self.strings.clear();
+        let reader = &self.stream.reader;
+        let fields = reader.fields();
+        for &i in wanted {
+            if i >= fields {
+                break;
+            }
+            let Some(column) = self.columns.get(i) else { break };
+            let mut value = reader.value(i);
+            if column.force_not_null && value == Value::Null {
+                value = Value::Plain(&reader.dialect().null);
+            }
+            let bytes = match value {
+                Value::Plain(bytes) => bytes,
+                Value::Escaped(raw) => {
+                    self.unescaped.clear();
+                    reader.unescape(raw, &mut self.unescaped);
+                    &self.unescaped
+                }
+                Value::Null => {
+                    // SAFETY: the caller vouches for the arrays.
+                    unsafe { arrays.set(column.attribute, None) };
+                    if column.wants_null {
+                        self.queue.push(Queued { column: i, what: What::Null });
+                    }
+                    continue;
+                }
+                Value::Default => {
+                    self.queue.push(Queued { column: i, what: What::Default });
+                    continue;
+                }
+            };
+            if column.force_null && bytes == reader.dialect().null {
+                // SAFETY: the caller vouches for the arrays.
+                unsafe { arrays.set(column.attribute, None) };
+                if column.wants_null {
+                    self.queue.push(Queued { column: i, what: What::Null });
+                }
+                continue;
+            }
+            if let Some(decoder) = &column.decoder
+                && let Some(datum) = decoder.decode(bytes, &mut self.arena)
+            {
+                // SAFETY: the caller vouches for the arrays; the server is a 64-bit one, so a datum is a usize.
+                unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+            } else {
+                self.queue.push(Queued { column: i, what: What::Input(self.strings.len()) });
+                self.strings.extend_from_slice(bytes);
+                self.strings.push(0);
+            }
+        }
+    }
+
+    /// Is there something for [`Rows::convert`] to do?
+    #[inline]
+    pub fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Work the queue off.
+    ///
+    /// # Safety
+    /// A plain frame; `this` is valid and nobody else uses it; `arrays` as in [`Rows::decode`]; `econtext` is valid
+    /// if there is a DEFAULT marker. The current memory context is the row's.
+    pub unsafe fn convert(this: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
+        // SAFETY: the caller vouches for all of it. A jump out of a call leaves `this` as it is: a valid value, with
+        // `attention` set to what the message is to say.
+        unsafe {
+            let len = (*this).queue.len();
+            for at in 0..len {
+                let queued = *(*this).queue.as_ptr().add(at);
+                let column = (*this).columns.as_mut_ptr().add(queued.column);
+                let string = match queued.what {
+                    What::Input(start) => (*this).strings.as_mut_ptr().add(start).cast(),
+                    _ => std::ptr::null_mut(),
+                };
+                (*this).attention = Attention { column: (*column).name.as_ptr(), value: string };
+                let mut is_null = matches!(queued.what, What::Null);
+                let datum = match queued.what {
+                    What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
+                    _ => unguarded::InputFunctionCall(
+                        &raw mut (*column).input,
+                        string,
+                        (*column).typioparam,
+                        (*column).typmod,
+                    ),
+                };
+                arrays.set((*column).attribute, (!is_null).then_some(datum));
+            }
+            (*this).attention = Attention::NONE;
+        }
+    }
+
+    /// Close the source, and go on with another stream at its start. Guarded.
+    pub fn reopen(mut self, open: impl FnOnce(usize) -> Result<Stream>) -> Result<Rows> {
+        self.stream.close()?;
+        let stream = open(self.columns.len())?;
+        Ok(Rows::new(stream, self.columns, self.relation_name, self.described, self.match_header))
+    }
+
+    /// Close the source. Guarded.
+    pub fn close(&mut self) -> Result<()> {
+        self.stream.close()
+    }
+}

@@ -1,0 +1,181 @@
+//! Rows with bad values that are survived: `on_error ignore` and `set_null`.
+//!
+//! What counts as bad is what COPY of PostgreSQL 17 and later counts: a value that its type's input function does not
+//! accept. Wrong numbers of fields, invalid bytes, errors of default expressions are errors as ever.
+//!
+//! From 16 on input functions report such values softly. On 15 they raise, and an error may only be caught with a
+//! subtransaction around it, except where nothing can be left behind: the input functions of the server's own scalar
+//! types, written in C, which look at a string and allocate. Only errors that say "this value is bad" are caught:
+//! class 22, and the NOT NULL and CHECK violations of domains.
+
+use std::ffi::CStr;
+
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
+
+use super::compat;
+use super::context::{Attention, displayed};
+use super::row::{RowArrays, Rows, What};
+use crate::error::{Error, Result};
+
+/// What happens to rows with bad values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// An error.
+    Stop,
+    /// The row is left out.
+    Ignore,
+    /// The value becomes NULL.
+    SetNull,
+}
+
+/// What is said about them (COPY's LOG_VERBOSITY).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Nothing.
+    Silent,
+    /// Their number at the end.
+    Default,
+    /// Each one.
+    Verbose,
+}
+
+/// The policy of a scan, and what it met.
+#[derive(Debug)]
+pub struct Tolerance {
+    pub on_error: OnError,
+    pub verbosity: Verbosity,
+    /// Most rows left out; 0 for any number.
+    pub reject_limit: u64,
+    /// Rows left out, or with values set to NULL.
+    pub bad_rows: u64,
+}
+
+impl Tolerance {
+    /// Say how many rows there were. Guarded.
+    pub fn report(&self) {
+        let n = self.bad_rows;
+        if n == 0 || self.verbosity == Verbosity::Silent {
+            return;
+        }
+        let message = match (self.on_error, n) {
+            (OnError::SetNull, 1) => "in 1 row, columns were set to null due to data type incompatibility".to_owned(),
+            (OnError::SetNull, _) => format!("in {n} rows, columns were set to null due to data type incompatibility"),
+            (_, 1) => "1 row was skipped due to data type incompatibility".to_owned(),
+            _ => format!("{n} rows were skipped due to data type incompatibility"),
+        };
+        ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+    }
+}
+
+impl Rows {
+    /// Work the queue off, and survive bad values. False if the row is to be left out. Guarded.
+    ///
+    /// # Safety
+    /// As [`Rows::convert`], but for the frame.
+    pub unsafe fn convert_softly(
+        &mut self,
+        tolerance: &mut Tolerance,
+        arrays: RowArrays,
+        econtext: *mut pg_sys::ExprContext,
+    ) -> Result<bool> {
+        let mut set_null = false;
+        for at in 0..self.queue.len() {
+            let Some(&queued) = self.queue.get(at) else { break };
+            let string = match queued.what {
+                What::Input(start) => self.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr),
+                _ => std::ptr::null_mut(),
+            };
+            let string = string.cast::<std::ffi::c_char>();
+            let Some(column) = self.columns.get_mut(queued.column) else { break };
+            self.attention = Attention { column: column.name.as_ptr(), value: string };
+            let (attribute, typioparam, typmod) = (column.attribute, column.typioparam, column.typmod);
+            let value = if matches!(queued.what, What::Default) {
+                let mut is_null = false;
+                // SAFETY: a guarded call; the caller vouches for the context.
+                let datum = unsafe { pg_sys::ExecEvalExpr(column.default, econtext, &raw mut is_null) };
+                (!is_null).then_some(datum)
+            } else {
+                let type_oid = column.type_oid;
+                // SAFETY: the column's own function, and a NUL-terminated string or null.
+                let converted = unsafe {
+                    compat::input_function_call_soft(&raw mut column.input, string, typioparam, typmod, type_oid)
+                }?;
+                match converted {
+                    Some(datum) => (!string.is_null()).then_some(datum),
+                    None if tolerance.on_error == OnError::SetNull && !string.is_null() => {
+                        set_null = true;
+                        self.set_to_null(queued.column, tolerance)?;
+                        None
+                    }
+                    None => return self.leave_out(queued.column, tolerance).map(|()| false),
+                }
+            };
+            // SAFETY: the caller vouches for the arrays.
+            unsafe { arrays.set(attribute, value) };
+        }
+        self.attention = Attention::NONE;
+        tolerance.bad_rows += u64::from(set_null);
+        Ok(true)
+    }
+
+    fn note(&self, column: usize, doing: &str) {
+        let name = self.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
+        let value = if self.attention.value.is_null() {
+            "null input".to_owned()
+        } else {
+            // SAFETY: set to a string of the queue, which is still there.
+            let value = unsafe { CStr::from_ptr(self.attention.value) };
+            format!("\"{}\"", displayed(value.to_bytes()).to_string_lossy())
+        };
+        let line = self.reader().line_number();
+        let message = format!("{doing} due to data type incompatibility at line {line} for column \"{name}\": {value}");
+        ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+    }
+
+    fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
+        tolerance.bad_rows += 1;
+        if tolerance.reject_limit > 0 && tolerance.bad_rows > tolerance.reject_limit {
+            self.attention = Attention::NONE;
+            let n = tolerance.reject_limit;
+            let message = format!("skipped more than REJECT_LIMIT ({n}) rows due to data type incompatibility");
+            return Err(Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message));
+        }
+        if tolerance.verbosity == Verbosity::Verbose {
+            self.note(column, "skipping row");
+        }
+        self.attention = Attention::NONE;
+        Ok(())
+    }
+
+    fn set_to_null(&mut self, column: usize, tolerance: &Tolerance) -> Result<()> {
+        if tolerance.verbosity == Verbosity::Verbose {
+            self.note(column, "setting to null");
+        }
+        let Some(column) = self.columns.get_mut(column) else { return Ok(()) };
+        if !column.wants_null {
+            return Ok(());
+        }
+        // A domain may refuse NULL.
+        // SAFETY: the column's own function, and NULL.
+        let accepted = unsafe {
+            compat::input_function_call_soft(
+                &raw mut column.input,
+                std::ptr::null_mut(),
+                column.typioparam,
+                column.typmod,
+                column.type_oid,
+            )
+        }?;
+        if accepted.is_some() {
+            return Ok(());
+        }
+        // SAFETY: a guarded catalog lookup; the string is a copy.
+        let domain = unsafe { CStr::from_ptr(pg_sys::format_type_be(column.type_oid)) }.to_string_lossy().into_owned();
+        let name = column.display_name();
+        let detail = format!(
+            "ON_ERROR SET_NULL cannot be applied because column \"{name}\" (domain {domain}) does not accept null values."
+        );
+        let message = format!("domain {domain} does not allow null values");
+        Err(Error::new(Code::ERRCODE_NOT_NULL_VIOLATION, message).detail(detail))
+    }
+}

@@ -1,0 +1,244 @@
+//! Where bytes come from: a file, a FIFO, a program.
+//!
+//! A source delivers the next bytes and nothing else; what they mean is the reader's business. Compressed files,
+//! lists of files and parallel scans are to be further variants of [`Source`].
+//!
+//! **Nothing blocks uninterruptibly.** Everything is opened with O_NONBLOCK. A regular file ignores it. A FIFO is then
+//! opened at once, with or without a writer; reading it would say "end" before there ever was a writer, so reads wait
+//! for readiness first, which Linux reports for data and for a writer that has come and gone, but not before. A
+//! program's pipe is treated alike. Waiting is on the process latch, so a cancel request ends it.
+//!
+//! Descriptors are the server's transient files: an abort closes them whatever happened here.
+
+use std::ffi::{CStr, CString, c_int};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::guc;
+
+/// What to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file of the server's machine.
+    File(String),
+    /// A shell command whose output is read.
+    Program(String),
+}
+
+/// An open source.
+#[derive(Debug)]
+pub struct Source {
+    fd: c_int,
+    /// The pipe of a program, else null.
+    pipe: *mut pg_sys::FILE,
+    name: String,
+    /// Reads wait for readiness.
+    waits: bool,
+    /// Size of a regular file.
+    size: Option<u64>,
+    at_end: bool,
+    bytes_read: u64,
+}
+
+fn c_string(s: &str) -> Result<CString> {
+    CString::new(s).map_err(|_| Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, "file name contains a NUL"))
+}
+
+impl Source {
+    /// Open a location. Guarded.
+    pub fn open(location: &Location) -> Result<Source> {
+        match location {
+            Location::File(path) => Source::open_file(path),
+            Location::Program(command) => Source::open_program(command),
+        }
+    }
+
+    fn open_file(path: &str) -> Result<Source> {
+        let c_path = c_string(path)?;
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: a guarded call with a valid string.
+        let fd = unsafe { pg_sys::OpenTransientFile(c_path.as_ptr(), flags) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            let mut e = Error::file_access(&format!("could not open file \"{path}\" for reading"), &error);
+            if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES)) {
+                e = e.hint(
+                    "The file is read by the PostgreSQL server process. \
+                     You may want a client-side facility such as psql's \\copy.",
+                );
+            }
+            return Err(e);
+        }
+        let mut source = Source {
+            fd,
+            pipe: std::ptr::null_mut(),
+            name: path.to_owned(),
+            waits: false,
+            size: None,
+            at_end: false,
+            bytes_read: 0,
+        };
+        match source.inspect() {
+            Ok(()) => Ok(source),
+            Err(e) => {
+                source.close_quietly();
+                Err(e)
+            }
+        }
+    }
+
+    /// Look at what was opened, by its descriptor: the path may mean something else by now.
+    fn inspect(&mut self) -> Result<()> {
+        let meta = self
+            .file()
+            .metadata()
+            .map_err(|e| Error::file_access(&format!("could not stat file \"{}\"", self.name), &e))?;
+        if meta.is_dir() {
+            let message = format!("\"{}\" is a directory", self.name);
+            return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message));
+        }
+        self.check_directory()?;
+        if meta.is_file() {
+            self.size = Some(meta.size());
+        } else {
+            self.waits = meta.file_type().is_fifo() || meta.file_type().is_char_device();
+        }
+        Ok(())
+    }
+
+    /// pg_bulk.allowed_directories, asked of the descriptor.
+    fn check_directory(&self) -> Result<()> {
+        let allowed = guc::allowed_directories();
+        if allowed.is_empty() {
+            return Ok(());
+        }
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_default();
+        let inside = |dir: &String| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir));
+        if allowed.iter().any(inside) {
+            return Ok(());
+        }
+        let message = format!("file \"{}\" is not below a directory of pg_bulk.allowed_directories", self.name);
+        Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
+    }
+
+    fn open_program(command: &str) -> Result<Source> {
+        let c_command = c_string(command)?;
+        // SAFETY: a guarded call with valid strings.
+        let pipe = unsafe { pg_sys::OpenPipeStream(c_command.as_ptr(), c"r".as_ptr()) };
+        if pipe.is_null() {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::file_access(&format!("could not execute command \"{command}\""), &error));
+        }
+        // SAFETY: an open stream of the C library; pgrx's FILE is the C library's under another name.
+        let fd = unsafe { libc::fileno(pipe.cast()) };
+        // SAFETY: fcntl on our own descriptor.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+        }
+        Ok(Source { fd, pipe, name: command.to_owned(), waits: true, size: None, at_end: false, bytes_read: 0 })
+    }
+
+    fn file(&self) -> ManuallyDrop<File> {
+        // SAFETY: the descriptor is open and stays the server's: the File is never dropped.
+        ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
+    }
+
+    /// Size of a regular file.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Bytes delivered so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The next bytes; none at the end. Guarded, and interruptible.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            check_for_interrupts!();
+            if self.waits {
+                self.wait()?;
+            }
+            match (&*self.file()).read(buffer) {
+                Ok(n) => {
+                    self.at_end |= n == 0;
+                    self.bytes_read += n as u64;
+                    return Ok(n);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.waits = true,
+                Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
+            }
+        }
+    }
+
+    /// Go to `offset` of a regular file.
+    pub fn seek(&mut self, offset: u64) -> Result<()> {
+        use std::io::{Seek, SeekFrom};
+        let sought = (&*self.file()).seek(SeekFrom::Start(offset));
+        sought.map(drop).map_err(|e| Error::file_access(&format!("could not seek in file \"{}\"", self.name), &e))
+    }
+
+    /// Wait until a read would deliver something or the end.
+    fn wait(&self) -> Result<()> {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_EXIT_ON_PM_DEATH;
+        loop {
+            // SAFETY: guarded calls on this process's latch and an open descriptor.
+            let happened = unsafe {
+                pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as c_int, self.fd, -1, pg_sys::PG_WAIT_EXTENSION)
+            };
+            if happened.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
+                // SAFETY: as above.
+                unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+                check_for_interrupts!();
+            }
+            if happened.cast_unsigned() & pg_sys::WL_SOCKET_READABLE != 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Close it, if it is open. For a program, complain if it failed, unless it only lost its reader. Guarded.
+    pub fn close(&mut self) -> Result<()> {
+        let (fd, pipe) = (std::mem::replace(&mut self.fd, -1), std::mem::replace(&mut self.pipe, std::ptr::null_mut()));
+        if fd < 0 {
+            return Ok(());
+        }
+        if pipe.is_null() {
+            // SAFETY: a transient file that is open.
+            if unsafe { pg_sys::CloseTransientFile(fd) } != 0 {
+                let error = std::io::Error::last_os_error();
+                return Err(Error::file_access(&format!("could not close file \"{}\"", self.name), &error));
+            }
+            return Ok(());
+        }
+        // SAFETY: a pipe stream that is open.
+        let status = unsafe { pg_sys::ClosePipeStream(pipe) };
+        if status == -1 {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::file_access("could not close pipe to external command", &error));
+        }
+        // As in ClosePipeFromProgram (copyfrom.c).
+        // SAFETY: plain arithmetic on a wait status, and a string allocated in the current context.
+        unsafe {
+            if status == 0 || (!self.at_end && pg_sys::wait_result_is_signal(status, libc::SIGPIPE)) {
+                return Ok(());
+            }
+            let words = CStr::from_ptr(pg_sys::wait_result_to_str(status)).to_string_lossy().into_owned();
+            let message = format!("program \"{}\" failed", self.name);
+            Err(Error::new(Code::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION, message).detail(words))
+        }
+    }
+
+    fn close_quietly(&mut self) {
+        drop(self.close());
+    }
+}

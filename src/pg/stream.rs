@@ -1,0 +1,189 @@
+//! A source and a reader together: records of a file, in the server's encoding.
+
+use pg_bulk_format::dialect::Dialect;
+use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
+use pg_bulk_format::scan::Level;
+
+use super::encoding::{Encodings, Treatment};
+use super::source::Source;
+use crate::error::{Result, read_error};
+use crate::guc;
+
+/// Records out of a source.
+#[derive(Debug)]
+pub struct Stream {
+    source: Source,
+    pub reader: Reader,
+    encodings: Encodings,
+    treatment: Treatment,
+    /// Converted encodings only: bytes of the file that are not converted yet.
+    raw: Vec<u8>,
+    raw_ended: bool,
+    bom_pending: bool,
+    /// Converted bytes that the reader has not taken yet.
+    converted: Vec<u8>,
+    taken: usize,
+}
+
+/// What a caller wants of the header.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Header {
+    /// Lines before the data.
+    pub lines: u64,
+    /// Their fields are wanted.
+    pub fields: bool,
+}
+
+impl Stream {
+    /// A stream at the start of `source`, whose records have `columns` fields.
+    pub fn new(source: Source, dialect: Dialect, encodings: Encodings, header: Header, columns: usize) -> Stream {
+        let treatment = encodings.treatment();
+        let reader = Reader::new(Settings {
+            dialect,
+            read_size: guc::chunk_size(),
+            utf8: treatment == Treatment::Utf8,
+            max_char: encodings.max_char(),
+            skip_bom: treatment != Treatment::Convert && encodings.has_bom(),
+            header_lines: header.lines,
+            header_fields: header.fields,
+            max_fields: columns + 1,
+            level: Level::best(),
+        });
+        Stream {
+            source,
+            reader,
+            encodings,
+            treatment,
+            raw: Vec::new(),
+            raw_ended: false,
+            bom_pending: encodings.has_bom(),
+            converted: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// Go to the next record or header line; false at the end. Guarded.
+    #[inline]
+    pub fn advance(&mut self) -> Result<Advance> {
+        match self.reader.advance() {
+            Event::Record => Ok(Advance::Record),
+            other => self.advance_slowly(other),
+        }
+    }
+
+    fn advance_slowly(&mut self, mut event: Event) -> Result<Advance> {
+        loop {
+            match event {
+                Event::Record => return Ok(Advance::Record),
+                Event::Header => return Ok(Advance::Header),
+                Event::End => return Ok(Advance::End),
+                Event::NeedData => self.feed()?,
+                Event::Error(ReadError::Encoding) => {
+                    let bytes = if self.treatment == Treatment::Convert { &self.raw } else { self.reader.unverified() };
+                    return Err(self.encodings.raise(bytes));
+                }
+                Event::Error(e) => return Err(read_error(e, self.reader.dialect().is_csv())),
+            }
+            event = self.reader.advance();
+        }
+    }
+
+    /// Bring the reader more bytes.
+    fn feed(&mut self) -> Result<()> {
+        match self.treatment {
+            Treatment::Utf8 => {
+                let n = self.source.read(self.reader.space())?;
+                self.reader.filled(n);
+            }
+            Treatment::Verify => {
+                let n = self.source.read(self.reader.space())?;
+                self.reader.filled(n);
+                let valid = self.encodings.valid_up_to(self.reader.unverified());
+                self.reader.verified(valid);
+            }
+            Treatment::Convert => self.feed_converted()?,
+        }
+        Ok(())
+    }
+
+    fn feed_converted(&mut self) -> Result<()> {
+        loop {
+            let waiting = self.converted.get(self.taken..).unwrap_or_default();
+            if !waiting.is_empty() {
+                let space = self.reader.space();
+                let n = waiting.len().min(space.len());
+                if let (Some(to), Some(from)) = (space.get_mut(..n), waiting.get(..n)) {
+                    to.copy_from_slice(from);
+                }
+                self.taken += n;
+                self.reader.filled(n);
+                self.reader.verified(n);
+                return Ok(());
+            }
+            self.converted.clear();
+            self.taken = 0;
+            let used = if self.skip_bom() { self.encodings.convert(&self.raw, &mut self.converted) } else { 0 };
+            self.raw.drain(..used);
+            if used > 0 {
+                continue;
+            }
+            if Encodings::is_hopeless(&self.raw, self.raw_ended) {
+                self.reader.fail_encoding();
+                return Ok(());
+            }
+            if self.raw_ended {
+                let _ = self.reader.space();
+                self.reader.filled(0);
+                return Ok(());
+            }
+            let old = self.raw.len();
+            self.raw.resize(old + guc::chunk_size(), 0);
+            let n = self.source.read(self.raw.get_mut(old..).unwrap_or_default())?;
+            self.raw.truncate(old + n);
+            self.raw_ended = n == 0;
+        }
+    }
+
+    /// Take a byte order mark off the raw bytes; false if they are too few to tell.
+    fn skip_bom(&mut self) -> bool {
+        const BOM: &[u8] = b"\xef\xbb\xbf";
+        if self.bom_pending {
+            if self.raw.len() < BOM.len() && !self.raw_ended && BOM.starts_with(&self.raw) {
+                return false;
+            }
+            if self.raw.starts_with(BOM) {
+                self.raw.drain(..BOM.len());
+            }
+            self.bom_pending = false;
+        }
+        true
+    }
+
+    /// The source itself, for who does not read it in order.
+    pub fn source_mut(&mut self) -> &mut Source {
+        &mut self.source
+    }
+
+    /// Bytes taken from the source so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.source.bytes_read()
+    }
+
+    /// Size of the source, if it is a regular file.
+    pub fn size(&self) -> Option<u64> {
+        self.source.size()
+    }
+
+    /// Close the source. Guarded.
+    pub fn close(&mut self) -> Result<()> {
+        self.source.close()
+    }
+}
+
+/// Where [`Stream::advance`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advance {
+    Record,
+    Header,
+    End,
+}
