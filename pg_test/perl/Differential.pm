@@ -248,6 +248,21 @@ sub add
 	return $case->{id};
 }
 
+=pod
+
+=head2 expect_accepted(ids)
+
+These cases are of no use unless COPY loads their files.
+
+=cut
+
+sub expect_accepted
+{
+	my ($self, @ids) = @_;
+	$self->{must_accept}{$_} = 1 for @ids;
+	return;
+}
+
 sub insert_case
 {
 	my ($case) = @_;
@@ -337,6 +352,10 @@ sub disagreements
 		  . "chunk size: " . ($chunk || 'default') . "\n"
 		  . 'COPY: ' . said($copy) . "\n"
 		  . 'scan: ' . said($scan) . "\n";
+	}
+	for my $id (split /\n/, $node->safe_psql($database, 'SELECT id FROM done WHERE NOT accepted'))
+	{
+		push @{ $found{$id} }, "COPY does not accept the file\n" if $self->{must_accept}{$id};
 	}
 	my ($accepted, $rejected, $scans) = split /\|/,
 	  $node->safe_psql($database,

@@ -107,8 +107,8 @@ BEGIN
         RETURN format('count(*) is %s', n);
     END IF;
     IF last_column IS NOT NULL THEN
-        EXECUTE format('SELECT md5(array_agg(%1$I)::text) FROM (SELECT %1$I FROM scanned.t) alone', last_column) INTO projected;
-        EXECUTE format('SELECT md5(array_agg((the_row).%1$I)::text) FROM (SELECT the_row FROM scanned.t the_row) rows', last_column) INTO whole;
+        EXECUTE format('SELECT md5(array_agg(%1$I::text)::text) FROM (SELECT %1$I FROM scanned.t) alone', last_column) INTO projected;
+        EXECUTE format('SELECT md5(array_agg((the_row).%1$I::text)::text) FROM (SELECT the_row FROM scanned.t the_row) rows', last_column) INTO whole;
         IF projected IS DISTINCT FROM whole THEN
             RETURN 'the last column alone is not the last column of the row';
         END IF;
@@ -203,5 +203,29 @@ BEGIN
     END;
     INSERT INTO mismatches SELECT * FROM unnest(found);
     INSERT INTO done VALUES (which, by_copy.rows IS NOT NULL, coalesce(cardinality(by_copy.rows), 0), scans);
+END
+$$;
+
+-- Which inputs a type accepts, as positions. The inputs are stored, not cast: a
+-- cast would cut what is too long.
+CREATE FUNCTION accepted_inputs(type text, settings text[], inputs text[]) RETURNS int[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    accepted int[] := '{}';
+BEGIN
+    FOR i IN 1 .. cardinality(settings) - 1 BY 2 LOOP
+        PERFORM set_config(settings[i], settings[i + 1], true);
+    END LOOP;
+    EXECUTE format('CREATE TEMPORARY TABLE probe (value %s)', type);
+    FOR i IN 1 .. cardinality(inputs) LOOP
+        BEGIN
+            EXECUTE format('INSERT INTO probe VALUES (%L)', inputs[i]);
+            accepted := accepted || i;
+        EXCEPTION WHEN OTHERS THEN
+            NULL;
+        END;
+    END LOOP;
+    DROP TABLE probe;
+    RETURN accepted;
 END
 $$;
