@@ -85,6 +85,11 @@ mod tests {
         ] {
             assert_eq!(uuid(t.as_bytes(), a), None, "{t}");
         }
+        for hyphen in [8, 13, 18, 23] {
+            let mut t = *b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+            t[hyphen] = b'0';
+            assert_eq!(uuid(&t, a), None, "{t:?}");
+        }
     }
 
     proptest! {
