@@ -84,6 +84,63 @@ pub enum Value<'a> {
     Escaped(&'a [u8]),
 }
 
+/// The fields of a record, without the reader's other concerns: what a loop over fields wants to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    ends: &'a [u32],
+    dialect: &'a Dialect,
+}
+
+impl<'a> Record<'a> {
+    /// What a field says. `field` counts from 0 and is less than [`Reader::fields`].
+    #[inline(always)]
+    #[must_use]
+    pub fn value(&self, field: usize) -> Value<'a> {
+        let Some(&end) = self.ends.get(field) else { return Value::Null };
+        let plain = end & FLAG == 0;
+        let start = match field {
+            0 => self.start,
+            _ => self.ends.get(field - 1).map_or(0, |&e| (e & !FLAG) as usize + 1),
+        };
+        let raw = self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default();
+        let d = self.dialect;
+        if d.is_csv() {
+            if plain {
+                if let [first, inner @ .., _] = raw
+                    && *first == d.quote
+                {
+                    return Value::Plain(inner);
+                }
+            } else if memchr::memchr(d.quote, raw).is_some() {
+                return Value::Escaped(raw);
+            }
+        }
+        if is_marker(raw, &d.null) {
+            return Value::Null;
+        }
+        if let Some(default) = &d.default
+            && is_marker(raw, default)
+        {
+            return Value::Default;
+        }
+        if plain || d.is_csv() || memchr::memchr(b'\\', raw).is_none() {
+            Value::Plain(raw)
+        } else {
+            Value::Escaped(raw)
+        }
+    }
+
+    /// Is any field more than its raw bytes? In text such a field may hold an escape that makes it invalid, which COPY
+    /// finds before it converts anything.
+    #[inline]
+    #[must_use]
+    pub fn has_escapes(&self) -> bool {
+        self.ends.iter().fold(0, |all, &e| all | e) & FLAG != 0
+    }
+}
+
 /// How a reader is to read.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -114,7 +171,7 @@ struct Current {
     start: usize,
     /// Start of the record behind it.
     next: usize,
-    /// Its field ends, in the batch or, relative to `start`, in `exact_ends`.
+    /// Its field ends, in the batch or in `exact_ends`.
     first: usize,
     last: usize,
     /// Its number of fields (more than are stored, in a runaway record).
@@ -361,6 +418,10 @@ impl Reader {
                 Ok(fields) => self.current.fields = fields,
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
+            // As the kernels leave them: offsets in the buffer, and none is taken for plain.
+            for end in &mut self.exact_ends {
+                *end = (*end + start as u32) | FLAG;
+            }
             self.current.last = self.exact_ends.len();
         }
         if is_header { Event::Header } else { Event::Record }
@@ -426,7 +487,7 @@ impl Reader {
         let end = match self.current.content {
             Some(end) => end,
             None if self.exact_line.is_some() => return None,
-            None => self.field_end(self.current.last.checked_sub(1)?),
+            None => self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize),
         };
         self.window.bytes().get(self.current.start..end)
     }
@@ -444,64 +505,24 @@ impl Reader {
         self.current.fields
     }
 
-    #[inline]
-    fn field_end(&self, index: usize) -> usize {
-        match self.current.content {
-            None => self.batch.ends.get(index).map_or(0, |&e| (e & !FLAG) as usize),
-            Some(_) => self.exact_ends.get(index).map_or(0, |&e| self.current.start + e as usize),
-        }
-    }
-
-    /// The raw bytes of a field, and whether it is plain.
-    #[inline]
-    fn raw(&self, field: usize) -> (&[u8], bool) {
-        let index = self.current.first + field;
-        let start = if field == 0 { self.current.start } else { self.field_end(index - 1) + 1 };
-        let plain = self.current.content.is_none() && self.batch.ends.get(index).is_some_and(|&e| e & FLAG == 0);
-        (self.window.bytes().get(start..self.field_end(index)).unwrap_or_default(), plain)
-    }
-
-    /// Is any field of the current record more than its raw bytes? In text such a field may hold an escape that
-    /// makes it invalid, which COPY finds before it converts anything.
+    /// The current record's fields.
     #[inline]
     #[must_use]
-    pub fn has_escapes(&self) -> bool {
-        match self.current.content {
-            None => {
-                let ends = self.batch.ends.get(self.current.first..self.current.last).unwrap_or_default();
-                ends.iter().fold(0, |all, &e| all | e) & FLAG != 0
-            }
-            Some(_) => true,
+    pub fn record(&self) -> Record<'_> {
+        let ends: &[u32] = if self.current.content.is_some() { &self.exact_ends } else { &self.batch.ends };
+        Record {
+            bytes: self.window.bytes(),
+            start: self.current.start,
+            ends: ends.get(self.current.first..self.current.last).unwrap_or_default(),
+            dialect: &self.dialect,
         }
     }
 
-    /// What a field of the current record says. `field` counts from 0 and is less than [`Reader::fields`].
+    /// What a field of the current record says; see [`Record::value`].
     #[inline]
     #[must_use]
     pub fn value(&self, field: usize) -> Value<'_> {
-        let (raw, plain) = self.raw(field);
-        if self.dialect.is_csv() {
-            if plain {
-                if raw.first() == Some(&self.dialect.quote) {
-                    return Value::Plain(raw.get(1..raw.len() - 1).unwrap_or_default());
-                }
-            } else if memchr::memchr(self.dialect.quote, raw).is_some() {
-                return Value::Escaped(raw);
-            }
-        }
-        if raw.len() == self.dialect.null.len() && raw == self.dialect.null {
-            return Value::Null;
-        }
-        if let Some(default) = &self.dialect.default
-            && raw == default
-        {
-            return Value::Default;
-        }
-        if plain || self.dialect.is_csv() || memchr::memchr(b'\\', raw).is_none() {
-            Value::Plain(raw)
-        } else {
-            Value::Escaped(raw)
-        }
+        self.record().value(field)
     }
 
     /// Make the value of an escaped field, appended to `out`. True if it must be checked for validity in the server
@@ -557,6 +578,15 @@ impl Reader {
     pub fn verified(&mut self, valid: usize) {
         self.window.verify(valid);
     }
+}
+
+/// Equality of a field and a marker.
+///
+/// Two empty slices are not compared: memcmp would be given the made-up address of an empty vector, and its masked load
+/// from an unmapped page costs hundreds of cycles even where no byte is wanted.
+#[inline(always)]
+fn is_marker(raw: &[u8], marker: &[u8]) -> bool {
+    raw.len() == marker.len() && (raw.is_empty() || raw == marker)
 }
 
 fn count(byte: u8, bytes: &[u8]) -> u64 {

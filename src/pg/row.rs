@@ -134,7 +134,7 @@ impl Rows {
             }
         }
         self.rows += 1;
-        if !self.reader().dialect().is_csv() && self.reader().has_escapes() {
+        if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
             self.check_escapes();
         }
         let fields = self.reader().fields();
@@ -168,8 +168,13 @@ impl Rows {
             return Ok(());
         }
         let reader = &self.stream.reader;
-        if reader.fields() != self.columns.len() {
-            return Err(error::header_fields(reader.fields(), self.columns.len()));
+        // A table without columns has lines without fields.
+        let fields = if self.columns.is_empty() && reader.raw_line() == Some(&[]) { 0 } else { reader.fields() };
+        if self.columns.is_empty() && fields > 0 {
+            return Err(error::extra_data());
+        }
+        if fields != self.columns.len() {
+            return Err(error::header_fields(fields, self.columns.len()));
         }
         for (i, column) in self.columns.iter().enumerate() {
             self.unescaped.clear();
@@ -233,15 +238,19 @@ impl Rows {
         self.queue.clear();
         self.strings.clear();
         let reader = &self.stream.reader;
+        let record = reader.record();
         let fields = reader.fields();
         for &i in wanted {
             if i >= fields {
                 break;
             }
             let Some(column) = self.columns.get(i) else { break };
-            let mut value = reader.value(i);
+            let mut value = record.value(i);
+            let mut force_null = column.force_null;
             if column.force_not_null && value == Value::Null {
                 value = Value::Plain(&reader.dialect().null);
+                // As in COPY, where a column has both.
+                force_null = false;
             }
             let bytes = match value {
                 Value::Plain(bytes) => bytes,
@@ -263,7 +272,7 @@ impl Rows {
                     continue;
                 }
             };
-            if column.force_null && bytes == reader.dialect().null {
+            if force_null && bytes == reader.dialect().null {
                 // SAFETY: the caller vouches for the arrays.
                 unsafe { arrays.set(column.attribute, None) };
                 if column.wants_null {
