@@ -7,54 +7,84 @@ use crate::dialect::{Dialect, Eol};
 use crate::field;
 use crate::line::{self, Line};
 use crate::reader::{Event, ReadError, Reader, Settings, Value};
+use crate::verify::utf8_valid_up_to;
 
-/// A row: COPY's line number, and each field's value, `None` for NULL.
-pub type Row = (u64, Vec<Option<Vec<u8>>>);
+/// What a field says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// The NULL marker.
+    Null,
+    /// The DEFAULT marker.
+    Default,
+    /// The value.
+    Bytes(Vec<u8>),
+}
 
-/// The rows of `data`, and the error that ends them, with its line number.
+/// A record, and what the reader says of it for COPY's messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// COPY's number of its line.
+    pub number: u64,
+    /// Where it starts.
+    pub offset: u64,
+    /// Its line without the line's end.
+    pub line: Vec<u8>,
+    /// Its fields.
+    pub cells: Vec<Cell>,
+}
+
+/// The rows of `data`, and the error that ends them, with its line number. Only what is valid UTF-8 is data.
 #[must_use]
 pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
+    let valid = &data[..utf8_valid_up_to(data)];
+    let all = valid.len() == data.len();
     let mut rows = Vec::new();
     let (mut eol, mut at, mut number): (Option<Eol>, usize, u64) = (None, 0, 0);
     loop {
-        let rest = &data[at..];
+        let rest = &valid[at..];
         number += 1;
-        let (content, next, embedded, last) = match line::read_line(d, &mut eol, rest, true) {
+        let (content, next, embedded, last) = match line::read_line(d, &mut eol, rest, all) {
             Line::Complete { content, next, embedded } => (content, next, embedded, false),
             Line::End { content, next, embedded } => (content, next, embedded, true),
-            Line::NeedMore { .. } => unreachable!("all there is was given"),
+            Line::NeedMore { embedded } => return (rows, Some((number + embedded, ReadError::Encoding))),
             Line::Error { kind, embedded } => return (rows, Some((number + embedded, ReadError::Line(kind)))),
         };
         number += embedded;
         if last && content == 0 {
             return (rows, None);
         }
-        let text = &rest[..content];
+        let line = &rest[..content];
         let mut ends = Vec::new();
-        if let Err(e) = field::split_line(d, text, usize::MAX, &mut ends) {
+        if let Err(e) = field::split_line(d, line, usize::MAX, &mut ends) {
             return (rows, Some((number, ReadError::Field(e))));
         }
         let mut start = 0;
-        let mut row = Vec::new();
+        let mut cells = Vec::new();
         for end in ends {
-            let raw = &text[start..end as usize];
+            cells.push(cell(d, &line[start..end as usize]));
             start = end as usize + 1;
-            let quoted = d.is_csv() && raw.contains(&d.quote);
-            if !quoted && raw == d.null {
-                row.push(None);
-                continue;
-            }
-            let mut value = Vec::new();
-            if d.is_csv() {
-                field::unescape_csv(d, raw, &mut value);
-            } else {
-                field::unescape_text(raw, &mut value);
-            }
-            row.push(Some(value));
         }
-        rows.push((number, row));
+        rows.push(Row { number, offset: at as u64, line: line.to_vec(), cells });
         at += next;
     }
+}
+
+fn cell(d: &Dialect, raw: &[u8]) -> Cell {
+    if !(d.is_csv() && raw.contains(&d.quote)) {
+        if raw == d.null {
+            return Cell::Null;
+        }
+        if d.default.as_deref() == Some(raw) {
+            return Cell::Default;
+        }
+    }
+    let mut value = Vec::new();
+    if d.is_csv() {
+        field::unescape_csv(d, raw, &mut value);
+    } else {
+        field::unescape_text(raw, &mut value);
+    }
+    Cell::Bytes(value)
 }
 
 /// The same from a [`Reader`] that is fed `piece` bytes at a time.
@@ -73,17 +103,22 @@ pub fn read_in_pieces(settings: Settings, data: &[u8], piece: usize) -> (Vec<Row
                 reader.filled(n);
             }
             Event::Record => {
-                let row = (0..reader.fields()).map(|i| match reader.value(i) {
-                    Value::Null | Value::Default => None,
-                    Value::Plain(v) => Some(v.to_vec()),
+                let cells = (0..reader.fields()).map(|i| match reader.value(i) {
+                    Value::Null => Cell::Null,
+                    Value::Default => Cell::Default,
+                    Value::Plain(v) => Cell::Bytes(v.to_vec()),
                     Value::Escaped(raw) => {
                         let mut v = Vec::new();
                         reader.unescape(raw, &mut v);
-                        Some(v)
+                        Cell::Bytes(v)
                     }
                 });
-                let row = row.collect();
-                rows.push((reader.line_number(), row));
+                rows.push(Row {
+                    cells: cells.collect(),
+                    number: reader.line_number(),
+                    offset: reader.record_offset(),
+                    line: reader.raw_line().unwrap_or(b"no line").to_vec(),
+                });
             }
             Event::Header => (),
             Event::End => return (rows, None),

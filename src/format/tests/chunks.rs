@@ -1,0 +1,190 @@
+//! The search for line ends against the exact line reader, for every prefix of a file.
+//!
+//! The search may stop and go on at any byte. Whatever the pieces, what it has found so far must be the last of the
+//! line ends that [`line::read_line`] finds among the bytes seen, and its count COPY's. Files are those of regular
+//! dialects up to the first thing that is an error to COPY or the end of its data: what lies behind is never asked for.
+
+use pg_bulk_format::dialect::{Dialect, EndMarker, Eol, FormatOptions};
+use pg_bulk_format::line::{self, Line};
+use pg_bulk_format::scan::{CutState, Level, Needles, Scanner};
+use proptest::prelude::*;
+
+const EOLS: [Eol; 3] = [Eol::Nl, Eol::Cr, Eol::CrNl];
+
+fn dialect(csv: bool, delimiter: &str, quote: &str, escape: &str, end_marker: EndMarker) -> Dialect {
+    let bytes = |s: &str| Some(s.as_bytes().to_vec());
+    let mut o = FormatOptions { csv, delimiter: bytes(delimiter), ..FormatOptions::default() };
+    if csv {
+        (o.quote, o.escape) = (bytes(quote), bytes(escape));
+    }
+    Dialect::check(&o, end_marker).unwrap()
+}
+
+fn dialects() -> Vec<Dialect> {
+    let (old, new) = (EndMarker::Until17, EndMarker::Since18);
+    vec![
+        dialect(true, ",", "\"", "\"", old),
+        dialect(true, "\t", "'", "'", new),
+        dialect(true, ",", "\"", "\\", new),
+        dialect(true, "|", "\"", "e", old),
+        dialect(false, "\t", "", "", old),
+        dialect(false, ",", "", "", new),
+    ]
+}
+
+fn levels() -> Vec<Level> {
+    match std::env::var("PG_BULK_SIMD").as_deref() {
+        Ok("scalar") => vec![Level::Scalar],
+        _ => Level::available(),
+    }
+}
+
+/// A line end, and COPY's count of lines up to it.
+type Found = (usize, u64);
+
+/// The line ends of the file, and how much of it COPY reads as lines.
+fn by_read_line(d: &Dialect, eol: Eol, file: &[u8]) -> (Vec<Found>, usize) {
+    let (mut known, mut at, mut lines) = (Some(eol), 0, 0);
+    let mut ends = Vec::new();
+    loop {
+        match line::read_line(d, &mut known, &file[at..], true) {
+            Line::Complete { next, embedded, .. } => {
+                at += next;
+                lines += 1 + embedded;
+                ends.push((at, lines));
+            }
+            // An unterminated line is there to be passed over; what follows an end marker is not.
+            Line::End { content, .. } if at + content == file.len() => return (ends, file.len()),
+            Line::End { .. } | Line::Error { .. } => return (ends, at),
+            Line::NeedMore { .. } => unreachable!("all there is was given"),
+        }
+    }
+}
+
+fn last_within(ends: &[Found], seen: usize) -> Option<Found> {
+    ends.iter().copied().take_while(|&(end, _)| end <= seen).last()
+}
+
+/// Each prefix, looked at from its start.
+fn check_prefixes(d: &Dialect, eol: Eol, file: &[u8]) {
+    let (ends, readable) = by_read_line(d, eol, file);
+    for level in levels() {
+        let scanner = Scanner::new(Needles::new(d, eol).unwrap(), level);
+        for seen in 0..=readable {
+            let mut state = CutState::default();
+            scanner.cut(&file[..seen], &mut state);
+            let found = state.last.map(|last| (last, state.lines));
+            assert_eq!(found, last_within(&ends, seen), "{level:?} {eol:?} {seen} of {} {d:?}", shown(file));
+        }
+    }
+}
+
+/// The file in pieces, as the reader does it: what ends in a line end is taken away.
+fn check_pieces(d: &Dialect, eol: Eol, file: &[u8], pieces: &[usize]) {
+    let (ends, readable) = by_read_line(d, eol, file);
+    for level in levels() {
+        let scanner = Scanner::new(Needles::new(d, eol).unwrap(), level);
+        let mut state = CutState::default();
+        let (mut taken, mut lines, mut seen) = (0, 0, 0);
+        let mut sizes = pieces.iter().cycle();
+        while seen < readable {
+            seen = readable.min(seen + sizes.next().unwrap());
+            scanner.cut(&file[taken..seen], &mut state);
+            if let Some(last) = state.last {
+                lines += state.lines;
+                taken += last;
+                state.taken();
+            }
+            let expected = last_within(&ends, seen).unwrap_or_default();
+            assert_eq!((taken, lines), expected, "{level:?} {eol:?} {seen}, {pieces:?} of {} {d:?}", shown(file));
+        }
+    }
+}
+
+fn shown(file: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(file))
+}
+
+/// The file's line ends, outside and inside quotes, become `eol`, but where it says otherwise.
+fn with_line_ends(tokens: &[&'static [u8]], eol: Eol) -> Vec<u8> {
+    let line_end: &[u8] = match eol {
+        Eol::Nl => b"\n",
+        Eol::Cr => b"\r",
+        Eol::CrNl => b"\r\n",
+    };
+    tokens.iter().flat_map(|&token| if token == b"EOL" { line_end } else { token }).copied().collect()
+}
+
+/// Two structural bytes at each place around the edges of two blocks, in and out of quotes, cut at every byte.
+#[test]
+fn block_edges() {
+    let bytes = [b'"', b'\\', b'\n', b'\r', b',', b'e', b'\''];
+    let places: Vec<usize> = if cfg!(miri) { vec![62] } else { (60..66).chain(125..129).collect() };
+    for d in dialects() {
+        for eol in EOLS {
+            for &at in &places {
+                for first in bytes {
+                    for second in bytes {
+                        for opened in [false, true] {
+                            let mut file = with_line_ends(&[b"1", b"EOL"], eol);
+                            file.resize(at, b'x');
+                            if opened {
+                                file[4] = d.quote;
+                            }
+                            file.extend([first, second]);
+                            file.extend(with_line_ends(&[b"y", b"EOL"], eol));
+                            file.push(d.quote);
+                            file.extend(with_line_ends(&[b"EOL", b"z", b"EOL"], eol));
+                            check_pieces(&d, eol, &file, &[64]);
+                            check_pieces(&d, eol, &file, &[at + 1, 1, 1]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lines whose ends lie on, before and behind the edges of blocks.
+#[test]
+fn every_length() {
+    for d in dialects() {
+        for eol in EOLS {
+            for length in if cfg!(miri) { 62..66 } else { 0..140 } {
+                let mut file = vec![b'x'; length];
+                file.extend(with_line_ends(&[b"EOL", b"EOL", b"y", b"EOL", b"z"], eol));
+                check_prefixes(&d, eol, &file);
+                check_pieces(&d, eol, &file, &[1]);
+                check_pieces(&d, eol, &file, &[length + 1, 1, 2]);
+            }
+        }
+    }
+}
+
+fn tokens() -> impl Strategy<Value = Vec<&'static [u8]>> {
+    let token = prop_oneof![
+        6 => Just(&b"a"[..]), 4 => Just(&b"\""[..]), 2 => Just(&b","[..]), 1 => Just(&b"\t"[..]),
+        4 => Just(&b"EOL"[..]), 2 => Just(&b"\\\\"[..]), 1 => Just(&b"\\"[..]), 1 => Just(&b"\\\""[..]),
+        1 => Just(&b"'"[..]), 1 => Just(&b"e"[..]), 1 => Just(&b"\"\n\r\r\n\""[..]), 1 => Just("€".as_bytes()),
+        1 => Just(&b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"[..]), 1 => Just(&b"\\x"[..]),
+    ];
+    proptest::collection::vec(token, 0..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 1000 }))]
+
+    #[test]
+    fn random_files(
+        tokens in tokens(),
+        which in 0usize..6,
+        eol in prop::sample::select(&EOLS),
+        pieces in prop::collection::vec(prop_oneof![1usize..4, 1usize..200], 1..8),
+    ) {
+        let d = &dialects()[which];
+        let file = with_line_ends(&tokens, eol);
+        check_prefixes(d, eol, &file);
+        check_pieces(d, eol, &file, &pieces);
+        check_pieces(d, eol, &file, &[1]);
+    }
+}
