@@ -175,22 +175,27 @@ fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
 /// `I`'s instructions are there.
 #[inline(always)]
 unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
-    // SAFETY: the caller vouches for the instruction set.
-    let eq = |needle| unsafe { I::eq(block, needle) };
+    // A macro, for a closure would not be inlined into code of another instruction set before its own callees are.
+    macro_rules! eq {
+        ($needle:expr) => {
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe { I::eq(block, $needle) }
+        };
+    }
     let (mut quote, mut inside, mut escape, mut odd) = (0, 0, 0, 0);
     let free;
     if MODE == TEXT {
-        escape = eq(b'\\');
+        escape = eq!(b'\\');
         let taken = escaped(escape, &mut carry.escape);
         if taken != 0 {
             // An unescaped backslash and a dot.
-            odd = taken & eq(b'.');
+            odd = taken & eq!(b'.');
         }
         free = !taken;
     } else {
-        quote = eq(n.quote);
+        quote = eq!(n.quote);
         if MODE == CSV_ESCAPE {
-            escape = eq(n.escape);
+            escape = eq!(n.escape);
             if escape | carry.escape != 0 {
                 quote = toggling(quote, escape, carry);
             }
@@ -201,9 +206,9 @@ unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mu
         escape &= inside;
         free = !inside;
     }
-    let delimiter = eq(n.delimiter) & free;
-    let newline = eq(b'\n') & free;
-    let cr = eq(b'\r') & free;
+    let delimiter = eq!(n.delimiter) & free;
+    let newline = eq!(b'\n') & free;
+    let cr = eq!(b'\r') & free;
     let line_end = match n.eol {
         Eol::Nl => {
             odd |= cr;
