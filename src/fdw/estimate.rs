@@ -92,7 +92,8 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
             bytes_a_record *= first_ends / average;
         }
         per_record = Some(bytes_a_record.max(1.0));
-    } else if records == 1 && first.len() < SAMPLE {
+    } else if !first.is_empty() {
+        // One record, or the start of one that is longer than the sample.
         per_record = Some(first.len() as f64);
     }
     stream.close()?;

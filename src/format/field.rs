@@ -82,36 +82,37 @@ fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), F
 
 /// Remove quotes and escapes from a raw CSV field.
 pub fn unescape_csv(d: &Dialect, raw: &[u8], out: &mut Vec<u8>) {
-    let mut bytes = raw.iter().copied().peekable();
+    out.reserve(raw.len());
     let mut quoted = false;
-    while let Some(c) = bytes.next() {
-        if !quoted {
-            if c == d.quote {
-                quoted = true;
-            } else {
-                out.push(c);
+    let mut rest = raw;
+    loop {
+        let special = if quoted { memchr::memchr2(d.quote, d.escape, rest) } else { memchr::memchr(d.quote, rest) };
+        let Some(at) = special else { break };
+        let (data, tail) = rest.split_at(at);
+        out.extend_from_slice(data);
+        rest = match tail {
+            [c, n, after @ ..] if quoted && *c == d.escape && (*n == d.escape || *n == d.quote) => {
+                out.push(*n);
+                after
             }
-            continue;
-        }
-        if c == d.escape
-            && let Some(&n) = bytes.peek()
-            && (n == d.escape || n == d.quote)
-        {
-            out.push(n);
-            bytes.next();
-            continue;
-        }
-        if c == d.quote {
-            quoted = false;
-        } else {
-            out.push(c);
-        }
+            [c, after @ ..] if *c == d.quote => {
+                quoted = !quoted;
+                after
+            }
+            [c, after @ ..] => {
+                out.push(*c);
+                after
+            }
+            [] => break,
+        };
     }
+    out.extend_from_slice(rest);
 }
 
 /// Remove backslash escapes from a raw text field. True if an octal or hexadecimal escape produced a NUL or a byte
 /// above 127, so that the result must be checked for validity in the server encoding.
 pub fn unescape_text(raw: &[u8], out: &mut Vec<u8>) -> bool {
+    out.reserve(raw.len());
     let mut doubtful = false;
     let mut at = 0usize;
     while let Some(i) = raw.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {

@@ -375,6 +375,19 @@ impl Reader {
         if let Some(event) = self.too_long(content) {
             return event;
         }
+        if self.scanner.is_none()
+            && let Some(eol) = self.eol
+        {
+            self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
+            // Now that it is known how lines end, the kernels may have the line after all, unless line ends within
+            // it count for COPY as they did while it was not known.
+            let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
+            if self.scanner.is_some() && self.header_left == 0 && memchr::memchr2(b'\n', b'\r', line).is_none() {
+                self.exact_next = false;
+                self.retry_at = 0;
+                return self.advance_slowly();
+            }
+        }
         self.finish_exact(content, next, number(embedded), last)
     }
 
@@ -391,11 +404,6 @@ impl Reader {
         if self.pos > self.chunk_end || last {
             self.chunk_end = self.pos;
             self.cut = CutState::default();
-        }
-        if self.scanner.is_none()
-            && let Some(eol) = self.eol
-        {
-            self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
         }
         let is_header = self.header_left > 0;
         self.header_left = self.header_left.saturating_sub(1);

@@ -20,6 +20,9 @@ use super::stream::{Advance, Stream};
 use super::unguarded;
 use crate::error::{self, Result};
 
+/// Bytes of a buffer that are kept from row to row.
+const KEPT: usize = 1 << 20;
+
 /// A conversion that the server has to do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queued {
@@ -226,6 +229,12 @@ impl Rows {
     #[inline]
     pub fn reset(&mut self) {
         self.arena.reset();
+        for buffer in [&mut self.strings, &mut self.unescaped] {
+            buffer.clear();
+            if buffer.capacity() > KEPT {
+                buffer.shrink_to(KEPT);
+            }
+        }
     }
 
     /// Decode the columns at `wanted` (indexes into the columns, ascending) of the current row, as far as they are
@@ -252,12 +261,14 @@ impl Rows {
                 // As in COPY, where a column has both.
                 force_null = false;
             }
+            // Inputs of the queue stand one behind the other; a value without escapes need not go there unless it is
+            // queued.
+            let start = self.strings.len();
             let bytes = match value {
                 Value::Plain(bytes) => bytes,
                 Value::Escaped(raw) => {
-                    self.unescaped.clear();
-                    reader.unescape(raw, &mut self.unescaped);
-                    &self.unescaped
+                    reader.unescape(raw, &mut self.strings);
+                    self.strings.get(start..).unwrap_or_default()
                 }
                 Value::Null => {
                     // SAFETY: the caller vouches for the arrays.
@@ -273,6 +284,7 @@ impl Rows {
                 }
             };
             if force_null && bytes == reader.dialect().null {
+                self.strings.truncate(start);
                 // SAFETY: the caller vouches for the arrays.
                 unsafe { arrays.set(column.attribute, None) };
                 if column.wants_null {
@@ -283,13 +295,17 @@ impl Rows {
             if let Some(decoder) = &column.decoder
                 && let Some(datum) = decoder.decode(bytes, &mut self.arena)
             {
+                self.strings.truncate(start);
                 // SAFETY: the caller vouches for the arrays; the server is a 64-bit one, so a datum is a usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
-            } else {
-                self.queue.push(Queued { column: i, what: What::Input(self.strings.len()) });
-                self.strings.extend_from_slice(bytes);
-                self.strings.push(0);
+                continue;
             }
+            if let Value::Plain(bytes) = value {
+                self.strings.reserve(bytes.len() + 1);
+                self.strings.extend_from_slice(bytes);
+            }
+            self.strings.push(0);
+            self.queue.push(Queued { column: i, what: What::Input(start) });
         }
     }
 

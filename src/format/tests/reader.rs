@@ -3,7 +3,7 @@
 
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::naive;
-use pg_bulk_format::reader::{ReadError, Settings};
+use pg_bulk_format::reader::{Event, ReadError, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
 
@@ -172,6 +172,31 @@ fn invalid_bytes_end_the_data_where_they_stand() {
             }
         }
     }
+}
+
+/// The first record decides how lines end; after that the kernels have it like any other.
+#[test]
+fn a_plain_first_record_is_plain() {
+    let mut s = settings(&dialects()[0], 1000, Level::best());
+    s.read_size = 1000;
+    let file = format!("1,\"{}\"\n2,b\n", "x".repeat(5000));
+    let mut reader = Reader::new(s);
+    let mut rest = file.as_bytes();
+    loop {
+        match reader.advance() {
+            Event::NeedData => {
+                let space = reader.space();
+                let n = rest.len().min(space.len());
+                space[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                reader.filled(n);
+            }
+            Event::Record => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(reader.value(1), Value::Plain(v) if v.len() == 5000), "{:?}", reader.value(1));
+    assert_eq!(reader.line_number(), 1);
 }
 
 fn soup() -> impl Strategy<Value = Vec<u8>> {
