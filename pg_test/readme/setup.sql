@@ -7,12 +7,24 @@ COPY (
     FROM generate_series(1, 1000) n
 ) TO :'file' (FORMAT csv, HEADER);
 
--- The same with three lines that do not fit their columns: a word for a number, a month 13, a field too few.
+-- Ten lines without a header, of which two have a value that does not fit its column: a word for a number in line 3, a
+-- month 13 in line 5.
 \set file :data '/orders_bad.csv'
 COPY (
-    SELECT CASE n WHEN 3 THEN 'three,customer 3,4.11,2024-01-01 00:21:00'
-                  WHEN 5 THEN '5,customer 5,6.85,2024-13-01 00:35:00'
-                  WHEN 8 THEN '8,customer 8,10.96'
-                  ELSE format('%s,customer %s,%s,2024-01-01 00:00:00', n, n, n) END
+    SELECT CASE n WHEN 3 THEN 'three' ELSE n::text END, 'customer ' || n, round(n * 1.37, 2),
+           CASE n WHEN 5 THEN '2024-13-01 00:00:00' ELSE '2024-01-01 00:00:00' END
     FROM generate_series(1, 10) n
+) TO :'file' (FORMAT csv);
+
+-- The third line lacks its last field.
+\set file :data '/orders_short.csv'
+COPY (
+    SELECT CASE n WHEN 3 THEN '3|customer 3|4.11' ELSE format('%s|customer %s|%s|2024-01-01 00:00:00', n, n, n) END
+    FROM generate_series(1, 5) n
 ) TO :'file';
+
+-- Text format in LATIN1, with a NULL and a DEFAULT marker.
+\set file :data '/cities.txt'
+COPY (
+    SELECT * FROM (VALUES (1, 'Zürich', '?'), (2, 'Besançon', 'FR'), (3, NULL, 'ES')) v (id, name, country)
+) TO :'file' (DELIMITER ';', NULL '-', ENCODING 'latin1');
