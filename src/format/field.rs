@@ -39,6 +39,10 @@ fn text_field(d: &Dialect, line: &[u8], mut at: usize) -> (usize, bool) {
         if c == d.delimiter {
             return (at, true);
         }
+        if c == b'\\' && at + 1 == line.len() {
+            // The data end in a lone backslash: it is no part of the field, not even for the markers.
+            return (at, false);
+        }
         at += if c == b'\\' { 2 + hex_digits(line.get(at + 1..).unwrap_or_default()) } else { 1 };
     }
     (line.len(), false)
@@ -170,6 +174,17 @@ pub fn unescape_text(raw: &[u8], out: &mut Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backslash_at_the_end_is_no_data() {
+        let o = crate::dialect::FormatOptions::default();
+        let d = Dialect::check(&o, crate::dialect::EndMarker::Until17).unwrap();
+        for (line, expected) in [(&b"a\t\\N\\"[..], [1, 4]), (b"a\t\\\\", [1, 4]), (b"a\t\\", [1, 2])] {
+            let mut ends = Vec::new();
+            assert_eq!(split_line(&d, line, 9, &mut ends), Ok(2));
+            assert_eq!(ends, expected);
+        }
+    }
 
     fn text(raw: &str) -> (String, bool) {
         let mut out = Vec::new();

@@ -170,6 +170,9 @@ impl Rows {
         if !self.match_header {
             return Ok(());
         }
+        if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
+            self.check_escapes();
+        }
         let reader = &self.stream.reader;
         // A table without columns has lines without fields.
         let fields = if self.columns.is_empty() && reader.raw_line() == Some(&[]) { 0 } else { reader.fields() };
