@@ -27,7 +27,7 @@ export PG_CONFIG PGRX_VERSION PGRX_HOME SIZE
 
 # Not :=, since the server may only be there once setup has run.
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
-PG_FEATURE = pg$(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+PG_FEATURE = pg$(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = $(TARGET)/package/$(PG_FEATURE)
 
 all:

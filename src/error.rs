@@ -116,7 +116,11 @@ pub fn header_mismatch(field: usize, got: &str, expected: &str) -> Error {
 pub fn read_error(error: ReadError, csv: bool) -> Error {
     let how = if csv { "unquoted" } else { "literal" };
     let represent = |escape: &str, what: &str| {
-        if csv { format!("Use quoted CSV field to represent {what}.") } else { format!("Use \"{escape}\" to represent {what}.") }
+        if csv {
+            format!("Use quoted CSV field to represent {what}.")
+        } else {
+            format!("Use \"{escape}\" to represent {what}.")
+        }
     };
     match error {
         ReadError::Line(LineError::CarriageReturn) => {
@@ -131,10 +135,8 @@ pub fn read_error(error: ReadError, csv: bool) -> Error {
             bad_format("end-of-copy marker does not match previous newline style")
         }
         ReadError::Field(FieldError::UnterminatedQuote) => bad_format("unterminated CSV quoted field"),
-        ReadError::TooLong { containing, more } => {
-            Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory")
-                .detail(format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes."))
-        }
+        ReadError::TooLong { containing, more } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory")
+            .detail(format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.")),
         ReadError::Encoding => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),
     }
 }

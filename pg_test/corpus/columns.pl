@@ -71,6 +71,8 @@ my $wide = 1600;
 	[ 'header with CRLF in quotes', qq("a\r\n\r\n",b\r\nx,y\r\n), [ 'a int4', 'b text' ], csv(header => 'true'), csv(header => 'match') ],
 	[ 'header with LF in quotes matches a name', qq("a\nb",c\n1,x\n), [ qq("a\nb" int4), 'c int4' ], csv(header => 'match') ],
 	[ 'header with an escape', "\\x61,b\n1,2\n", 2, @header ],
+	[ 'header with an escape that is no text, and too short', "\\xff\n1,2\n", 2, @header ],
+	[ 'header with an escape that is no text, and too long', "a,b,\\0\n1,2\n", 2, @header ],
 	[ 'header with \N that is the NULL string', "\\N,b\n1,2\n", 2, @header ],
 	[ 'header, unterminated quote', qq("a,b\n1,2\n), 2, csv(header => 'true'), csv(header => 'match') ],
 	[ 'header with invalid bytes', "\xff,b\n1,2\n", 2, @header ],
@@ -80,7 +82,7 @@ my $wide = 1600;
 	[ 'header for no columns', "\n\n", [], csv(header => 'match'), text(header => 'match') ],
 	[ 'header for no columns, with a name', "a\n\n", [], csv(header => 'match'), text(header => 'match') ],
 	[ 'header multibyte', "\xc3\xa9,b\n1,2\n", [ "\"\xc3\xa9\" text", 'b text' ], @header ],
-	[ 'header spelled otherwise', "a,b\n1,2\n", 2, map { csv(header => $_) } qw(on off false 1 0 MATCH Match yes 2 nonsense) ],
+	[ 'header spelled otherwise', "a,b\n1,2\n", 2, map { csv(header => $_) } qw(on off false TRUE MATCH Match) ],
 	[ 'options misspelled', "a,b\n", 2, { format => 'cvs' }, { format => 'CSV' }, csv(encoding => 'nonsense'), csv(delimiter => "\n"),
 		csv(delimiter => "\r"), text(delimiter => '\\'), text(null => '\\.') ],
 ]

@@ -60,6 +60,7 @@ sub start_server
 {
 	my ($name) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
+	delete $ENV{RUST_BACKTRACE};    # it would put backtraces into DETAIL
 	$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
 	$node->append_conf('postgresql.conf', <<'CONF');
 restart_after_crash = on
@@ -270,6 +271,7 @@ sub insert_case
 	  . join(', ',
 		$case->{id},
 		sql_string($case->{copy_path}),
+		sql_string($case->{path}),
 		sql_string(copy_options($case->{copy_options})),
 		sql_string(scan_options($case->{path}, $case->{options})),
 		sql_string(join(', ', @{ $case->{columns} })),

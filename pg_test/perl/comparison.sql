@@ -16,6 +16,7 @@ CREATE SCHEMA kept;
 CREATE TABLE cases (
     id              int PRIMARY KEY,
     copy_file       text NOT NULL,
+    scan_file       text NOT NULL,
     copy_options    text NOT NULL,      -- in parentheses, for COPY
     scan_options    text NOT NULL,      -- in parentheses, for CREATE FOREIGN TABLE
     heap_columns    text NOT NULL,
@@ -57,17 +58,20 @@ LANGUAGE sql AS $$
     WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
 $$;
 
--- What one load comes to. The error's context is cut where the lines of this
--- function begin; what is left is what a client would see from COPY, which is
--- more than one line when a field's value spans lines or a type's own parser
--- (json) adds a line before COPY's.
-CREATE FUNCTION outcome_of(load text, relation text, typed boolean) RETURNS outcome
+-- What one load of a new table comes to. (A table that held rows of an aborted
+-- load would give rows in another order: their space is used again.) The error's
+-- context is cut where the lines of this function begin, and a scan's own last
+-- line, which names the file, is cut off. What is left is what a client would see
+-- from COPY, which is more than one line when a field's value spans lines or a
+-- type's own parser (json) adds a line before COPY's.
+CREATE FUNCTION outcome_of(load text, relation text, columns text, file text, typed boolean) RETURNS outcome
 LANGUAGE plpgsql AS $$
 DECLARE
     result outcome;
     state text; message text; detail text; hint text; context text;
     type_name text; constraint_name text; column_name text;
 BEGIN
+    EXECUTE format('CREATE TABLE %s (%s)', relation, columns);
     EXECUTE load;
     EXECUTE format('SELECT coalesce(array_agg(%s ORDER BY ctid), ''{}'') FROM %s the_row',
                    row_signature(relation::regclass, typed), relation) INTO result.rows;
@@ -80,6 +84,9 @@ EXCEPTION
             hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, type_name = PG_DATATYPE_NAME,
             constraint_name = CONSTRAINT_NAME, column_name = COLUMN_NAME;
         context := split_part(E'\n' || context, E'\nSQL statement "', 1);
+        IF right(context, length(file) + 8) = format(E'\nfile "%s"', file) THEN
+            context := left(context, -length(file) - 8);
+        END IF;
         result.rows := NULL;
         result.error := state || ': ' || message
             || coalesce(E'\nDETAIL: ' || nullif(detail, ''), '') || coalesce(E'\nHINT: ' || nullif(hint, ''), '')
@@ -161,9 +168,8 @@ BEGIN
             PERFORM set_config(c.settings[i], c.settings[i + 1], true);
         END LOOP;
         PERFORM set_config('client_encoding', c.client_encoding, true);
-        EXECUTE format('CREATE TABLE copied.t (%s)', c.heap_columns);
-        EXECUTE format('CREATE TABLE kept.t (%s)', c.heap_columns);
-        by_copy := outcome_of(format('COPY copied.t FROM %L WITH %s', c.copy_file, c.copy_options), 'copied.t', c.typed);
+        by_copy := outcome_of(format('COPY copied.t FROM %L WITH %s', c.copy_file, c.copy_options),
+                              'copied.t', c.heap_columns, c.copy_file, c.typed);
         IF by_copy.error LIKE '58%' THEN
             RAISE '%', by_copy.error;       -- the same for both, and no comparison at all
         END IF;
@@ -180,7 +186,8 @@ BEGIN
                 PERFORM set_config(chunk_guc, chunk_size::text, true);
             END IF;
             IF to_regclass('scanned.t') IS NOT NULL THEN
-                by_scan := outcome_of('INSERT INTO kept.t SELECT * FROM scanned.t', 'kept.t', c.typed);
+                by_scan := outcome_of('INSERT INTO kept.t SELECT * FROM scanned.t',
+                                      'kept.t', c.heap_columns, c.scan_file, c.typed);
             END IF;
             scans := scans + 1;
             difference := NULL;

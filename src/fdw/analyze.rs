@@ -183,7 +183,11 @@ impl Sampling {
 /// # Safety
 /// A valid sampling, and ANALYZE's array.
 #[pg_guard]
-unsafe extern "C-unwind" fn keep_sample(sampling: *mut Sampling, relation: pg_sys::Relation, rows: *mut pg_sys::HeapTuple) {
+unsafe extern "C-unwind" fn keep_sample(
+    sampling: *mut Sampling,
+    relation: pg_sys::Relation,
+    rows: *mut pg_sys::HeapTuple,
+) {
     // SAFETY: the caller vouches for it; the place is less than the target, which is the array's length.
     unsafe {
         let s = &mut *sampling;
@@ -211,7 +215,8 @@ unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_s
         pg_sys::FreeExecutorState((*s.econtext).ecxt_estate);
         let name = std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_string_lossy();
         let message = format!("\"{name}\": file contains {:.0} rows; {} rows in sample", s.seen, s.sampled);
-        let level = if elevel >= pg_sys::INFO.cast_signed() { pgrx::PgLogLevel::INFO } else { pgrx::PgLogLevel::DEBUG2 };
+        let level =
+            if elevel >= pg_sys::INFO.cast_signed() { pgrx::PgLogLevel::INFO } else { pgrx::PgLogLevel::DEBUG2 };
         pgrx::ereport!(level, pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message);
         i32::try_from(s.sampled).unwrap_or(0)
     }

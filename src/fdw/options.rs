@@ -134,9 +134,7 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
     let (role, role_name, option) = match location {
         None => return Ok(()),
         Some(Location::File(_)) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "filename"),
-        Some(Location::Program(_)) => {
-            (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "program")
-        }
+        Some(Location::Program(_)) => (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "program"),
     };
     // SAFETY: guarded calls.
     if unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) } {
@@ -199,8 +197,7 @@ fn column_set(name: &str, value: &str) -> Result<ColumnSet> {
             return Err(bad());
         }
         let names = PgList::<std::ffi::c_char>::from_pg(list);
-        let names: Vec<String> =
-            names.iter_ptr().map(|n| CStr::from_ptr(n).to_string_lossy().into_owned()).collect();
+        let names: Vec<String> = names.iter_ptr().map(|n| CStr::from_ptr(n).to_string_lossy().into_owned()).collect();
         if names.is_empty() { Err(bad()) } else { Ok(ColumnSet::Named(names)) }
     }
 }
@@ -308,7 +305,10 @@ impl TableOptions {
     pub fn location(&self) -> Result<&Location> {
         // The validator saw to it, but a catalog can be edited.
         self.location.as_ref().ok_or_else(|| {
-            Error::new(Code::ERRCODE_INTERNAL_ERROR, "either filename or program is required for bulk_fdw foreign tables")
+            Error::new(
+                Code::ERRCODE_INTERNAL_ERROR,
+                "either filename or program is required for bulk_fdw foreign tables",
+            )
         })
     }
 

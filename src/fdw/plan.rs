@@ -183,10 +183,7 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     // A worker's client encoding is the server's, so where the option is silent the two must agree. Bad values may
     // need subtransactions, and are counted in one process; a program is run by the leader.
     // SAFETY: guarded calls.
-    let encoding_is_known = options.encoding.is_some()
-        || unsafe { pg_sys::pg_get_client_encoding() == pg_sys::GetDatabaseEncoding() };
-    encoding_is_known
-        && options.on_error == OnError::Stop
-        && matches!(options.location, Some(Location::File(_)))
-
+    let encoding_is_known =
+        options.encoding.is_some() || unsafe { pg_sys::pg_get_client_encoding() == pg_sys::GetDatabaseEncoding() };
+    encoding_is_known && options.on_error == OnError::Stop && matches!(options.location, Some(Location::File(_)))
 }

@@ -264,9 +264,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
     // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
     unsafe {
         let slot = (*node).ss.ss_ScanTupleSlot;
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            clear(slot);
-        }
+        clear(slot);
         let scan = (*node).fdw_state.cast::<Scan>();
         let rows = match (*scan).rows.as_mut() {
             Some(rows) => &raw mut *rows,
@@ -300,6 +298,8 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                     if !instrument.is_null() {
                         (*instrument).nfiltered1 += 1.0;
                     }
+                    // The file may end here, and a filled slot would be a row.
+                    clear(slot);
                     unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                     unguarded::check_for_interrupts();
                     continue;
@@ -327,6 +327,20 @@ unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econ
         finish_row(scan, arrays.values, arrays.nulls);
         if (*rows).has_queue() {
             Rows::convert(rows, arrays, econtext);
+        }
+    }
+}
+
+/// `ExecClearTuple` (tuptable.h).
+///
+/// # Safety
+/// A plain frame and a valid slot.
+#[inline(always)]
+unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
         }
     }
 }

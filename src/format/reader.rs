@@ -414,12 +414,7 @@ impl Reader {
             }
         }
         self.exact_ends.clear();
-        self.current = Current {
-            start,
-            next: self.pos,
-            content: Some(start + content),
-            ..Current::default()
-        };
+        self.current = Current { start, next: self.pos, content: Some(start + content), ..Current::default() };
         if !is_header || self.header_fields {
             let line = self.window.bytes().get(start..start + content).unwrap_or_default();
             match field::split_line(&self.dialect, line, self.max_fields, &mut self.exact_ends) {
@@ -554,6 +549,9 @@ impl Reader {
     /// Where the source writes the next bytes. Ends the life of the current record.
     pub fn space(&mut self) -> &mut [u8] {
         self.settle_lines();
+        // A source that raises an error does so while the next line is being read.
+        self.exact_line = Some(self.line_base + 1);
+        self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         let moved = self.window.make_space(self.pos);
         self.pos -= moved;
         self.chunk_end -= moved;

@@ -205,33 +205,33 @@ fn is_reg_type(type_oid: pg_sys::Oid) -> bool {
     .contains(&type_oid)
 }
 
-/// Run `call`; `None`, after `clean_up`, if it raised an error that says that the value is bad. Others go on.
+/// Run `call`; `None` if it raised an error that says that the value is bad. Others go on. After
+/// either, `clean_up` has run.
 #[cfg(feature = "pg15")]
 fn catch_bad_value(call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()) -> Option<pg_sys::Datum> {
     use pgrx::pg_sys::panic::CaughtError;
     use pgrx::{PgSqlErrorCode as Code, PgTryBuilder};
     use std::panic::AssertUnwindSafe;
 
-    let value = PgTryBuilder::new(AssertUnwindSafe(|| Some(call())))
-        .catch_others(|error| {
-            let code = match &error {
-                CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
-                CaughtError::RustPanic { .. } => None,
-            };
-            let bad_value = code.is_some_and(|code| {
-                // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
-                const CLASS: i32 = (1 << 12) - 1;
-                (code as i32) & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
-                    || matches!(code, Code::ERRCODE_CHECK_VIOLATION | Code::ERRCODE_NOT_NULL_VIOLATION)
-            });
-            if !bad_value {
-                error.rethrow();
-            }
-            None
-        })
-        .execute();
-    if value.is_none() {
-        clean_up();
+    let outcome = PgTryBuilder::new(AssertUnwindSafe(|| Ok(call()))).catch_others(Err).execute();
+    let error = match outcome {
+        Ok(datum) => return Some(datum),
+        Err(error) => error,
+    };
+    // Before the error goes on, too: a subtransaction left open would outlive the statement.
+    clean_up();
+    let code = match &error {
+        CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
+        CaughtError::RustPanic { .. } => None,
+    };
+    let bad_value = code.is_some_and(|code| {
+        // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
+        const CLASS: i32 = (1 << 12) - 1;
+        (code as i32) & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
+            || matches!(code, Code::ERRCODE_CHECK_VIOLATION | Code::ERRCODE_NOT_NULL_VIOLATION)
+    });
+    if !bad_value {
+        error.rethrow();
     }
-    value
+    None
 }

@@ -75,9 +75,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
                 line,
                 text.as_ptr(),
             ),
-            What::Line(None) => {
-                unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line)
-            }
+            What::Line(None) => unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line),
         };
         unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
     }

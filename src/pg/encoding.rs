@@ -56,9 +56,8 @@ impl Encodings {
     /// Those of a file in `encoding`, or else in the client's. Guarded.
     pub fn new(encoding: Option<c_int>) -> Result<Encodings> {
         // SAFETY: guarded calls without arguments that could be wrong.
-        let (file, server) = unsafe {
-            (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding())
-        };
+        let (file, server) =
+            unsafe { (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding()) };
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
             return Ok(Encodings { file, server, conversion: None });
         }

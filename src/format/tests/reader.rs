@@ -64,12 +64,7 @@ fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
     for level in levels() {
         for &size in sizes {
             let got = naive::read_in_pieces(settings(d, size, level), data, size);
-            assert_eq!(
-                got,
-                expected,
-                "{level:?}, {size} bytes at a time, {d:?}, {:?}",
-                String::from_utf8_lossy(data)
-            );
+            assert_eq!(got, expected, "{level:?}, {size} bytes at a time, {d:?}, {:?}", String::from_utf8_lossy(data));
         }
     }
 }
