@@ -74,9 +74,9 @@ pub struct TableOptions {
 
 /// Check the options of an object of the kind that `catalog` keeps.
 pub fn validate(options: &[(String, String)], catalog: pg_sys::Oid) -> Result<()> {
-    let valid: &[&str] = if catalog == pg_sys::ForeignTableRelationId.into() {
+    let valid: &[&str] = if catalog == pg_sys::ForeignTableRelationId {
         TABLE_OPTIONS
-    } else if catalog == pg_sys::AttributeRelationId.into() {
+    } else if catalog == pg_sys::AttributeRelationId {
         COLUMN_OPTIONS
     } else {
         &[]
@@ -86,12 +86,12 @@ pub fn validate(options: &[(String, String)], catalog: pg_sys::Oid) -> Result<()
             return Err(unknown(name, valid));
         }
     }
-    if catalog == pg_sys::AttributeRelationId.into() {
+    if catalog == pg_sys::AttributeRelationId {
         return options.iter().try_for_each(|(name, value)| boolean(name, value).map(drop));
     }
     let parsed = TableOptions::parse(options)?;
     check_rights(parsed.location.as_ref())?;
-    if catalog == pg_sys::ForeignTableRelationId.into() && parsed.location.is_none() {
+    if catalog == pg_sys::ForeignTableRelationId && parsed.location.is_none() {
         let message = "either filename or program is required for bulk_fdw foreign tables";
         return Err(Error::new(Code::ERRCODE_FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
     }

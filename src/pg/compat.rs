@@ -213,14 +213,14 @@ fn catch_bad_value(call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()
     use pgrx::{PgSqlErrorCode as Code, PgTryBuilder};
     use std::panic::AssertUnwindSafe;
 
-    let outcome = PgTryBuilder::new(AssertUnwindSafe(|| Ok(call()))).catch_others(Err).execute();
+    let outcome = PgTryBuilder::new(AssertUnwindSafe(|| Ok(call()))).catch_others(|e| Err(Box::new(e))).execute();
     let error = match outcome {
         Ok(datum) => return Some(datum),
         Err(error) => error,
     };
     // Before the error goes on, too: a subtransaction left open would outlive the statement.
     clean_up();
-    let code = match &error {
+    let code = match &*error {
         CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
         CaughtError::RustPanic { .. } => None,
     };

@@ -93,9 +93,10 @@ impl Encodings {
     /// The server's characters, as decoders want to know them.
     pub fn charset(&self) -> Charset {
         // SAFETY: a table lookup.
+        let max_char = unsafe { pg_sys::pg_database_encoding_max_length() };
         match self.server {
             UTF8 => Charset::Utf8,
-            _ if unsafe { pg_sys::pg_database_encoding_max_length() } == 1 => Charset::SingleByte,
+            _ if max_char == 1 => Charset::SingleByte,
             _ => Charset::MultiByte,
         }
     }
