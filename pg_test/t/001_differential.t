@@ -23,6 +23,11 @@ note 'PG_BULK_SEED=' . seed();
 my $node = start_server('differential');
 my $suite = Differential->new($node, 'postgres');
 
+# An unknown setting of this name would be accepted and do nothing.
+is($node->safe_psql('postgres', "LOAD 'pg_bulk'; SELECT min_val FROM pg_settings WHERE name = '@{[Differential::CHUNK_GUC]}'"),
+	'1', 'chunks can be as small as a byte')
+  if bulk_fdw();
+
 # The comparison on trial, before it judges anything.
 my @trial = ("a,b\nc,d\n", 2, csv());
 my %trials = (
