@@ -1,0 +1,192 @@
+//! The decoders, against what std or a few lines say of the same text.
+//!
+//! A decoder may always answer nothing. So an answer is checked wherever [`reference`] knows better, and the other way
+//! round only where silence would be a loss: on numbers as PostgreSQL itself writes them. By-reference values are read
+//! through, which is where the sanitizer looks.
+
+use super::reference;
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::convert::{Charset, Datum, Decoder, Session};
+use pg_bulk_format::verify::utf8_valid_up_to;
+
+/// Length of the head.
+pub const HEAD: usize = 6;
+
+const BOOL: u32 = 16;
+const BYTEA: u32 = 17;
+const CHAR: u32 = 18;
+const INT8: u32 = 20;
+const INT2: u32 = 21;
+const INT4: u32 = 23;
+const TEXT: u32 = 25;
+const OID: u32 = 26;
+const JSON: u32 = 114;
+const FLOAT4: u32 = 700;
+const FLOAT8: u32 = 701;
+const INET: u32 = 869;
+const BPCHAR: u32 = 1042;
+const VARCHAR: u32 = 1043;
+const DATE: u32 = 1082;
+const TIME: u32 = 1083;
+const TIMESTAMP: u32 = 1114;
+const TIMESTAMPTZ: u32 = 1184;
+const INTERVAL: u32 = 1186;
+const BIT: u32 = 1560;
+const VARBIT: u32 = 1562;
+const NUMERIC: u32 = 1700;
+const UUID: u32 = 2950;
+const JSONB: u32 = 3802;
+
+/// Every type with a decoder.
+pub const TYPES: [u32; 24] = [
+    BOOL,
+    BYTEA,
+    CHAR,
+    INT8,
+    INT2,
+    INT4,
+    TEXT,
+    OID,
+    JSON,
+    FLOAT4,
+    FLOAT8,
+    INET,
+    BPCHAR,
+    VARCHAR,
+    DATE,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    INTERVAL,
+    BIT,
+    VARBIT,
+    NUMERIC,
+    UUID,
+    JSONB,
+];
+
+/// Decode one input.
+pub fn run(input: &[u8]) {
+    let Some((&[which, flags, a, b, c, d], text)) = input.split_first_chunk::<HEAD>() else { return };
+    let type_oid = TYPES[usize::from(which) % TYPES.len()];
+    // Lengths stay short: what is padded to megabytes takes its time and finds nothing.
+    let typmod = match (flags & 7, type_oid) {
+        (0..3, _) => -1,
+        (3..6, NUMERIC) => (i32::from(a) << 16 | i32::from(b % 64)) + 4,
+        (6.., NUMERIC) => (i32::from(a) << 16 | i32::from(b) << 3 | i32::from(c & 7)) + 4,
+        (3, _) => i32::from(a % 7),
+        _ => i32::from(a) + i32::from(b % 8),
+    };
+    let charset = [Charset::Utf8, Charset::SingleByte, Charset::MultiByte][usize::from(flags >> 3 & 3) % 3];
+    let session = Session {
+        charset,
+        server_major: 15 + u32::from(flags >> 5 & 3),
+        utc: flags & 128 != 0,
+        interval_sql_standard: c & 1 != 0,
+    };
+    // Fields hold no NUL. UTF-8 is the encoding that has invalid text; in the others any bytes will do.
+    let text = match charset {
+        Charset::Utf8 => &text[..utf8_valid_up_to(text)],
+        _ => text.split(|&byte| byte == 0).next().unwrap_or_default(),
+    };
+    let Some(decoder) = Decoder::for_type(type_oid, typmod, &session) else { return };
+    let mut arena = Arena::new();
+    // An odd word in front, so that not every value starts a block.
+    arena.alloc(usize::from(d % 64));
+    let found = decoder.decode(text, &mut arena);
+    check(decoder, typmod, text, found);
+}
+
+fn check(decoder: Decoder, typmod: i32, text: &[u8], found: Option<Datum>) {
+    let shown = || format!("{decoder:?} of {:?}", String::from_utf8_lossy(text));
+    let integer = |low: i64, high: i64| match reference::integer(text, low, high) {
+        Some(value) => {
+            assert!(found.is_none_or(|datum| datum == value as Datum), "{}: {found:?}", shown());
+            assert!(found.is_some() || value.to_string().as_bytes() != text, "{}: refused", shown());
+        }
+        None => assert_eq!(found, None, "{}", shown()),
+    };
+    match decoder {
+        Decoder::Int2 => return integer(i16::MIN.into(), i16::MAX.into()),
+        Decoder::Int4 => return integer(i32::MIN.into(), i32::MAX.into()),
+        Decoder::Int8 => return integer(i64::MIN, i64::MAX),
+        Decoder::Oid => return integer(0, u32::MAX.into()),
+        _ => (),
+    }
+    let Some(datum) = found else { return };
+    let as_text = || std::str::from_utf8(text).unwrap_or_else(|_| panic!("{}: accepted", shown()));
+    match decoder {
+        Decoder::Float4 => {
+            let value: f32 = as_text().parse().unwrap_or_else(|_| panic!("{}: accepted", shown()));
+            assert_eq!(datum as u32, value.to_bits(), "{}", shown());
+        }
+        Decoder::Float8 => {
+            let value: f64 = as_text().parse().unwrap_or_else(|_| panic!("{}: accepted", shown()));
+            assert_eq!(datum, value.to_bits(), "{}", shown());
+        }
+        Decoder::Date => assert_eq!(Some(datum as i64), reference::date(text), "{}", shown()),
+        Decoder::Timestamp { precision } => {
+            assert_eq!(Some(datum as i64), reference::timestamp(text, precision), "{}", shown());
+        }
+        Decoder::Numeric { .. } => {
+            let (value, scale) = reference::numeric_text(&body(datum));
+            let rounded = reference::rounded(as_text(), scale).unwrap_or_else(|| panic!("{}: accepted", shown()));
+            assert_eq!(value, rounded, "{}", shown());
+            let places = text.iter().position(|&byte| byte == b'.').map_or(0, |point| text.len() - point - 1);
+            // Precision in the upper half, scale in eleven bits.
+            let (precision, declared) = if typmod < 4 {
+                (usize::MAX, places)
+            } else {
+                ((typmod - 4) as usize >> 16 & 0xffff, (typmod - 4) as usize & 0x7ff)
+            };
+            assert_eq!(scale, declared, "{}", shown());
+            let whole = value.trim_start_matches('-').find('.').unwrap_or_default();
+            assert!(whole <= precision - scale.min(precision), "{}: {value} does not fit", shown());
+        }
+        Decoder::Text | Decoder::Json => assert_eq!(body(datum), text, "{}", shown()),
+        Decoder::Varchar { max_chars, charset } => {
+            assert_eq!(body(datum), text, "{}", shown());
+            assert!(characters(text, charset) <= max_chars, "{}: too long", shown());
+        }
+        Decoder::Bpchar { chars, charset } => {
+            let body = body(datum);
+            let blanks = body.strip_prefix(text).unwrap_or_else(|| panic!("{}: {body:?}", shown()));
+            assert!(blanks.iter().all(|&byte| byte == b' '), "{}: {blanks:?}", shown());
+            assert_eq!(characters(&body, charset), chars, "{}", shown());
+        }
+        Decoder::Bytea => assert_eq!(Some(body(datum)), reference::bytea(text), "{}", shown()),
+        Decoder::Uuid => assert_eq!(bytes_at(datum, 16), reference::hex(text, b'-'), "{}", shown()),
+        Decoder::Interval => assert_eq!(bytes_at(datum, 16).len(), 16),
+        Decoder::Jsonb | Decoder::Inet | Decoder::Bit { .. } | Decoder::Varbit { .. } => {
+            // A number of jsonb takes the most room beside its text: a header, an entry, and what aligns it. bit(n) is
+            // padded.
+            let room = 32 + 32 * text.len() + usize::try_from(typmod).unwrap_or_default();
+            assert!(body(datum).len() <= room, "{}", shown());
+        }
+        _ => (),
+    }
+}
+
+/// How many characters, where that is certain: elsewhere only ASCII is decoded.
+fn characters(text: &[u8], charset: Charset) -> usize {
+    match charset {
+        Charset::Utf8 => String::from_utf8_lossy(text).chars().count(),
+        Charset::SingleByte | Charset::MultiByte => text.len(),
+    }
+}
+
+/// `len` bytes at a datum, whose arena is still there.
+#[allow(unsafe_code, reason = "the server reads values by their address, and so must a test")]
+fn bytes_at(datum: Datum, len: usize) -> Vec<u8> {
+    assert_eq!(datum % 8, 0, "aligned");
+    // SAFETY: a decoder gave the address of a value of at least that length; if it did not, the sanitizer tells.
+    unsafe { std::slice::from_raw_parts(datum as *const u8, len) }.to_vec()
+}
+
+/// A varlena without its header.
+fn body(datum: Datum) -> Vec<u8> {
+    let header = bytes_at(datum, 4).try_into().map_or(0, u32::from_le_bytes);
+    assert_eq!(header & 3, 0, "a plain four-byte header");
+    assert!(header >> 2 >= 4, "a length that counts the header in");
+    bytes_at(datum, (header >> 2) as usize).split_off(4)
+}

@@ -1,0 +1,69 @@
+//! The reader, at a read size and a level of the input's choice, against the slow twin.
+//!
+//! The head chooses from every dialect that COPY accepts, the irregular ones too, but from few characters, so that data
+//! and dialect meet. Data need not be valid UTF-8.
+
+use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
+use pg_bulk_format::naive;
+use pg_bulk_format::reader::Settings;
+use pg_bulk_format::scan::Level;
+use pg_bulk_format::verify::utf8_valid_up_to;
+
+/// Length of the head.
+pub const HEAD: usize = 8;
+
+const DELIMITERS: &[u8] = b",\t|; A\\e'x.";
+const QUOTES: &[u8] = b"\"'\\e\n\rq,";
+const MARKERS: [&[u8]; 6] = [b"", b"\\N", b"N", b"NULL", b"a", b"\\."];
+
+fn chosen<T: Copy>(from: &[T], by: u8) -> T {
+    from[usize::from(by) % from.len()]
+}
+
+/// Read one input. Inputs without a dialect that COPY accepts are passed over.
+pub fn run(input: &[u8]) {
+    let Some((&[flags, delimiter, quote, escape, markers, low, high, level], data)) = input.split_first_chunk::<HEAD>()
+    else {
+        return;
+    };
+    let csv = flags & 1 != 0;
+    let character = |from: &[u8], by: u8| Some(vec![chosen(from, by)]);
+    let options = FormatOptions {
+        csv,
+        delimiter: if flags & 2 != 0 { character(DELIMITERS, delimiter) } else { None },
+        quote: if csv && flags & 4 != 0 { character(QUOTES, quote) } else { None },
+        escape: if csv && flags & 8 != 0 { character(QUOTES, escape) } else { None },
+        null: if flags & 16 != 0 { Some(chosen(&MARKERS, markers).to_vec()) } else { None },
+        default: if flags & 32 != 0 { Some(chosen(&MARKERS, markers / 6).to_vec()) } else { None },
+        ..FormatOptions::default()
+    };
+    let end_marker = if flags & 64 != 0 { EndMarker::Since18 } else { EndMarker::Until17 };
+    let Ok(dialect) = Dialect::check(&options, end_marker) else { return };
+    let levels = Level::available();
+    let level = chosen(&levels, level);
+    // Mostly small, so that small files take many reads, too.
+    let read_size = match high {
+        0..128 => 1 + usize::from(low),
+        _ => 1 + (usize::from(low) | usize::from(high & 127) << 8),
+    };
+    let settings = Settings {
+        dialect: dialect.clone(),
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    };
+    // COPY looks one byte past a carriage return in CSV, and what is invalid there is an error of this line. The reader
+    // takes the line where lines end so, and meets the error in the next one.
+    let valid = &data[..utf8_valid_up_to(data)];
+    if csv && valid.len() < data.len() && valid.ends_with(b"\r") {
+        return;
+    }
+    let found = naive::read_in_pieces(settings, data, read_size);
+    let expected = naive::rows(&dialect, data);
+    assert_eq!(found, expected, "{level:?}, {read_size} bytes at a time, {dialect:?}");
+}

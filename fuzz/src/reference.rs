@@ -1,0 +1,161 @@
+//! What a text means, by the shortest way there is.
+
+const DAY: i64 = 86_400_000_000;
+
+/// `[+-]digits` from `low` to `high`. Where `low` is 0 there is no sign.
+pub fn integer(text: &[u8], low: i64, high: i64) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    if low == 0 && text.starts_with(['+', '-']) {
+        return None;
+    }
+    text.parse().ok().filter(|value| (low..=high).contains(value))
+}
+
+/// The number that these digits, and nothing else, make.
+fn digits(text: &[u8]) -> Option<i64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// `YYYY-MM-DD` as days since 2000-01-01.
+pub fn date(text: &[u8]) -> Option<i64> {
+    let [y @ .., b'-', m0, m1, b'-', d0, d1] = text else { return None };
+    let (year, month, day) = (digits(y)?, digits(&[*m0, *m1])?, digits(&[*d0, *d1])?);
+    if y.len() != 4 || year == 0 {
+        return None;
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    if !(1..=length).contains(&day) {
+        return None;
+    }
+    let before = year - 1;
+    let years = before * 365 + before / 4 - before / 100 + before / 400;
+    let months: i64 = lengths[..month as usize - 1].iter().sum();
+    Some(years + months + day - 1 - 730_119)
+}
+
+/// `date[( |T)HH:MM[:SS[.f]]]` as microseconds since 2000-01-01, with at most `precision` digits after the point.
+pub fn timestamp(text: &[u8], precision: usize) -> Option<i64> {
+    let (day, rest) = text.split_at_checked(10)?;
+    let midnight = date(day)? * DAY;
+    let Some((b' ' | b'T', clock)) = rest.split_first() else { return rest.is_empty().then_some(midnight) };
+    let parts: Vec<&[u8]> = clock.split(|&byte| byte == b':').collect();
+    let [hour, minute, second @ ..] = parts.as_slice() else { return None };
+    let (second, fraction) = match *second {
+        [] => (&b"00"[..], &b""[..]),
+        [second] => match second.iter().position(|&byte| byte == b'.') {
+            Some(point) => (&second[..point], &second[point + 1..]),
+            None => (second, &b""[..]),
+        },
+        _ => return None,
+    };
+    let two = |part: &[u8], below: i64| digits(part).filter(|&v| part.len() == 2 && v < below);
+    let seconds = two(hour, 24)? * 3600 + two(minute, 60)? * 60 + two(second, 60)?;
+    if fraction.len() > precision || fraction.len() > 6 {
+        return None;
+    }
+    let micros = if fraction.is_empty() { 0 } else { digits(fraction)? * 10i64.pow(6 - fraction.len() as u32) };
+    Some(midnight + seconds * 1_000_000 + micros)
+}
+
+/// Pairs of hexadecimal digits, with separators left out.
+pub fn hex(text: &[u8], separator: u8) -> Vec<u8> {
+    let digits: Vec<u32> =
+        text.iter().filter(|&&byte| byte != separator).map_while(|&byte| char::from(byte).to_digit(16)).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |value, digit| value << 4 | *digit as u8)).collect()
+}
+
+/// bytea in its hexadecimal form, or without any backslash.
+pub fn bytea(text: &[u8]) -> Option<Vec<u8>> {
+    match text.strip_prefix(b"\\x") {
+        Some(pairs) => {
+            let value = hex(pairs, 0);
+            (value.len() * 2 == pairs.len()).then_some(value)
+        }
+        None => (!text.contains(&b'\\')).then(|| text.to_vec()),
+    }
+}
+
+/// A decimal number, rounded to `scale` digits after the point, half away from zero; without needless zeros in front.
+pub fn rounded(text: &str, scale: usize) -> Option<String> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.len() + fraction.len() == 0 || !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let mut number: Vec<u8> =
+        whole.bytes().chain(fraction.bytes().chain(std::iter::repeat(b'0')).take(scale)).collect();
+    if fraction.as_bytes().get(scale).is_some_and(|&digit| digit >= b'5') {
+        number.insert(0, b'0');
+        for digit in number.iter_mut().rev() {
+            *digit += 1;
+            if *digit <= b'9' {
+                break;
+            }
+            *digit = b'0';
+        }
+    }
+    let (whole, fraction) = number.split_at(number.len() - scale);
+    let ascii = |digits: &[u8]| digits.iter().map(|&digit| char::from(digit)).collect::<String>();
+    Some(written(negative, ascii(whole).trim_start_matches('0'), &ascii(fraction)))
+}
+
+fn written(negative: bool, whole: &str, fraction: &str) -> String {
+    let zero = whole.is_empty() && fraction.bytes().all(|digit| digit == b'0');
+    let sign = if negative && !zero { "-" } else { "" };
+    format!("{sign}{whole}.{fraction}")
+}
+
+/// NumericData, behind the varlena's header, in the same form; and its display scale. The digits must be as numeric_in
+/// leaves them: none is zero at either end, zero has none and no sign.
+pub fn numeric_text(value: &[u8]) -> (String, usize) {
+    let words: Vec<u16> = value.chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+    let (header, negative, scale, weight, digits) = match words.as_slice() {
+        &[header, ref digits @ ..] if header & 0xc000 == 0x8000 => {
+            let weight = i32::from(header & 0x3f) - if header & 0x40 != 0 { 64 } else { 0 };
+            (header, header & 0x2000 != 0, usize::from(header >> 7 & 0x3f), weight, digits)
+        }
+        &[header, weight, ref digits @ ..] => {
+            let (scale, weight) = (usize::from(header & 0x3fff), i32::from(weight.cast_signed()));
+            // make_result takes the short form wherever it fits.
+            assert!(scale > 63 || !(-64..=63).contains(&weight), "a long header for no reason");
+            (header, header & 0x4000 != 0, scale, weight, digits)
+        }
+        words => panic!("{words:?} is no numeric"),
+    };
+    assert_ne!(header & 0xc000, 0xc000, "NaN and infinities are not decoded");
+    assert!(digits.iter().all(|&digit| digit < 10_000), "{digits:?}");
+    assert!(digits.first() != Some(&0) && digits.last() != Some(&0), "{digits:?} is not stripped");
+    assert!(!digits.is_empty() || (!negative && weight == 0), "zero with a sign or a weight");
+    let place = |weight: i32, digits: &[u16]| digits.get(weight as usize).copied().unwrap_or(0);
+    let mut whole = String::new();
+    for position in 0..=weight {
+        whole += &format!("{:04}", place(position, digits));
+    }
+    let mut fraction = String::new();
+    let mut position = weight + 1;
+    if position < 0 {
+        fraction += &"0000".repeat(-position as usize);
+        position = 0;
+    }
+    for digit in digits.get(position as usize..).unwrap_or_default() {
+        fraction += &format!("{digit:04}");
+    }
+    while fraction.len() < scale {
+        fraction.push('0');
+    }
+    let (fraction, beyond) = fraction.split_at(scale);
+    assert!(beyond.bytes().all(|digit| digit == b'0'), "digits behind the display scale");
+    (written(negative, whole.trim_start_matches('0'), fraction), scale)
+}

@@ -1,0 +1,161 @@
+//! The functions of the fuzz targets on some thousand random inputs, the same ones every time.
+//!
+//! Random bytes would hardly ever be a file or a number. So files are made of the pieces that matter to the reader, and
+//! texts are ones that some decoder takes, with a byte or two changed.
+
+#[path = "../../../fuzz/src/lib.rs"]
+mod fuzz;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.number() % bound as u64) as usize
+    }
+
+    fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.below(of.len())]
+    }
+}
+
+const INPUTS: u64 = if cfg!(miri) { 200 } else { 20_000 };
+
+#[test]
+fn reader() {
+    const PIECES: &[&[u8]] = &[
+        b"a",
+        b"bc",
+        b"1",
+        b"\"",
+        b"\"",
+        b"'",
+        b",",
+        b",",
+        b"\t",
+        b"|",
+        b";",
+        b"\\",
+        b"\\N",
+        b"NULL",
+        b"N",
+        b"e",
+        b"A",
+        b"\\x41",
+        b"\\101",
+        b"\\\\",
+        b"\"\"",
+        b"\xc3\xa4",
+        b"\xe2\x82\xac",
+        b"\xf0\x9f\x98\x80",
+        b"q",
+        b".",
+        b" ",
+        b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    ];
+    // Rare, since hardly anything is read behind them.
+    const BREAKS: &[&[u8]] = &[b"\n", b"\r", b"\r\n", b"\\.", b"\\.\n", b"\xff", b"\xe2\x82", b"\0", b"\n\\.\n"];
+    for seed in 0..INPUTS {
+        let random = &mut Random(seed);
+        let mut input: Vec<u8> = random.number().to_le_bytes().to_vec();
+        assert_eq!(input.len(), fuzz::reader::HEAD);
+        let line_end: &[u8] = random.one(&[b"\n", b"\n", b"\r\n", b"\r"]);
+        for _ in 0..random.below(150) {
+            match random.below(100) {
+                0 => input.extend(random.one(BREAKS)),
+                1..20 => input.extend(line_end),
+                _ => input.extend(random.one(PIECES)),
+            }
+        }
+        fuzz::reader::run(&input);
+    }
+}
+
+#[test]
+fn decode() {
+    const TEXTS: &[&str] = &[
+        "t",
+        "false",
+        "0",
+        "-1",
+        "+7",
+        "32767",
+        "-32768",
+        "2147483647",
+        "-2147483648",
+        "4294967295",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "99999999999999999999",
+        "3.14",
+        "-0.5",
+        "1e10",
+        "2.5E-3",
+        ".5",
+        "123456789012345678901234567890.123456789",
+        "0.00000000000000000001",
+        "9999.9999",
+        "99999999.99999999",
+        "00012.3400",
+        "12345.6785",
+        "999.995",
+        "abc",
+        "blank  ",
+        "äöü€😀",
+        "\\x00ff",
+        "\\xDEADBEEF0102030405",
+        "2000-01-01",
+        "1999-12-31",
+        "2024-02-29",
+        "1900-02-29",
+        "0001-01-01",
+        "9999-12-31",
+        "12:34:56",
+        "23:59:59.999999",
+        "00:00",
+        "2000-01-01 00:00:00",
+        "2024-02-29T12:34:56.789",
+        "1999-12-31 23:59:59.999999",
+        "2000-01-01 00:00:00+00",
+        "2000-01-01 05:30+05:30",
+        "2000-01-01T00:00:00Z",
+        "01234567-89ab-cdef-0123-456789abcdef",
+        "1 day",
+        "1 year 2 mons 3 days 04:05:06.789",
+        "-00:00:01",
+        "101",
+        "0110100110010110",
+        "x1F",
+        "192.168.0.1",
+        "10.0.0.0/8",
+        "::1",
+        "{}",
+        "[1, 2.5, null, true, \"a\\u00e9\\n\"]",
+        "{\"a\": {\"b\": [], \"c\": -1e-7}, \"aa\": \"x\", \"a\": 1}",
+        "",
+    ];
+    const BYTES: &[u8] = b"0123456789+-.,:eE /\\xTZabf\"{}[] n\0\xc3\xff";
+    for seed in 0..INPUTS * 10 {
+        let random = &mut Random(seed);
+        let mut text = random.one(TEXTS).as_bytes().to_vec();
+        for _ in 0..random.below(4) {
+            let (at, byte) = (random.below(text.len() + 1), BYTES[random.below(BYTES.len())]);
+            match (random.below(3), text.get_mut(at)) {
+                (0, Some(changed)) => *changed = byte,
+                (1, Some(_)) => _ = text.remove(at),
+                _ => text.insert(at, byte),
+            }
+        }
+        let head = random.number().to_le_bytes();
+        let mut input = head[..fuzz::decode::HEAD].to_vec();
+        input.extend(text);
+        fuzz::decode::run(&input);
+    }
+}
