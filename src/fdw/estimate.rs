@@ -41,8 +41,7 @@ pub fn estimate(options: &TableOptions) -> Estimate {
 }
 
 fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Option<f64>> {
-    let encodings = Encodings::new(options.encoding);
-    let encodings = match encodings {
+    let encodings = match Encodings::new(options.encoding) {
         Ok(encodings) => encodings,
         Err(e) => {
             source.close()?;
@@ -55,49 +54,58 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
     };
     let header = Header { lines, fields: false };
     let mut stream = Stream::new(source, options.dialect.clone(), encodings, header, 1);
-    let first = read_at(&mut stream, 0)?;
-    let mut rest = first.as_slice();
-    let first_ends = line_ends(rest);
-    let (mut records, mut used) = (0u64, 0u64);
+    let record = bytes_a_record(&mut stream, size);
+    stream.close()?;
+    record
+}
+
+fn bytes_a_record(stream: &mut Stream, size: u64) -> Result<Option<f64>> {
+    let first = read_at(stream, 0)?;
+    if first.is_empty() {
+        return Ok(None);
+    }
+    let first_ends = line_ends(&first);
+    let (records, used) = records_of(stream, &first);
+    if records < 2 || used == 0 {
+        // One record, or the start of one that is longer than the sample.
+        return Ok(Some(first.len() as f64));
+    }
+    let mut bytes = used as f64 / (records - 1) as f64;
+    if size > 4 * SAMPLE as u64 {
+        let mut ends = first_ends;
+        for offset in [size / 2, size - SAMPLE as u64] {
+            ends += line_ends(&read_at(stream, offset)?);
+        }
+        bytes *= first_ends / (ends / 3.0);
+    }
+    Ok(Some(bytes.max(1.0)))
+}
+
+/// How many records start in the file's first bytes, and where the last one starts.
+fn records_of(stream: &mut Stream, mut bytes: &[u8]) -> (u64, u64) {
+    let (mut records, mut used) = (0, 0);
     loop {
         match stream.reader.advance() {
-            Event::Record => records += 1,
+            Event::Record => {
+                records += 1;
+                used = stream.reader.record_offset();
+            }
             Event::Header => (),
-            Event::NeedData if rest.is_empty() => break,
+            Event::NeedData if bytes.is_empty() => break,
             Event::NeedData => {
                 let space = stream.reader.space();
-                let n = rest.len().min(space.len());
-                let (now, later) = rest.split_at(n);
-                if let Some(space) = space.get_mut(..n) {
+                let (now, later) = bytes.split_at(bytes.len().min(space.len()));
+                if let Some(space) = space.get_mut(..now.len()) {
                     space.copy_from_slice(now);
                 }
-                rest = later;
-                stream.reader.filled(n);
-                stream.reader.verified(n);
+                bytes = later;
+                stream.reader.filled(now.len());
+                stream.reader.verified(now.len());
             }
             Event::End | Event::Error(_) => break,
         }
-        used = used.max(stream.reader.record_offset());
     }
-    let mut per_record = None;
-    if records > 1 && used > 0 {
-        // `used` is where the last record starts.
-        let mut bytes_a_record = used as f64 / (records - 1) as f64;
-        if size > 4 * SAMPLE as u64 {
-            let mut elsewhere = 0.0;
-            for offset in [size / 2, size - SAMPLE as u64] {
-                elsewhere += line_ends(&read_at(&mut stream, offset)?);
-            }
-            let average = (first_ends + elsewhere) / 3.0;
-            bytes_a_record *= first_ends / average;
-        }
-        per_record = Some(bytes_a_record.max(1.0));
-    } else if !first.is_empty() {
-        // One record, or the start of one that is longer than the sample.
-        per_record = Some(first.len() as f64);
-    }
-    stream.close()?;
-    Ok(per_record)
+    (records, used)
 }
 
 /// [`SAMPLE`] bytes from `offset`, or what there is.

@@ -107,7 +107,9 @@ impl Source {
         if meta.is_file() {
             self.size = Some(meta.size());
         } else {
-            self.waits = meta.file_type().is_fifo() || meta.file_type().is_char_device();
+            // Other special files are read as they come: the kernel refuses to wait for /dev/null, say, and one that
+            // has nothing yet says so.
+            self.waits = meta.file_type().is_fifo();
         }
         Ok(())
     }

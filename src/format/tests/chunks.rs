@@ -118,13 +118,13 @@ fn with_line_ends(tokens: &[&'static [u8]], eol: Eol) -> Vec<u8> {
 /// Two structural bytes at each place around the edges of two blocks, in and out of quotes, cut at every byte.
 #[test]
 fn block_edges() {
-    let bytes = [b'"', b'\\', b'\n', b'\r', b',', b'e', b'\''];
+    let bytes: &[u8] = if cfg!(miri) { b"\"\n" } else { b"\"\\\n\r,e'" };
     let places: Vec<usize> = if cfg!(miri) { vec![62] } else { (60..66).chain(125..129).collect() };
     for d in dialects() {
         for eol in EOLS {
             for &at in &places {
-                for first in bytes {
-                    for second in bytes {
+                for &first in bytes {
+                    for &second in bytes {
                         for opened in [false, true] {
                             let mut file = with_line_ends(&[b"1", b"EOL"], eol);
                             file.resize(at, b'x');
