@@ -1,0 +1,91 @@
+//! Plain fields are found to be plain.
+//!
+//! A field that the scan flags without need is still read right, only slowly, so no comparison of values notices. Here
+//! fields of every length are put at every place around the edges of blocks, and each must be [`Value::Plain`] unless
+//! it holds an escape. The first record is left out: it tells how lines end.
+
+use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
+use pg_bulk_format::reader::{Event, Reader, Settings, Value};
+use pg_bulk_format::scan::Level;
+
+/// What each field of each record but the first is, in a file that is read in one piece.
+fn kinds(dialect: &Dialect, file: &[u8], level: Level) -> Vec<bool> {
+    let mut reader = Reader::new(Settings {
+        dialect: dialect.clone(),
+        read_size: 65536,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 1,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    });
+    let mut kinds = Vec::new();
+    let mut rest = file;
+    loop {
+        match reader.advance() {
+            Event::NeedData => {
+                let space = reader.space();
+                space[..rest.len()].copy_from_slice(rest);
+                reader.filled(rest.len());
+                rest = &[];
+            }
+            Event::Record => {
+                let record = reader.record();
+                kinds.extend((0..reader.fields()).map(|field| matches!(record.value(field), Value::Plain(_))));
+            }
+            Event::Header => (),
+            Event::End => return kinds,
+            Event::Error(e) => panic!("{e:?}"),
+        }
+    }
+}
+
+fn csv(escape: Option<&[u8]>) -> Dialect {
+    let options = FormatOptions {
+        csv: true,
+        null: Some(b"NULL".to_vec()),
+        escape: escape.map(<[u8]>::to_vec),
+        ..FormatOptions::default()
+    };
+    Dialect::check(&options, EndMarker::Until17).unwrap()
+}
+
+/// Records of three fields; the middle one is what is looked at, the others are plain.
+fn check(dialect: &Dialect, middle: &str, is_plain: bool) {
+    for line_end in ["\n", "\r\n", "\r"] {
+        for before in 0..130 {
+            let record = format!("{},{middle},\"y\"{line_end}", "x".repeat(before));
+            let file = ["1", line_end, &record, &record].concat();
+            let expected = [true, is_plain, true].repeat(2);
+            for level in Level::available() {
+                assert_eq!(kinds(dialect, file.as_bytes(), level), expected, "{level:?} {file:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn plain_fields() {
+    for dialect in [csv(None), csv(Some(b"\\"))] {
+        for middle in ["", "a", "\"\"", "\"a\"", "\"a,b\"", "\"\n\r\n,\""] {
+            check(&dialect, middle, true);
+        }
+        check(&dialect, &format!("\"{}\"", "b".repeat(64)), true);
+        check(&dialect, &format!("\"{}\"", "b,".repeat(70)), true);
+    }
+}
+
+#[test]
+fn escaped_fields() {
+    for dialect in [csv(None), csv(Some(b"'"))] {
+        for middle in ["\"a\"b", "a\"b\"", "a\"b\"c", "\"\"\"\"", "\"a\"\"b\""] {
+            // The last two have another meaning where the escape is another character, and the same answer.
+            check(&dialect, middle, false);
+        }
+        check(&dialect, &format!("\"a\"{}", "b".repeat(64)), false);
+    }
+    check(&csv(Some(b"'")), "\"a'\"b\"", false);
+    check(&csv(Some(b"'")), "\"a''b\"", false);
+}
