@@ -1,0 +1,84 @@
+-- What several test files need: files with given bytes, errors as rows, plans without what differs from machine to
+-- machine. A test file sets `schema` and reads this file in; everything ends up in that schema, which it drops.
+CREATE SCHEMA :schema;
+SET search_path = :schema, public;
+\getenv data PGB_DATA
+SELECT set_config('test.dir', :'data', false) AS data \gset
+
+CREATE FUNCTION data_path(name text) RETURNS text LANGUAGE sql AS $$
+	SELECT current_setting('test.dir') || '/' || name
+$$;
+
+-- Everything that names the directory of the data names it PGB_DATA.
+CREATE FUNCTION without_path(line text) RETURNS text LANGUAGE sql AS $$
+	SELECT replace(line, current_setting('test.dir'), 'PGB_DATA')
+$$;
+
+CREATE PROCEDURE write_bytes(name text, content bytea) LANGUAGE plpgsql AS $$
+DECLARE
+	large oid := lo_from_bytea(0, content);
+BEGIN
+	PERFORM lo_export(large, data_path(name));
+	PERFORM lo_unlink(large);
+END $$;
+
+CREATE PROCEDURE write_file(name text, content text) LANGUAGE sql AS $$
+	CALL write_bytes(name, convert_to(content, 'UTF8'))
+$$;
+
+-- Writes the file, and makes a foreign table `name` of it.
+CREATE PROCEDURE make_table(name text, columns text, options text, content text) LANGUAGE plpgsql
+SET client_min_messages = warning AS $$
+BEGIN
+	CALL write_file(name, content);
+	EXECUTE format('DROP FOREIGN TABLE IF EXISTS %I CASCADE', name);
+	EXECUTE format('CREATE FOREIGN TABLE %I (%s) SERVER bulk_files OPTIONS (filename %L%s)', name, columns, data_path(name),
+		', ' || nullif(options, ''));
+END $$;
+
+-- What is wrong with a statement: its SQLSTATE, MESSAGE, DETAIL, HINT and the CONTEXT that comes from the scan.
+CREATE FUNCTION error_of(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	message text;
+	detail text;
+	hint text;
+	context text;
+	line text;
+BEGIN
+	EXECUTE statement;
+	RETURN NEXT 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT,
+		context = PG_EXCEPTION_CONTEXT;
+	RETURN NEXT without_path(SQLSTATE || ': ' || message);
+	IF detail <> '' THEN
+		RETURN NEXT without_path('DETAIL: ' || detail);
+	END IF;
+	IF hint <> '' THEN
+		RETURN NEXT without_path('HINT: ' || hint);
+	END IF;
+	FOREACH line IN ARRAY string_to_array(context, E'\n') LOOP
+		EXIT WHEN line LIKE 'SQL statement %' OR line LIKE 'PL/pgSQL function %error_of%';
+		RETURN NEXT without_path('CONTEXT: ' || line);
+	END LOOP;
+END $$;
+
+-- Lines of a plan. What is measured in time or memory is left out; 18 writes row counts with decimals.
+CREATE FUNCTION plan_of(statement text, options text DEFAULT 'COSTS OFF') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, statement) LOOP
+		CONTINUE WHEN line ~ 'Memory|Disabled|Storage';
+		RETURN NEXT without_path(regexp_replace(line, '(rows=\d+)\.\d+', '\1'));
+	END LOOP;
+END $$;
+
+-- Rows that the planner expects of a statement.
+CREATE FUNCTION rows_expected(statement text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE format('EXPLAIN (FORMAT JSON) %s', statement) INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Plan Rows';
+END $$;
