@@ -1,0 +1,102 @@
+--
+-- ANALYZE: statistics of a file, and what the planner makes of them when the file changes.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema fdw_stats
+\i :helpers
+\set ECHO all
+CREATE PROCEDURE make_rows(name text, n int) LANGUAGE plpgsql AS $$
+DECLARE
+	content text := E'id,kind,maybe\n' || string_agg(format(E'%s,%s,%s\n', g, g % 4, CASE WHEN g % 2 = 0 THEN 'x' END), '' ORDER BY g)
+		FROM generate_series(1, n) g;
+BEGIN
+	CALL write_file(name, content);
+END $$;
+CALL make_table('t', 'id int, kind int, maybe text', $$format 'csv', header 'match'$$, '');
+CALL make_rows('t', 2000);
+SELECT reltuples, relpages FROM pg_class WHERE oid = 't'::regclass;
+ANALYZE t;
+SELECT reltuples, relpages = ceil((pg_stat_file(data_path('t'))).size / 8192.0) AS pages_of_file
+FROM pg_class WHERE oid = 't'::regclass;
+SELECT attname, null_frac, n_distinct, avg_width, most_common_vals, array_length(histogram_bounds, 1) > 50 AS histogram
+FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 't' ORDER BY attname;
+SELECT rows_expected('SELECT * FROM t') AS rows, rows_expected('SELECT * FROM t WHERE kind = 1') BETWEEN 450 AND 550 AS kind,
+	rows_expected('SELECT * FROM t WHERE maybe IS NULL') BETWEEN 900 AND 1100 AS nulls,
+	rows_expected('SELECT * FROM t WHERE id <= 200') BETWEEN 150 AND 250 AS range;
+SELECT rows_expected('SELECT kind FROM t GROUP BY kind');
+
+-- The density that was found is scaled to the size of the file now.
+CALL make_rows('t', 20000);
+SELECT rows_expected('SELECT * FROM t') BETWEEN 17000 AND 23000 AS ten_times, rows_expected('SELECT * FROM t WHERE kind = 1') BETWEEN 4000 AND 6000 AS kind;
+ANALYZE t;
+CALL make_rows('t', 5000);
+SELECT rows_expected('SELECT * FROM t') BETWEEN 4000 AND 6000 AS a_quarter;
+CALL make_rows('t', 200);
+ANALYZE t;
+SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
+
+-- A file larger than the sample: the count is exact, the sample is of the whole file.
+SET default_statistics_target = 1;
+CALL make_rows('t', 20000);
+ANALYZE VERBOSE t;
+SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
+SELECT (histogram_bounds::text::int[])[1] < 4000 AS begins_early, (histogram_bounds::text::int[])[2] > 16000 AS ends_late
+FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 't' AND attname = 'id';
+RESET default_statistics_target;
+ALTER FOREIGN TABLE t ALTER kind SET STATISTICS 0, ALTER maybe SET (n_distinct = 1234);
+ANALYZE t (kind, maybe);
+SELECT attname, n_distinct FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 't' AND attname = 'maybe';
+
+-- skip and limit apply.
+ALTER FOREIGN TABLE t OPTIONS (ADD skip '100', ADD "limit" '50');
+ANALYZE t;
+SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
+SELECT (histogram_bounds::text::int[])[1] AS first FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 't' AND attname = 'id';
+ALTER FOREIGN TABLE t OPTIONS (DROP skip, DROP "limit");
+
+-- Values that the sample needs must be good; those of other columns, too, since all are sampled.
+CALL write_file('t', E'id,kind,maybe\n1,1,x\n2,two,x\n');
+SELECT error_of('ANALYZE t');
+SELECT error_of('ANALYZE t (id)');
+CALL write_file('t', E'id,kind,maybe\n1,1,x\n2\n');
+SELECT error_of('ANALYZE t');
+CALL write_file('t', E'id,kind\n');
+SELECT error_of('ANALYZE t');
+-- ANALYZE makes defaults.
+CALL make_table('d', 'a int, b int DEFAULT 7', $$default 'D'$$, E'1\tD\n2\tD\n3\tD\n');
+ANALYZE d;
+SELECT attname, most_common_vals FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 'd' AND attname = 'b';
+
+-- An empty file, a file that is gone, and one that was there for the plan only.
+CALL write_file('d', '');
+ANALYZE d;
+SELECT reltuples, relpages FROM pg_class WHERE oid = 'd'::regclass;
+SELECT rows_expected('SELECT * FROM d') <= 1;
+SELECT data_path('gone') AS gone \gset
+ALTER FOREIGN TABLE d OPTIONS (SET filename :'gone');
+SELECT error_of('ANALYZE d');
+SELECT rows_expected('SELECT * FROM d') > 0;
+
+-- Programs and what is not a regular file are not analyzed, as in file_fdw.
+CREATE FOREIGN TABLE p (a int) SERVER bulk_files OPTIONS (program 'echo 1');
+ANALYZE p;
+ALTER FOREIGN TABLE p OPTIONS (DROP program, ADD filename '/dev/null');
+ANALYZE p;
+SELECT reltuples FROM pg_class WHERE oid = 'p'::regclass;
+
+-- With its partitions, a table has statistics of them all.
+CREATE TABLE parts (id int, kind int, maybe text) PARTITION BY RANGE (id);
+CALL make_rows('t', 1000);
+ALTER FOREIGN TABLE t ALTER kind SET STATISTICS -1;
+ALTER TABLE parts ATTACH PARTITION t FOR VALUES FROM (1) TO (10000);
+CREATE TABLE parts_0 PARTITION OF parts FOR VALUES FROM (-10000) TO (1);
+INSERT INTO parts SELECT -g, 9, NULL FROM generate_series(0, 999) g;
+ANALYZE parts;
+SELECT reltuples FROM pg_class WHERE oid = 'parts'::regclass;
+SELECT inherited, n_distinct, null_frac FROM pg_stats
+WHERE schemaname = 'fdw_stats' AND tablename = 'parts' AND attname IN ('kind', 'maybe') ORDER BY attname;
+
+SET client_min_messages = warning;
+DROP SCHEMA fdw_stats CASCADE;
