@@ -21,6 +21,7 @@ pub mod line;
 #[allow(clippy::missing_panics_doc, reason = "an oracle")]
 pub mod naive;
 pub mod reader;
+pub mod record;
 pub mod scan;
 pub mod verify;
 pub mod window;

@@ -22,11 +22,14 @@
 //! **Line numbers** are COPY's: one a record, and in CSV one for each line end inside quotes, of a kind that
 //! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
 
+mod exact;
+
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
-use crate::line::{self, Line, LineError};
+use crate::line::LineError;
+pub use crate::record::{Record, Value};
 use crate::scan::kernel::FLAG;
-use crate::scan::{Batch, CutState, Level, Needles, Scanner};
+use crate::scan::{Batch, CutState, Level, Scanner};
 use crate::verify::utf8_valid_up_to;
 use crate::window::Window;
 
@@ -69,76 +72,6 @@ pub enum ReadError {
         /// m
         more: u64,
     },
-}
-
-/// What a field says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value<'a> {
-    /// The NULL marker.
-    Null,
-    /// The DEFAULT marker.
-    Default,
-    /// The value itself.
-    Plain(&'a [u8]),
-    /// The raw field: [`Reader::unescape`] makes the value of it.
-    Escaped(&'a [u8]),
-}
-
-/// The fields of a record, without the reader's other concerns: what a loop over fields wants to hold.
-#[derive(Debug, Clone, Copy)]
-pub struct Record<'a> {
-    bytes: &'a [u8],
-    start: usize,
-    ends: &'a [u32],
-    dialect: &'a Dialect,
-}
-
-impl<'a> Record<'a> {
-    /// What a field says. `field` counts from 0 and is less than [`Reader::fields`].
-    #[inline(always)]
-    #[must_use]
-    pub fn value(&self, field: usize) -> Value<'a> {
-        let Some(&end) = self.ends.get(field) else { return Value::Null };
-        let plain = end & FLAG == 0;
-        let start = match field {
-            0 => self.start,
-            _ => self.ends.get(field - 1).map_or(0, |&e| (e & !FLAG) as usize + 1),
-        };
-        let raw = self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default();
-        let d = self.dialect;
-        if d.is_csv() {
-            if plain {
-                if let [first, inner @ .., _] = raw
-                    && *first == d.quote
-                {
-                    return Value::Plain(inner);
-                }
-            } else if memchr::memchr(d.quote, raw).is_some() {
-                return Value::Escaped(raw);
-            }
-        }
-        if is_marker(raw, &d.null) {
-            return Value::Null;
-        }
-        if let Some(default) = &d.default
-            && is_marker(raw, default)
-        {
-            return Value::Default;
-        }
-        if plain || d.is_csv() || memchr::memchr(b'\\', raw).is_none() {
-            Value::Plain(raw)
-        } else {
-            Value::Escaped(raw)
-        }
-    }
-
-    /// Is any field more than its raw bytes? In text such a field may hold an escape that makes it invalid, which COPY
-    /// finds before it converts anything.
-    #[inline]
-    #[must_use]
-    pub fn has_escapes(&self) -> bool {
-        self.ends.iter().fold(0, |all, &e| all | e) & FLAG != 0
-    }
 }
 
 /// How a reader is to read.
@@ -338,125 +271,6 @@ impl Reader {
         true
     }
 
-    /// One line through the exact reader.
-    #[cold]
-    fn exact(&mut self) -> Event {
-        let closed = self.window.is_closed();
-        let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
-        if !closed && tail.len() < self.retry_at {
-            self.exact_next = true;
-            return Event::NeedData;
-        }
-        self.settle_lines();
-        let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
-        let line = line::read_line(&self.dialect, &mut self.eol, tail, closed && !self.window.is_failed());
-        // COPY numbers a line when it starts to read it.
-        let base = self.line_base + 1;
-        let number = |embedded| base + embedded;
-        let length = tail.len();
-        let (content, next, embedded, last) = match line {
-            Line::Complete { content, next, embedded } => (content, next, embedded, false),
-            Line::End { content, next, embedded } => (content, next, embedded, true),
-            Line::NeedMore { embedded } if self.window.is_failed() => {
-                return self.fail(self.pos, number(embedded), None, ReadError::Encoding);
-            }
-            Line::NeedMore { .. } => {
-                if let Some(event) = self.too_long(length) {
-                    return event;
-                }
-                self.retry_at = length + length / 4 + 1;
-                self.exact_next = true;
-                return Event::NeedData;
-            }
-            Line::Error { kind, embedded } => {
-                return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
-            }
-        };
-        if let Some(event) = self.too_long(content) {
-            return event;
-        }
-        if self.scanner.is_none()
-            && let Some(eol) = self.eol
-        {
-            self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
-            // Now that it is known how lines end, the kernels may have the line after all, unless line ends within
-            // it count for COPY as they did while it was not known.
-            let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
-            if self.scanner.is_some() && self.header_left == 0 && memchr::memchr2(b'\n', b'\r', line).is_none() {
-                self.exact_next = false;
-                self.retry_at = 0;
-                return self.advance_slowly();
-            }
-        }
-        self.finish_exact(content, next, number(embedded), last)
-    }
-
-    /// A line of `content` bytes was read; make a record of it.
-    fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
-        let start = self.pos;
-        self.retry_at = 0;
-        self.exact_next = false;
-        self.pos += next;
-        self.line_base = number;
-        self.line_pos = self.pos;
-        self.chunk_lines = None;
-        self.exact_line = Some(number);
-        if self.pos > self.chunk_end || last {
-            self.chunk_end = self.pos;
-            self.cut = CutState::default();
-        }
-        let is_header = self.header_left > 0;
-        self.header_left = self.header_left.saturating_sub(1);
-        if last && (content == 0 || is_header) {
-            self.finished = true;
-            if !(is_header && self.header_fields) {
-                return Event::End;
-            }
-        }
-        self.exact_ends.clear();
-        self.current = Current { start, next: self.pos, content: Some(start + content), ..Current::default() };
-        if !is_header || self.header_fields {
-            let line = self.window.bytes().get(start..start + content).unwrap_or_default();
-            match field::split_line(&self.dialect, line, self.max_fields, &mut self.exact_ends) {
-                Ok(fields) => self.current.fields = fields,
-                Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
-            }
-            // As the kernels leave them: offsets in the buffer, and none is taken for plain.
-            for end in &mut self.exact_ends {
-                *end = (*end + start as u32) | FLAG;
-            }
-            self.current.last = self.exact_ends.len();
-        }
-        if is_header { Event::Header } else { Event::Record }
-    }
-
-    /// Raise an error about the line at `start`; the data end with it. `content` is where its data end, if it was
-    /// read so far.
-    fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
-        self.finished = true;
-        self.exact_line = Some(number);
-        self.current = Current { start, next: self.pos, content, ..Current::default() };
-        Event::Error(error)
-    }
-
-    /// The error for a line of which `len` bytes do not fit COPY's line buffer.
-    ///
-    /// COPY appends its input block by block, and notices when it appends the block that is too much.
-    fn too_long(&mut self, len: usize) -> Option<Event> {
-        if len < LINE_LIMIT {
-            return None;
-        }
-        let start = self.window.stream_offset(self.pos);
-        let noticed = (start + LINE_LIMIT as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
-        let seen = usize::try_from(noticed - start).unwrap_or(len);
-        let line = self.window.bytes().get(self.pos..).unwrap_or_default();
-        let line = line.get(..seen.min(line.len())).unwrap_or_default();
-        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), line) } else { 0 };
-        let containing = noticed.saturating_sub(COPY_BLOCK).saturating_sub(start);
-        let number = self.line_base + 1 + embedded;
-        Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: noticed - start - containing }))
-    }
-
     /// Bring `line_base` up to `pos`.
     fn settle_lines(&mut self) {
         if self.dialect.is_csv() {
@@ -584,15 +398,6 @@ impl Reader {
     pub fn verified(&mut self, valid: usize) {
         self.window.verify(valid);
     }
-}
-
-/// Equality of a field and a marker.
-///
-/// Two empty slices are not compared: memcmp would be given the made-up address of an empty vector, and its masked load
-/// from an unmapped page costs hundreds of cycles even where no byte is wanted.
-#[inline(always)]
-fn is_marker(raw: &[u8], marker: &[u8]) -> bool {
-    raw.len() == marker.len() && (raw.is_empty() || raw == marker)
 }
 
 fn count(byte: u8, bytes: &[u8]) -> u64 {

@@ -1,0 +1,132 @@
+//! The reader's slow path: one line through the exact readers, and every error.
+//!
+//! What comes out looks as if a kernel had made it, field ends with the flag set; and the positions are left so that the
+//! kernels can go on behind it.
+
+use super::{COPY_BLOCK, Current, Event, LINE_LIMIT, ReadError, Reader, count};
+use crate::dialect::Eol;
+use crate::field;
+use crate::line::{self, Line};
+use crate::scan::kernel::FLAG;
+use crate::scan::{CutState, Needles, Scanner};
+
+impl Reader {
+    /// One line through the exact reader.
+    #[cold]
+    pub(super) fn exact(&mut self) -> Event {
+        let closed = self.window.is_closed();
+        let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
+        if !closed && tail.len() < self.retry_at {
+            self.exact_next = true;
+            return Event::NeedData;
+        }
+        self.settle_lines();
+        let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
+        let line = line::read_line(&self.dialect, &mut self.eol, tail, closed && !self.window.is_failed());
+        // COPY numbers a line when it starts to read it.
+        let base = self.line_base + 1;
+        let number = |embedded| base + embedded;
+        let length = tail.len();
+        let (content, next, embedded, last) = match line {
+            Line::Complete { content, next, embedded } => (content, next, embedded, false),
+            Line::End { content, next, embedded } => (content, next, embedded, true),
+            Line::NeedMore { embedded } if self.window.is_failed() => {
+                return self.fail(self.pos, number(embedded), None, ReadError::Encoding);
+            }
+            Line::NeedMore { .. } => {
+                if let Some(event) = self.too_long(length) {
+                    return event;
+                }
+                self.retry_at = length + length / 4 + 1;
+                self.exact_next = true;
+                return Event::NeedData;
+            }
+            Line::Error { kind, embedded } => {
+                return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
+            }
+        };
+        if let Some(event) = self.too_long(content) {
+            return event;
+        }
+        if self.scanner.is_none()
+            && let Some(eol) = self.eol
+        {
+            self.scanner = Needles::new(&self.dialect, eol).map(|n| Scanner::new(n, self.level));
+            // Now that it is known how lines end, the kernels may have the line after all, unless line ends within
+            // it count for COPY as they did while it was not known.
+            let line = self.window.bytes().get(self.pos..self.pos + content).unwrap_or_default();
+            if self.scanner.is_some() && self.header_left == 0 && memchr::memchr2(b'\n', b'\r', line).is_none() {
+                self.exact_next = false;
+                self.retry_at = 0;
+                return self.advance_slowly();
+            }
+        }
+        self.finish_exact(content, next, number(embedded), last)
+    }
+
+    /// A line of `content` bytes was read; make a record of it.
+    fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
+        let start = self.pos;
+        self.retry_at = 0;
+        self.exact_next = false;
+        self.pos += next;
+        self.line_base = number;
+        self.line_pos = self.pos;
+        self.chunk_lines = None;
+        self.exact_line = Some(number);
+        if self.pos > self.chunk_end || last {
+            self.chunk_end = self.pos;
+            self.cut = CutState::default();
+        }
+        let is_header = self.header_left > 0;
+        self.header_left = self.header_left.saturating_sub(1);
+        if last && (content == 0 || is_header) {
+            self.finished = true;
+            if !(is_header && self.header_fields) {
+                return Event::End;
+            }
+        }
+        self.exact_ends.clear();
+        self.current = Current { start, next: self.pos, content: Some(start + content), ..Current::default() };
+        if !is_header || self.header_fields {
+            let line = self.window.bytes().get(start..start + content).unwrap_or_default();
+            match field::split_line(&self.dialect, line, self.max_fields, &mut self.exact_ends) {
+                Ok(fields) => self.current.fields = fields,
+                Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
+            }
+            // As the kernels leave them: offsets in the buffer, and none is taken for plain.
+            for end in &mut self.exact_ends {
+                *end = (*end + start as u32) | FLAG;
+            }
+            self.current.last = self.exact_ends.len();
+        }
+        if is_header { Event::Header } else { Event::Record }
+    }
+
+    /// Raise an error about the line at `start`; the data end with it. `content` is where its data end, if it was
+    /// read so far.
+    fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
+        self.finished = true;
+        self.exact_line = Some(number);
+        self.current = Current { start, next: self.pos, content, ..Current::default() };
+        Event::Error(error)
+    }
+
+    /// The error for a line of which `len` bytes do not fit COPY's line buffer.
+    ///
+    /// COPY appends its input block by block, and notices when it appends the block that is too much.
+    fn too_long(&mut self, len: usize) -> Option<Event> {
+        if len < LINE_LIMIT {
+            return None;
+        }
+        let start = self.window.stream_offset(self.pos);
+        let noticed = (start + LINE_LIMIT as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
+        let seen = usize::try_from(noticed - start).unwrap_or(len);
+        let line = self.window.bytes().get(self.pos..).unwrap_or_default();
+        let line = line.get(..seen.min(line.len())).unwrap_or_default();
+        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), line) } else { 0 };
+        let containing = noticed.saturating_sub(COPY_BLOCK).saturating_sub(start);
+        let number = self.line_base + 1 + embedded;
+        Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: noticed - start - containing }))
+    }
+}
