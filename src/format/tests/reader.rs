@@ -150,6 +150,15 @@ fn more_fields_than_a_batch_holds() {
 }
 
 #[test]
+fn more_records_than_a_batch_holds() {
+    for d in dialects() {
+        for line in [&b"\n"[..], b"1\n", b"1\r\n", b"1234\n"] {
+            check(&d, &line.repeat(3000), &[777, 65536]);
+        }
+    }
+}
+
+#[test]
 fn invalid_bytes_end_the_data_where_they_stand() {
     for d in dialects() {
         for (data, rows) in [
