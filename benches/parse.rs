@@ -298,8 +298,8 @@ fn read(input: &Input, level: Level, mut take: impl FnMut(&Reader, &mut Found)) 
     }
 }
 
-/// The bytes of a value, if it has any. The first record alone comes from the exact path, which leaves quotes to the
-/// caller: here they are at both ends.
+/// The bytes of a value, if it has any. What is not plain is so because the exact path read its record, and has quotes at
+/// both ends: the inputs have no others.
 #[inline(always)]
 fn bytes(value: Value<'_>) -> Option<&[u8]> {
     match value {
