@@ -1,6 +1,8 @@
 //! The settings of pg_bulk.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
@@ -39,9 +41,12 @@ pub fn chunk_size() -> usize {
     usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).max(1)
 }
 
-/// Directories that files must lie in; empty means anywhere.
-pub fn allowed_directories() -> Vec<String> {
-    let list = ALLOWED_DIRECTORIES.get();
-    let list = list.as_deref().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    list.split(',').map(str::trim).filter(|d| !d.is_empty()).map(str::to_owned).collect()
+/// Directories that files must lie in; `None` means anywhere. A setting that says something, but names no directory,
+/// allows none.
+pub fn allowed_directories() -> Option<Vec<PathBuf>> {
+    let list = ALLOWED_DIRECTORIES.get()?;
+    let list = list.as_bytes();
+    let named = |d: &&[u8]| !d.is_empty();
+    let paths = list.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(named);
+    (!list.is_empty()).then(|| paths.map(|d| PathBuf::from(OsStr::from_bytes(d))).collect())
 }

@@ -12,8 +12,7 @@ use crate::error::OrRaise;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Tolerance};
-use crate::pg::source::Location;
+use crate::pg::soft::{OnError, Outcome, Tolerance};
 
 /// # Safety
 /// Called by ANALYZE.
@@ -26,10 +25,10 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
     // SAFETY: an open relation.
     let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
     // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
-    let Ok(Location::File(path)) = options.location() else { return false };
-    let meta = std::fs::metadata(path)
-        .map_err(|e| crate::error::Error::file_access(&format!("could not stat file \"{path}\""), &e))
-        .or_raise();
+    let location = options.location().or_raise();
+    let Some(path) = location.path() else { return false };
+    let message = || format!("could not stat file \"{}\"", location.display());
+    let meta = std::fs::metadata(path).map_err(|e| crate::error::Error::file_access(&message(), &e)).or_raise();
     if !meta.is_file() {
         return false;
     }
@@ -60,6 +59,8 @@ struct Sampling {
     context: pg_sys::MemoryContext,
     /// DEFAULT markers are evaluated in it.
     econtext: *mut pg_sys::ExprContext,
+    /// The plain frame is to convert the row once more, and raise its error.
+    raises: bool,
     /// Where the row goes that is being made.
     place: usize,
 }
@@ -101,6 +102,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
             limit_left: options.limit.unwrap_or(u64::MAX),
             context: (*econtext).ecxt_per_tuple_memory,
             econtext,
+            raises: false,
             place: 0,
         };
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
@@ -126,16 +128,16 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
             continue;
         }
         let tolerant = s.tolerance.on_error != OnError::Stop;
-        if s.rows.is_short() && !tolerant {
-            s.rows.check_missing().or_raise();
-        }
         let place = if s.sampled < s.target { Some(s.sampled) } else { s.replaced() };
-        if place.is_none() && !tolerant {
+        if place.is_none() && !tolerant && !s.rows.is_short() {
             s.seen += 1.0;
             s.limit_left -= 1;
             continue;
         }
         s.rows.reset();
+        // A short row must not show what is left of the row before.
+        s.nulls.fill(true);
+        s.raises = false;
         let arrays = RowArrays { values: s.values.as_mut_ptr(), nulls: s.nulls.as_mut_ptr() };
         // SAFETY: the arrays are as long as the descriptor; the context is this row's.
         unsafe {
@@ -143,16 +145,21 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
             s.rows.decode(&s.all, arrays);
             if tolerant && s.rows.has_queue() {
                 let old = pg_sys::MemoryContextSwitchTo(s.context);
-                let good = s.rows.convert_softly(&mut s.tolerance, arrays, s.econtext).or_raise();
+                let outcome = s.rows.convert_softly(&mut s.tolerance, arrays, s.econtext).or_raise();
                 pg_sys::MemoryContextSwitchTo(old);
-                if !good {
-                    continue;
+                match outcome {
+                    Outcome::Good => (),
+                    Outcome::LeftOut => continue,
+                    Outcome::Raises => s.raises = true,
                 }
             }
         }
+        if tolerant && !s.raises {
+            s.rows.check_missing().or_raise();
+        }
         s.seen += 1.0;
         s.limit_left -= 1;
-        if let Some(place) = place {
+        if let Some(place) = place.or((s.raises || s.rows.is_short()).then_some(0)) {
             s.place = place;
             return TAKE;
         }
@@ -191,6 +198,7 @@ unsafe extern "C-unwind" fn keep_sample(
     // SAFETY: the caller vouches for it; the place is less than the target, which is the array's length.
     unsafe {
         let s = &mut *sampling;
+        s.rows.check_missing().or_raise();
         let tuple = pg_sys::heap_form_tuple((*relation).rd_att, s.values.as_mut_ptr(), s.nulls.as_mut_ptr());
         let place = rows.add(s.place);
         if s.place < s.sampled {
@@ -244,7 +252,8 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
         pg_sys::error_context_stack = &raw mut context;
         while next_sample(sampling) != END {
             let arrays = RowArrays { values: (*sampling).values.as_mut_ptr(), nulls: (*sampling).nulls.as_mut_ptr() };
-            if (*sampling).tolerance.on_error == OnError::Stop && (*sampling).rows.has_queue() {
+            let untouched = (*sampling).tolerance.on_error == OnError::Stop || (*sampling).raises;
+            if untouched && (*sampling).rows.has_queue() {
                 let old = pg_sys::CurrentMemoryContext;
                 pg_sys::CurrentMemoryContext = (*sampling).context;
                 Rows::convert(&raw mut (*sampling).rows, arrays, (*sampling).econtext);

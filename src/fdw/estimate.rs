@@ -10,7 +10,7 @@ use pg_bulk_format::reader::Event;
 use super::options::{HeaderOption, TableOptions};
 use crate::error::Result;
 use crate::pg::encoding::Encodings;
-use crate::pg::source::{Location, Source};
+use crate::pg::source::Source;
 use crate::pg::stream::{Header, Stream};
 
 /// Bytes of each sample.
@@ -30,12 +30,17 @@ pub struct Estimate {
 /// Look at the file. Errors are for the execution to raise. Guarded.
 pub fn estimate(options: &TableOptions) -> Estimate {
     let unknown = Estimate { size: UNKNOWN_SIZE, record: None };
-    let Some(location @ Location::File(path)) = &options.location else { return unknown };
-    if !std::fs::metadata(path).is_ok_and(|m| m.is_file()) {
+    let Some(location) = &options.location else { return unknown };
+    let is_file = |path| std::fs::metadata(path).is_ok_and(|m| m.is_file());
+    if !location.path().is_some_and(is_file) {
         return unknown;
     }
-    let Ok(source) = Source::open(location) else { return unknown };
-    let size = source.size().unwrap_or(UNKNOWN_SIZE);
+    let Ok(mut source) = Source::open(location) else { return unknown };
+    let Some(size) = source.size() else {
+        // It became something else meanwhile.
+        drop(source.close());
+        return unknown;
+    };
     let record = sample(options, source, size).ok().flatten();
     Estimate { size, record }
 }

@@ -1,6 +1,6 @@
 //! What EXPLAIN says of a scan.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -14,6 +14,14 @@ fn text(label: &std::ffi::CStr, value: &str, es: *mut pg_sys::ExplainState) {
     let value = CString::new(value).unwrap_or_default();
     // SAFETY: guarded; valid strings and the state that the server gave.
     unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es) }
+}
+
+/// Column names as SQL writes them.
+fn quoted(names: &[CString]) -> String {
+    // SAFETY: guarded; valid strings.
+    let quote = |name: &CString| unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) };
+    let names: Vec<_> = names.iter().map(|name| quote(name).to_string_lossy()).collect();
+    names.join(", ")
 }
 
 fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es: *mut pg_sys::ExplainState) {
@@ -37,11 +45,14 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     };
     let options = TableOptions::of_table(relid).or_raise();
     match options.location().or_raise() {
-        Location::Program(command) => text(c"Foreign Program", command, es),
-        Location::File(path) => {
-            text(c"Foreign File", path, es);
+        location @ Location::Program(_) => text(c"Foreign Program", &location.display(), es),
+        location @ Location::File(_) => {
+            text(c"Foreign File", &location.display(), es);
             // As file_fdw: no size where no costs are shown.
-            if costs && let Ok(meta) = std::fs::metadata(path) {
+            if costs
+                && let Some(path) = location.path()
+                && let Ok(meta) = std::fs::metadata(path)
+            {
                 number(c"Foreign File Size", Some(c"b"), meta.len(), es);
             }
         }
@@ -55,10 +66,10 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     if verbose {
         let [first, rest] = scan.converted();
         if !first.is_empty() {
-            text(c"Converted", &first.join(", "), es);
+            text(c"Converted", &quoted(&first), es);
         }
         if !rest.is_empty() {
-            text(c"Converted after Filter", &rest.join(", "), es);
+            text(c"Converted after Filter", &quoted(&rest), es);
         }
     }
 }

@@ -35,14 +35,20 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
 }
 
 /// Check the options of an object of `bulk_fdw`: `options` are `name=value`, `catalog` says what kind of object.
-#[pg_extern(volatile, parallel_safe)]
-fn bulk_fdw_validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
-    let options = options.into_iter().flatten();
-    let options: Vec<(String, String)> = options
-        .map(|option| match option.split_once('=') {
-            Some((name, value)) => (name.to_owned(), value.to_owned()),
-            None => (option, String::new()),
-        })
-        .collect();
-    options::validate(&options, catalog).or_raise();
+///
+/// The array is taken as it is: its texts are in the server's encoding, which need not be UTF-8.
+#[pg_extern(sql = "
+CREATE FUNCTION bulk_fdw_validator(options text[], catalog oid) RETURNS void
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+")]
+fn bulk_fdw_validator(fcinfo: pg_sys::FunctionCallInfo) {
+    // SAFETY: called with the two arguments of its declaration, neither of them NULL.
+    unsafe {
+        let options = pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 0);
+        let catalog = pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 1);
+        let options = options::stored(pg_sys::untransformRelOptions(options));
+        options::validate(&options, pg_sys::Oid::from_u32(catalog.value() as u32)).or_raise();
+    }
 }

@@ -5,7 +5,8 @@
 //! the file behind it, so only foreign tables take `filename` and `program`. [`TableOptions::of_table`] reads what
 //! is stored, each time a statement needs it.
 
-use std::ffi::CStr;
+use std::borrow::Cow;
+use std::ffi::{CStr, CString};
 
 use pg_bulk_format::dialect::{Dialect, FormatOptions};
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
@@ -53,7 +54,7 @@ pub enum ColumnSet {
     #[default]
     None,
     All,
-    Named(Vec<String>),
+    Named(Vec<CString>),
 }
 
 /// The options of a foreign table.
@@ -73,7 +74,7 @@ pub struct TableOptions {
 }
 
 /// Check the options of an object of the kind that `catalog` keeps.
-pub fn validate(options: &[(String, String)], catalog: pg_sys::Oid) -> Result<()> {
+pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<()> {
     let valid: &[&str] = if catalog == pg_sys::ForeignTableRelationId {
         TABLE_OPTIONS
     } else if catalog == pg_sys::AttributeRelationId {
@@ -146,6 +147,11 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
 }
 
+/// Bytes in the server's encoding as text, for what is ASCII and for messages.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
 fn syntax(message: String) -> Error {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, message)
 }
@@ -155,8 +161,8 @@ fn invalid(message: String) -> Error {
 }
 
 /// As `defGetBoolean` reads a string, and 0 and 1.
-fn boolean(name: &str, value: &str) -> Result<bool> {
-    match value.to_ascii_lowercase().as_str() {
+fn boolean(name: &str, value: &[u8]) -> Result<bool> {
+    match text(value).to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
         _ => Err(syntax(format!("{name} requires a Boolean value"))),
@@ -183,12 +189,12 @@ fn count(name: &str, value: &str) -> Result<u64> {
 }
 
 /// `*`, or column names as SQL writes them, separated by commas.
-fn column_set(name: &str, value: &str) -> Result<ColumnSet> {
-    if value.trim() == "*" {
+fn column_set(name: &str, value: &[u8]) -> Result<ColumnSet> {
+    if value.trim_ascii() == b"*" {
         return Ok(ColumnSet::All);
     }
     let bad = || invalid(format!("argument to option \"{name}\" must be \"*\" or a list of column names"));
-    let mut raw: Vec<u8> = value.bytes().filter(|&b| b != 0).collect();
+    let mut raw: Vec<u8> = value.iter().copied().filter(|&b| b != 0).collect();
     raw.push(0);
     let mut list: *mut pg_sys::List = std::ptr::null_mut();
     // SAFETY: a guarded call that writes NULs into the copy, which outlives the use of the list.
@@ -197,14 +203,14 @@ fn column_set(name: &str, value: &str) -> Result<ColumnSet> {
             return Err(bad());
         }
         let names = PgList::<std::ffi::c_char>::from_pg(list);
-        let names: Vec<String> = names.iter_ptr().map(|n| CStr::from_ptr(n).to_string_lossy().into_owned()).collect();
+        let names: Vec<CString> = names.iter_ptr().map(|n| CStr::from_ptr(n).to_owned()).collect();
         if names.is_empty() { Err(bad()) } else { Ok(ColumnSet::Named(names)) }
     }
 }
 
 impl TableOptions {
     /// Make sense of a table's options; the first complaint is the one that COPY would make.
-    fn parse(options: &[(String, String)]) -> Result<TableOptions> {
+    fn parse(options: &[(String, Vec<u8>)]) -> Result<TableOptions> {
         let mut format = FormatOptions::default();
         let mut location = None;
         let mut encoding = None;
@@ -212,17 +218,18 @@ impl TableOptions {
         let (mut force_not_null, mut force_null) = (ColumnSet::None, ColumnSet::None);
         let (mut on_error, mut reject_limit, mut verbosity) = (OnError::Stop, 0, Verbosity::Default);
         let (mut skip, mut limit) = (0, None);
-        for (name, value) in options {
-            let bytes = || Some(value.clone().into_bytes());
+        for (name, bytes) in options {
+            let value = &*text(bytes);
+            let given = || Some(bytes.clone());
             match name.as_str() {
                 "filename" | "program" => {
                     if location.is_some() {
                         return Err(syntax("conflicting or redundant options".into()));
                     }
                     let make = if name == "program" { Location::Program } else { Location::File };
-                    location = Some(make(value.clone()));
+                    location = Some(make(CString::new(bytes.as_slice()).unwrap_or_default()));
                 }
-                "format" => match value.as_str() {
+                "format" => match value {
                     "text" => format.csv = false,
                     "csv" => format.csv = true,
                     "binary" => {
@@ -232,17 +239,17 @@ impl TableOptions {
                     _ => return Err(invalid(format!("COPY format \"{value}\" not recognized"))),
                 },
                 "header" => header_option = header(value)?,
-                "delimiter" => format.delimiter = bytes(),
-                "quote" => format.quote = bytes(),
-                "escape" => format.escape = bytes(),
-                "null" => format.null = bytes(),
-                "default" => format.default = bytes(),
+                "delimiter" => format.delimiter = given(),
+                "quote" => format.quote = given(),
+                "escape" => format.escape = given(),
+                "null" => format.null = given(),
+                "default" => format.default = given(),
                 "encoding" => {
                     let bad = || invalid("argument to option \"encoding\" must be a valid encoding name".into());
                     encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
                 }
-                "force_not_null" => force_not_null = column_set(name, value)?,
-                "force_null" => force_null = column_set(name, value)?,
+                "force_not_null" => force_not_null = column_set(name, bytes)?,
+                "force_null" => force_null = column_set(name, bytes)?,
                 "on_error" => {
                     on_error = match value.to_ascii_lowercase().as_str() {
                         "stop" => OnError::Stop,
@@ -274,7 +281,7 @@ impl TableOptions {
         format.force_null = force_null != ColumnSet::None;
         let dialect = Dialect::check(&format, compat::end_marker())?;
         if reject_limit > 0 && on_error != OnError::Ignore {
-            return Err(syntax("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".into()));
+            return Err(invalid("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".into()));
         }
         Ok(TableOptions {
             location,
@@ -326,8 +333,8 @@ impl TableOptions {
                 }
             }
         }
-        mark(&self.force_not_null, "FORCE_NOT_NULL", columns, |c| c.force_not_null = true)?;
-        mark(&self.force_null, "FORCE_NULL", columns, |c| c.force_null = true)?;
+        mark(&self.force_not_null, relid, columns, |c| c.force_not_null = true)?;
+        mark(&self.force_null, relid, columns, |c| c.force_null = true)?;
         if !self.dialect.is_csv() {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             let unsupported = |m: &str| Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, m));
@@ -342,15 +349,14 @@ impl TableOptions {
     }
 }
 
-fn mark(set: &ColumnSet, option: &str, columns: &mut [Column], mark: impl Fn(&mut Column)) -> Result<()> {
+fn mark(set: &ColumnSet, relid: pg_sys::Oid, columns: &mut [Column], mark: impl Fn(&mut Column)) -> Result<()> {
     match set {
         ColumnSet::None => (),
         ColumnSet::All => columns.iter_mut().for_each(mark),
         ColumnSet::Named(names) => {
             for name in names {
-                let Some(column) = columns.iter_mut().find(|c| c.name.as_bytes() == name.as_bytes()) else {
-                    let message = format!("{option} column \"{name}\" not referenced by COPY");
-                    return Err(Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message));
+                let Some(column) = columns.iter_mut().find(|c| c.name == *name) else {
+                    return Err(no_such_column(relid, name));
                 };
                 mark(column);
             }
@@ -359,15 +365,33 @@ fn mark(set: &ColumnSet, option: &str, columns: &mut [Column], mark: impl Fn(&mu
     Ok(())
 }
 
+/// As CopyGetAttnums complains about a name.
+fn no_such_column(relid: pg_sys::Oid, name: &CStr) -> Error {
+    // SAFETY: guarded catalog lookups.
+    let (attnum, relation) = unsafe {
+        let relation = pg_sys::get_rel_name(relid);
+        let relation = if relation.is_null() { c"?" } else { CStr::from_ptr(relation) };
+        (pg_sys::get_attnum(relid, name.as_ptr()), relation.to_string_lossy())
+    };
+    let name = name.to_string_lossy();
+    if i32::from(attnum) > 0 {
+        return Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, format!("column \"{name}\" is a generated column"))
+            .detail("Generated columns cannot be used in COPY.");
+    }
+    let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
+    Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
+}
+
 /// Names and values of a list of DefElems.
 ///
 /// # Safety
 /// A valid list of DefElems with string arguments, or null; a guarded frame.
-unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, String)> {
+pub unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, Vec<u8>)> {
     // SAFETY: the caller vouches for the list.
     unsafe {
-        let text = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_string_lossy().into_owned();
         let elements = PgList::<pg_sys::DefElem>::from_pg(list);
-        elements.iter_ptr().map(|e| (text((*e).defname), text(pg_sys::defGetString(e)))).collect()
+        let string = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_bytes().to_vec();
+        let name = |e: *mut pg_sys::DefElem| text(&string((*e).defname)).into_owned();
+        elements.iter_ptr().map(|e| (name(e), string(pg_sys::defGetString(e)))).collect()
     }
 }

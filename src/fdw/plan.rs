@@ -70,6 +70,7 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
             // file_fdw's guess: a record is about as long as its row.
             estimate.size as f64 / f64::from((*(*rel).reltarget).width.max(1) + 24)
         };
+        tuples = (tuples - options.skip as f64).max(0.0);
         if let Some(limit) = options.limit {
             tuples = tuples.min(limit as f64);
         }
@@ -180,10 +181,11 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
 ) -> bool {
     // SAFETY: the planner's own structure.
     let options = TableOptions::of_table(unsafe { (*rte).relid }).or_raise();
-    // A worker's client encoding is the server's, so where the option is silent the two must agree. Bad values may
-    // need subtransactions, and are counted in one process; a program is run by the leader.
-    // SAFETY: guarded calls.
-    let encoding_is_known =
-        options.encoding.is_some() || unsafe { pg_sys::pg_get_client_encoding() == pg_sys::GetDatabaseEncoding() };
-    encoding_is_known && options.on_error == OnError::Stop && matches!(options.location, Some(Location::File(_)))
+    // Without the option the client's encoding counts, of which a worker knows nothing. A DEFAULT marker runs
+    // expressions that may not run in a worker. Bad values may need subtransactions, and are counted in one process; a
+    // program is run by the leader.
+    options.encoding.is_some()
+        && options.dialect.default.is_none()
+        && options.on_error == OnError::Stop
+        && matches!(options.location, Some(Location::File(_)))
 }

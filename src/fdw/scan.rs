@@ -12,17 +12,17 @@
 use std::ffi::{CStr, CString};
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::options::{HeaderOption, TableOptions};
 use super::plan::Wanted;
-use crate::error::{OrRaise, Result};
+use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
 use crate::pg::encoding::Encodings;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Tolerance};
+use crate::pg::soft::{OnError, Outcome, Tolerance};
 use crate::pg::source::{Location, Source};
 use crate::pg::stream::{Header, Stream};
 use crate::pg::unguarded;
@@ -30,8 +30,12 @@ use crate::pg::unguarded;
 /// The state of a scan.
 #[derive(Debug)]
 pub struct Scan {
-    /// None once the scan has ended.
+    /// None before the scan has begun and once it has ended.
     pub rows: Option<Rows>,
+    relid: pg_sys::Oid,
+    /// The subtransaction in which the source was opened.
+    begun_in: pg_sys::SubTransactionId,
+    wanted: Wanted,
     options: TableOptions,
     /// Columns that the quals look at, or all that are wanted where there are none.
     first: Vec<usize>,
@@ -55,10 +59,10 @@ impl Scan {
     }
 
     /// Names of the columns converted before and after the quals.
-    pub fn converted(&self) -> [Vec<String>; 2] {
+    pub fn converted(&self) -> [Vec<CString>; 2] {
         let name = |i: &usize| {
             let column = self.rows.as_ref().and_then(|rows| rows.columns().get(*i));
-            column.map(|c| c.display_name().into_owned())
+            column.map(|c| c.name.clone())
         };
         [&self.first, &self.rest].map(|set| set.iter().filter_map(name).collect())
     }
@@ -77,20 +81,23 @@ pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<R
     options.apply_to(relid, &mut columns)?;
     let stream = open_stream(options, encodings, columns.len())?;
     let described = match options.location()? {
-        Location::File(path) => format!("file \"{path}\""),
-        Location::Program(command) => format!("program \"{command}\""),
+        Location::File(path) => [b"file \"", path.as_bytes(), b"\""].concat(),
+        Location::Program(command) => [b"program \"", command.as_bytes(), b"\""].concat(),
     };
     let described = CString::new(described).unwrap_or_default();
     Ok(Rows::new(stream, columns, name, described, options.header == HeaderOption::Match))
 }
 
 fn open_stream(options: &TableOptions, encodings: Encodings, columns: usize) -> Result<Stream> {
-    let header = match options.header {
+    let source = Source::open(options.location()?)?;
+    Ok(Stream::new(source, options.dialect.clone(), encodings, header_of(options), columns))
+}
+
+fn header_of(options: &TableOptions) -> Header {
+    match options.header {
         HeaderOption::Lines(lines) => Header { lines, fields: false },
         HeaderOption::Match => Header { lines: 1, fields: true },
-    };
-    let source = Source::open(options.location()?)?;
-    Ok(Stream::new(source, options.dialect.clone(), encodings, header, columns))
+    }
 }
 
 /// # Safety
@@ -108,14 +115,17 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let options = TableOptions::of_table(relid).or_raise();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
-        let rows = open_rows(relation, &options).or_raise();
-
-        // EvalPlanQual rechecks its own rows with the node's quals, so there they stay where they are.
+        // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
+        // is read unless a row is asked for.
+        let rechecks = !(*estate).es_epq_active.is_null();
         let mut qual = std::ptr::null_mut();
-        if (*estate).es_epq_active.is_null() {
+        let (mut rows, mut first, mut rest) = (None, Vec::new(), Vec::new());
+        if !rechecks {
+            let opened = open_rows(relation, &options).or_raise();
             qual = std::mem::replace(&mut (*node).ss.ps.qual, std::ptr::null_mut());
+            (first, rest) = stages(&wanted, opened.columns(), options.on_error, qual.is_null());
+            rows = Some(opened);
         }
-        let (first, rest) = stages(&wanted, rows.columns(), options.on_error, qual.is_null());
         let arrays = slot_arrays((*node).ss.ss_ScanTupleSlot);
         for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
             // Columns that are not wanted are NULL in every row.
@@ -123,7 +133,10 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             *arrays.values.add(attribute) = pg_sys::Datum::from(0usize);
         }
         let is_program = matches!(options.location, Some(Location::Program(_)));
-        let progress = Progress::start(relid, is_program, rows.stream().size());
+        let progress = match &rows {
+            Some(rows) => Progress::start(relid, is_program, rows.stream().size()),
+            None => Progress::none(),
+        };
         let tolerance = Tolerance {
             on_error: options.on_error,
             verbosity: options.verbosity,
@@ -131,7 +144,10 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             bad_rows: 0,
         };
         let scan = Scan {
-            rows: Some(rows),
+            rows,
+            relid,
+            begun_in: pg_sys::GetCurrentSubTransactionId(),
+            wanted,
             first,
             rest,
             qual,
@@ -178,6 +194,8 @@ const END: i32 = 0;
 const ROW: i32 = 1;
 /// The row lacks fields: what there is is converted, then comes the error.
 const SHORT: i32 = 2;
+/// The row's conversion raises an error, which is to be raised in a plain frame.
+const RAISES: i32 = 3;
 
 /// Go to the next row and decode the first columns.
 ///
@@ -194,6 +212,7 @@ unsafe extern "C-unwind" fn next_row(
     let scan = unsafe { &mut *scan };
     let arrays = RowArrays { values, nulls };
     let Some(rows) = &mut scan.rows else { return END };
+    rows.follow_settings();
     loop {
         if scan.limit_left == 0 {
             return END;
@@ -216,12 +235,15 @@ unsafe extern "C-unwind" fn next_row(
         unsafe { rows.decode(&scan.first, arrays) };
         if scan.tolerance.on_error != OnError::Stop && rows.has_queue() {
             // SAFETY: as above.
-            let good = unsafe { rows.convert_softly(&mut scan.tolerance, arrays, econtext) }.or_raise();
-            if !good {
-                pgrx::check_for_interrupts!();
-                // SAFETY: the row's own context, which is current; a guarded call.
-                unsafe { pg_sys::MemoryContextReset((*econtext).ecxt_per_tuple_memory) };
-                continue;
+            match unsafe { rows.convert_softly(&mut scan.tolerance, arrays, econtext) }.or_raise() {
+                Outcome::Good => (),
+                Outcome::Raises => return RAISES,
+                Outcome::LeftOut => {
+                    pgrx::check_for_interrupts!();
+                    // SAFETY: the row's own context, which is current; a guarded call.
+                    unsafe { pg_sys::MemoryContextReset((*econtext).ecxt_per_tuple_memory) };
+                    continue;
+                }
             }
         }
         scan.limit_left -= 1;
@@ -240,6 +262,24 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Dat
     if let Some(rows) = &mut scan.rows {
         // SAFETY: as in `next_row`.
         unsafe { rows.decode(&scan.rest, RowArrays { values, nulls }) };
+    }
+}
+
+/// Open what BeginForeignScan left closed.
+///
+/// # Safety
+/// The executor's own structures, and a scan that BeginForeignScan made.
+#[pg_guard]
+unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let scan = &mut *(*node).fdw_state.cast::<Scan>();
+        let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
+        let rows = open_rows((*node).ss.ss_currentRelation, &scan.options).or_raise();
+        pg_sys::MemoryContextSwitchTo(old);
+        (scan.first, scan.rest) = stages(&scan.wanted, rows.columns(), scan.options.on_error, true);
+        scan.begun_in = pg_sys::GetCurrentSubTransactionId();
+        scan.rows = Some(rows);
     }
 }
 
@@ -266,6 +306,9 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         let slot = (*node).ss.ss_ScanTupleSlot;
         clear(slot);
         let scan = (*node).fdw_state.cast::<Scan>();
+        if (*scan).rows.is_none() {
+            open_late(node);
+        }
         let rows = match (*scan).rows.as_mut() {
             Some(rows) => &raw mut *rows,
             None => return slot,
@@ -283,7 +326,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             if what == END {
                 break;
             }
-            if (*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue() {
+            if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
                 Rows::convert(rows, arrays, econtext);
             }
             if what == SHORT {
@@ -292,8 +335,14 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             }
             if !(*scan).qual.is_null() {
                 store(slot);
+                // Core sets it when we have returned, which is too late for a qual that asks for it.
+                (*slot).tts_tableOid = (*scan).relid;
                 (*econtext).ecxt_scantuple = slot;
-                if !unguarded::exec_qual((*scan).qual, econtext) {
+                // What a qual says is not about the file, and the line may hold what the user may not see.
+                pg_sys::error_context_stack = context.previous;
+                let passes = unguarded::exec_qual((*scan).qual, econtext);
+                pg_sys::error_context_stack = &raw mut context;
+                if !passes {
                     let instrument = (*node).ss.ps.instrument;
                     if !instrument.is_null() {
                         (*instrument).nfiltered1 += 1.0;
@@ -367,9 +416,19 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
         scan.bytes_before = scan.bytes_read();
         scan.reported = 0;
-        if let Some(rows) = scan.rows.take() {
-            let encodings = Encodings::new(scan.options.encoding).or_raise();
-            scan.rows = Some(rows.reopen(|columns| open_stream(&scan.options, encodings, columns)).or_raise());
+        let options = &scan.options;
+        let begun_in = scan.begun_in;
+        if let Some(rows) = &mut scan.rows {
+            let open = |columns| {
+                // What is opened in a subtransaction is closed when that is rolled back, which this scan may outlive.
+                // A regular file is not opened anew; for others there is no way.
+                if pg_sys::GetCurrentSubTransactionId() > begun_in {
+                    let message = "cannot read a program or a FIFO again in a later subtransaction";
+                    return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+                }
+                open_stream(options, Encodings::new(options.encoding)?, columns)
+            };
+            rows.restart(header_of(options), open).or_raise();
         }
         scan.skip_left = scan.options.skip;
         scan.limit_left = scan.options.limit.unwrap_or(u64::MAX);

@@ -70,6 +70,18 @@ pub unsafe fn create_foreignscan_path(
     }
 }
 
+/// What an input function made of a string.
+#[derive(Debug)]
+pub enum Soft {
+    /// A value.
+    Good(pg_sys::Datum),
+    /// Nothing: the string is no value of the type.
+    Bad,
+    /// Another error. Only before 16, where it was caught; from 16 on it goes its way.
+    #[cfg_attr(not(feature = "pg15"), expect(dead_code, reason = "raised, not returned"))]
+    Raises,
+}
+
 /// `vacuum_delay_point` of an ANALYZE.
 ///
 /// # Safety
@@ -98,7 +110,7 @@ pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_
     }
 }
 
-/// `InputFunctionCallSafe`: `None` if the value is bad. Before 16 the error is caught (see [`super::soft`]). Guarded.
+/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`super::soft`]). Guarded.
 ///
 /// # Safety
 /// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
@@ -109,7 +121,7 @@ pub unsafe fn input_function_call_soft(
     typioparam: pg_sys::Oid,
     typmod: i32,
     _type_oid: pg_sys::Oid,
-) -> crate::error::Result<Option<pg_sys::Datum>> {
+) -> crate::error::Result<Soft> {
     let mut context = pg_sys::ErrorSaveContext { type_: pg_sys::NodeTag::T_ErrorSaveContext, ..Default::default() };
     let mut datum = pg_sys::Datum::from(0usize);
     // SAFETY: passed on; the context outlives the call.
@@ -123,10 +135,10 @@ pub unsafe fn input_function_call_soft(
             &raw mut datum,
         )
     };
-    Ok(good.then_some(datum))
+    Ok(if good { Soft::Good(datum) } else { Soft::Bad })
 }
 
-/// `InputFunctionCallSafe`: `None` if the value is bad. Before 16 the error is caught (see [`super::soft`]). Guarded.
+/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`super::soft`]). Guarded.
 ///
 /// # Safety
 /// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
@@ -137,14 +149,15 @@ pub unsafe fn input_function_call_soft(
     typioparam: pg_sys::Oid,
     typmod: i32,
     type_oid: pg_sys::Oid,
-) -> crate::error::Result<Option<pg_sys::Datum>> {
+) -> crate::error::Result<Soft> {
     use crate::error::Error;
     use pgrx::PgSqlErrorCode as Code;
 
     // SAFETY: guarded calls; a subtransaction is begun and ended by the same owner and in the same context.
     unsafe {
+        let call = || pg_sys::InputFunctionCall(function, string, typioparam, typmod);
         if is_plain_scalar(type_oid) {
-            return Ok(catch_bad_value(|| pg_sys::InputFunctionCall(function, string, typioparam, typmod), || ()));
+            return Ok(catch_bad_value(type_oid, call, || ()));
         }
         if pg_sys::IsInParallelMode() {
             let message = "cannot survive bad values of this type during a parallel operation";
@@ -160,8 +173,8 @@ pub unsafe fn input_function_call_soft(
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::CurrentResourceOwner = owner;
         };
-        let caught = catch_bad_value(|| pg_sys::InputFunctionCall(function, string, typioparam, typmod), roll_back);
-        if caught.is_some() {
+        let caught = catch_bad_value(type_oid, call, roll_back);
+        if matches!(caught, Soft::Good(_)) {
             pg_sys::ReleaseCurrentSubTransaction();
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::CurrentResourceOwner = owner;
@@ -205,20 +218,19 @@ fn is_reg_type(type_oid: pg_sys::Oid) -> bool {
     .contains(&type_oid)
 }
 
-/// Run `call`; `None` if it raised an error that says that the value is bad. Others go on. After
-/// either, `clean_up` has run.
+/// Run `call`; and tell an error that says that the value is bad from others. After either, `clean_up`
+/// has run: a subtransaction left open would outlive the statement.
 #[cfg(feature = "pg15")]
-fn catch_bad_value(call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()) -> Option<pg_sys::Datum> {
+fn catch_bad_value(type_oid: pg_sys::Oid, call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()) -> Soft {
     use pgrx::pg_sys::panic::CaughtError;
     use pgrx::{PgSqlErrorCode as Code, PgTryBuilder};
     use std::panic::AssertUnwindSafe;
 
     let outcome = PgTryBuilder::new(AssertUnwindSafe(|| Ok(call()))).catch_others(|e| Err(Box::new(e))).execute();
     let error = match outcome {
-        Ok(datum) => return Some(datum),
+        Ok(datum) => return Soft::Good(datum),
         Err(error) => error,
     };
-    // Before the error goes on, too: a subtransaction left open would outlive the statement.
     clean_up();
     let code = match &*error {
         CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
@@ -229,9 +241,25 @@ fn catch_bad_value(call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()
         const CLASS: i32 = (1 << 12) - 1;
         (code as i32) & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
             || matches!(code, Code::ERRCODE_CHECK_VIOLATION | Code::ERRCODE_NOT_NULL_VIOLATION)
+            || (type_oid.to_u32() < pg_sys::FirstGenbkiObjectId && is_builtin_complaint(code))
     });
-    if !bad_value {
-        error.rethrow();
-    }
-    None
+    if bad_value { Soft::Bad } else { Soft::Raises }
+}
+
+/// Further codes with which input functions of the server's own types say that a value is bad: of text search and
+/// JSON paths, and of types that look names up.
+#[cfg(feature = "pg15")]
+fn is_builtin_complaint(code: pgrx::PgSqlErrorCode) -> bool {
+    use pgrx::PgSqlErrorCode as Code;
+    matches!(
+        code,
+        Code::ERRCODE_SYNTAX_ERROR
+            | Code::ERRCODE_INVALID_NAME
+            | Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED
+            | Code::ERRCODE_UNDEFINED_OBJECT
+            | Code::ERRCODE_UNDEFINED_FUNCTION
+            | Code::ERRCODE_UNDEFINED_TABLE
+            | Code::ERRCODE_INVALID_SCHEMA_NAME
+            | Code::ERRCODE_AMBIGUOUS_FUNCTION
+    )
 }

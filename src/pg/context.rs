@@ -29,6 +29,8 @@ impl Attention {
 
 /// The first bytes of some data, whole characters, with dots if there is more (`limit_printout_length`).
 pub fn displayed(data: &[u8]) -> CString {
+    // A line may be long, and no character is: look at no more than may be shown and one character.
+    let data = data.get(..MAX_DISPLAY as usize + 8).unwrap_or(data);
     let data = data.split(|&b| b == 0).next().unwrap_or_default();
     let len = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
     let mut shown = data.to_vec();

@@ -20,6 +20,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Nothing to report.
+    pub fn none() -> Progress {
+        Progress { relid: pg_sys::InvalidOid, owned: false }
+    }
+
     /// Take the slot if it is free. Guarded.
     pub fn start(relid: pg_sys::Oid, program: bool, total: Option<u64>) -> Progress {
         // SAFETY: the entry is this backend's own; only this backend writes it.

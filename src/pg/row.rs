@@ -10,13 +10,14 @@
 use std::ffi::CString;
 
 use pg_bulk_format::arena::Arena;
+use pg_bulk_format::convert::Decoder;
 use pg_bulk_format::reader::{Reader, Value};
 use pgrx::pg_sys;
 
-use super::column::Column;
+use super::column::{self, Column};
 use super::context::Attention;
 use super::encoding::verify_in_server_encoding;
-use super::stream::{Advance, Stream};
+use super::stream::{Advance, Header, Stream};
 use super::unguarded;
 use crate::error::{self, Result};
 
@@ -78,9 +79,26 @@ pub struct Rows {
     pub described: CString,
     /// The header must name the columns.
     match_header: bool,
-    /// There is a DEFAULT marker.
-    has_default: bool,
+    /// The DEFAULT marker.
+    pub(super) default: Option<CString>,
+    /// The settings for which the decoders were made.
+    session_mark: SessionMark,
     rows: u64,
+}
+
+/// What of the session may change between two rows and matters to decoders: by address and number, cheap to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SessionMark {
+    time_zone: *mut pg_sys::pg_tz,
+    interval_style: i32,
+}
+
+impl SessionMark {
+    #[inline(always)]
+    fn now() -> SessionMark {
+        // SAFETY: reads two settings of this backend.
+        unsafe { SessionMark { time_zone: pg_sys::session_timezone, interval_style: pg_sys::IntervalStyle } }
+    }
 }
 
 impl Rows {
@@ -91,7 +109,7 @@ impl Rows {
         described: CString,
         match_header: bool,
     ) -> Rows {
-        let has_default = stream.reader.dialect().default.is_some();
+        let default = stream.reader.dialect().default.clone();
         Rows {
             stream,
             columns,
@@ -103,7 +121,8 @@ impl Rows {
             relation_name,
             described,
             match_header,
-            has_default,
+            default: default.map(|marker| CString::new(marker).unwrap_or_default()),
+            session_mark: SessionMark::now(),
             rows: 0,
         }
     }
@@ -141,7 +160,7 @@ impl Rows {
             self.check_escapes();
         }
         let fields = self.reader().fields();
-        if self.has_default {
+        if self.default.is_some() {
             self.check_defaults(fields)?;
         }
         if fields > self.columns.len() && (!self.columns.is_empty() || self.reader().raw_line() != Some(&[])) {
@@ -331,11 +350,15 @@ impl Rows {
             for at in 0..len {
                 let queued = *(*this).queue.as_ptr().add(at);
                 let column = (*this).columns.as_mut_ptr().add(queued.column);
-                let string = match queued.what {
+                let string: *mut std::ffi::c_char = match queued.what {
                     What::Input(start) => (*this).strings.as_mut_ptr().add(start).cast(),
                     _ => std::ptr::null_mut(),
                 };
-                (*this).attention = Attention { column: (*column).name.as_ptr(), value: string };
+                let shown = match (queued.what, &(*this).default) {
+                    (What::Default, Some(marker)) => marker.as_ptr(),
+                    _ => string.cast_const(),
+                };
+                (*this).attention = Attention { column: (*column).name.as_ptr(), value: shown };
                 let mut is_null = matches!(queued.what, What::Null);
                 let datum = match queued.what {
                     What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
@@ -352,11 +375,30 @@ impl Rows {
         }
     }
 
-    /// Close the source, and go on with another stream at its start. Guarded.
-    pub fn reopen(mut self, open: impl FnOnce(usize) -> Result<Stream>) -> Result<Rows> {
-        self.stream.close()?;
-        let stream = open(self.columns.len())?;
-        Ok(Rows::new(stream, self.columns, self.relation_name, self.described, self.match_header))
+    /// Start anew: at the start of the same file, or with what `open` opens. Guarded.
+    pub fn restart(&mut self, header: Header, open: impl FnOnce(usize) -> Result<Stream>) -> Result<()> {
+        let columns = self.columns.len();
+        if !self.stream.restart(header, columns)? {
+            self.stream.close()?;
+            self.stream = open(columns)?;
+        }
+        self.rows = 0;
+        self.queue.clear();
+        self.attention = Attention::NONE;
+        Ok(())
+    }
+
+    /// Decoders know TimeZone and IntervalStyle; make them anew if these have changed since.
+    #[inline]
+    pub fn follow_settings(&mut self) {
+        let now = SessionMark::now();
+        if now != self.session_mark {
+            self.session_mark = now;
+            let session = column::session(self.stream.charset());
+            for column in &mut self.columns {
+                column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
+            }
+        }
     }
 
     /// Close the source. Guarded.

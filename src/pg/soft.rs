@@ -12,7 +12,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
-use super::compat;
+use super::compat::{self, Soft};
 use super::context::{Attention, displayed};
 use super::row::{RowArrays, Rows, What};
 use crate::error::{Error, Result};
@@ -37,6 +37,18 @@ pub enum Verbosity {
     Default,
     /// Each one.
     Verbose,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All its values are there.
+    Good,
+    /// It is left out.
+    LeftOut,
+    /// Its conversion raises an error that is not survived. To keep all that the error says, the caller converts the
+    /// row once more in a plain frame ([`Rows::convert`]).
+    Raises,
 }
 
 /// The policy of a scan, and what it met.
@@ -68,7 +80,7 @@ impl Tolerance {
 }
 
 impl Rows {
-    /// Work the queue off, and survive bad values. False if the row is to be left out. Guarded.
+    /// Work the queue off, and survive bad values. Guarded.
     ///
     /// # Safety
     /// As [`Rows::convert`], but for the frame.
@@ -77,7 +89,7 @@ impl Rows {
         tolerance: &mut Tolerance,
         arrays: RowArrays,
         econtext: *mut pg_sys::ExprContext,
-    ) -> Result<bool> {
+    ) -> Result<Outcome> {
         let mut set_null = false;
         for at in 0..self.queue.len() {
             let Some(&queued) = self.queue.get(at) else { break };
@@ -87,7 +99,11 @@ impl Rows {
             };
             let string = string.cast::<std::ffi::c_char>();
             let Some(column) = self.columns.get_mut(queued.column) else { break };
-            self.attention = Attention { column: column.name.as_ptr(), value: string };
+            let shown = match (queued.what, &self.default) {
+                (What::Default, Some(marker)) => marker.as_ptr(),
+                _ => string.cast_const(),
+            };
+            self.attention = Attention { column: column.name.as_ptr(), value: shown };
             let (attribute, typioparam, typmod) = (column.attribute, column.typioparam, column.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
@@ -101,13 +117,14 @@ impl Rows {
                     compat::input_function_call_soft(&raw mut column.input, string, typioparam, typmod, type_oid)
                 }?;
                 match converted {
-                    Some(datum) => (!string.is_null()).then_some(datum),
-                    None if tolerance.on_error == OnError::SetNull && !string.is_null() => {
+                    Soft::Good(datum) => (!string.is_null()).then_some(datum),
+                    Soft::Raises => return Ok(Outcome::Raises),
+                    Soft::Bad if tolerance.on_error == OnError::SetNull => {
                         set_null = true;
                         self.set_to_null(queued.column, tolerance)?;
                         None
                     }
-                    None => return self.leave_out(queued.column, tolerance).map(|()| false),
+                    Soft::Bad => return self.leave_out(queued.column, tolerance).map(|()| Outcome::LeftOut),
                 }
             };
             // SAFETY: the caller vouches for the arrays.
@@ -115,7 +132,7 @@ impl Rows {
         }
         self.attention = Attention::NONE;
         tolerance.bad_rows += u64::from(set_null);
-        Ok(true)
+        Ok(Outcome::Good)
     }
 
     fn note(&self, column: usize, doing: &str) {
@@ -134,21 +151,21 @@ impl Rows {
 
     fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
         tolerance.bad_rows += 1;
+        if tolerance.verbosity == Verbosity::Verbose {
+            self.note(column, "skipping row");
+        }
         if tolerance.reject_limit > 0 && tolerance.bad_rows > tolerance.reject_limit {
-            self.attention = Attention::NONE;
+            // COPY's message is about the last bad value.
             let n = tolerance.reject_limit;
             let message = format!("skipped more than REJECT_LIMIT ({n}) rows due to data type incompatibility");
             return Err(Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message));
-        }
-        if tolerance.verbosity == Verbosity::Verbose {
-            self.note(column, "skipping row");
         }
         self.attention = Attention::NONE;
         Ok(())
     }
 
     fn set_to_null(&mut self, column: usize, tolerance: &Tolerance) -> Result<()> {
-        if tolerance.verbosity == Verbosity::Verbose {
+        if tolerance.verbosity == Verbosity::Verbose && !self.attention.value.is_null() {
             self.note(column, "setting to null");
         }
         let Some(column) = self.columns.get_mut(column) else { return Ok(()) };
@@ -166,7 +183,7 @@ impl Rows {
                 column.type_oid,
             )
         }?;
-        if accepted.is_some() {
+        if !matches!(accepted, Soft::Bad) {
             return Ok(());
         }
         // SAFETY: a guarded catalog lookup; the string is a copy.

@@ -10,12 +10,14 @@
 //!
 //! Descriptors are the server's transient files: an abort closes them whatever happened here.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, OsStr, c_int};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
@@ -26,9 +28,25 @@ use crate::guc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A file of the server's machine.
-    File(String),
+    File(CString),
     /// A shell command whose output is read.
-    Program(String),
+    Program(CString),
+}
+
+impl Location {
+    /// The path or command, for messages.
+    pub fn display(&self) -> std::borrow::Cow<'_, str> {
+        let (Location::File(name) | Location::Program(name)) = self;
+        name.to_string_lossy()
+    }
+
+    /// The path of a file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Location::File(path) => Some(Path::new(OsStr::from_bytes(path.as_bytes()))),
+            Location::Program(_) => None,
+        }
+    }
 }
 
 /// An open source.
@@ -46,10 +64,6 @@ pub struct Source {
     bytes_read: u64,
 }
 
-fn c_string(s: &str) -> Result<CString> {
-    CString::new(s).map_err(|_| Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, "file name contains a NUL"))
-}
-
 impl Source {
     /// Open a location. Guarded.
     pub fn open(location: &Location) -> Result<Source> {
@@ -59,8 +73,8 @@ impl Source {
         }
     }
 
-    fn open_file(path: &str) -> Result<Source> {
-        let c_path = c_string(path)?;
+    fn open_file(c_path: &CStr) -> Result<Source> {
+        let path = c_path.to_string_lossy();
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: a guarded call with a valid string.
         let fd = unsafe { pg_sys::OpenTransientFile(c_path.as_ptr(), flags) };
@@ -78,7 +92,7 @@ impl Source {
         let mut source = Source {
             fd,
             pipe: std::ptr::null_mut(),
-            name: path.to_owned(),
+            name: path.into_owned(),
             waits: false,
             size: None,
             at_end: false,
@@ -116,12 +130,9 @@ impl Source {
 
     /// pg_bulk.allowed_directories, asked of the descriptor.
     fn check_directory(&self) -> Result<()> {
-        let allowed = guc::allowed_directories();
-        if allowed.is_empty() {
-            return Ok(());
-        }
+        let Some(allowed) = guc::allowed_directories() else { return Ok(()) };
         let real = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_default();
-        let inside = |dir: &String| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir));
+        let inside = |dir: &PathBuf| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir));
         if allowed.iter().any(inside) {
             return Ok(());
         }
@@ -129,8 +140,8 @@ impl Source {
         Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
     }
 
-    fn open_program(command: &str) -> Result<Source> {
-        let c_command = c_string(command)?;
+    fn open_program(c_command: &CStr) -> Result<Source> {
+        let command = c_command.to_string_lossy();
         // SAFETY: a guarded call with valid strings.
         let pipe = unsafe { pg_sys::OpenPipeStream(c_command.as_ptr(), c"r".as_ptr()) };
         if pipe.is_null() {
@@ -144,7 +155,7 @@ impl Source {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
         }
-        Ok(Source { fd, pipe, name: command.to_owned(), waits: true, size: None, at_end: false, bytes_read: 0 })
+        Ok(Source { fd, pipe, name: command.into_owned(), waits: true, size: None, at_end: false, bytes_read: 0 })
     }
 
     fn file(&self) -> ManuallyDrop<File> {
@@ -180,6 +191,19 @@ impl Source {
                 Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
             }
         }
+    }
+
+    /// Go back to the start, if this is a regular file. A descriptor that was opened in a subtransaction is closed when
+    /// that is rolled back; so one that a scan began with is kept, not replaced.
+    pub fn rewind(&mut self) -> Result<bool> {
+        if self.size.is_none() {
+            return Ok(false);
+        }
+        self.seek(0)?;
+        self.at_end = false;
+        self.bytes_read = 0;
+        self.size = self.file().metadata().ok().map(|m| m.size());
+        Ok(true)
     }
 
     /// Go to `offset` of a regular file.

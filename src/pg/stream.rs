@@ -1,5 +1,6 @@
 //! A source and a reader together: records of a file, in the server's encoding.
 
+use pg_bulk_format::convert::Charset;
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
@@ -37,8 +38,22 @@ pub struct Header {
 impl Stream {
     /// A stream at the start of `source`, whose records have `columns` fields.
     pub fn new(source: Source, dialect: Dialect, encodings: Encodings, header: Header, columns: usize) -> Stream {
+        Stream {
+            source,
+            reader: Stream::reader(dialect, encodings, header, columns),
+            encodings,
+            treatment: encodings.treatment(),
+            raw: Vec::new(),
+            raw_ended: false,
+            bom_pending: encodings.has_bom(),
+            converted: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    fn reader(dialect: Dialect, encodings: Encodings, header: Header, columns: usize) -> Reader {
         let treatment = encodings.treatment();
-        let reader = Reader::new(Settings {
+        Reader::new(Settings {
             dialect,
             read_size: guc::chunk_size(),
             utf8: treatment == Treatment::Utf8,
@@ -48,18 +63,7 @@ impl Stream {
             header_fields: header.fields,
             max_fields: columns + 1,
             level: Level::best(),
-        });
-        Stream {
-            source,
-            reader,
-            encodings,
-            treatment,
-            raw: Vec::new(),
-            raw_ended: false,
-            bom_pending: encodings.has_bom(),
-            converted: Vec::new(),
-            taken: 0,
-        }
+        })
     }
 
     /// Go to the next record or header line; false at the end. Guarded.
@@ -159,6 +163,20 @@ impl Stream {
         true
     }
 
+    /// Start anew. False if the source can only be opened anew. Guarded.
+    pub fn restart(&mut self, header: Header, columns: usize) -> Result<bool> {
+        if !self.source.rewind()? {
+            return Ok(false);
+        }
+        self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
+        self.raw.clear();
+        self.raw_ended = false;
+        self.bom_pending = self.encodings.has_bom();
+        self.converted.clear();
+        self.taken = 0;
+        Ok(true)
+    }
+
     /// The source itself, for who does not read it in order.
     pub fn source_mut(&mut self) -> &mut Source {
         &mut self.source
@@ -167,6 +185,11 @@ impl Stream {
     /// Bytes taken from the source so far.
     pub fn bytes_read(&self) -> u64 {
         self.source.bytes_read()
+    }
+
+    /// The server's characters.
+    pub fn charset(&self) -> Charset {
+        self.encodings.charset()
     }
 
     /// Size of the source, if it is a regular file.

@@ -45,7 +45,7 @@ impl Reader {
                 return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
             }
         };
-        if let Some(event) = self.too_long(content) {
+        if let Some(event) = self.too_long(next) {
             return event;
         }
         if self.scanner.is_none()
