@@ -307,7 +307,7 @@ sub run_session
 		  if ++$pending % 500 == 0;
 	}
 	my ($status, $stdout, $stderr) =
-	  $self->{node}->psql($self->{database}, $script, on_error_stop => 0, timeout => 1800);
+	  $self->{node}->psql($self->{database}, $script, on_error_stop => 0, timeout => soak() ? 14_400 : 1800);
 	return $stderr;
 }
 
