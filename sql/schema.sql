@@ -18,12 +18,10 @@ AS 'MODULE_PATHNAME', 'bulk_fdw_handler_wrapper';
 /* <begin connected objects> */
 -- src/fdw/mod.rs
 -- pg_bulk::fdw::bulk_fdw_validator
-CREATE  FUNCTION "bulk_fdw_validator"(
-	"options" TEXT[], /* Vec < Option < String > > */
-	"catalog" oid /* pg_sys :: Oid */
-) RETURNS void
+
+CREATE FUNCTION bulk_fdw_validator(options text[], catalog oid) RETURNS void
 STRICT VOLATILE PARALLEL SAFE
-LANGUAGE c /* Rust */
+LANGUAGE c
 AS 'MODULE_PATHNAME', 'bulk_fdw_validator_wrapper';
 /* </end connected objects> */
 

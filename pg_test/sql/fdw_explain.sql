@@ -88,7 +88,7 @@ SELECT about('few', 3);
 ALTER FOREIGN TABLE big OPTIONS (ADD "limit" '10');
 SELECT rows_expected('SELECT * FROM big');
 ALTER FOREIGN TABLE big OPTIONS (DROP "limit", ADD skip '99000');
-SELECT rows_expected('SELECT * FROM big') <= 2000;
+SELECT rows_expected('SELECT * FROM big') <= 10000;
 ALTER FOREIGN TABLE big OPTIONS (DROP skip);
 CALL write_file('small', '');
 SELECT rows_expected('SELECT * FROM small') <= 1;
