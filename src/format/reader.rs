@@ -241,7 +241,7 @@ impl Reader {
                 return self.advance();
             }
             self.settle_lines();
-            let tail = self.window.bytes().get(self.chunk_end..).unwrap_or_default();
+            let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
             scanner.cut(tail, &mut self.cut);
             if let Some(last) = self.cut.last {
                 self.chunk_lines = Some(self.cut.lines);
@@ -253,6 +253,16 @@ impl Reader {
                 return Event::NeedData;
             }
         }
+    }
+
+    /// How far lines behind the chunk may be complete.
+    ///
+    /// In CSV COPY looks at the byte behind a carriage return before it takes the line that this ends. That matters
+    /// where the byte turns out to be invalid: the error is this line's. So one at the end has to wait.
+    fn complete_end(&self) -> usize {
+        let bytes = self.window.bytes();
+        let waits = self.eol == Some(Eol::Cr) && self.dialect.is_csv() && !self.window.is_at_end();
+        bytes.len() - usize::from(waits && bytes.len() > self.chunk_end && bytes.ends_with(b"\r"))
     }
 
     /// Skip a byte order mark; false if the first bytes are not there yet.

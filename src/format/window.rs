@@ -63,6 +63,12 @@ impl Window {
         self.failed || (self.at_end && self.verified == self.filled)
     }
 
+    /// [`Window::bytes`] ends where the data end.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.at_end && !self.failed && self.verified == self.filled
+    }
+
     /// The bytes at the end of [`Window::bytes`] are followed by invalid ones.
     #[must_use]
     pub fn is_failed(&self) -> bool {

@@ -203,6 +203,16 @@ fn a_plain_first_record_is_plain() {
     assert_eq!(reader.line_number(), 1);
 }
 
+/// COPY looks past a carriage return, in CSV even where it ends a line, and finds what is invalid there.
+#[test]
+fn invalid_bytes_behind_a_carriage_return() {
+    for d in dialects() {
+        check(&d, b"a\rb\r\xff\r", SIZES);
+        check(&d, b"a\r\nb\r\xff\r\n", SIZES);
+        check(&d, b"a\rb\r", SIZES);
+    }
+}
+
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let token = prop_oneof![
         8 => Just(&b"a"[..]), 3 => Just(&b"\""[..]), 2 => Just(&b","[..]), 2 => Just(&b"\t"[..]), 3 => Just(&b"\n"[..]),
