@@ -1,0 +1,87 @@
+
+# The memory of a scan: 64 MB and three times the longest record, however large
+# the file. What a fresh backend has used is in its VmHWM; the planner's and the
+# executor's own share is measured on a file of one short record.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(start_server install_wrapper sql_string);
+
+use constant MB => 1024 * 1024;
+
+my $node = start_server('memory');
+install_wrapper($node, 'postgres');
+$node->safe_psql('postgres', 'CREATE DOMAIN plain AS text');
+my $directory = PostgreSQL::Test::Utils::tempdir('memory');
+chmod 0755, $directory;
+
+# A file of pieces, each a string and how often it is repeated.
+sub write_file
+{
+	my ($name, @pieces) = @_;
+	my $path = "$directory/$name";
+	open my $out, '>:raw', $path or die "$path: $!";
+	while (my ($string, $times) = splice @pieces, 0, 2)
+	{
+		for (; $times > 1000; $times -= 1000) { print $out $string x 1000; }
+		print $out $string x $times;
+	}
+	close $out or die "$path: $!";
+	return $path;
+}
+
+# MB that a backend has used at most when it has run a query over a file.
+sub peak
+{
+	my ($path, $options, $type, $query) = @_;
+	my $out = $node->safe_psql('postgres', <<"SQL");
+SET client_min_messages = error;
+SET jit = off;
+DROP FOREIGN TABLE IF EXISTS t;
+CREATE FOREIGN TABLE t (a int, b $type) SERVER bulk_files OPTIONS (filename ${\sql_string($path)}, $options);
+\\o /dev/null
+$query;
+\\o
+SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
+SQL
+	return $out;
+}
+
+my $csv   = "format 'csv'";
+my $query = 'SELECT octet_length(b::text) FROM t';
+my $base  = peak(write_file('short', "1,x\n", 1), $csv, 'text', $query);
+my $size  = 100;
+
+my %records = (
+	'text'                    => [ "format 'text'", 'text',  "2\t",   'abcdefghij',   "\n" ],
+	'text with escapes'       => [ "format 'text'", 'text',  "2\t",   'abcdefgh\\t',  "\n" ],
+	'CSV, quoted'             => [ $csv,            'text',  '2,"',   "abcdefghi\n",  "\"\n" ],
+	'CSV, with doubled quotes' => [ $csv,           'text',  '2,"',   'abcdefgh""',   "\"\n" ],
+	'a type without decoder'  => [ $csv,            'plain', '2,"',   'abcdefghij',   "\"\n" ],
+);
+for my $name (sort keys %records)
+{
+	my ($options, $type, $start, $fill, $end) = @{ $records{$name} };
+	my $first = $options eq $csv ? "1,x\n" : "1\tx\n";
+	my $path = write_file('long', $first, 1, $start, 1, $fill, $size * MB / length $fill, $end, 1);
+	# Only the scan counts: no copy of the value is made of it.
+	my $used = peak($path, $options, $type, 'SELECT count(b) FROM t') - $base;
+	cmp_ok($used, '<=', 64 + 3 * $size, "one record of $size MB: $name");
+	cmp_ok($used, '>=', $size, "and the record was in memory: $name");
+	unlink $path;
+}
+
+# Many records, and a size that does not matter.
+my $many = write_file('many', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", 8_000_000);
+my $used = peak($many, $csv, 'text', 'SELECT count(b) FROM t') - $base;
+cmp_ok($used, '<=', 64, '240 MB of short records');
+
+done_testing();
