@@ -5,7 +5,7 @@
 //! error again, which asks the callbacks again; so the callback must be pushed by a plain frame outside any guard, and
 //! must still know where the scan stands. Behind COPY's own line comes one that names the file.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
 
 use super::row::Rows;
@@ -13,19 +13,6 @@ use super::unguarded::{self, Opaque};
 
 /// Most bytes of data in a message (`MAX_COPY_DATA_DISPLAY`).
 const MAX_DISPLAY: c_int = 100;
-
-/// What a message is about, besides the line.
-#[derive(Debug)]
-pub struct Attention {
-    /// Name of the column that is being converted, or null.
-    pub column: *const c_char,
-    /// Its value, null for NULL.
-    pub value: *const c_char,
-}
-
-impl Attention {
-    pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
-}
 
 /// The first bytes of some data, whole characters, with dots if there is more (`limit_printout_length`).
 pub fn displayed(data: &[u8]) -> CString {

@@ -7,7 +7,7 @@
 //!
 //! Values made natively live in the row's arena, until the next row.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char};
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::Decoder;
@@ -15,7 +15,6 @@ use pg_bulk_format::reader::{Reader, Value};
 use pgrx::pg_sys;
 
 use super::column::{self, Column};
-use super::context::Attention;
 use super::encoding::verify_in_server_encoding;
 use super::stream::{Advance, Header, Stream};
 use super::unguarded;
@@ -39,6 +38,19 @@ pub(super) enum What {
     Null,
     /// The default expression.
     Default,
+}
+
+/// What a message is about, besides the line.
+#[derive(Debug)]
+pub struct Attention {
+    /// Name of the column that is being converted, or null.
+    pub column: *const c_char,
+    /// Its value, null for NULL.
+    pub value: *const c_char,
+}
+
+impl Attention {
+    pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
 }
 
 /// Arrays of a row, as long as the tuple descriptor.
@@ -350,7 +362,7 @@ impl Rows {
             for at in 0..len {
                 let queued = *(*this).queue.as_ptr().add(at);
                 let column = (*this).columns.as_mut_ptr().add(queued.column);
-                let string: *mut std::ffi::c_char = match queued.what {
+                let string: *mut c_char = match queued.what {
                     What::Input(start) => (*this).strings.as_mut_ptr().add(start).cast(),
                     _ => std::ptr::null_mut(),
                 };

@@ -13,8 +13,8 @@ use std::ffi::CStr;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::compat::{self, Soft};
-use super::context::{Attention, displayed};
-use super::row::{RowArrays, Rows, What};
+use super::context::displayed;
+use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 
 /// What happens to rows with bad values.
