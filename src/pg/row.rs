@@ -236,10 +236,14 @@ impl Rows {
     }
 
     /// Text: an octal or hexadecimal escape may make an invalid character, in any field, wanted or not.
+    /// A line for a table without columns is not looked into.
     #[cold]
     fn check_escapes(&mut self) {
+        if self.columns.is_empty() {
+            return;
+        }
         let reader = &self.stream.reader;
-        for i in 0..reader.fields().min(self.columns.len() + 1) {
+        for i in 0..reader.fields() {
             if let Value::Escaped(raw) = reader.value(i) {
                 self.unescaped.clear();
                 if reader.unescape(raw, &mut self.unescaped) {

@@ -10,6 +10,9 @@ use super::source::Source;
 use crate::error::{Result, read_error};
 use crate::guc;
 
+/// Fields of a runaway record that are kept.
+const MOST_FIELDS: usize = 4096;
+
 /// Records out of a source.
 #[derive(Debug)]
 pub struct Stream {
@@ -61,7 +64,8 @@ impl Stream {
             skip_bom: treatment != Treatment::Convert && encodings.has_bom(),
             header_lines: header.lines,
             header_fields: header.fields,
-            max_fields: columns + 1,
+            // More than there are columns are too many, but COPY looks for invalid escapes in all of them.
+            max_fields: columns.max(MOST_FIELDS) + 1,
             level: Level::best(),
         })
     }
