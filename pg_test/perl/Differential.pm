@@ -40,7 +40,9 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-our @EXPORT_OK = qw(bulk_fdw soak seed start_server escaped sql_string write_bytes install_wrapper text_columns);
+use Options qw(sql_string text_columns column_name copy_options scan_options scan_columns);
+
+our @EXPORT_OK = qw(bulk_fdw soak seed start_server escaped write_bytes install_wrapper);
 
 use constant CHUNK_GUC => 'pg_bulk.chunk_size';
 use constant CHUNK_SIZES => (1, 2, 3, 7, 63, 64, 65, 127, 4096);
@@ -122,15 +124,6 @@ sub escaped
 	return $bytes . ($rest > 0 ? " ... ($rest bytes more)" : '');
 }
 
-# An E'' literal of bytes; the statement around it stays ASCII.
-sub sql_string
-{
-	my ($bytes) = @_;
-	$bytes =~ s/([\\'])/\\$1/g;
-	$bytes =~ s/([^\x20-\x7e])/sprintf('\\x%02x', ord($1))/ge;
-	return "E'$bytes'";
-}
-
 sub write_bytes
 {
 	my ($path, $bytes) = @_;
@@ -138,52 +131,6 @@ sub write_bytes
 	print $file $bytes;
 	close $file or die "$path: $!";
 	return;
-}
-
-# n columns a, b, c ... (c27 and on) of type text
-sub text_columns
-{
-	my ($n) = @_;
-	return [ map { ($_ <= 26 ? chr(96 + $_) : "c$_") . ' text' } 1 .. $n ];
-}
-
-sub column_name { return $_[0] =~ /^("[^"]+"|\S+)/ ? $1 : die "column: $_[0]"; }
-
-# Options as COPY writes them, and as a foreign table does: there the columns
-# that force_null and force_not_null name carry the option themselves.
-sub copy_options
-{
-	my ($options) = @_;
-	my @list;
-	for my $name (sort keys %$options)
-	{
-		my $value = $options->{$name};
-		push @list, ref $value ? "$name (" . join(', ', @$value) . ')' : "$name " . sql_string($value);
-	}
-	return @list ? '(' . join(', ', @list) . ')' : "(format 'text')";
-}
-
-sub scan_options
-{
-	my ($path, $options) = @_;
-	return '('
-	  . join(', ',
-		'filename ' . sql_string($path),
-		map { "$_ " . sql_string($options->{$_}) } grep { !ref $options->{$_} } sort keys %$options)
-	  . ')';
-}
-
-sub scan_columns
-{
-	my ($columns, $options) = @_;
-	my @list;
-	for my $column (@$columns)
-	{
-		my $name = column_name($column);
-		my @forced = grep { ref $options->{$_} && grep { $_ eq $name } @{ $options->{$_} } } sort keys %$options;
-		push @list, $column . (@forced ? ' OPTIONS (' . join(', ', map { "$_ 'true'" } @forced) . ')' : '');
-	}
-	return join(', ', @list);
 }
 
 # The default, and a sample of the small sizes: those that cut a file of this

@@ -14,8 +14,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Corpus qw(text csv chapters entries grid);
-use Differential qw(bulk_fdw soak seed start_server sql_string);
+use Differential qw(bulk_fdw soak seed start_server);
 use Encodings qw(databases files);
+use Options qw(sql_string copy_options);
 use Soup qw(soup lines mutated random_value random_options pick);
 use Values qw(type_inputs setting_groups prerequisites);
 
@@ -99,7 +100,7 @@ for my $n (1 .. (soak() ? 400 : 50))
 	$to{header} = 'true' if $to{header};
 	my $path = "$written/written_$n.data";
 	$script .= "COPY (SELECT * FROM (VALUES @{[ join(', ', @rows) ]}) v (@{[ join(', ', @names) ]})) TO "
-	  . sql_string($path) . ' WITH ' . Differential::copy_options(\%to) . ";\n";
+	  . sql_string($path) . ' WITH ' . copy_options(\%to) . ";\n";
 	push @written, [ $n, $path, [ map { "$names[$_] $types[$_]" } 0 .. $#types ], $options ];
 }
 $node->safe_psql('postgres', $script);

@@ -16,7 +16,8 @@ use Time::HiRes qw(time usleep);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Differential qw(bulk_fdw soak seed start_server install_wrapper sql_string write_bytes);
+use Differential qw(bulk_fdw soak seed start_server install_wrapper write_bytes);
+use Options qw(sql_string);
 
 note 'PG_BULK_SEED=' . seed();
 my $node = start_server('bad_input');

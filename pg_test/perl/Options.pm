@@ -1,0 +1,81 @@
+
+=pod
+
+=head1 NAME
+
+Options - columns and COPY's options as SQL spells them
+
+=head1 DESCRIPTION
+
+Options are a hash from COPY's names to values; force_null and force_not_null
+name a list of columns. COPY and CREATE FOREIGN TABLE write them differently. All
+that comes out is ASCII, whatever bytes go in, so that the encoding of the session
+that sends it does not matter.
+
+=cut
+
+package Options;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+
+our @EXPORT_OK = qw(sql_string text_columns column_name copy_options scan_options scan_columns);
+
+# An E'' literal of bytes; the statement around it stays ASCII.
+sub sql_string
+{
+	my ($bytes) = @_;
+	$bytes =~ s/([\\'])/\\$1/g;
+	$bytes =~ s/([^\x20-\x7e])/sprintf('\\x%02x', ord($1))/ge;
+	return "E'$bytes'";
+}
+
+# n columns a, b, c ... (c27 and on) of type text
+sub text_columns
+{
+	my ($n) = @_;
+	return [ map { ($_ <= 26 ? chr(96 + $_) : "c$_") . ' text' } 1 .. $n ];
+}
+
+sub column_name { return $_[0] =~ /^("[^"]+"|\S+)/ ? $1 : die "column: $_[0]"; }
+
+# Options as COPY writes them, and as a foreign table does: there the columns
+# that force_null and force_not_null name carry the option themselves.
+sub copy_options
+{
+	my ($options) = @_;
+	my @list;
+	for my $name (sort keys %$options)
+	{
+		my $value = $options->{$name};
+		push @list, ref $value ? "$name (" . join(', ', @$value) . ')' : "$name " . sql_string($value);
+	}
+	return @list ? '(' . join(', ', @list) . ')' : "(format 'text')";
+}
+
+sub scan_options
+{
+	my ($path, $options) = @_;
+	return '('
+	  . join(', ',
+		'filename ' . sql_string($path),
+		map { "$_ " . sql_string($options->{$_}) } grep { !ref $options->{$_} } sort keys %$options)
+	  . ')';
+}
+
+sub scan_columns
+{
+	my ($columns, $options) = @_;
+	my @list;
+	for my $column (@$columns)
+	{
+		my $name = column_name($column);
+		my @forced = grep { ref $options->{$_} && grep { $_ eq $name } @{ $options->{$_} } } sort keys %$options;
+		push @list, $column . (@forced ? ' OPTIONS (' . join(', ', map { "$_ 'true'" } @forced) . ')' : '');
+	}
+	return join(', ', @list);
+}
+
+1;
