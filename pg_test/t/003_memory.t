@@ -13,7 +13,8 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Differential qw(start_server install_wrapper sql_string);
+use Differential qw(start_server install_wrapper);
+use Options qw(sql_string);
 
 use constant MB => 1024 * 1024;
 
