@@ -20,6 +20,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
 use crate::pg::encoding::Encodings;
+use crate::pg::points::point_plain;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
@@ -326,6 +327,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             if what == END {
                 break;
             }
+            point_plain!("scan.row");
             if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
                 Rows::convert(rows, arrays, econtext);
             }

@@ -16,6 +16,7 @@ pub mod column;
 pub mod compat;
 pub mod context;
 pub mod encoding;
+pub mod points;
 pub mod progress;
 pub mod row;
 pub mod soft;

@@ -23,6 +23,7 @@ use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::guc;
+use crate::pg::points::{point, point_errno};
 
 /// What to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +181,12 @@ impl Source {
             if self.waits {
                 self.wait()?;
             }
-            match (&*self.file()).read(buffer) {
+            point!("source.ready");
+            let read = match point_errno!("source.read") {
+                Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+                None => (&*self.file()).read(buffer),
+            };
+            match read {
                 Ok(n) => {
                     self.at_end |= n == 0;
                     self.bytes_read += n as u64;
