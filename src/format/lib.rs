@@ -8,6 +8,8 @@
 //!                 └──────────┴─ anything unusual ─► line, field: COPY's rules, one byte at a time
 //! ```
 //!
+//! Datums become heap tuples in [`tuple`], and these become pages and their WAL in [`page`].
+//!
 //! Nothing here does I/O, allocates per record, or knows PostgreSQL: the extension feeds bytes and takes datums.
 //! The fast path must only ever be right; the exact path must know everything. Tests hold the two against each other
 //! at every buffer size, and both against a naive reader that fits on a page.
@@ -20,8 +22,10 @@ pub mod line;
 #[doc(hidden)]
 #[allow(clippy::missing_panics_doc, reason = "an oracle")]
 pub mod naive;
+pub mod page;
 pub mod reader;
 pub mod record;
 pub mod scan;
+pub mod tuple;
 pub mod verify;
 pub mod window;

@@ -1,0 +1,289 @@
+//! Heap tuples against a twin that forms them as the manual's chapter on page layout describes them.
+//!
+//! The twin takes one attribute at a time, and builds a new vector for each row. The buffer of the other one has held
+//! another row before, so that what is left of that must not shine through.
+
+#![allow(unsafe_code, reason = "datums are addresses")]
+
+use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
+use proptest::prelude::*;
+
+/// A value as the tests know it. The bytes of one by reference are all there is of its memory.
+#[derive(Clone, Debug)]
+enum Value {
+    Null,
+    Word(u64),
+    Bytes(Kind, Box<[u8]>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    NoVarlena,
+    /// With a header of four bytes.
+    Long,
+    Compressed,
+    /// With a header of one byte.
+    Short,
+    External,
+}
+
+impl Value {
+    fn datum(&self) -> u64 {
+        match self {
+            // An address that nothing may look at.
+            Value::Null => 1,
+            Value::Word(word) => *word,
+            Value::Bytes(_, bytes) => bytes.as_ptr().expose_provenance() as u64,
+        }
+    }
+}
+
+type Row = Vec<(Attribute, Value)>;
+
+fn form<'b>(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, buffer: &'b mut FormBuffer) -> Formed<'b> {
+    let attributes: Vec<Attribute> = row.iter().map(|(attribute, _)| *attribute).collect();
+    let values: Vec<u64> = row.iter().map(|(_, value)| value.datum()).collect();
+    let nulls: Vec<bool> = row.iter().map(|(_, value)| matches!(value, Value::Null)).collect();
+    let layout = Layout::new(&attributes, stamp, limit).unwrap();
+    // SAFETY: the values are those of the attributes, and live until the end of the test.
+    unsafe { layout.form(values.as_ptr(), nulls.as_ptr(), buffer) }
+}
+
+// Varlenas, spelled for both byte orders.
+
+fn long(bytes: &[u8]) -> Value {
+    let size = bytes.len() as u32 + 4;
+    let header = if cfg!(target_endian = "big") { size.to_be_bytes() } else { (size * 4).to_le_bytes() };
+    Value::Bytes(Kind::Long, [&header, bytes].concat().into())
+}
+
+fn compressed(bytes: &[u8]) -> Value {
+    let size = bytes.len() as u32 + 4;
+    let header =
+        if cfg!(target_endian = "big") { (size + 0x4000_0000).to_be_bytes() } else { (size * 4 + 2).to_le_bytes() };
+    Value::Bytes(Kind::Compressed, [&header, bytes].concat().into())
+}
+
+fn short(bytes: &[u8]) -> Value {
+    Value::Bytes(Kind::Short, short_bytes(bytes).into())
+}
+
+fn short_bytes(bytes: &[u8]) -> Vec<u8> {
+    let size = bytes.len() as u8 + 1;
+    let header = if cfg!(target_endian = "big") { 0x80 + size } else { size * 2 + 1 };
+    [&[header], bytes].concat()
+}
+
+fn external(tag: u8) -> Value {
+    let mut pointer = vec![0xee; if tag == 18 { 18 } else { 10 }];
+    pointer[0] = if cfg!(target_endian = "big") { 0x80 } else { 0x01 };
+    pointer[1] = tag;
+    Value::Bytes(Kind::External, pointer.into())
+}
+
+/// None if one of the values is external.
+fn twin(row: &[(Attribute, Value)], stamp: Stamp) -> Option<Vec<u8>> {
+    let nulls = row.iter().any(|(_, value)| matches!(value, Value::Null));
+    let mut bitmap = vec![0u8; if nulls { row.len().div_ceil(8) } else { 0 }];
+    let mut infomask = 0x0800 + u16::from(nulls) + if stamp.frozen { 0x0300 } else { 0 };
+    let mut data = Vec::new();
+    for (i, (attribute, value)) in row.iter().enumerate() {
+        let (bytes, aligned) = match value {
+            Value::Null => continue,
+            Value::Word(word) if cfg!(target_endian = "big") => {
+                (word.to_be_bytes()[8 - attribute.len as usize..].to_vec(), true)
+            }
+            Value::Word(word) => (word.to_le_bytes()[..attribute.len as usize].to_vec(), true),
+            Value::Bytes(kind, bytes) => {
+                if attribute.len < 0 {
+                    infomask |= 2;
+                }
+                match kind {
+                    Kind::External => return None,
+                    Kind::Long if attribute.packable && bytes.len() <= 130 => (short_bytes(&bytes[4..]), false),
+                    Kind::Short => (bytes.to_vec(), false),
+                    // C strings are not aligned.
+                    _ => (bytes.to_vec(), attribute.len != -2),
+                }
+            }
+        };
+        if nulls {
+            bitmap[i / 8] |= 1 << (i % 8);
+        }
+        while aligned && data.len() % usize::from(attribute.align) != 0 {
+            data.push(0);
+        }
+        data.extend(bytes);
+    }
+    let hoff = (23 + bitmap.len()).div_ceil(8) * 8;
+    let mut tuple = Vec::new();
+    tuple.extend(stamp.xmin.to_ne_bytes());
+    tuple.extend(0u32.to_ne_bytes());
+    tuple.extend(stamp.cid.to_ne_bytes());
+    tuple.extend([0xff, 0xff, 0xff, 0xff, 0, 0]);
+    tuple.extend((row.len() as u16).to_ne_bytes());
+    tuple.extend(infomask.to_ne_bytes());
+    tuple.push(hoff as u8);
+    tuple.extend(bitmap);
+    tuple.resize(hoff, 0);
+    tuple.extend(data);
+    Some(tuple)
+}
+
+/// The tuple is the twin's, or there is none for a reason that holds.
+fn check(row: &[(Attribute, Value)], stamp: Stamp, limit: usize, formed: Formed) {
+    let expected = twin(row, stamp);
+    match formed {
+        Formed::Tuple(tuple) => {
+            assert!(tuple.len() <= limit);
+            assert_eq!(tuple, expected.expect("no external value"));
+            assert!(tuple.as_ptr().addr().is_multiple_of(8));
+        }
+        Formed::External => assert_eq!(expected, None),
+        Formed::TooBig => match expected {
+            Some(tuple) => assert!(tuple.len() > limit),
+            None => {
+                // What comes before the external value is too big, but for another size of the bitmap.
+                let external = |(_, value): &(Attribute, Value)| matches!(value, Value::Bytes(Kind::External, _));
+                let before = &row[..row.iter().position(external).unwrap()];
+                assert!(twin(before, stamp).unwrap().len() + 8 > limit);
+            }
+        },
+    }
+}
+
+fn attribute(len: i16, align: u8, by_value: bool, packable: bool) -> Attribute {
+    Attribute { len, align, by_value, packable }
+}
+
+/// Real types' and those that CREATE TYPE allows.
+fn any_attribute() -> impl Strategy<Value = Attribute> {
+    prop_oneof![
+        4 => prop::sample::select(vec![1u8, 2, 4, 8]).prop_map(|n| attribute(i16::from(n), n, true, false)),
+        1 => (prop::sample::select(vec![1i16, 2, 4, 8]), prop::sample::select(vec![1u8, 2, 4, 8]))
+            .prop_map(|(len, align)| attribute(len, align, true, false)),
+        2 => (1i16..80, prop::sample::select(vec![1u8, 2, 4, 8]))
+            .prop_map(|(len, align)| attribute(len, align, false, false)),
+        6 => (prop::sample::select(vec![4u8, 8, 1, 2]), prop::bool::weighted(0.8))
+            .prop_map(|(align, packable)| attribute(-1, align, false, packable)),
+        1 => Just(attribute(-2, 1, false, false)),
+    ]
+}
+
+/// So many bytes, none of them zero.
+fn some_bytes(length: impl Strategy<Value = usize>) -> impl Strategy<Value = Vec<u8>> {
+    (length, any::<u8>()).prop_map(|(length, seed)| (0..length).map(|i| seed.wrapping_add(i as u8) | 1).collect())
+}
+
+fn value_of(attribute: Attribute, big: bool) -> BoxedStrategy<Value> {
+    let long_size = prop_oneof![0usize..40, 120usize..132, Just(if big { 3000 } else { 300 })];
+    match attribute.len {
+        -1 => prop_oneof![
+            6 => some_bytes(long_size).prop_map(|bytes| long(&bytes)),
+            2 => some_bytes(0usize..127).prop_map(|bytes| short(&bytes)),
+            1 => some_bytes(4usize..200).prop_map(|bytes| compressed(&bytes)),
+            u32::from(big) => prop::sample::select(vec![1, 2, 3, 18]).prop_map(external),
+        ]
+        .boxed(),
+        -2 => some_bytes(0usize..50)
+            .prop_map(|bytes| Value::Bytes(Kind::NoVarlena, [&bytes[..], &[0]].concat().into()))
+            .boxed(),
+        _ if attribute.by_value => any::<u64>().prop_map(Value::Word).boxed(),
+        len => some_bytes(Just(len as usize)).prop_map(|bytes| Value::Bytes(Kind::NoVarlena, bytes.into())).boxed(),
+    }
+}
+
+/// Columns, some of which are null if there are any, and big or external only if they may be.
+fn any_row() -> impl Strategy<Value = Row> {
+    let nulls = prop_oneof![2 => Just(0.0), 1 => Just(0.1), 1 => Just(0.9)];
+    (nulls, prop::bool::weighted(0.2), 0usize..40).prop_flat_map(|(nulls, big, count)| {
+        let column = any_attribute().prop_flat_map(move |attribute| {
+            let value = (value_of(attribute, big), prop::bool::weighted(nulls));
+            let value = value.prop_map(|(value, null)| if null { Value::Null } else { value });
+            (Just(attribute), value)
+        });
+        prop::collection::vec(column, count)
+    })
+}
+
+const STAMP: Stamp = Stamp { xmin: 0x0102_0304, cid: 0x0506_0708, frozen: false };
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn tuples_are_the_twins(before in any_row(), row in any_row(), toast: bool, frozen: bool) {
+        let mut buffer = FormBuffer::new();
+        let stamp = Stamp { frozen, ..STAMP };
+        let limit = if toast { TOAST_TUPLE_THRESHOLD } else { MAX_TUPLE_SIZE };
+        check(&before, STAMP, limit, form(&before, STAMP, limit, &mut buffer));
+        check(&row, stamp, limit, form(&row, stamp, limit, &mut buffer));
+    }
+}
+
+#[test]
+fn a_row_of_the_table_test() {
+    let row = vec![
+        (attribute(4, 4, true, false), Value::Word(-2i32 as u32 as u64)),
+        (attribute(-1, 4, false, true), long(b"0123456789abcdef0123456789abcdef")),
+        (attribute(8, 8, true, false), Value::Word(0x1112_1314_1516_1718)),
+    ];
+    let mut buffer = FormBuffer::new();
+    let Formed::Tuple(tuple) = form(&row, STAMP, TOAST_TUPLE_THRESHOLD, &mut buffer) else { panic!("a small row") };
+    assert_eq!(tuple.len(), 72);
+    assert_eq!(tuple[..24], twin(&row, STAMP).unwrap()[..24]);
+    assert_eq!(tuple[24..28], (-2i32).to_ne_bytes());
+    assert_eq!(&tuple[29..61], b"0123456789abcdef0123456789abcdef");
+    assert_eq!(tuple[61..64], [0; 3]);
+    assert_eq!(tuple[64..], 0x1112_1314_1516_1718u64.to_ne_bytes());
+}
+
+/// The limit is the last length that is formed, however the tuple gets there, and for as many columns as there can be.
+#[test]
+fn limits_are_exact() {
+    let mut buffer = FormBuffer::new();
+    let text = attribute(-1, 4, false, true);
+    for limit in [TOAST_TUPLE_THRESHOLD, MAX_TUPLE_SIZE] {
+        for (length, fits) in [(limit - 28, true), (limit - 27, false), (1 << 20, false)] {
+            let row = vec![(text, long(&vec![b'x'; length]))];
+            let formed = form(&row, STAMP, limit, &mut buffer);
+            assert_eq!(matches!(formed, Formed::Tuple(_)), fits, "{length}");
+            check(&row, STAMP, limit, formed);
+        }
+        let int8 = attribute(8, 8, true, false);
+        for (count, fits) in [((limit - 24) / 8, true), ((limit - 24) / 8 + 1, false), (1600, false)] {
+            let row = vec![(int8, Value::Word(u64::MAX)); count];
+            let formed = form(&row, STAMP, limit, &mut buffer);
+            assert_eq!(matches!(formed, Formed::Tuple(_)), fits, "{count}");
+            check(&row, STAMP, limit, formed);
+        }
+    }
+    let mut row = vec![(text, Value::Null); 1600];
+    check(&row, STAMP, MAX_TUPLE_SIZE, form(&row, STAMP, MAX_TUPLE_SIZE, &mut buffer));
+    row[1599].1 = short(b"last");
+    check(&row, STAMP, MAX_TUPLE_SIZE, form(&row, STAMP, MAX_TUPLE_SIZE, &mut buffer));
+}
+
+#[test]
+fn external_values_are_not_copied() {
+    let mut buffer = FormBuffer::new();
+    for tag in [1, 2, 3, 18] {
+        for packable in [false, true] {
+            let row = vec![(attribute(-1, 4, false, packable), external(tag))];
+            assert_eq!(form(&row, STAMP, MAX_TUPLE_SIZE, &mut buffer), Formed::External);
+        }
+    }
+}
+
+#[test]
+fn no_such_attributes() {
+    let none = |attributes: &[Attribute]| Layout::new(attributes, STAMP, MAX_TUPLE_SIZE).is_none();
+    assert!(none(&[attribute(4, 3, true, false)]));
+    assert!(none(&[attribute(3, 4, true, false)]));
+    assert!(none(&[attribute(0, 1, false, false)]));
+    assert!(none(&[attribute(-1, 4, true, true)]));
+    assert!(none(&[attribute(-3, 4, false, true)]));
+    assert!(none(&[attribute(4, 4, true, false); 1601]));
+    assert!(Layout::new(&[], STAMP, MAX_TUPLE_SIZE + 1).is_none());
+    assert!(!none(&[]));
+}

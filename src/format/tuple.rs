@@ -1,0 +1,534 @@
+//! Datums to a heap tuple: the bytes that heap_form_tuple and heap_prepare_insert would leave.
+//!
+//! ```text
+//!  0       4       8      12        18           20          22     23
+//!  t_xmin | t_xmax | t_cid | t_ctid | t_infomask2 | t_infomask | hoff | null bitmap | 0 | data ...
+//! ```
+//!
+//! A [`Layout`] is made once per table and [`Layout::form`] is called once per row. It takes what most rows are made of
+//! and gives up on the rest: a value that is stored elsewhere, or only in memory (an expanded object), and a tuple that
+//! TOAST has to look at first are for the server's own functions.
+//!
+//! The tricky point are the bytes between attributes, which must be zero though the buffer has seen other tuples. No
+//! time is spent to clear it: whatever writes an attribute also clears what follows, up to the next multiple of 8, which
+//! is as far as any alignment goes. For a by-value attribute that is one store of 8 bytes, whatever its length; the
+//! attribute that comes next writes over the rest.
+#![allow(unsafe_code, reason = "datums are addresses, and attributes are written where earlier ones end")]
+
+use std::ptr;
+use std::slice;
+
+/// MAXIMUM_ALIGNOF: what a tuple, and the data within it, is aligned to.
+pub const MAX_ALIGN: usize = 8;
+/// SizeofHeapTupleHeader: where the null bitmap is.
+pub const TUPLE_HEADER: usize = 23;
+/// MaxHeapAttributeNumber: columns of a table.
+pub const MAX_ATTRIBUTES: usize = 1600;
+/// MaxHeapTupleSize: what fits into an empty page.
+pub const MAX_TUPLE_SIZE: usize = 8160;
+/// TOAST_TUPLE_THRESHOLD: longer tuples of a table with a TOAST table go through the toaster first.
+pub const TOAST_TUPLE_THRESHOLD: usize = 2032;
+
+/// HEAP_HASNULL
+pub const HEAP_HASNULL: u16 = 0x0001;
+/// HEAP_HASVARWIDTH
+pub const HEAP_HASVARWIDTH: u16 = 0x0002;
+/// HEAP_HASEXTERNAL
+pub const HEAP_HASEXTERNAL: u16 = 0x0004;
+/// HEAP_XMIN_FROZEN
+pub const HEAP_XMIN_FROZEN: u16 = 0x0300;
+/// HEAP_XMAX_INVALID
+pub const HEAP_XMAX_INVALID: u16 = 0x0800;
+
+/// HeapTupleHeaderData. A tuple's bytes are made of it and never accessed through it: it is how the compiler lays out
+/// what the offsets of this crate say.
+#[repr(C)]
+struct HeapTupleHeaderData {
+    t_xmin: u32,
+    t_xmax: u32,
+    t_cid: u32,
+    t_ctid: [u16; 3],
+    t_infomask2: u16,
+    t_infomask: u16,
+    t_hoff: u8,
+    t_bits: [u8; 1],
+}
+
+/// Offset of t_ctid: the halves of the block number, high one first, and the offset number, 16 bits each.
+pub const T_CTID: usize = 12;
+/// Offset of t_infomask2. What follows it, to the end of the tuple, is what is logged.
+pub const T_INFOMASK2: usize = 18;
+/// Offset of t_infomask.
+pub const T_INFOMASK: usize = 20;
+/// Offset of t_hoff.
+pub const T_HOFF: usize = 22;
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<usize>() == 8, "a datum is an address");
+    assert!(offset_of!(HeapTupleHeaderData, t_xmin) == 0);
+    assert!(offset_of!(HeapTupleHeaderData, t_xmax) == 4);
+    assert!(offset_of!(HeapTupleHeaderData, t_cid) == 8);
+    assert!(offset_of!(HeapTupleHeaderData, t_ctid) == T_CTID);
+    assert!(offset_of!(HeapTupleHeaderData, t_infomask2) == T_INFOMASK2);
+    assert!(offset_of!(HeapTupleHeaderData, t_infomask) == T_INFOMASK);
+    assert!(offset_of!(HeapTupleHeaderData, t_hoff) == T_HOFF);
+    assert!(offset_of!(HeapTupleHeaderData, t_bits) == TUPLE_HEADER);
+    assert!(size_of::<HeapTupleHeaderData>() == TUPLE_HEADER + 1);
+    assert!(max_align(TUPLE_HEADER + MAX_ATTRIBUTES.div_ceil(8)) <= u8::MAX as usize, "t_hoff is a byte");
+};
+
+/// MAXALIGN
+#[inline(always)]
+#[must_use]
+pub const fn max_align(length: usize) -> usize {
+    (length + (MAX_ALIGN - 1)) & !(MAX_ALIGN - 1)
+}
+
+/// What a tuple descriptor says of an attribute's storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// attlen: bytes, or -1 for a varlena, or -2 for a C string.
+    pub len: i16,
+    /// attalign in bytes: 1, 2, 4 or 8.
+    pub align: u8,
+    /// attbyval
+    pub by_value: bool,
+    /// attstorage is not plain: a varlena may have a header of one byte.
+    pub packable: bool,
+}
+
+/// What all tuples of a load have in their headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The inserting transaction.
+    pub xmin: u32,
+    /// Its command.
+    pub cid: u32,
+    /// HEAP_INSERT_FROZEN: visible to everybody at once.
+    pub frozen: bool,
+}
+
+/// What [`Layout::form`] has made of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formed<'b> {
+    /// The tuple. Its address is a multiple of 8, and behind its last byte there are zeros up to a multiple of 8.
+    Tuple(&'b [u8]),
+    /// One of its values is a TOAST pointer of any kind, perhaps an expanded object. Nothing is known of its size.
+    External,
+    /// It is longer than the layout's limit. Some of its values may be external nevertheless.
+    TooBig,
+}
+
+/// How to write an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// By value, and not longer than its alignment, so that a store of 8 bytes reaches the next multiple of 8.
+    ByValue,
+    /// By value, and longer than its alignment.
+    ByValueLoose,
+    /// A varlena whose header may shrink.
+    Packable,
+    /// A varlena whose header is kept.
+    Plain,
+    Cstring,
+    /// By reference and of a fixed length.
+    Fixed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    kind: Kind,
+    /// Alignment less one.
+    mask: u8,
+    /// By value: bits of a datum that are not stored.
+    shift: u8,
+    /// By value or fixed: bytes.
+    len: u16,
+}
+
+/// Reason to leave a tuple to the server.
+enum Stop {
+    External,
+    TooBig,
+}
+
+/// How the tuples of a table are laid out, and what their headers say.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    columns: Box<[Column]>,
+    limit: usize,
+    /// The header of a tuple without nulls.
+    header: [u8; 24],
+    /// Bytes that a [`FormBuffer`] must have.
+    capacity: usize,
+}
+
+/// Where tuples are formed. It may serve several layouts.
+#[derive(Debug, Default)]
+pub struct FormBuffer {
+    words: Vec<u64>,
+}
+
+impl FormBuffer {
+    /// A buffer that grows when it is used.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[inline(always)]
+    fn reserve(&mut self, bytes: usize) -> *mut u8 {
+        if self.words.len() * 8 < bytes {
+            self.grow(bytes);
+        }
+        self.words.as_mut_ptr().cast()
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        self.words.resize(bytes.div_ceil(8), 0);
+    }
+}
+
+/// Bytes behind the end of an attribute that writing it may touch.
+const SLACK: usize = 64;
+
+impl Layout {
+    /// The layout of tuples with these attributes. A tuple longer than `limit`, which is [`TOAST_TUPLE_THRESHOLD`] or
+    /// [`MAX_TUPLE_SIZE`], is [`Formed::TooBig`].
+    ///
+    /// None if no tuple descriptor has such attributes.
+    #[must_use]
+    pub fn new(attributes: &[Attribute], stamp: Stamp, limit: usize) -> Option<Self> {
+        if attributes.len() > MAX_ATTRIBUTES || limit > MAX_TUPLE_SIZE {
+            return None;
+        }
+        let columns = attributes.iter().map(Column::new).collect::<Option<Box<[Column]>>>()?;
+        // Lengths are checked against the limit before variable ones are written, and only in the end otherwise.
+        let by_value = columns.iter().map(|column| column.align_and_width()).sum::<usize>();
+        let capacity = u8::MAX as usize + limit + by_value + SLACK;
+        let mut layout = Self { columns, limit, header: [0; 24], capacity };
+        layout.set_stamp(stamp);
+        Some(layout)
+    }
+
+    /// From now on, tuples are inserted by another command.
+    pub fn set_stamp(&mut self, stamp: Stamp) {
+        let varying = self.columns.iter().any(|column| column.varying());
+        let infomask = HEAP_XMAX_INVALID
+            | if stamp.frozen { HEAP_XMIN_FROZEN } else { 0 }
+            | if varying { HEAP_HASVARWIDTH } else { 0 };
+        let header = &mut self.header;
+        header[..4].copy_from_slice(&stamp.xmin.to_ne_bytes());
+        header[8..12].copy_from_slice(&stamp.cid.to_ne_bytes());
+        // InvalidBlockNumber, and no offset yet.
+        header[T_CTID..T_CTID + 4].fill(0xff);
+        header[T_INFOMASK2..T_INFOMASK].copy_from_slice(&(self.columns.len() as u16).to_ne_bytes());
+        header[T_INFOMASK..T_HOFF].copy_from_slice(&infomask.to_ne_bytes());
+        header[T_HOFF] = max_align(TUPLE_HEADER) as u8;
+    }
+
+    /// Number of attributes.
+    #[must_use]
+    pub fn attributes(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The longest tuple that is formed.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Forms the tuple of a row.
+    ///
+    /// # Safety
+    /// `values` and `nulls` point to as many elements as there are attributes. A value whose null is false is by value,
+    /// or the address of a value of its attribute's type: `len` bytes, or a varlena with as many bytes as its header
+    /// says, or a C string.
+    #[inline]
+    pub unsafe fn form<'b>(&self, values: *const u64, nulls: *const bool, out: &'b mut FormBuffer) -> Formed<'b> {
+        let tuple = out.reserve(self.capacity);
+        // SAFETY: the caller's promise for values and nulls; `tuple` points to `capacity` bytes.
+        let length = unsafe {
+            if any_null(nulls, self.columns.len()) {
+                self.form_with_nulls(values, nulls, tuple)
+            } else {
+                self.form_without_nulls(values, tuple)
+            }
+        };
+        match length {
+            // SAFETY: the buffer's words are initialised, and the tuple has been written into them.
+            Ok(length) if length <= self.limit => Formed::Tuple(unsafe { slice::from_raw_parts(tuple, length) }),
+            Ok(_) | Err(Stop::TooBig) => Formed::TooBig,
+            Err(Stop::External) => Formed::External,
+        }
+    }
+
+    /// # Safety
+    /// As [`Self::form`]; no value is null; `tuple` points to `capacity` writable bytes.
+    #[inline]
+    unsafe fn form_without_nulls(&self, values: *const u64, tuple: *mut u8) -> Result<usize, Stop> {
+        // SAFETY: the capacity allows for the header.
+        unsafe { tuple.cast::<[u8; 24]>().write(self.header) };
+        let mut at = max_align(TUPLE_HEADER);
+        for (i, column) in self.columns.iter().enumerate() {
+            // SAFETY: there is a value for each column; `at` is the end of what has been written.
+            at = unsafe { column.put(*values.add(i), tuple, at, self.limit)? };
+        }
+        Ok(at)
+    }
+
+    /// # Safety
+    /// As [`Self::form`]; `tuple` points to `capacity` writable bytes.
+    #[inline(never)]
+    unsafe fn form_with_nulls(&self, values: *const u64, nulls: *const bool, tuple: *mut u8) -> Result<usize, Stop> {
+        let count = self.columns.len();
+        let hoff = max_align(TUPLE_HEADER + count.div_ceil(8));
+        // SAFETY: the capacity allows for the longest header there is, and hoff is not below 24.
+        unsafe {
+            tuple.cast::<[u8; 24]>().write(self.header);
+            ptr::write_bytes(tuple.add(24), 0, hoff - 24);
+        }
+        let mut at = hoff;
+        let mut varying = false;
+        for (group, columns) in self.columns.chunks(8).enumerate() {
+            let first = group * 8;
+            // SAFETY: there is a null for each column; the bitmap ends before hoff.
+            let mut present = unsafe {
+                let present = present(nulls.add(first), columns.len());
+                *tuple.add(TUPLE_HEADER + group) = present;
+                present
+            };
+            while present != 0 {
+                let i = present.trailing_zeros() as usize;
+                present &= present - 1;
+                let Some(column) = columns.get(i) else { break };
+                varying |= column.varying();
+                // SAFETY: there is a value for each column; `at` is the end of what has been written.
+                at = unsafe { column.put(*values.add(first + i), tuple, at, self.limit)? };
+            }
+        }
+        let fixed = u16::from_ne_bytes([self.header[T_INFOMASK], self.header[T_INFOMASK + 1]]) & !HEAP_HASVARWIDTH;
+        let infomask = fixed | HEAP_HASNULL | if varying { HEAP_HASVARWIDTH } else { 0 };
+        // SAFETY: within the header.
+        unsafe {
+            tuple.add(T_INFOMASK).cast::<[u8; 2]>().write(infomask.to_ne_bytes());
+            *tuple.add(T_HOFF) = hoff as u8;
+        }
+        Ok(at)
+    }
+}
+
+impl Column {
+    fn new(attribute: &Attribute) -> Option<Self> {
+        let Attribute { len, align, by_value, packable } = *attribute;
+        if !matches!(align, 1 | 2 | 4 | 8) {
+            return None;
+        }
+        let kind = match len {
+            1 | 2 | 4 | 8 if by_value && len <= i16::from(align) => Kind::ByValue,
+            1 | 2 | 4 | 8 if by_value => Kind::ByValueLoose,
+            1.. if !by_value => Kind::Fixed,
+            -1 if !by_value && packable => Kind::Packable,
+            -1 if !by_value => Kind::Plain,
+            -2 if !by_value => Kind::Cstring,
+            _ => return None,
+        };
+        let len = len.max(0) as u16;
+        Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len })
+    }
+
+    /// Of variable width, as HEAP_HASVARWIDTH means it.
+    #[inline(always)]
+    fn varying(self) -> bool {
+        matches!(self.kind, Kind::Packable | Kind::Plain | Kind::Cstring)
+    }
+
+    /// The bytes that a column takes at most if its length is not checked before it is written.
+    fn align_and_width(&self) -> usize {
+        match self.kind {
+            Kind::ByValue | Kind::ByValueLoose => usize::from(self.mask) + usize::from(self.len),
+            _ => 0,
+        }
+    }
+
+    /// Writes a value behind the attributes that end at `at`, and zeros behind it. Returns where it ends.
+    ///
+    /// # Safety
+    /// The value is as [`Layout::form`] wants it. `tuple` points to so many bytes that SLACK more can be written behind
+    /// this value if it is by value, and behind `limit` otherwise. From `at` on there are zeros up to a multiple of 8.
+    #[inline(always)]
+    unsafe fn put(self, value: u64, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
+        let mask = usize::from(self.mask);
+        let len = usize::from(self.len);
+        match self.kind {
+            Kind::ByValue => {
+                let at = (at + mask) & !mask;
+                // SAFETY: 8 bytes are within the slack.
+                unsafe { tuple.add(at).cast::<u64>().write_unaligned(self.first_bytes(value)) };
+                Ok(at + len)
+            }
+            Kind::ByValueLoose => {
+                let at = (at + mask) & !mask;
+                // SAFETY: 16 bytes are within the slack.
+                unsafe {
+                    tuple.add(at).cast::<u64>().write_unaligned(self.first_bytes(value));
+                    clear_behind(tuple, at + len);
+                }
+                Ok(at + len)
+            }
+            Kind::Packable | Kind::Plain => {
+                let from: *const u8 = ptr::with_exposed_provenance(value as usize);
+                // SAFETY: the value is a varlena.
+                let varlena = unsafe { Varlena::read(from) };
+                let (at, skip, bytes) = match varlena {
+                    Varlena::External => return Err(Stop::External),
+                    Varlena::Short { size } => (at, 0, size),
+                    Varlena::Long { size, compressed: false }
+                        if self.kind == Kind::Packable && size - 4 < SHORT_MAX =>
+                    {
+                        if at + size - 3 > limit {
+                            return Err(Stop::TooBig);
+                        }
+                        // SAFETY: below the limit.
+                        unsafe { *tuple.add(at) = short_header(size - 3) };
+                        (at + 1, 4, size - 4)
+                    }
+                    Varlena::Long { size, .. } => ((at + mask) & !mask, 0, size),
+                };
+                if at + bytes > limit {
+                    return Err(Stop::TooBig);
+                }
+                // SAFETY: the value has `skip` + `bytes` bytes, and all are written below the limit.
+                unsafe {
+                    copy(from.add(skip), tuple.add(at), bytes);
+                    clear_behind(tuple, at + bytes);
+                }
+                Ok(at + bytes)
+            }
+            Kind::Cstring => {
+                let from: *const u8 = ptr::with_exposed_provenance(value as usize);
+                // SAFETY: the value is a C string.
+                let bytes = unsafe { std::ffi::CStr::from_ptr(from.cast()) }.to_bytes_with_nul().len();
+                // SAFETY: it has that many bytes.
+                unsafe { put_fixed(from, bytes, tuple, at, limit) }
+            }
+            Kind::Fixed => {
+                // SAFETY: the value has as many bytes as its type.
+                unsafe {
+                    put_fixed(ptr::with_exposed_provenance(value as usize), len, tuple, (at + mask) & !mask, limit)
+                }
+            }
+        }
+    }
+
+    /// The bytes that are stored of a datum, first in memory, and zeros.
+    #[inline(always)]
+    fn first_bytes(self, value: u64) -> u64 {
+        if cfg!(target_endian = "big") { value << self.shift } else { value << self.shift >> self.shift }
+    }
+}
+
+/// VARATT_SHORT_MAX: the longest varlena with a header of one byte, that included.
+const SHORT_MAX: usize = 0x7f;
+
+/// What a varlena's header says. Sizes include the header.
+enum Varlena {
+    External,
+    Short { size: usize },
+    Long { size: usize, compressed: bool },
+}
+
+impl Varlena {
+    /// # Safety
+    /// `from` is the address of a varlena.
+    #[inline(always)]
+    unsafe fn read(from: *const u8) -> Self {
+        // SAFETY: a varlena has at least one byte, and four if that says so.
+        unsafe {
+            let first = *from;
+            if cfg!(target_endian = "big") {
+                match first {
+                    0x80 => Self::External,
+                    0x81.. => Self::Short { size: usize::from(first & 0x7f) },
+                    _ => {
+                        let word = from.cast::<u32>().read_unaligned();
+                        Self::Long { size: (word & 0x3fff_ffff) as usize, compressed: first & 0xc0 == 0x40 }
+                    }
+                }
+            } else if first & 1 == 0 {
+                let word = from.cast::<u32>().read_unaligned();
+                Self::Long { size: (word >> 2) as usize, compressed: first & 2 != 0 }
+            } else if first == 1 {
+                Self::External
+            } else {
+                Self::Short { size: usize::from(first >> 1) }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn short_header(size: usize) -> u8 {
+    if cfg!(target_endian = "big") { size as u8 | 0x80 } else { (size as u8) << 1 | 1 }
+}
+
+/// # Safety
+/// `from` points to `bytes` bytes, and `tuple` to SLACK more than `limit`.
+#[inline(always)]
+unsafe fn put_fixed(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
+    if at + bytes > limit {
+        return Err(Stop::TooBig);
+    }
+    // SAFETY: all is written below the limit, and zeros within the slack.
+    unsafe {
+        copy(from, tuple.add(at), bytes);
+        clear_behind(tuple, at + bytes);
+    }
+    Ok(at + bytes)
+}
+
+/// Zeros from `at` to the next multiple of 8 at least.
+///
+/// # Safety
+/// 8 bytes can be written there.
+#[inline(always)]
+unsafe fn clear_behind(tuple: *mut u8, at: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { tuple.add(at).cast::<u64>().write_unaligned(0) };
+}
+
+/// # Safety
+/// `bytes` bytes can be read at `from` and written at `to`, and these are different memory.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
+}
+
+/// # Safety
+/// `nulls` points to `count` values.
+#[inline(always)]
+unsafe fn any_null(nulls: *const bool, count: usize) -> bool {
+    // SAFETY: the caller's promise; a bool is a byte.
+    let nulls = unsafe { slice::from_raw_parts(nulls.cast::<u8>(), count) };
+    let (words, rest) = nulls.as_chunks::<8>();
+    words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word)) != 0
+        || rest.iter().fold(0, |all, one| all | one) != 0
+}
+
+/// A byte of the null bitmap: bit i is set if value i of `count`, at most 8, is not null.
+///
+/// # Safety
+/// `nulls` points to `count` values.
+#[inline(always)]
+unsafe fn present(nulls: *const bool, count: usize) -> u8 {
+    let mut bits = 0;
+    for i in 0..count {
+        // SAFETY: the caller's promise.
+        bits |= u8::from(unsafe { !*nulls.add(i) }) << i;
+    }
+    bits
+}
