@@ -26,6 +26,11 @@ impl Error {
         Error { code, message: message.into(), detail: None, hint: None }
     }
 
+    pub fn code(mut self, code: Code) -> Error {
+        self.code = code;
+        self
+    }
+
     pub fn detail(mut self, detail: impl Into<String>) -> Error {
         self.detail = Some(detail.into());
         self

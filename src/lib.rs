@@ -11,6 +11,8 @@
 mod error;
 mod fdw;
 mod guc;
+#[expect(dead_code, reason = "no function calls it yet")]
+mod load;
 mod pg;
 
 use pgrx::prelude::*;

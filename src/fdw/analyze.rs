@@ -12,7 +12,7 @@ use crate::error::OrRaise;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Outcome, Tolerance};
+use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
 
 /// # Safety
 /// Called by ANALYZE.
@@ -81,14 +81,9 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
-        let tolerance = Tolerance {
-            on_error: options.on_error,
-            verbosity: crate::pg::soft::Verbosity::Silent,
-            reject_limit: 0,
-            bad_rows: 0,
-        };
+        let tolerance = Tolerance { verbosity: Verbosity::Silent, reject_limit: 0, ..options.copy.tolerance() };
         let sampling = Sampling {
-            all: (0..rows.columns().len()).collect(),
+            all: rows.all(),
             rows,
             tolerance,
             values: vec![pg_sys::Datum::from(0usize); natts],
@@ -98,8 +93,8 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
             sampled: 0,
             seen: 0.0,
             to_skip: -1.0,
-            skip_left: options.skip,
-            limit_left: options.limit.unwrap_or(u64::MAX),
+            skip_left: options.copy.skip,
+            limit_left: options.copy.limit.unwrap_or(u64::MAX),
             context: (*econtext).ecxt_per_tuple_memory,
             econtext,
             raises: false,

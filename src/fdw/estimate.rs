@@ -7,7 +7,7 @@
 
 use pg_bulk_format::reader::Event;
 
-use super::options::{HeaderOption, TableOptions};
+use super::options::TableOptions;
 use crate::error::Result;
 use crate::pg::encoding::Encodings;
 use crate::pg::source::Source;
@@ -46,19 +46,15 @@ pub fn estimate(options: &TableOptions) -> Estimate {
 }
 
 fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Option<f64>> {
-    let encodings = match Encodings::new(options.encoding) {
+    let encodings = match Encodings::new(options.copy.encoding) {
         Ok(encodings) => encodings,
         Err(e) => {
             source.close()?;
             return Err(e);
         }
     };
-    let lines = match options.header {
-        HeaderOption::Lines(n) => n,
-        HeaderOption::Match => 1,
-    };
-    let header = Header { lines, fields: false };
-    let mut stream = Stream::new(source, options.dialect.clone(), encodings, header, 1);
+    let header = Header { fields: false, ..options.copy.header() };
+    let mut stream = Stream::new(source, options.copy.dialect.clone(), encodings, header, 1);
     let record = bytes_a_record(&mut stream, size);
     stream.close()?;
     record

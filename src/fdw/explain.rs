@@ -59,8 +59,8 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     }
     let Some(scan) = scan.filter(|_| analyze) else { return };
     number(c"Bytes Read", Some(c"b"), scan.bytes_read(), es);
-    if options.on_error != OnError::Stop {
-        let label = if options.on_error == OnError::Ignore { c"Rows Skipped" } else { c"Rows Set to Null" };
+    if options.copy.on_error != OnError::Stop {
+        let label = if options.copy.on_error == OnError::Ignore { c"Rows Skipped" } else { c"Rows Set to Null" };
         number(label, None, scan.tolerance.bad_rows, es);
     }
     if verbose {

@@ -70,8 +70,8 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
             // file_fdw's guess: a record is about as long as its row.
             estimate.size as f64 / f64::from((*(*rel).reltarget).width.max(1) + 24)
         };
-        tuples = (tuples - options.skip as f64).max(0.0);
-        if let Some(limit) = options.limit {
+        tuples = (tuples - options.copy.skip as f64).max(0.0);
+        if let Some(limit) = options.copy.limit {
             tuples = tuples.min(limit as f64);
         }
         (*rel).tuples = pg_sys::clamp_row_est(tuples);
@@ -184,8 +184,8 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     // Without the option the client's encoding counts, of which a worker knows nothing. A DEFAULT marker runs
     // expressions that may not run in a worker. Bad values may need subtransactions, and are counted in one process; a
     // program is run by the leader.
-    options.encoding.is_some()
-        && options.dialect.default.is_none()
-        && options.on_error == OnError::Stop
+    options.copy.encoding.is_some()
+        && options.copy.dialect.default.is_none()
+        && options.copy.on_error == OnError::Stop
         && matches!(options.location, Some(Location::File(_)))
 }

@@ -14,18 +14,18 @@ use std::ffi::{CStr, CString};
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::options::{HeaderOption, TableOptions};
+use super::options::TableOptions;
 use super::plan::Wanted;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
+use crate::pg::copy_options::HeaderOption;
 use crate::pg::encoding::Encodings;
 use crate::pg::points::point_plain;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
-use crate::pg::source::{Location, Source};
-use crate::pg::stream::{Header, Stream};
+use crate::pg::source::Location;
 use crate::pg::unguarded;
 
 /// The state of a scan.
@@ -76,29 +76,13 @@ pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<R
         let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
         ((*relation).rd_id, name)
     };
-    let encodings = Encodings::new(options.encoding)?;
+    let encodings = Encodings::new(options.copy.encoding)?;
     let session = column::session(encodings.charset());
-    let mut columns = Column::of_relation(relation, &session, options.dialect.default.is_some());
+    let mut columns = Column::of_relation(relation, &session, options.copy.dialect.default.is_some());
     options.apply_to(relid, &mut columns)?;
-    let stream = open_stream(options, encodings, columns.len())?;
-    let described = match options.location()? {
-        Location::File(path) => [b"file \"", path.as_bytes(), b"\""].concat(),
-        Location::Program(command) => [b"program \"", command.as_bytes(), b"\""].concat(),
-    };
-    let described = CString::new(described).unwrap_or_default();
-    Ok(Rows::new(stream, columns, name, described, options.header == HeaderOption::Match))
-}
-
-fn open_stream(options: &TableOptions, encodings: Encodings, columns: usize) -> Result<Stream> {
-    let source = Source::open(options.location()?)?;
-    Ok(Stream::new(source, options.dialect.clone(), encodings, header_of(options), columns))
-}
-
-fn header_of(options: &TableOptions) -> Header {
-    match options.header {
-        HeaderOption::Lines(lines) => Header { lines, fields: false },
-        HeaderOption::Match => Header { lines: 1, fields: true },
-    }
+    let location = options.location()?;
+    let stream = options.copy.open(location, options.copy.header(), columns.len())?;
+    Ok(Rows::new(stream, columns, name, location.described(), options.copy.header == HeaderOption::Match))
 }
 
 /// # Safety
@@ -124,7 +108,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         if !rechecks {
             let opened = open_rows(relation, &options).or_raise();
             qual = std::mem::replace(&mut (*node).ss.ps.qual, std::ptr::null_mut());
-            (first, rest) = stages(&wanted, opened.columns(), options.on_error, qual.is_null());
+            (first, rest) = stages(&wanted, opened.columns(), options.copy.on_error, qual.is_null());
             rows = Some(opened);
         }
         let arrays = slot_arrays((*node).ss.ss_ScanTupleSlot);
@@ -138,12 +122,6 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             Some(rows) => Progress::start(relid, is_program, rows.stream().size()),
             None => Progress::none(),
         };
-        let tolerance = Tolerance {
-            on_error: options.on_error,
-            verbosity: options.verbosity,
-            reject_limit: options.reject_limit,
-            bad_rows: 0,
-        };
         let scan = Scan {
             rows,
             relid,
@@ -152,9 +130,9 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             first,
             rest,
             qual,
-            tolerance,
-            skip_left: options.skip,
-            limit_left: options.limit.unwrap_or(u64::MAX),
+            tolerance: options.copy.tolerance(),
+            skip_left: options.copy.skip,
+            limit_left: options.copy.limit.unwrap_or(u64::MAX),
             options,
             progress,
             reported: 0,
@@ -278,7 +256,7 @@ unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
         let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
         let rows = open_rows((*node).ss.ss_currentRelation, &scan.options).or_raise();
         pg_sys::MemoryContextSwitchTo(old);
-        (scan.first, scan.rest) = stages(&scan.wanted, rows.columns(), scan.options.on_error, true);
+        (scan.first, scan.rest) = stages(&scan.wanted, rows.columns(), scan.options.copy.on_error, true);
         scan.begun_in = pg_sys::GetCurrentSubTransactionId();
         scan.rows = Some(rows);
     }
@@ -428,12 +406,12 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
                     let message = "cannot read a program or a FIFO again in a later subtransaction";
                     return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
                 }
-                open_stream(options, Encodings::new(options.encoding)?, columns)
+                options.copy.open(options.location()?, options.copy.header(), columns)
             };
-            rows.restart(header_of(options), open).or_raise();
+            rows.restart(options.copy.header(), open).or_raise();
         }
-        scan.skip_left = scan.options.skip;
-        scan.limit_left = scan.options.limit.unwrap_or(u64::MAX);
+        scan.skip_left = scan.options.copy.skip;
+        scan.limit_left = scan.options.copy.limit.unwrap_or(u64::MAX);
         scan.tolerance.bad_rows = 0;
     }
 }

@@ -12,6 +12,8 @@ use super::compat;
 pub struct Column {
     /// Index of the attribute in the tuple descriptor, from 0.
     pub attribute: usize,
+    /// The field belongs to no attribute; records have it all the same.
+    pub ignored: bool,
     pub name: CString,
     /// The native decoder, if there is one.
     pub decoder: Option<Decoder>,
@@ -58,32 +60,56 @@ impl Column {
             if form.attisdropped || form.attgenerated != 0 {
                 continue;
             }
-            // SAFETY: guarded catalog lookups that fill what they are given.
-            let (input, typioparam) = unsafe {
-                let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-                pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
-                let mut input = pg_sys::FmgrInfo::default();
-                pg_sys::fmgr_info(function, &raw mut input);
-                (input, typioparam)
-            };
-            let default = if defaults { default_expression(relation, attribute) } else { std::ptr::null_mut() };
-            // SAFETY: a name is NUL-terminated.
-            let name = unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned();
-            columns.push(Column {
-                attribute,
-                name,
-                decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
-                wants_null: !input.fn_strict,
-                force_not_null: false,
-                force_null: false,
-                default,
-                input,
-                typioparam,
-                typmod: form.atttypmod,
-                type_oid: form.atttypid,
-            });
+            columns.push(Column::of_attribute(relation, attribute, session, defaults));
         }
         columns
+    }
+
+    /// The column of one attribute. Otherwise as [`Column::of_relation`].
+    pub fn of_attribute(relation: pg_sys::Relation, attribute: usize, session: &Session, default: bool) -> Column {
+        // SAFETY: the caller says that the relation has the attribute.
+        let form = unsafe { &*compat::attribute((*relation).rd_att, attribute) };
+        // SAFETY: guarded catalog lookups that fill what they are given.
+        let (input, typioparam) = unsafe {
+            let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+            pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
+            let mut input = pg_sys::FmgrInfo::default();
+            pg_sys::fmgr_info(function, &raw mut input);
+            (input, typioparam)
+        };
+        Column {
+            attribute,
+            ignored: false,
+            // SAFETY: a name is NUL-terminated.
+            name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
+            decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
+            wants_null: !input.fn_strict,
+            force_not_null: false,
+            force_null: false,
+            default: if default { default_expression(relation, attribute) } else { std::ptr::null_mut() },
+            input,
+            typioparam,
+            typmod: form.atttypmod,
+            type_oid: form.atttypid,
+        }
+    }
+
+    /// A field that no attribute takes.
+    pub fn ignored(name: CString) -> Column {
+        Column {
+            attribute: usize::MAX,
+            ignored: true,
+            name,
+            decoder: None,
+            wants_null: false,
+            force_not_null: false,
+            force_null: false,
+            default: std::ptr::null_mut(),
+            input: pg_sys::FmgrInfo::default(),
+            typioparam: pg_sys::InvalidOid,
+            typmod: -1,
+            type_oid: pg_sys::InvalidOid,
+        }
     }
 
     /// The column's name as text.
@@ -93,7 +119,7 @@ impl Column {
 }
 
 /// As in BeginCopyFrom: the attribute's default, planned and ready to run; null if it has none. Guarded.
-fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
+pub fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
     let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
     // SAFETY: guarded calls; the attribute exists.
     unsafe {

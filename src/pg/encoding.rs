@@ -156,6 +156,15 @@ impl Encodings {
     }
 }
 
+/// A string of the server's as text. Guarded.
+pub fn from_server(string: &CStr) -> String {
+    let len = c_int::try_from(string.to_bytes().len()).unwrap_or(0);
+    // SAFETY: a guarded call that returns the string itself or a converted copy.
+    let utf8 = unsafe { pg_sys::pg_server_to_any(string.as_ptr(), len, UTF8) };
+    // SAFETY: what it returns is NUL-terminated.
+    unsafe { CStr::from_ptr(utf8) }.to_string_lossy().into_owned()
+}
+
 /// Raise an error unless `value` is valid in the server's encoding (`pg_verifymbstr`). Guarded.
 pub fn verify_in_server_encoding(value: &[u8]) {
     let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);

@@ -15,7 +15,9 @@
 pub mod column;
 pub mod compat;
 pub mod context;
+pub mod copy_options;
 pub mod encoding;
+pub mod jsonb;
 pub mod points;
 pub mod progress;
 pub mod row;

@@ -151,6 +151,42 @@ impl Rows {
         &self.columns
     }
 
+    /// Indexes of the columns that belong to an attribute.
+    pub fn all(&self) -> Vec<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter_map(|(i, column)| (!column.ignored).then_some(i)).collect()
+    }
+
+    /// The fields of the first header line; None if the file ends before. To be called before the first
+    /// [`Rows::advance`], of a stream whose header's fields are wanted; the columns may be unknown yet. A field that is
+    /// the NULL marker has no name. Guarded.
+    pub fn header_names(&mut self) -> Result<Option<Vec<Option<Vec<u8>>>>> {
+        if self.stream.advance()? != Advance::Header {
+            return Ok(None);
+        }
+        let reader = &self.stream.reader;
+        let mut names = Vec::with_capacity(reader.fields());
+        for i in 0..reader.fields() {
+            names.push(match reader.value(i) {
+                Value::Null | Value::Default => None,
+                Value::Plain(name) => Some(name.to_vec()),
+                Value::Escaped(raw) => {
+                    self.unescaped.clear();
+                    if reader.unescape(raw, &mut self.unescaped) {
+                        verify_in_server_encoding(&self.unescaped);
+                    }
+                    Some(self.unescaped.clone())
+                }
+            });
+        }
+        Ok(Some(names))
+    }
+
+    /// Say which columns the fields are for, once the header has told.
+    pub fn set_columns(&mut self, columns: Vec<Column>) {
+        self.columns = columns;
+    }
+
     /// Rows so far.
     pub fn count(&self) -> u64 {
         self.rows
@@ -256,7 +292,7 @@ impl Rows {
     #[cold]
     fn check_defaults(&self, fields: usize) -> Result<()> {
         for (i, column) in self.columns.iter().enumerate().take(fields) {
-            if column.default.is_null() && self.reader().value(i) == Value::Default {
+            if column.default.is_null() && !column.ignored && self.reader().value(i) == Value::Default {
                 return Err(error::unexpected_default(&column.display_name()));
             }
         }
@@ -411,7 +447,7 @@ impl Rows {
         if now != self.session_mark {
             self.session_mark = now;
             let session = column::session(self.stream.charset());
-            for column in &mut self.columns {
+            for column in self.columns.iter_mut().filter(|column| !column.ignored) {
                 column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
             }
         }

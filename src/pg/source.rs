@@ -41,6 +41,15 @@ impl Location {
         name.to_string_lossy()
     }
 
+    /// The CONTEXT line that names it.
+    pub fn described(&self) -> CString {
+        let (kind, name) = match self {
+            Location::File(path) => (b"file \"".as_slice(), path),
+            Location::Program(command) => (b"program \"".as_slice(), command),
+        };
+        CString::new([kind, name.as_bytes(), b"\""].concat()).unwrap_or_default()
+    }
+
     /// The path of a file.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -1,0 +1,200 @@
+//! What the options of a load mean.
+//!
+//! They are a jsonb object; a parallel worker reads the same text again. Booleans, numbers and strings are read as
+//! COPY reads the text, lists are arrays, null means the default. An unknown name is a syntax error, every value that
+//! makes no sense an invalid parameter value; what COPY says of options that do not go together, it says here too.
+
+use std::ffi::CString;
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::pg::copy_options::{self, Caller, CopyOptions, Draft, HeaderOption, Value, text};
+use crate::pg::jsonb::{self, Json};
+use crate::pg::source::Location;
+
+/// The names besides COPY's format options.
+const NAMES: &[&str] = &[
+    "columns", "match_by", "program", "where", "truncate", "freeze", "analyze", "writer", "workers", "lock", "indexes",
+];
+
+/// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
+const MOST_WORKERS: usize = 1024;
+
+/// Who writes the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriterOption {
+    Auto,
+    Direct,
+    Buffered,
+}
+
+/// Whether others may write to the table meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockOption {
+    Online,
+    Share,
+}
+
+/// How indexes come by the new rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexesOption {
+    Auto,
+    Insert,
+    Merge,
+    Rebuild,
+}
+
+/// The options of a load.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    pub copy: CopyOptions,
+    pub location: Location,
+    /// The columns of the file's fields, in order.
+    pub columns: Option<Vec<CString>>,
+    /// The header says which columns the fields are for. `copy.header` is then one line.
+    pub match_by_name: bool,
+    pub where_clause: Option<CString>,
+    pub truncate: bool,
+    pub freeze: bool,
+    pub analyze: bool,
+    pub writer: WriterOption,
+    pub workers: Option<usize>,
+    pub lock: LockOption,
+    pub indexes: IndexesOption,
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
+}
+
+/// One of several words.
+fn word<T: Copy>(name: &str, value: &[u8], words: &[(&str, T)]) -> Result<T> {
+    let given = text(value).to_ascii_lowercase();
+    match words.iter().find(|(word, _)| *word == given) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let list: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            Err(invalid(format!("{name} \"{}\" not recognized", text(value)))
+                .hint(format!("Valid values are {}.", list.join(", "))))
+        }
+    }
+}
+
+fn c_string(bytes: &[u8]) -> CString {
+    // No string of the server has a zero byte in it.
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// A JSON value as COPY's options see it; None for null.
+fn value(name: &str, json: Json) -> Result<Option<Value>> {
+    match json {
+        Json::Null => Ok(None),
+        Json::Text(text) | Json::Literal(text) => Ok(Some(Value::Text(text))),
+        Json::Array(elements) => {
+            let names = elements.into_iter().map(|element| match element {
+                Json::Text(text) => Ok(c_string(&text)),
+                _ => Err(invalid(format!("{name} must be an array of strings"))),
+            });
+            Ok(Some(Value::List(names.collect::<Result<_>>()?)))
+        }
+        Json::Object => Err(invalid(format!("{name} cannot be an object"))),
+    }
+}
+
+impl LoadOptions {
+    /// Make sense of the arguments of a load. Guarded.
+    ///
+    /// # Safety
+    /// `options` is a datum of type jsonb.
+    pub unsafe fn parse(path: CString, options: pg_sys::Datum) -> Result<LoadOptions> {
+        // SAFETY: the caller vouches for the datum.
+        let Some(members) = (unsafe { jsonb::members(options) }) else {
+            return Err(invalid("options must be a JSON object"));
+        };
+        let mut given = Vec::new();
+        for (name, json) in members {
+            let name = text(&name).into_owned();
+            if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
+                let valid: Vec<_> = copy_options::NAMES.iter().chain(NAMES).copied().collect();
+                return Err(Caller::Function.unknown(&name, &valid));
+            }
+            if let Some(value) = value(&name, json)? {
+                given.push((name, value));
+            }
+        }
+        LoadOptions::of_values(path, &given)
+    }
+
+    fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
+        let mut draft = Draft::new(Caller::Function);
+        let (mut columns, mut match_by_name, mut program, mut where_clause) = (None, false, false, None);
+        let (mut truncate, mut freeze, mut analyze) = (false, false, false);
+        let (mut writer, mut workers) = (WriterOption::Auto, None);
+        let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
+        for (name, value) in given {
+            if draft.set(name, value)? {
+                continue;
+            }
+            if name == "columns" {
+                match value {
+                    Value::List(names) if !names.is_empty() => columns = Some(names.clone()),
+                    _ => return Err(invalid("columns must be an array of column names")),
+                }
+                continue;
+            }
+            let bytes = value.one(name)?;
+            match name.as_str() {
+                "match_by" => match_by_name = word(name, bytes, &[("position", false), ("name", true)])?,
+                "program" => program = Caller::Function.boolean(name, bytes)?,
+                "where" => where_clause = Some(c_string(bytes)),
+                "truncate" => truncate = Caller::Function.boolean(name, bytes)?,
+                "freeze" => freeze = Caller::Function.boolean(name, bytes)?,
+                "analyze" => analyze = Caller::Function.boolean(name, bytes)?,
+                "writer" => {
+                    use WriterOption::{Auto, Buffered, Direct};
+                    writer = word(name, bytes, &[("auto", Auto), ("direct", Direct), ("buffered", Buffered)])?;
+                }
+                "workers" => {
+                    let number = text(bytes).parse().ok().filter(|n| *n <= MOST_WORKERS);
+                    let bad = || invalid(format!("workers must be a number from 0 to {MOST_WORKERS}"));
+                    workers = Some(number.ok_or_else(bad)?);
+                }
+                "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
+                _ => {
+                    use IndexesOption::{Auto, Insert, Merge, Rebuild};
+                    let words = [("auto", Auto), ("insert", Insert), ("merge", Merge), ("rebuild", Rebuild)];
+                    indexes = word(name, bytes, &words)?;
+                }
+            }
+        }
+        let header_given = given.iter().any(|(name, _)| name == "header");
+        let mut copy = draft.finish()?;
+        if match_by_name {
+            match copy.header {
+                // Without a header there are no names to match by.
+                HeaderOption::Lines(0) if !header_given => copy.header = HeaderOption::Lines(1),
+                HeaderOption::Lines(1) => (),
+                _ => return Err(invalid("match_by \"name\" requires a header of one line")),
+            }
+            if columns.is_some() {
+                return Err(invalid("cannot specify both columns and match_by \"name\""));
+            }
+        }
+        let location = if program { Location::Program(path) } else { Location::File(path) };
+        Ok(LoadOptions {
+            copy,
+            location,
+            columns,
+            match_by_name,
+            where_clause,
+            truncate,
+            freeze,
+            analyze,
+            writer,
+            workers,
+            lock,
+            indexes,
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! From the file to the table's columns: which field is for which attribute, and the rows that come of it.
+//!
+//! By position, the fields are the columns of the `columns` option or all that the table has, and that is known before
+//! the file is opened. By name, the header line tells; since a program or a FIFO can be read only once, it is the
+//! [`Rows`] about to be loaded that read it ([`by_name`]). Either way the result is a [`Mapping`], which a parallel
+//! worker can make the same rows from.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::options::LoadOptions;
+use crate::error::{Error, Result};
+use crate::pg::column::{self, Column, default_expression};
+use crate::pg::compat;
+use crate::pg::copy_options::{HeaderOption, attribute_number};
+use crate::pg::encoding::{Encodings, from_server};
+use crate::pg::row::Rows;
+use crate::pg::stream::Header;
+
+/// Which column each field of the file belongs to.
+#[derive(Debug, Clone, Default)]
+pub struct Mapping {
+    /// The attribute's number; None for a field that no attribute takes.
+    pub fields: Vec<Option<i16>>,
+    /// What the fields are called, in the server's encoding.
+    pub names: Vec<CString>,
+    pub notes: Vec<String>,
+}
+
+impl Mapping {
+    fn push(&mut self, name: CString, attnum: Option<i16>) {
+        self.names.push(name);
+        self.fields.push(attnum);
+    }
+
+    /// The numbers of the attributes that fields are for.
+    pub fn attributes(&self) -> impl Iterator<Item = i16> {
+        self.fields.iter().copied().flatten()
+    }
+
+    fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
+        if self.attributes().any(|a| a == attnum) {
+            let message = format!("column \"{}\" specified more than once", from_server(&name));
+            return Err(Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message));
+        }
+        self.push(name, Some(attnum));
+        Ok(())
+    }
+}
+
+fn relid(relation: pg_sys::Relation) -> pg_sys::Oid {
+    // SAFETY: an open relation.
+    unsafe { (*relation).rd_id }
+}
+
+/// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
+fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
+    // SAFETY: an open relation, whose descriptor has natts attributes.
+    let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+    (0..natts).filter_map(move |index| {
+        // SAFETY: index < natts, and a name is NUL-terminated.
+        unsafe {
+            let form = &*compat::attribute((*relation).rd_att, index);
+            let takes_values = !form.attisdropped && form.attgenerated == 0;
+            takes_values.then(|| (form.attnum, CStr::from_ptr(form.attname.data.as_ptr()).to_owned()))
+        }
+    })
+}
+
+/// The mapping that does not depend on the file; None if the header is to tell. Guarded.
+pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
+    if options.match_by_name {
+        return Ok(None);
+    }
+    let mut mapping = Mapping::default();
+    match &options.columns {
+        None => attributes(relation).for_each(|(attnum, name)| mapping.push(name, Some(attnum))),
+        Some(names) => {
+            for name in names {
+                mapping.add(name.clone(), attribute_number(relid(relation), name)?)?;
+            }
+        }
+    }
+    Ok(Some(mapping))
+}
+
+/// Open the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Guarded; the
+/// current memory context must outlive the rows.
+pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
+    // SAFETY: an open relation's name.
+    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
+    let columns = mapping.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping))?;
+    let header = match mapping {
+        Some(_) => options.copy.header(),
+        None => Header { fields: true, ..options.copy.header() },
+    };
+    let stream = options.copy.open(&options.location, header, columns.len())?;
+    let match_header = options.copy.header == HeaderOption::Match;
+    Ok(Rows::new(stream, columns, name, options.location.described(), match_header))
+}
+
+fn columns(relation: pg_sys::Relation, options: &LoadOptions, mapping: &Mapping) -> Result<Vec<Column>> {
+    let encodings = Encodings::new(options.copy.encoding)?;
+    let session = column::session(encodings.charset());
+    let with_default = options.copy.dialect.default.is_some();
+    let fields = mapping.fields.iter().zip(&mapping.names);
+    let mut columns: Vec<Column> = fields
+        .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
+            Some(Ok(attribute)) => Column::of_attribute(relation, attribute, &session, with_default),
+            _ => Column::ignored(name.clone()),
+        })
+        .collect();
+    options.copy.force(relid(relation), &mut columns)?;
+    Ok(columns)
+}
+
+/// Read the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
+pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Rows) -> Result<Mapping> {
+    let mut mapping = Mapping::default();
+    let Some(header) = rows.header_names()? else { return Ok(mapping) };
+    let attributes: Vec<_> = attributes(relation).collect();
+    for (i, name) in header.into_iter().enumerate() {
+        let Some(name) = name.map(|name| CString::new(name).unwrap_or_default()) else {
+            mapping.notes.push(format!("field {} of the file has no name and is ignored", i + 1));
+            mapping.push(CString::default(), None);
+            continue;
+        };
+        match attributes.iter().find(|(_, attribute)| *attribute == name) {
+            Some((attnum, _)) => mapping.add(name, *attnum)?,
+            None => {
+                let why = if is_generated(relid(relation), &name) { "generated column" } else { "field" };
+                mapping.notes.push(format!("{why} \"{}\" of the file is ignored", from_server(&name)));
+                mapping.push(name, None);
+            }
+        }
+    }
+    if mapping.attributes().next().is_none() {
+        let relation = from_server(&rows.relation_name);
+        let message = format!("header line names no column of relation \"{relation}\"");
+        return Err(Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message));
+    }
+    rows.set_columns(columns(relation, options, &mapping)?);
+    Ok(mapping)
+}
+
+fn is_generated(relid: pg_sys::Oid, name: &CStr) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        let attnum = pg_sys::get_attnum(relid, name.as_ptr());
+        attnum > 0 && pg_sys::get_attgenerated(relid, attnum) != 0
+    }
+}
+
+/// The attributes that no field sets and that have a default: their indexes, and the expressions, ready to run. Serial
+/// and identity columns appear as their nextval. Guarded; allocates in the current memory context.
+pub fn defaults(relation: pg_sys::Relation, mapping: &Mapping) -> Vec<(usize, *mut pg_sys::ExprState)> {
+    attributes(relation)
+        .filter(|(attnum, _)| mapping.attributes().all(|a| a != *attnum))
+        .filter_map(|(attnum, _)| {
+            let attribute = usize::try_from(attnum - 1).ok()?;
+            let expression = default_expression(relation, attribute);
+            (!expression.is_null()).then_some((attribute, expression))
+        })
+        .collect()
+}
