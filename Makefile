@@ -2,11 +2,12 @@
 # and the names.
 #
 #   make setup               what must be installed first (Debian packages, cargo-pgrx); leaves alone what is there
-#   make                     release build of the extension
+#   make                     release build of the extension; POINTS=1: with the tests' wait and fault points
 #   make install             into the server of PG_CONFIG (DESTDIR is honoured)
 #   make installcheck        the server tests, on what is installed; TESTS="smoke t/001_x.t" picks some
 #   make demo                a running cluster with the seed workloads loaded twice, by COPY and by pg_bulk; SIZE=n
-#   make test                everything that checks the project, from an empty machine on
+#   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
+#                            a server with assertions, which is built first
 #   make bench               side by side with COPY and file_fdw: benches/load/run
 #   make soak                the server tests on their large grids
 #   make schema              sql/schema.sql anew
@@ -23,17 +24,18 @@ PG_CONFIG ?= pg_config
 PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
 PGRX_HOME := $(CURDIR)/target/pgrx
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
-export PG_CONFIG PGRX_VERSION PGRX_HOME SIZE
+export PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT
 
 # Not :=, since the server may only be there once setup has run.
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
 PG_FEATURE = pg$(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = $(TARGET)/package/$(PG_FEATURE)
+BUILD = $(if $(POINTS),--profile points --features "$(PG_FEATURE) points",--features $(PG_FEATURE))
 
 all:
 	@tools/setup home
 	@rm -rf $(PACKAGE)
-	cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features --features $(PG_FEATURE) --out-dir $(PACKAGE)
+	cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features $(BUILD) --out-dir $(PACKAGE)
 
 setup:
 	@tools/setup

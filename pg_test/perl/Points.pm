@@ -1,0 +1,160 @@
+
+=pod
+
+=head1 NAME
+
+Points - stop, fail or kill the processes of a server at named places
+
+=head1 SYNOPSIS
+
+  use Points qw(point_set point_wait point_clear);
+
+  point_set($node, 'source.ready', 'wait');
+  # ... a session begins a scan
+  my ($pid) = point_wait($node, 'source.ready');
+  point_clear($node, 'source.ready');
+
+=head1 DESCRIPTION
+
+src/pg/points.rs says what a command may be. Everything here works on files in
+the data directory, so the server may be down, or not answering.
+
+A test that uses this module is run by pg_test/run with a server whose library
+has points.
+
+=cut
+
+package Points;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Utils;
+
+our @EXPORT_OK = qw(point_names point_set point_wait point_waiting point_taken point_clear);
+
+use constant WAIT_SECONDS => 60;
+
+sub directory { return $_[0]->data_dir . '/pg_bulk_points'; }
+
+my @names;
+
+=pod
+
+=head2 point_names()
+
+All the points of the library, sorted.
+
+=cut
+
+sub point_names
+{
+	return @names if @names;
+	chomp(my $libdir = `pg_config --pkglibdir`);
+	my %seen = map { $_ => 1 } slurp_file("$libdir/pg_bulk.so") =~ m{pg_bulk_points/([a-z_.]+)\0}g;
+	@names = sort keys %seen;
+	die "$libdir/pg_bulk.so has no points" unless @names;
+	return @names;
+}
+
+=pod
+
+=head2 point_set(node, name, command)
+
+=cut
+
+sub point_set
+{
+	my ($node, $name, $command) = @_;
+	die "no point $name" unless grep { $_ eq $name } point_names();
+	my $directory = directory($node);
+	mkdir $directory;
+	# Whoever comes there meanwhile finds the old command or the new one.
+	open my $file, '>', "$directory/$name.new" or die "$directory/$name.new: $!";
+	print $file "$command\n";
+	close $file or die $!;
+	chmod 0666, "$directory/$name.new";
+	rename "$directory/$name.new", "$directory/$name" or die $!;
+	return;
+}
+
+=pod
+
+=head2 point_waiting(node, name)
+
+The pids that wait there now.
+
+=cut
+
+sub point_waiting
+{
+	my ($node, $name) = @_;
+	return grep { kill 0, $_ } map { /\.waiting\.(\d+)$/ ? $1 : () } glob(directory($node) . "/$name.waiting.*");
+}
+
+=pod
+
+=head2 point_wait(node, name, number)
+
+Wait until that many processes (1) wait there; returns their pids.
+
+=cut
+
+sub point_wait
+{
+	my ($node, $name, $number) = @_;
+	my $end = time + WAIT_SECONDS;
+	while (time < $end)
+	{
+		my @pids = point_waiting($node, $name);
+		return @pids if @pids >= ($number // 1);
+		usleep(5_000);
+	}
+	die "nobody came to $name";
+}
+
+=pod
+
+=head2 point_taken(node, name)
+
+Whether a process has taken the command, which was given with C<once>.
+
+=cut
+
+sub point_taken
+{
+	my ($node, $name) = @_;
+	return -e directory($node) . "/$name.once";
+}
+
+=pod
+
+=head2 point_clear(node, names)
+
+No more commands for these points, or for all; who waits there goes on. Returns
+when nobody waits any longer.
+
+=cut
+
+sub point_clear
+{
+	my ($node, @clear) = @_;
+	for my $name (@clear ? @clear : point_names())
+	{
+		my $path = directory($node) . "/$name";
+		unlink $path, "$path.once";
+		my $end = time + WAIT_SECONDS;
+		while (point_waiting($node, $name))
+		{
+			die "somebody still waits at $name" if time > $end;
+			usleep(5_000);
+		}
+		# Of those who did not live to go on.
+		unlink glob("$path.waiting.*");
+	}
+	return;
+}
+
+1;
