@@ -18,6 +18,7 @@ pub mod arena;
 pub mod convert;
 pub mod dialect;
 pub mod field;
+pub mod id_range;
 pub mod line;
 #[doc(hidden)]
 #[allow(clippy::missing_panics_doc, reason = "an oracle")]

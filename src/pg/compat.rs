@@ -70,6 +70,59 @@ pub unsafe fn create_foreignscan_path(
     }
 }
 
+/// Where a relation's storage is.
+#[cfg(feature = "pg15")]
+pub type Locator = pg_sys::RelFileNode;
+#[cfg(not(feature = "pg15"))]
+pub type Locator = pg_sys::RelFileLocator;
+
+/// A relation's `rd_node`, `rd_locator` from 16 on.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*relation).rd_node;
+        #[cfg(not(feature = "pg15"))]
+        return (*relation).rd_locator;
+    }
+}
+
+/// `RelationNeedsWAL`: a permanent relation, unless its storage is new in this transaction and wal_level is minimal.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
+    // SAFETY: passed on; wal_level is a setting.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let new_storage = (*relation).rd_firstRelfilenodeSubid;
+        #[cfg(not(feature = "pg15"))]
+        let new_storage = (*relation).rd_firstRelfilelocatorSubid;
+        let permanent = (*(*relation).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT;
+        let minimal = pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed();
+        const NONE: pg_sys::SubTransactionId = 0; // InvalidSubTransactionId
+        let old = (*relation).rd_createSubid == NONE && new_storage == NONE;
+        permanent && (!minimal || old)
+    }
+}
+
+/// `XLogRegisterData`. Raises nothing but a PANIC where the caller is in a critical section.
+///
+/// # Safety
+/// A guarded frame, between XLogBeginInsert and XLogInsert; the bytes stay there until the latter.
+pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
+    // SAFETY: passed on. A record is far smaller than 2 GB.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        pg_sys::XLogRegisterData(data.cast(), length as i32);
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::XLogRegisterData(data.cast(), length as u32);
+    }
+}
+
 /// What an input function made of a string.
 #[derive(Debug)]
 pub enum Soft {

@@ -21,6 +21,10 @@ pub mod jsonb;
 pub mod points;
 pub mod progress;
 pub mod row;
+#[expect(dead_code, reason = "for loads")]
+pub mod sequence;
+#[expect(dead_code, reason = "for loads")]
+pub mod sequence_default;
 pub mod soft;
 pub mod source;
 pub mod stream;

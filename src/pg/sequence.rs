@@ -1,0 +1,320 @@
+//! Ids out of a sequence, a range at a time.
+//!
+//! nextval is refused while the transaction is in parallel mode, in the leader too, because each session keeps ids of
+//! its own in a cache that workers do not share; and the server has no call that takes many ids at once. What nextval
+//! does to the sequence's page does not need that cache, and this is that part of it: one change of the page gives out
+//! a whole range. Ids of a range belong to nobody else, whichever process of whichever session asks next, so ranges
+//! and nextval may be used side by side.
+//!
+//! How a load uses it, for columns whose default is a [`super::sequence_default::SequenceDefault`]:
+//!
+//! ```text
+//!   leader, before parallel mode   SequenceDefault::recognise(expression)        is it a default that this can do?
+//!                                  SequenceDefault::open() ─► Sequence           lock, rights, transaction id
+//!                                  Sequence::parameters() ─► shared memory
+//!   worker                         Sequence::attach(parameters)
+//!   who has the chunk's turn       Sequence::take(rows at most) ─► IdRange       in the order of the chunks; plain data
+//!   who makes its rows, for each   Sequence::next_id(range) ─► SequenceDefault::datum(id)
+//! ```
+//!
+//! A range may be larger than the chunk turns out to be: what is left is a gap, as it would be after an error. It may
+//! also be smaller than what was asked for. That is an error only for the row that wants the id behind the last one,
+//! so it is `next_id` that raises it. Of two columns with the same sequence each takes ranges of its own; nextval would
+//! number them alternately.
+//!
+//! **The page and the log.** nextval logs a state of the sequence that is up to 32 ids ahead of the page, and counts in
+//! `log_cnt` how many of these it may still give out without logging. A range is always logged, as what the page
+//! becomes: last value at its end, `log_cnt` 0. Whatever state an earlier record has promised, that of this one counts
+//! from here on, and `log_cnt` makes the next nextval write another. So after a crash, and on a standby, the sequence
+//! goes on behind the range. As in nextval, what makes ids durable is the flush at the commit of the transaction that
+//! used them; it has an id of its own for that if the sequence is logged, taken before parallel mode.
+//!
+//! **What the session sees.** currval and lastval stay where they are; their state is nextval's own. Ids that nextval
+//! has cached in a session (`CACHE`) stay in that session's cache, and it uses them up first.
+//!
+//! Everything here is guarded, but `next_id` asks nothing of the server and may run anywhere.
+
+use std::ffi::CStr;
+
+use pg_bulk_format::id_range::{IdRange, Position, Rule};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::compat;
+use crate::error::{Error, Result};
+
+/// `SEQ_MAGIC` (sequence.c), in the special area of a sequence's page.
+const MAGIC: u32 = 0x1717;
+/// `XLOG_SEQ_LOG` (sequence.h).
+const XLOG_SEQ_LOG: u8 = 0;
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+const ROW_EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock.cast_signed();
+
+/// `FormData_pg_sequence`, which has no binding.
+#[repr(C)]
+struct CatalogForm {
+    seqrelid: pg_sys::Oid,
+    seqtypid: pg_sys::Oid,
+    seqstart: i64,
+    seqincrement: i64,
+    seqmax: i64,
+    seqmin: i64,
+    seqcache: i64,
+    seqcycle: bool,
+}
+
+/// `FormData_pg_sequence_data`: the columns of the one tuple of a sequence.
+#[repr(C)]
+struct Data {
+    last_value: i64,
+    log_cnt: i64,
+    is_called: bool,
+}
+
+/// The columns without the padding behind the last one, which is no part of the tuple.
+const DATA_LENGTH: usize = std::mem::offset_of!(Data, is_called) + 1;
+
+/// The tuple on a sequence's page.
+struct PageTuple {
+    header: pg_sys::HeapTupleHeader,
+    length: usize,
+    data: *mut Data,
+}
+
+/// What a worker must know of a sequence that the leader has opened. Plain data.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Parameters {
+    oid: pg_sys::Oid,
+    rule: Rule,
+    temporary: bool,
+}
+
+/// A sequence that is locked by this process until the transaction ends.
+#[derive(Debug)]
+pub struct Sequence {
+    parameters: Parameters,
+    name: String,
+}
+
+impl Sequence {
+    /// Lock the sequence against everything that would change its parameters. Errors are those of nextval, but come
+    /// whether or not there will be a row. With `check_rights`, the current user must be allowed to use it; the
+    /// sequence of an identity column needs no rights.
+    ///
+    /// Before parallel mode: a logged sequence makes the transaction take an id.
+    pub fn open(oid: pg_sys::Oid, check_rights: bool) -> Result<Sequence> {
+        // SAFETY: a guarded call; the error path closes the relation.
+        let relation = unsafe { pg_sys::relation_open(oid, ROW_EXCLUSIVE) };
+        // SAFETY: an open relation.
+        let opened = unsafe { Sequence::inspect(relation, check_rights) };
+        // SAFETY: opened above; the lock stays.
+        unsafe { pg_sys::relation_close(relation, NO_LOCK) };
+        opened
+    }
+
+    unsafe fn inspect(relation: pg_sys::Relation, check_rights: bool) -> Result<Sequence> {
+        // SAFETY: the caller's relation is open, and so has its pg_class form.
+        let (oid, name, form) = unsafe { ((*relation).rd_id, relation_name(relation), &*(*relation).rd_rel) };
+        if form.relkind.cast_unsigned() != pg_sys::RELKIND_SEQUENCE {
+            return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")));
+        }
+        if check_rights {
+            let rights = pg_sys::AclMode::from(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE);
+            // SAFETY: guarded catalog lookups.
+            let allowed = unsafe { pg_sys::pg_class_aclcheck(oid, pg_sys::GetUserId(), rights) };
+            if allowed != pg_sys::AclResult::ACLCHECK_OK {
+                let message = format!("permission denied for sequence {name}");
+                return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
+            }
+        }
+        // SAFETY: guarded calls; the relation is open.
+        unsafe {
+            if !(*relation).rd_islocaltemp {
+                pg_sys::PreventCommandIfReadOnly(c"nextval()".as_ptr());
+            }
+            if compat::needs_wal(relation) {
+                pg_sys::GetTopTransactionId();
+            }
+        }
+        let temporary = form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
+        Ok(Sequence { parameters: Parameters { oid, rule: rule_of(oid)?, temporary }, name })
+    }
+
+    /// In a worker, a sequence that the leader has opened and that [can be shared](Sequence::is_shareable).
+    pub fn attach(parameters: &Parameters) -> Result<Sequence> {
+        if parameters.temporary {
+            let message = "cannot access temporary tables during a parallel operation";
+            return Err(Error::new(Code::ERRCODE_INVALID_TRANSACTION_STATE, message));
+        }
+        // SAFETY: guarded calls; the relation is a sequence, for the leader's lock has kept it so.
+        let name = unsafe {
+            let relation = pg_sys::relation_open(parameters.oid, ROW_EXCLUSIVE);
+            let name = relation_name(relation);
+            pg_sys::relation_close(relation, NO_LOCK);
+            name
+        };
+        Ok(Sequence { parameters: *parameters, name })
+    }
+
+    /// For [`Sequence::attach`].
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Can workers use it? Not if it is temporary: its page is in the leader's own memory.
+    pub fn is_shareable(&self) -> bool {
+        !self.parameters.temporary
+    }
+
+    /// The next `n` ids, or as many as there are. From now on nobody else gets them.
+    pub fn take(&self, n: u64) -> Result<IdRange> {
+        // SAFETY: guarded calls; this process has the lock. The relation is opened anew each time, because what it
+        // knows of its storage may be replaced between two ranges.
+        unsafe {
+            let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
+            let range = self.take_from(relation, n);
+            pg_sys::relation_close(relation, NO_LOCK);
+            range
+        }
+    }
+
+    /// The page part of nextval_internal.
+    unsafe fn take_from(&self, relation: pg_sys::Relation, n: u64) -> Result<IdRange> {
+        // SAFETY: guarded calls; the caller's relation is open. Errors leave the buffer to the transaction's clean-up.
+        unsafe {
+            let logged = compat::needs_wal(relation);
+            if logged {
+                // The commit of a transaction with an id flushes the log and waits for standbys. Here and not below,
+                // because it may fail.
+                pg_sys::GetTopTransactionId();
+            }
+            let buffer = pg_sys::ReadBuffer(relation, 0);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
+            let range = self.page_tuple(buffer).map(|tuple| {
+                let position = Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called };
+                let range = IdRange::after(position, &self.parameters.rule, n);
+                if let Some(last_id) = range.last_id() {
+                    advance(relation, buffer, &tuple, last_id, logged);
+                }
+                range
+            });
+            pg_sys::UnlockReleaseBuffer(buffer);
+            range
+        }
+    }
+
+    /// `read_seq_tuple`, and what it only asserts. Nothing is written here.
+    unsafe fn page_tuple(&self, buffer: pg_sys::Buffer) -> Result<PageTuple> {
+        const SIZE: usize = pg_sys::BLCKSZ as usize;
+        // SAFETY: a locked buffer holds a page, and its header is always there. Each offset is checked before use.
+        unsafe {
+            let page = pg_sys::BufferGetPage(buffer).cast::<u8>();
+            let page_header = page.cast::<pg_sys::PageHeaderData>();
+            let special = usize::from((*page_header).pd_special);
+            let magic =
+                if special <= SIZE - size_of::<u32>() { page.add(special).cast::<u32>().read_unaligned() } else { 0 };
+            if magic != MAGIC {
+                let message = format!("bad magic number in sequence \"{}\": {magic:08X}", self.name);
+                return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+            }
+            let item = (*page_header).pd_linp.as_ptr().read();
+            let (offset, length) = (item.lp_off() as usize, item.lp_len() as usize);
+            let header = page.add(offset.min(SIZE)).cast::<pg_sys::HeapTupleHeaderData>();
+            let fits = item.lp_flags() == pg_sys::LP_NORMAL
+                && offset.is_multiple_of(align_of::<Data>())
+                && length >= size_of::<pg_sys::HeapTupleHeaderData>()
+                && offset + length <= special;
+            let hoff = if fits { usize::from((*header).t_hoff) } else { 0 };
+            if !fits || !hoff.is_multiple_of(align_of::<Data>()) || hoff + DATA_LENGTH > length {
+                let message = format!("sequence \"{}\" has no valid tuple", self.name);
+                return Err(Error::new(Code::ERRCODE_DATA_CORRUPTED, message));
+            }
+            Ok(PageTuple { header, length, data: header.byte_add(hoff).cast() })
+        }
+    }
+
+    /// The next id of a range that was taken from this sequence.
+    #[inline]
+    pub fn next_id(&self, range: &mut IdRange) -> Result<i64> {
+        match range.next() {
+            Some(id) => Ok(id),
+            None => Err(self.no_more_ids(range)),
+        }
+    }
+
+    #[cold]
+    fn no_more_ids(&self, range: &IdRange) -> Error {
+        let (name, rule) = (&self.name, &self.parameters.rule);
+        let (end, value) = if rule.increment > 0 { ("maximum", rule.max) } else { ("minimum", rule.min) };
+        if range.is_short() {
+            let message = format!("nextval: reached {end} value of sequence \"{name}\" ({value})");
+            Error::new(Code::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED, message)
+        } else {
+            let message = format!("more ids of sequence \"{name}\" are needed than were taken");
+            Error::new(Code::ERRCODE_INTERNAL_ERROR, message)
+        }
+    }
+}
+
+/// Write the sequence's new last value into its page and the log.
+///
+/// # Safety
+/// A guarded frame; `tuple` is in `buffer`, which is pinned and exclusively locked; if `logged`, the transaction has
+/// an id.
+unsafe fn advance(
+    relation: pg_sys::Relation,
+    buffer: pg_sys::Buffer,
+    tuple: &PageTuple,
+    last_value: i64,
+    logged: bool,
+) {
+    // SAFETY: the caller vouches for page and tuple, whose place was checked. In the critical section nothing
+    // allocates or panics, and an error of the server's is a PANIC of the server, as it is in nextval.
+    unsafe {
+        let page_header = pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>();
+        let mut locator = compat::locator(relation);
+        pg_sys::CritSectionCount += 1;
+        pg_sys::MarkBufferDirty(buffer);
+        // SELECT FOR UPDATE was once possible on a sequence, and its traces must not last (read_seq_tuple).
+        let fields = &raw mut (*tuple.header).t_choice.t_heap;
+        if (*fields).t_xmax != pg_sys::InvalidTransactionId {
+            (*fields).t_xmax = pg_sys::InvalidTransactionId;
+            (*tuple.header).t_infomask &= !(pg_sys::HEAP_XMAX_COMMITTED as u16);
+            (*tuple.header).t_infomask |= pg_sys::HEAP_XMAX_INVALID as u16;
+        }
+        (*tuple.data).last_value = last_value;
+        (*tuple.data).is_called = true;
+        (*tuple.data).log_cnt = 0;
+        if logged {
+            // seq_redo makes the whole page anew: xl_seq_rec, which is the locator, then the tuple.
+            pg_sys::XLogBeginInsert();
+            pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
+            compat::xlog_register_data((&raw mut locator).cast(), size_of_val(&locator));
+            compat::xlog_register_data(tuple.header.cast(), tuple.length);
+            let lsn = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_SEQ_ID as u8, XLOG_SEQ_LOG);
+            (*page_header).pd_lsn = pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 };
+        }
+        pg_sys::CritSectionCount -= 1;
+    }
+}
+
+unsafe fn relation_name(relation: pg_sys::Relation) -> String {
+    // SAFETY: the caller's relation is open; a name is NUL-terminated.
+    unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+/// The parameters in pg_sequence.
+fn rule_of(oid: pg_sys::Oid) -> Result<Rule> {
+    // SAFETY: guarded catalog lookups; the form is read before its tuple is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::SEQRELID.cast_signed(), oid.into());
+        if tuple.is_null() {
+            let message = format!("cache lookup failed for sequence {}", oid.to_u32());
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+        }
+        let form = &*pg_sys::GETSTRUCT(tuple).cast::<CatalogForm>();
+        let rule = Rule { increment: form.seqincrement, min: form.seqmin, max: form.seqmax, cycle: form.seqcycle };
+        pg_sys::ReleaseSysCache(tuple);
+        Ok(rule)
+    }
+}

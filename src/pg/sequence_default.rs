@@ -1,0 +1,112 @@
+//! Defaults that are the next id of a sequence: serial and identity columns.
+//!
+//! A load cannot run them row by row (see [`super::sequence`]), so it must know them by their shape, and do by itself
+//! what is around the id: a cast that may fail, or one that never does.
+//!
+//! Everything here is guarded, but [`SequenceDefault::datum`] asks nothing of the server and may run anywhere.
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::sequence::Sequence;
+use crate::error::{Error, Result};
+
+/// How an id becomes the column's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    Int8,
+    /// The cast of serial columns, which raises an error.
+    Int4Checked,
+    Int2Checked,
+    /// That of identity columns, which relies on the sequence's own limits and cuts off what is beyond
+    /// (ExecEvalNextValueExpr).
+    Int4,
+    Int2,
+}
+
+/// A column's default that is the next id of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SequenceDefault {
+    oid: pg_sys::Oid,
+    identity: bool,
+    width: Width,
+}
+
+impl SequenceDefault {
+    /// Is this default, as build_column_default makes it or as it is planned, nothing but the next id?
+    ///
+    /// - bigserial: `nextval(constant)`;
+    /// - serial, smallserial: the same in a cast to integer or smallint;
+    /// - identity: NextValueExpr.
+    ///
+    /// Anything around it (other casts, domains, expressions) makes it another default. Rights to call nextval are
+    /// checked where the expression is made ready to run.
+    ///
+    /// # Safety
+    /// An expression, or null.
+    pub unsafe fn recognise(expression: *const pg_sys::Node) -> Option<SequenceDefault> {
+        // SAFETY: a node says what it is; guarded calls.
+        unsafe {
+            if expression.is_null() {
+                return None;
+            }
+            if (*expression).type_ == pg_sys::NodeTag::T_NextValueExpr {
+                let next = &*expression.cast::<pg_sys::NextValueExpr>();
+                let width = match next.typeId {
+                    pg_sys::INT8OID => Width::Int8,
+                    pg_sys::INT4OID => Width::Int4,
+                    pg_sys::INT2OID => Width::Int2,
+                    _ => return None,
+                };
+                return Some(SequenceDefault { oid: next.seqid, identity: true, width });
+            }
+            let (width, nextval) = match function_call(expression)? {
+                (pg_sys::F_INT4_INT8, argument) => (Width::Int4Checked, argument),
+                (pg_sys::F_INT2_INT8, argument) => (Width::Int2Checked, argument),
+                _ => (Width::Int8, expression),
+            };
+            let (pg_sys::F_NEXTVAL, argument) = function_call(nextval)? else { return None };
+            if (*argument).type_ != pg_sys::NodeTag::T_Const {
+                return None;
+            }
+            let constant = &*argument.cast::<pg_sys::Const>();
+            let oid = pg_sys::Oid::from(u32::try_from(constant.constvalue.value()).ok()?);
+            (!constant.constisnull).then_some(SequenceDefault { oid, identity: false, width })
+        }
+    }
+
+    /// Open the sequence, with the rights that the default needs.
+    pub fn open(&self) -> Result<Sequence> {
+        Sequence::open(self.oid, !self.identity)
+    }
+
+    /// The column's value.
+    #[inline]
+    pub fn datum(&self, id: i64) -> Result<pg_sys::Datum> {
+        let out_of_range = |kind| Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, format!("{kind} out of range"));
+        Ok(match self.width {
+            Width::Int8 => id.into(),
+            Width::Int4Checked => i32::try_from(id).map_err(|_| out_of_range("integer"))?.into(),
+            Width::Int2Checked => i16::try_from(id).map_err(|_| out_of_range("smallint"))?.into(),
+            Width::Int4 => (id as i32).into(),
+            Width::Int2 => (id as i16).into(),
+        })
+    }
+}
+
+/// The function that a call of one argument calls, and the argument.
+///
+/// # Safety
+/// An expression.
+unsafe fn function_call(expression: *const pg_sys::Node) -> Option<(u32, *const pg_sys::Node)> {
+    // SAFETY: a node says what it is; a guarded call, and the list has that element.
+    unsafe {
+        if (*expression).type_ != pg_sys::NodeTag::T_FuncExpr {
+            return None;
+        }
+        let call = &*expression.cast::<pg_sys::FuncExpr>();
+        if call.args.is_null() || (*call.args).length != 1 {
+            return None;
+        }
+        Some((call.funcid.to_u32(), pg_sys::list_nth(call.args, 0).cast_const().cast()))
+    }
+}
