@@ -8,7 +8,7 @@
 //!                 └──────────┴─ anything unusual ─► line, field: COPY's rules, one byte at a time
 //! ```
 //!
-//! Datums become heap tuples in [`tuple`], and these become pages and their WAL in [`page`].
+//! Datums become heap tuples in [`mod@tuple`], and these become pages and their WAL in [`page`].
 //!
 //! Nothing here does I/O, allocates per record, or knows PostgreSQL: the extension feeds bytes and takes datums.
 //! The fast path must only ever be right; the exact path must know everything. Tests hold the two against each other
