@@ -145,6 +145,8 @@ struct Column {
     shift: u8,
     /// By value or fixed: bytes.
     len: u16,
+    /// Among the leading columns by value: where it is in the data of a row without nulls.
+    offset: u16,
 }
 
 /// Reason to leave a tuple to the server.
@@ -157,6 +159,9 @@ enum Stop {
 #[derive(Clone, Debug)]
 pub struct Layout {
     columns: Box<[Column]>,
+    /// How many of them, from the first on, are by value, and where they end: attcacheoff, as far as it is a constant.
+    leading: usize,
+    leading_end: usize,
     limit: usize,
     /// The header of a tuple without nulls.
     header: [u8; 24],
@@ -204,11 +209,18 @@ impl Layout {
         if attributes.len() > MAX_ATTRIBUTES || limit > MAX_TUPLE_SIZE {
             return None;
         }
-        let columns = attributes.iter().map(Column::new).collect::<Option<Box<[Column]>>>()?;
+        let mut columns = attributes.iter().map(Column::new).collect::<Option<Box<[Column]>>>()?;
+        let (mut leading, mut leading_end) = (0, 0);
+        for column in columns.iter_mut().take_while(|column| column.kind == Kind::ByValue) {
+            let mask = usize::from(column.mask);
+            let offset = (leading_end + mask) & !mask;
+            column.offset = offset as u16;
+            (leading, leading_end) = (leading + 1, offset + usize::from(column.len));
+        }
         // Lengths are checked against the limit before variable ones are written, and only in the end otherwise.
         let by_value = columns.iter().map(|column| column.align_and_width()).sum::<usize>();
         let capacity = u8::MAX as usize + limit + by_value + SLACK;
-        let mut layout = Self { columns, limit, header: [0; 24], capacity };
+        let mut layout = Self { columns, leading, leading_end, limit, header: [0; 24], capacity };
         layout.set_stamp(stamp);
         Some(layout)
     }
@@ -272,10 +284,19 @@ impl Layout {
     unsafe fn form_without_nulls(&self, values: *const u64, tuple: *mut u8) -> Result<usize, Stop> {
         // SAFETY: the capacity allows for the header.
         unsafe { tuple.cast::<[u8; 24]>().write(self.header) };
-        let mut at = max_align(TUPLE_HEADER);
-        for (i, column) in self.columns.iter().enumerate() {
+        let data = max_align(TUPLE_HEADER);
+        let (leading, rest) = self.columns.split_at(self.leading);
+        for (i, column) in leading.iter().enumerate() {
+            // SAFETY: there is a value for each column; 8 bytes are within the slack.
+            unsafe {
+                let bytes = column.first_bytes(*values.add(i));
+                tuple.add(data + usize::from(column.offset)).cast::<u64>().write_unaligned(bytes);
+            }
+        }
+        let mut at = data + self.leading_end;
+        for (i, column) in rest.iter().enumerate() {
             // SAFETY: there is a value for each column; `at` is the end of what has been written.
-            at = unsafe { column.put(*values.add(i), tuple, at, self.limit)? };
+            at = unsafe { column.put(*values.add(leading.len() + i), tuple, at, self.limit)? };
         }
         Ok(at)
     }
@@ -337,7 +358,7 @@ impl Column {
             _ => return None,
         };
         let len = len.max(0) as u16;
-        Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len })
+        Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len, offset: 0 })
     }
 
     /// Of variable width, as HEAP_HASVARWIDTH means it.
@@ -381,44 +402,30 @@ impl Column {
             }
             Kind::Packable | Kind::Plain => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
-                // SAFETY: the value is a varlena.
-                let varlena = unsafe { Varlena::read(from) };
-                let (at, skip, bytes) = match varlena {
-                    Varlena::External => return Err(Stop::External),
-                    Varlena::Short { size } => (at, 0, size),
-                    Varlena::Long { size, compressed: false }
-                        if self.kind == Kind::Packable && size - 4 < SHORT_MAX =>
-                    {
-                        if at + size - 3 > limit {
-                            return Err(Stop::TooBig);
-                        }
-                        // SAFETY: below the limit.
-                        unsafe { *tuple.add(at) = short_header(size - 3) };
-                        (at + 1, 4, size - 4)
-                    }
-                    Varlena::Long { size, .. } => ((at + mask) & !mask, 0, size),
-                };
-                if at + bytes > limit {
-                    return Err(Stop::TooBig);
-                }
-                // SAFETY: the value has `skip` + `bytes` bytes, and all are written below the limit.
+                // SAFETY: the value is a varlena, and has as many bytes as its header says.
                 unsafe {
-                    copy(from.add(skip), tuple.add(at), bytes);
-                    clear_behind(tuple, at + bytes);
+                    let (at, size) = match Varlena::read(from) {
+                        Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == Kind::Packable => {
+                            return put_shortened(from, size, tuple, at, limit);
+                        }
+                        Varlena::Long(size) | Varlena::Compressed(size) => ((at + mask) & !mask, size),
+                        Varlena::Short(size) => (at, size),
+                        Varlena::External => return Err(Stop::External),
+                    };
+                    put_bytes(from, size, tuple, at, limit)
                 }
-                Ok(at + bytes)
             }
             Kind::Cstring => {
                 let from: *const u8 = ptr::with_exposed_provenance(value as usize);
                 // SAFETY: the value is a C string.
                 let bytes = unsafe { std::ffi::CStr::from_ptr(from.cast()) }.to_bytes_with_nul().len();
                 // SAFETY: it has that many bytes.
-                unsafe { put_fixed(from, bytes, tuple, at, limit) }
+                unsafe { put_bytes(from, bytes, tuple, at, limit) }
             }
             Kind::Fixed => {
                 // SAFETY: the value has as many bytes as its type.
                 unsafe {
-                    put_fixed(ptr::with_exposed_provenance(value as usize), len, tuple, (at + mask) & !mask, limit)
+                    put_bytes(ptr::with_exposed_provenance(value as usize), len, tuple, (at + mask) & !mask, limit)
                 }
             }
         }
@@ -431,14 +438,17 @@ impl Column {
     }
 }
 
-/// VARATT_SHORT_MAX: the longest varlena with a header of one byte, that included.
-const SHORT_MAX: usize = 0x7f;
+/// The longest varlena, header of four bytes included, that fits behind a header of one: VARATT_CAN_MAKE_SHORT.
+const LONGEST_TO_SHORTEN: usize = 0x7f - 1 + 4;
 
-/// What a varlena's header says. Sizes include the header.
+/// What a varlena's header says, and its size with the header.
 enum Varlena {
+    /// With a header of four bytes.
+    Long(usize),
+    Compressed(usize),
+    /// With a header of one byte.
+    Short(usize),
     External,
-    Short { size: usize },
-    Long { size: usize, compressed: bool },
 }
 
 impl Varlena {
@@ -446,25 +456,23 @@ impl Varlena {
     /// `from` is the address of a varlena.
     #[inline(always)]
     unsafe fn read(from: *const u8) -> Self {
-        // SAFETY: a varlena has at least one byte, and four if that says so.
-        unsafe {
-            let first = *from;
-            if cfg!(target_endian = "big") {
-                match first {
-                    0x80 => Self::External,
-                    0x81.. => Self::Short { size: usize::from(first & 0x7f) },
-                    _ => {
-                        let word = from.cast::<u32>().read_unaligned();
-                        Self::Long { size: (word & 0x3fff_ffff) as usize, compressed: first & 0xc0 == 0x40 }
-                    }
-                }
-            } else if first & 1 == 0 {
-                let word = from.cast::<u32>().read_unaligned();
-                Self::Long { size: (word >> 2) as usize, compressed: first & 2 != 0 }
-            } else if first == 1 {
-                Self::External
-            } else {
-                Self::Short { size: usize::from(first >> 1) }
+        // SAFETY: a varlena has at least one byte.
+        let first = unsafe { *from };
+        // SAFETY: asked for only where the first byte says that there are four.
+        let word = || unsafe { from.cast::<u32>().read_unaligned() };
+        if cfg!(target_endian = "big") {
+            match first {
+                ..0x40 => Self::Long(word() as usize),
+                ..0x80 => Self::Compressed((word() & 0x3fff_ffff) as usize),
+                0x80 => Self::External,
+                _ => Self::Short(usize::from(first & 0x7f)),
+            }
+        } else {
+            match first & 3 {
+                0 => Self::Long((word() >> 2) as usize),
+                2 => Self::Compressed((word() >> 2) as usize),
+                _ if first == 1 => Self::External,
+                _ => Self::Short(usize::from(first >> 1)),
             }
         }
     }
@@ -475,16 +483,37 @@ fn short_header(size: usize) -> u8 {
     if cfg!(target_endian = "big") { size as u8 | 0x80 } else { (size as u8) << 1 | 1 }
 }
 
+/// Writes a varlena of `size` bytes, header of four bytes included, with a header of one.
+///
+/// # Safety
+/// `from` points to `size` bytes, not less than 4, and `tuple` to SLACK more than `limit`.
+#[inline(always)]
+unsafe fn put_shortened(from: *const u8, size: usize, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
+    let end = at + size - 3;
+    if end > limit {
+        return Err(Stop::TooBig);
+    }
+    // SAFETY: all is written below the limit, and zeros within the slack.
+    unsafe {
+        *tuple.add(at) = short_header(size - 3);
+        copy_short(from.add(4), tuple.add(at + 1), size - 4);
+        clear_behind(tuple, end);
+    }
+    Ok(end)
+}
+
+/// Writes a value as it is.
+///
 /// # Safety
 /// `from` points to `bytes` bytes, and `tuple` to SLACK more than `limit`.
 #[inline(always)]
-unsafe fn put_fixed(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
+unsafe fn put_bytes(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
     if at + bytes > limit {
         return Err(Stop::TooBig);
     }
     // SAFETY: all is written below the limit, and zeros within the slack.
     unsafe {
-        copy(from, tuple.add(at), bytes);
+        ptr::copy_nonoverlapping(from, tuple.add(at), bytes);
         clear_behind(tuple, at + bytes);
     }
     Ok(at + bytes)
@@ -500,12 +529,44 @@ unsafe fn clear_behind(tuple: *mut u8, at: usize) {
     unsafe { tuple.add(at).cast::<u64>().write_unaligned(0) };
 }
 
+/// Copies what most values are without a call: the first and the last bytes, which overlap.
+///
 /// # Safety
 /// `bytes` bytes can be read at `from` and written at `to`, and these are different memory.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise, and `bytes` is at least what is copied at once.
+    unsafe {
+        if bytes >= 64 {
+            ptr::copy_nonoverlapping(from, to, bytes);
+        } else if bytes >= 32 {
+            copy_ends::<[u64; 4]>(from, to, bytes);
+        } else if bytes >= 16 {
+            copy_ends::<[u64; 2]>(from, to, bytes);
+        } else if bytes >= 8 {
+            copy_ends::<u64>(from, to, bytes);
+        } else if bytes >= 4 {
+            copy_ends::<u32>(from, to, bytes);
+        } else if bytes >= 2 {
+            copy_ends::<u16>(from, to, bytes);
+        } else if bytes == 1 {
+            *to = *from;
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy_short`]; `bytes` is not less than the size of T and not more than twice that.
+#[inline(always)]
+unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
+    let last = bytes - size_of::<T>();
     // SAFETY: the caller's promise.
-    unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
+    unsafe {
+        let first = from.cast::<T>().read_unaligned();
+        let second = from.add(last).cast::<T>().read_unaligned();
+        to.cast::<T>().write_unaligned(first);
+        to.add(last).cast::<T>().write_unaligned(second);
+    }
 }
 
 /// # Safety
