@@ -307,10 +307,11 @@ impl Layout {
     unsafe fn form_with_nulls(&self, values: *const u64, nulls: *const bool, tuple: *mut u8) -> Result<usize, Stop> {
         let count = self.columns.len();
         let hoff = max_align(TUPLE_HEADER + count.div_ceil(8));
+        // The last 8 bytes first: the header and the bitmap, written over them, leave the zeros behind the bitmap.
         // SAFETY: the capacity allows for the longest header there is, and hoff is not below 24.
         unsafe {
+            clear_behind(tuple, hoff - 8);
             tuple.cast::<[u8; 24]>().write(self.header);
-            ptr::write_bytes(tuple.add(24), 0, hoff - 24);
         }
         let mut at = hoff;
         let mut varying = false;
@@ -586,10 +587,13 @@ unsafe fn any_null(nulls: *const bool, count: usize) -> bool {
 /// `nulls` points to `count` values.
 #[inline(always)]
 unsafe fn present(nulls: *const bool, count: usize) -> u8 {
-    let mut bits = 0;
-    for i in 0..count {
-        // SAFETY: the caller's promise.
-        bits |= u8::from(unsafe { !*nulls.add(i) }) << i;
+    // Eight bytes of 0 or 1 times these powers of two have byte i, and no other, in bit 56 + i.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    if count == 8 {
+        // SAFETY: the caller's promise; a bool is a byte.
+        let nulls = u64::from_le_bytes(unsafe { *nulls.cast::<[u8; 8]>() });
+        return !(nulls.wrapping_mul(GATHER) >> 56) as u8;
     }
-    bits
+    // SAFETY: the caller's promise.
+    (0..count).fold(0, |bits, i| bits | u8::from(unsafe { !*nulls.add(i) }) << i)
 }
