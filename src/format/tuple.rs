@@ -9,14 +9,17 @@
 //! and gives up on the rest: a value that is stored elsewhere, or only in memory (an expanded object), and a tuple that
 //! TOAST has to look at first are for the server's own functions.
 //!
-//! The tricky point are the bytes between attributes, which must be zero though the buffer has seen other tuples. No
+//! The tricky point is the bytes between attributes, which must be zero though the buffer has seen other tuples. No
 //! time is spent to clear it: whatever writes an attribute also clears what follows, up to the next multiple of 8, which
 //! is as far as any alignment goes. For a by-value attribute that is one store of 8 bytes, whatever its length; the
 //! attribute that comes next writes over the rest.
 #![allow(unsafe_code, reason = "datums are addresses, and attributes are written where earlier ones end")]
 
-use std::ptr;
+mod column;
+
 use std::slice;
+
+use column::{Column, Kind, SLACK, Stop, clear_behind};
 
 /// MAXIMUM_ALIGNOF: what a tuple, and the data within it, is aligned to.
 pub const MAX_ALIGN: usize = 8;
@@ -33,8 +36,6 @@ pub const TOAST_TUPLE_THRESHOLD: usize = 2032;
 pub const HEAP_HASNULL: u16 = 0x0001;
 /// HEAP_HASVARWIDTH
 pub const HEAP_HASVARWIDTH: u16 = 0x0002;
-/// HEAP_HASEXTERNAL
-pub const HEAP_HASEXTERNAL: u16 = 0x0004;
 /// HEAP_XMIN_FROZEN
 pub const HEAP_XMIN_FROZEN: u16 = 0x0300;
 /// HEAP_XMAX_INVALID
@@ -120,41 +121,6 @@ pub enum Formed<'b> {
     TooBig,
 }
 
-/// How to write an attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// By value, and not longer than its alignment, so that a store of 8 bytes reaches the next multiple of 8.
-    ByValue,
-    /// By value, and longer than its alignment.
-    ByValueLoose,
-    /// A varlena whose header may shrink.
-    Packable,
-    /// A varlena whose header is kept.
-    Plain,
-    Cstring,
-    /// By reference and of a fixed length.
-    Fixed,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Column {
-    kind: Kind,
-    /// Alignment less one.
-    mask: u8,
-    /// By value: bits of a datum that are not stored.
-    shift: u8,
-    /// By value or fixed: bytes.
-    len: u16,
-    /// Among the leading columns by value: where it is in the data of a row without nulls.
-    offset: u16,
-}
-
-/// Reason to leave a tuple to the server.
-enum Stop {
-    External,
-    TooBig,
-}
-
 /// How the tuples of a table are laid out, and what their headers say.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -195,9 +161,6 @@ impl FormBuffer {
         self.words.resize(bytes.div_ceil(8), 0);
     }
 }
-
-/// Bytes behind the end of an attribute that writing it may touch.
-const SLACK: usize = 64;
 
 impl Layout {
     /// The layout of tuples with these attributes. A tuple longer than `limit`, which is [`TOAST_TUPLE_THRESHOLD`] or
@@ -340,233 +303,6 @@ impl Layout {
             *tuple.add(T_HOFF) = hoff as u8;
         }
         Ok(at)
-    }
-}
-
-impl Column {
-    fn new(attribute: &Attribute) -> Option<Self> {
-        let Attribute { len, align, by_value, packable } = *attribute;
-        if !matches!(align, 1 | 2 | 4 | 8) {
-            return None;
-        }
-        let kind = match len {
-            1 | 2 | 4 | 8 if by_value && len <= i16::from(align) => Kind::ByValue,
-            1 | 2 | 4 | 8 if by_value => Kind::ByValueLoose,
-            1.. if !by_value => Kind::Fixed,
-            -1 if !by_value && packable => Kind::Packable,
-            -1 if !by_value => Kind::Plain,
-            -2 if !by_value => Kind::Cstring,
-            _ => return None,
-        };
-        let len = len.max(0) as u16;
-        Some(Self { kind, mask: align - 1, shift: if by_value { 64 - 8 * len as u8 } else { 0 }, len, offset: 0 })
-    }
-
-    /// Of variable width, as HEAP_HASVARWIDTH means it.
-    #[inline(always)]
-    fn varying(self) -> bool {
-        matches!(self.kind, Kind::Packable | Kind::Plain | Kind::Cstring)
-    }
-
-    /// The bytes that a column takes at most if its length is not checked before it is written.
-    fn align_and_width(&self) -> usize {
-        match self.kind {
-            Kind::ByValue | Kind::ByValueLoose => usize::from(self.mask) + usize::from(self.len),
-            _ => 0,
-        }
-    }
-
-    /// Writes a value behind the attributes that end at `at`, and zeros behind it. Returns where it ends.
-    ///
-    /// # Safety
-    /// The value is as [`Layout::form`] wants it. `tuple` points to so many bytes that SLACK more can be written behind
-    /// this value if it is by value, and behind `limit` otherwise. From `at` on there are zeros up to a multiple of 8.
-    #[inline(always)]
-    unsafe fn put(self, value: u64, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
-        let mask = usize::from(self.mask);
-        let len = usize::from(self.len);
-        match self.kind {
-            Kind::ByValue => {
-                let at = (at + mask) & !mask;
-                // SAFETY: 8 bytes are within the slack.
-                unsafe { tuple.add(at).cast::<u64>().write_unaligned(self.first_bytes(value)) };
-                Ok(at + len)
-            }
-            Kind::ByValueLoose => {
-                let at = (at + mask) & !mask;
-                // SAFETY: 16 bytes are within the slack.
-                unsafe {
-                    tuple.add(at).cast::<u64>().write_unaligned(self.first_bytes(value));
-                    clear_behind(tuple, at + len);
-                }
-                Ok(at + len)
-            }
-            Kind::Packable | Kind::Plain => {
-                let from: *const u8 = ptr::with_exposed_provenance(value as usize);
-                // SAFETY: the value is a varlena, and has as many bytes as its header says.
-                unsafe {
-                    let (at, size) = match Varlena::read(from) {
-                        Varlena::Long(size) if size <= LONGEST_TO_SHORTEN && self.kind == Kind::Packable => {
-                            return put_shortened(from, size, tuple, at, limit);
-                        }
-                        Varlena::Long(size) | Varlena::Compressed(size) => ((at + mask) & !mask, size),
-                        Varlena::Short(size) => (at, size),
-                        Varlena::External => return Err(Stop::External),
-                    };
-                    put_bytes(from, size, tuple, at, limit)
-                }
-            }
-            Kind::Cstring => {
-                let from: *const u8 = ptr::with_exposed_provenance(value as usize);
-                // SAFETY: the value is a C string.
-                let bytes = unsafe { std::ffi::CStr::from_ptr(from.cast()) }.to_bytes_with_nul().len();
-                // SAFETY: it has that many bytes.
-                unsafe { put_bytes(from, bytes, tuple, at, limit) }
-            }
-            Kind::Fixed => {
-                // SAFETY: the value has as many bytes as its type.
-                unsafe {
-                    put_bytes(ptr::with_exposed_provenance(value as usize), len, tuple, (at + mask) & !mask, limit)
-                }
-            }
-        }
-    }
-
-    /// The bytes that are stored of a datum, first in memory, and zeros.
-    #[inline(always)]
-    fn first_bytes(self, value: u64) -> u64 {
-        if cfg!(target_endian = "big") { value << self.shift } else { value << self.shift >> self.shift }
-    }
-}
-
-/// The longest varlena, header of four bytes included, that fits behind a header of one: VARATT_CAN_MAKE_SHORT.
-const LONGEST_TO_SHORTEN: usize = 0x7f - 1 + 4;
-
-/// What a varlena's header says, and its size with the header.
-enum Varlena {
-    /// With a header of four bytes.
-    Long(usize),
-    Compressed(usize),
-    /// With a header of one byte.
-    Short(usize),
-    External,
-}
-
-impl Varlena {
-    /// # Safety
-    /// `from` is the address of a varlena.
-    #[inline(always)]
-    unsafe fn read(from: *const u8) -> Self {
-        // SAFETY: a varlena has at least one byte.
-        let first = unsafe { *from };
-        // SAFETY: asked for only where the first byte says that there are four.
-        let word = || unsafe { from.cast::<u32>().read_unaligned() };
-        if cfg!(target_endian = "big") {
-            match first {
-                ..0x40 => Self::Long(word() as usize),
-                ..0x80 => Self::Compressed((word() & 0x3fff_ffff) as usize),
-                0x80 => Self::External,
-                _ => Self::Short(usize::from(first & 0x7f)),
-            }
-        } else {
-            match first & 3 {
-                0 => Self::Long((word() >> 2) as usize),
-                2 => Self::Compressed((word() >> 2) as usize),
-                _ if first == 1 => Self::External,
-                _ => Self::Short(usize::from(first >> 1)),
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn short_header(size: usize) -> u8 {
-    if cfg!(target_endian = "big") { size as u8 | 0x80 } else { (size as u8) << 1 | 1 }
-}
-
-/// Writes a varlena of `size` bytes, header of four bytes included, with a header of one.
-///
-/// # Safety
-/// `from` points to `size` bytes, not less than 4, and `tuple` to SLACK more than `limit`.
-#[inline(always)]
-unsafe fn put_shortened(from: *const u8, size: usize, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
-    let end = at + size - 3;
-    if end > limit {
-        return Err(Stop::TooBig);
-    }
-    // SAFETY: all is written below the limit, and zeros within the slack.
-    unsafe {
-        *tuple.add(at) = short_header(size - 3);
-        copy_short(from.add(4), tuple.add(at + 1), size - 4);
-        clear_behind(tuple, end);
-    }
-    Ok(end)
-}
-
-/// Writes a value as it is.
-///
-/// # Safety
-/// `from` points to `bytes` bytes, and `tuple` to SLACK more than `limit`.
-#[inline(always)]
-unsafe fn put_bytes(from: *const u8, bytes: usize, tuple: *mut u8, at: usize, limit: usize) -> Result<usize, Stop> {
-    if at + bytes > limit {
-        return Err(Stop::TooBig);
-    }
-    // SAFETY: all is written below the limit, and zeros within the slack.
-    unsafe {
-        ptr::copy_nonoverlapping(from, tuple.add(at), bytes);
-        clear_behind(tuple, at + bytes);
-    }
-    Ok(at + bytes)
-}
-
-/// Zeros from `at` to the next multiple of 8 at least.
-///
-/// # Safety
-/// 8 bytes can be written there.
-#[inline(always)]
-unsafe fn clear_behind(tuple: *mut u8, at: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { tuple.add(at).cast::<u64>().write_unaligned(0) };
-}
-
-/// Copies what most values are without a call: the first and the last bytes, which overlap.
-///
-/// # Safety
-/// `bytes` bytes can be read at `from` and written at `to`, and these are different memory.
-#[inline(always)]
-unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise, and `bytes` is at least what is copied at once.
-    unsafe {
-        if bytes >= 64 {
-            ptr::copy_nonoverlapping(from, to, bytes);
-        } else if bytes >= 32 {
-            copy_ends::<[u64; 4]>(from, to, bytes);
-        } else if bytes >= 16 {
-            copy_ends::<[u64; 2]>(from, to, bytes);
-        } else if bytes >= 8 {
-            copy_ends::<u64>(from, to, bytes);
-        } else if bytes >= 4 {
-            copy_ends::<u32>(from, to, bytes);
-        } else if bytes >= 2 {
-            copy_ends::<u16>(from, to, bytes);
-        } else if bytes == 1 {
-            *to = *from;
-        }
-    }
-}
-
-/// # Safety
-/// As [`copy_short`]; `bytes` is not less than the size of T and not more than twice that.
-#[inline(always)]
-unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
-    let last = bytes - size_of::<T>();
-    // SAFETY: the caller's promise.
-    unsafe {
-        let first = from.cast::<T>().read_unaligned();
-        let second = from.add(last).cast::<T>().read_unaligned();
-        to.cast::<T>().write_unaligned(first);
-        to.add(last).cast::<T>().write_unaligned(second);
     }
 }
 
