@@ -258,6 +258,11 @@ fn limits_are_exact() {
             check(&row, STAMP, limit, formed);
         }
     }
+    // Many that are small: each is checked before it is written.
+    let fixed = (attribute(100, 1, false, false), Value::Bytes(Kind::NoVarlena, vec![1; 100].into()));
+    for column in [(text, long(&[b'x'; 126])), (text, short(&[b'x'; 126])), fixed] {
+        assert_eq!(form(&vec![column; 1600], STAMP, MAX_TUPLE_SIZE, &mut buffer), Formed::TooBig);
+    }
     let mut row = vec![(text, Value::Null); 1600];
     check(&row, STAMP, MAX_TUPLE_SIZE, form(&row, STAMP, MAX_TUPLE_SIZE, &mut buffer));
     row[1599].1 = short(b"last");
