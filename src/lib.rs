@@ -1,9 +1,10 @@
 //! pg_bulk: files into PostgreSQL.
 //!
 //! ```text
-//!   fdw ──► pg ──► format          format: bytes to datums, no server      (src/format, a crate of its own)
-//!            │                     pg:     sources, encodings, rows        (raw PostgreSQL)
-//!            └──► error, guc       fdw:    the foreign data wrapper
+//!   fdw  ──┬► pg ──► format        format: bytes to datums, no server      (src/format, a crate of its own)
+//!   load ──┘   │                   pg:     sources, encodings, rows        (raw PostgreSQL)
+//!              └──► error, guc     fdw:    the foreign data wrapper
+//!                                  load:   bulk_load
 //! ```
 //!
 //! ARCHITECTURE.md shows the way of a byte through all of it.
@@ -11,7 +12,6 @@
 mod error;
 mod fdw;
 mod guc;
-#[expect(dead_code, reason = "no function calls it yet")]
 mod load;
 mod pg;
 
@@ -20,6 +20,7 @@ use pgrx::prelude::*;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/fdw.sql", name = "fdw", requires = [fdw::bulk_fdw_handler, fdw::bulk_fdw_validator]);
+extension_sql_file!("../sql/load.sql", name = "load");
 
 /// Called by the server when it loads the library.
 #[pg_guard]

@@ -1,5 +1,335 @@
 //! Loads: files into tables.
+//!
+//! [`bulk_load`] is a plain frame (see `pg`): input functions, defaults, triggers and constraints run under it, and it
+//! pushes COPY's error context, which speaks only while rows are being read. It goes through a load step by step:
+//!
+//! ```text
+//!   begin       arguments, rights, the lock; the relation is looked at and closed again
+//!   TRUNCATE    the server's own, if asked for
+//!   analyze     the where clause
+//!   prepare     the columns, the right to insert into them; which writer; the load's number; the file is opened
+//!   read_header only if the header says which columns there are
+//!   a writer    direct, or `buffered`
+//!   finish      the file and the relation are closed
+//!   ANALYZE     the server's own, if asked for
+//!   deliver     the row of the result
+//! ```
+//!
+//! What is known of the load is in [`Load`], which lives in a memory context of its own: after an error that context
+//! goes, and the load with it.
+//!
+//! A writer is given a load that is prepared: the relation is open and locked, the caller may insert, the file is open
+//! at its first record, and `mapping` says whose its fields are. It leaves its figures in `counts`.
 
+mod buffered;
+mod obstacle;
 pub mod options;
 pub mod report;
 pub mod source;
+mod target;
+mod where_clause;
+
+use std::ffi::{CStr, CString};
+use std::time::Instant;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use self::options::{IndexesOption, LoadOptions, WriterOption};
+use self::report::Counts;
+use self::source::Mapping;
+use self::target::Target;
+use self::where_clause::WhereClause;
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::context::copy_context;
+use crate::pg::row::Rows;
+use crate::pg::statement;
+use crate::pg::unguarded::{Opaque, nextval_internal};
+
+/// A load.
+#[derive(Debug)]
+pub struct Load {
+    pub options: LoadOptions,
+    pub target: Target,
+    pub mapping: Mapping,
+    /// None before the file is opened and after it is closed.
+    pub rows: Option<Rows>,
+    pub where_clause: WhereClause,
+    pub id: i64,
+    /// The extension's schema.
+    pub schema: pg_sys::Oid,
+    /// What lives as long as the load.
+    pub memory: pg_sys::MemoryContext,
+    pub writer: Writer,
+    pub counts: Counts,
+    /// Rows are being read, and errors are about the last one.
+    pub reading: bool,
+    /// `where`, as a statement to parse.
+    where_statement: Option<CString>,
+    truncate_statement: Option<CString>,
+    analyze_statement: Option<CString>,
+    began: Instant,
+}
+
+/// Who writes the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    Buffered,
+}
+
+impl Writer {
+    fn name(self) -> &'static str {
+        match self {
+            Writer::Buffered => "buffered",
+        }
+    }
+}
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_load() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_load(path, target, options)`.
+///
+/// # Safety
+/// Called by the executor, with three arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the load that `begin` makes is used by one step at a time; its strings live as long as it.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let load = begin(fcinfo);
+        pg_sys::CurrentMemoryContext = (*load).memory;
+        if let Some(truncate) = &(*load).truncate_statement {
+            statement::run(truncate.as_ptr(), 0);
+        }
+        reopen(load);
+        if let Some(text) = &(*load).where_statement {
+            (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
+        }
+        prepare(load);
+
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(load_context),
+            arg: load.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        if (*load).options.match_by_name {
+            read_header(load);
+        }
+        match (*load).writer {
+            Writer::Buffered => buffered::load(load),
+        }
+        pg_sys::error_context_stack = context.previous;
+
+        finish(load);
+        if let Some(analyze) = &(*load).analyze_statement {
+            statement::run(analyze.as_ptr(), 0);
+        }
+        pg_sys::CurrentMemoryContext = caller;
+        deliver(load, fcinfo);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// COPY's context, while there are rows for it to speak of.
+///
+/// # Safety
+/// Called by the server while it makes a message, with the load it was pushed with.
+unsafe extern "C-unwind" fn load_context(load: Opaque) {
+    // SAFETY: the load outlives the push.
+    unsafe {
+        let load = load.cast::<Load>();
+        if (*load).reading
+            && let Some(rows) = &(*load).rows
+        {
+            copy_context((&raw const *rows).cast_mut().cast());
+        }
+    }
+}
+
+/// Arguments, rights, the lock.
+///
+/// # Safety
+/// Arguments as declared.
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load {
+    // SAFETY: the caller vouches for the arguments; guarded calls.
+    unsafe {
+        pg_sys::InitMaterializedSRF(fcinfo, 0);
+        let argument = |index: usize, name: &str| {
+            let argument = *(*fcinfo).args.as_ptr().add(index);
+            if argument.isnull {
+                let message = format!("{name} must not be null");
+                return Err(Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, message));
+            }
+            Ok(argument.value)
+        };
+        let path = argument(0, "path").or_raise();
+        let relid = argument(1, "target").or_raise();
+        let options = argument(2, "options").or_raise();
+        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let options = LoadOptions::parse(path.to_owned(), options).or_raise();
+        target::check_transaction();
+        target::check_location(&options.location).or_raise();
+        let mut target = Target::open(pg_sys::Oid::from_u32(relid.value() as u32), &options).or_raise();
+        let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
+        // ONLY: what is emptied is what is loaded, and not the children of a table that has some.
+        let truncate = if target.kind == target::Kind::Plain { "TRUNCATE ONLY" } else { "TRUNCATE" };
+        let truncate_statement = if options.truncate { command(truncate) } else { None };
+        let analyze_statement = if options.analyze { command("ANALYZE") } else { None };
+        let where_statement = options.where_clause.as_deref().map(where_clause::statement);
+        // TRUNCATE insists that nobody has it open.
+        target.close();
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            pg_sys::CurrentMemoryContext,
+            c"bulk_load".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let load = Load {
+            options,
+            target,
+            mapping: Mapping::default(),
+            rows: None,
+            where_clause: WhereClause::NONE,
+            id: 0,
+            schema: pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid),
+            memory,
+            writer: Writer::Buffered,
+            counts: Counts::default(),
+            reading: false,
+            where_statement,
+            truncate_statement,
+            analyze_statement,
+            began: Instant::now(),
+        };
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+    }
+}
+
+/// Open the relation again.
+///
+/// # Safety
+/// A valid load.
+#[pg_guard]
+unsafe extern "C-unwind" fn reopen(load: *mut Load) {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*load).target.reopen() }
+}
+
+/// Everything before the first row. The file is opened last: whoever may not insert learns nothing of it.
+///
+/// # Safety
+/// A valid load whose relation is open, and whose memory context is current.
+#[pg_guard]
+unsafe extern "C-unwind" fn prepare(load: *mut Load) {
+    // SAFETY: the caller vouches for it, and nobody else uses the load meanwhile.
+    let load = unsafe { &mut *load };
+    let relation = load.target.relation;
+    let mapping = source::by_position(relation, &load.options).or_raise();
+    load.target.check_insert(mapping.as_ref(), load.where_clause.rights).or_raise();
+    // SAFETY: the relation is open.
+    load.target.obstacles = unsafe { obstacle::of_target(relation) };
+    load.writer = choose_writer(load).or_raise();
+    load.id = next_id(load.schema).or_raise();
+    load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
+    load.mapping = mapping.unwrap_or_default();
+}
+
+/// Who is to write; what that means for the options becomes a note or an error.
+fn choose_writer(load: &mut Load) -> Result<Writer> {
+    let obstacles = &load.target.obstacles;
+    let unsupported = |message: String, obstacle: Option<&String>| {
+        let error = Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message);
+        Err(match obstacle {
+            Some(obstacle) => error.detail(obstacle.clone()),
+            None => error,
+        })
+    };
+    if load.options.writer == WriterOption::Direct {
+        let message = format!("cannot load \"{}\" with the direct writer", load.target.display_name());
+        return unsupported(message, obstacles.first());
+    }
+    if load.options.freeze {
+        return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());
+    }
+    if load.options.writer == WriterOption::Auto {
+        load.counts.notes.extend(obstacles.iter().cloned());
+    }
+    if matches!(load.options.indexes, IndexesOption::Merge | IndexesOption::Rebuild) {
+        load.counts.notes.push("The buffered writer inserts into indexes row by row.".into());
+    }
+    Ok(Writer::Buffered)
+}
+
+/// A number for the load. Nobody needs rights on the sequence for that.
+fn next_id(schema: pg_sys::Oid) -> Result<i64> {
+    let name = c"bulk_load_id_seq";
+    // SAFETY: guarded calls.
+    unsafe {
+        let sequence = pg_sys::get_relname_relid(name.as_ptr(), schema);
+        if sequence == pg_sys::InvalidOid {
+            let message = "sequence \"bulk_load_id_seq\" does not exist";
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+        }
+        Ok(pg_guard_ffi_boundary(|| nextval_internal(sequence, false)))
+    }
+}
+
+/// Learn from the header which columns there are.
+///
+/// # Safety
+/// As [`prepare`], afterwards.
+#[pg_guard]
+unsafe extern "C-unwind" fn read_header(load: *mut Load) {
+    // SAFETY: the caller vouches for it; error context callbacks only look.
+    let load = unsafe { &mut *load };
+    let Some(rows) = &mut load.rows else { return };
+    load.reading = true;
+    let mut mapping = source::by_name(load.target.relation, &load.options, rows).or_raise();
+    load.reading = false;
+    load.counts.notes.append(&mut mapping.notes);
+    load.target.check_insert(Some(&mapping), load.where_clause.rights).or_raise();
+    load.mapping = mapping;
+}
+
+/// Close what is open; the lock stays.
+///
+/// # Safety
+/// A valid load that is written.
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(load: *mut Load) {
+    // SAFETY: the caller vouches for it.
+    let load = unsafe { &mut *load };
+    if let Some(mut rows) = load.rows.take() {
+        load.counts.bytes_read = rows.stream().bytes_read();
+        rows.close().or_raise();
+    }
+    load.target.close();
+}
+
+/// Put the result where the executor wants it, and forget the load.
+///
+/// # Safety
+/// A load that is finished, and the call that it was made for. The current memory context is not the load's.
+#[pg_guard]
+unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
+    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    unsafe {
+        {
+            let load = &*load;
+            let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            report::put_row(&mut *result, load.id, &load.counts, load.began.elapsed(), load.writer.name());
+        }
+        pg_sys::MemoryContextDelete((*load).memory);
+    }
+}

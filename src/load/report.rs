@@ -1,5 +1,11 @@
 //! What a load has to say when it is done.
 
+use std::time::Duration;
+
+use pgrx::{IntoDatum, pg_sys};
+
+use crate::pg::encoding::to_server;
+
 /// What a writer counted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
@@ -26,4 +32,76 @@ pub struct IndexReport {
     /// `insert`, `merge` or `rebuild`.
     pub method: &'static str,
     pub seconds: f64,
+}
+
+/// Columns of the result.
+const COLUMNS: usize = 11;
+
+/// Put the one row of the result. Guarded.
+///
+/// # Safety
+/// The result of a function whose row type is that of `bulk_load`, materialized.
+pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, id: i64, counts: &Counts, took: Duration, writer: &str) {
+    let number = |n: u64| Some(pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX)));
+    let row: [Option<pg_sys::Datum>; COLUMNS] = [
+        Some(pg_sys::Datum::from(id)),
+        number(counts.loaded),
+        number(counts.rejected),
+        number(counts.duplicate),
+        number(counts.filtered),
+        number(counts.bytes_read),
+        took.as_secs_f64().into_datum(),
+        writer.into_datum(),
+        i32::try_from(counts.workers).unwrap_or(i32::MAX).into_datum(),
+        Some(indexes(&counts.indexes)),
+        Some(notes(&counts.notes)),
+    ];
+    let mut nulls = row.map(|value| value.is_none());
+    let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
+    // SAFETY: the caller vouches for the result; a guarded call.
+    unsafe { pg_sys::tuplestore_putvalues(result.setResult, result.setDesc, values.as_mut_ptr(), nulls.as_mut_ptr()) }
+}
+
+/// Text as a datum. Guarded.
+fn text(text: &str) -> pg_sys::Datum {
+    // SAFETY: a guarded call that copies the string.
+    pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(to_server(text).as_ptr()) })
+}
+
+fn notes(notes: &[String]) -> pg_sys::Datum {
+    let mut values: Vec<_> = notes.iter().map(|note| text(note)).collect();
+    let len = i32::try_from(values.len()).unwrap_or(i32::MAX);
+    // SAFETY: a guarded call that copies so many values; text is of variable length and aligned to an int.
+    let array = unsafe {
+        pg_sys::construct_array(
+            values.as_mut_ptr(),
+            len,
+            pg_sys::TEXTOID,
+            -1,
+            false,
+            pg_sys::TYPALIGN_INT as std::ffi::c_char,
+        )
+    };
+    pg_sys::Datum::from(array)
+}
+
+fn indexes(indexes: &[IndexReport]) -> pg_sys::Datum {
+    let objects: Vec<_> = indexes.iter().map(IndexReport::json).collect();
+    let json = to_server(&format!("[{}]", objects.join(", ")));
+    // SAFETY: a guarded call that only looks at the string.
+    unsafe { pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1) }
+}
+
+impl IndexReport {
+    fn json(&self) -> String {
+        let mut name = String::new();
+        for c in self.name.chars() {
+            match c {
+                '"' | '\\' => name.extend(['\\', c]),
+                c if c < ' ' => name.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c => name.push(c),
+            }
+        }
+        format!("{{\"index\": \"{name}\", \"method\": \"{}\", \"seconds\": {:.6}}}", self.method, self.seconds)
+    }
 }

@@ -149,6 +149,104 @@ pub unsafe fn vacuum_delay_point() {
     }
 }
 
+/// `ExecutorRun` to the end.
+///
+/// # Safety
+/// A plain frame, and a query that was started.
+pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
+    use super::unguarded::ExecutorRun;
+    let direction = pg_sys::ScanDirection::ForwardScanDirection;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        ExecutorRun(query, direction, 0, true);
+        #[cfg(feature = "pg18")]
+        ExecutorRun(query, direction, 0);
+    }
+}
+
+/// Is the current user the owner of the relation, or as good as? Guarded.
+pub fn owns_relation(relid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_class_ownercheck(relid, pg_sys::GetUserId());
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relid, pg_sys::GetUserId());
+    }
+}
+
+/// Rights that an expression over a relation wants: those of a range table entry.
+///
+/// # Safety
+/// A valid entry.
+pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let entry = (*item).p_rte;
+        #[cfg(not(feature = "pg15"))]
+        let entry = (*item).p_perminfo;
+        Rights {
+            selects: (*entry).requiredPerms & pg_sys::AclMode::from(pg_sys::ACL_SELECT) != 0,
+            selected: (*entry).selectedCols,
+        }
+    }
+}
+
+/// What is read of a relation.
+#[derive(Debug, Clone, Copy)]
+pub struct Rights {
+    pub selects: bool,
+    /// Columns, as in a range table entry.
+    pub selected: *mut pg_sys::Bitmapset,
+}
+
+/// Raise an error unless the current user may INSERT into these columns, and may read what `rights` says. Guarded.
+///
+/// # Safety
+/// An open relation; `inserted` is a set of columns as in a range table entry.
+pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_sys::Bitmapset, rights: Rights) {
+    use pg_sys::NodeTag::T_RangeTblEntry;
+    use pgrx::{AllocatedByRust, PgBox, PgList};
+
+    let mut wanted = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
+    if rights.selects {
+        wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
+    }
+    // SAFETY: guarded calls, and nodes of the types that they have; the caller vouches for the rest.
+    unsafe {
+        let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
+        entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
+        entry.relid = (*relation).rd_id;
+        entry.relkind = (*(*relation).rd_rel).relkind;
+        entry.rellockmode = pg_sys::RowExclusiveLock.cast_signed();
+        let mut table = PgList::<pg_sys::RangeTblEntry>::new();
+        #[cfg(feature = "pg15")]
+        {
+            entry.requiredPerms = wanted;
+            entry.insertedCols = inserted;
+            entry.selectedCols = rights.selected;
+            table.push(entry.into_pg());
+            pg_sys::ExecCheckRTPerms(table.into_pg(), true);
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            use pg_sys::NodeTag::T_RTEPermissionInfo;
+            entry.perminfoindex = 1;
+            let mut info = PgBox::<pg_sys::RTEPermissionInfo, AllocatedByRust>::alloc_node(T_RTEPermissionInfo);
+            info.relid = entry.relid;
+            info.requiredPerms = wanted;
+            info.insertedCols = inserted;
+            info.selectedCols = rights.selected;
+            table.push(entry.into_pg());
+            let mut infos = PgList::<pg_sys::RTEPermissionInfo>::new();
+            infos.push(info.into_pg());
+            pg_sys::ExecCheckPermissions(table.into_pg(), infos.into_pg(), true);
+        }
+    }
+}
+
 /// `TupleDescAttr`: attribute `index`, from 0.
 ///
 /// # Safety

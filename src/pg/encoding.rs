@@ -165,6 +165,14 @@ pub fn from_server(string: &CStr) -> String {
     unsafe { CStr::from_ptr(utf8) }.to_string_lossy().into_owned()
 }
 
+/// Text as a string of the server's. Guarded; what the server's encoding lacks raises an error.
+pub fn to_server(text: &str) -> CString {
+    let text = CString::new(text).unwrap_or_default();
+    let len = c_int::try_from(text.as_bytes().len()).unwrap_or(0);
+    // SAFETY: as in `from_server`.
+    unsafe { CStr::from_ptr(pg_sys::pg_any_to_server(text.as_ptr(), len, UTF8)) }.to_owned()
+}
+
 /// Raise an error unless `value` is valid in the server's encoding (`pg_verifymbstr`). Guarded.
 pub fn verify_in_server_encoding(value: &[u8]) {
     let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);

@@ -27,5 +27,6 @@ pub mod sequence;
 pub mod sequence_default;
 pub mod soft;
 pub mod source;
+pub mod statement;
 pub mod stream;
 pub mod unguarded;

@@ -26,6 +26,142 @@ unsafe extern "C-unwind" {
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
     /// postgres.c. Raises what is pending.
     pub fn ProcessInterrupts();
+    /// elog.c. Where in a statement the error is that is being reported, 0 if nowhere; these only within an error
+    /// context callback.
+    pub fn geterrposition() -> c_int;
+    /// elog.c.
+    pub fn errposition(cursorpos: c_int) -> c_int;
+    /// elog.c.
+    pub fn internalerrposition(cursorpos: c_int) -> c_int;
+    /// elog.c. Copies the string.
+    pub fn internalerrquery(query: *const c_char) -> c_int;
+    /// heaptuple.c.
+    pub fn heap_form_tuple(
+        descriptor: pg_sys::TupleDesc,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+    ) -> pg_sys::HeapTuple;
+    /// execTuples.c. A composite datum without out-of-line values.
+    pub fn HeapTupleHeaderGetDatum(tuple: pg_sys::HeapTupleHeader) -> pg_sys::Datum;
+    /// parser.c.
+    pub fn raw_parser(str: *const c_char, mode: pg_sys::RawParseMode::Type) -> *mut pg_sys::List;
+    /// parse_node.c.
+    pub fn make_parsestate(parent: *mut pg_sys::ParseState) -> *mut pg_sys::ParseState;
+    /// parse_relation.c.
+    pub fn addRangeTableEntryForRelation(
+        pstate: *mut pg_sys::ParseState,
+        rel: pg_sys::Relation,
+        lockmode: c_int,
+        alias: *mut pg_sys::Alias,
+        inh: bool,
+        inFromCl: bool,
+    ) -> *mut pg_sys::ParseNamespaceItem;
+    /// parse_relation.c.
+    pub fn addNSItemToQuery(
+        pstate: *mut pg_sys::ParseState,
+        nsitem: *mut pg_sys::ParseNamespaceItem,
+        addToJoinList: bool,
+        addToRelNameSpace: bool,
+        addToVarNameSpace: bool,
+    );
+    /// parse_expr.c.
+    pub fn transformExpr(
+        pstate: *mut pg_sys::ParseState,
+        expr: *mut pg_sys::Node,
+        exprKind: pg_sys::ParseExprKind::Type,
+    ) -> *mut pg_sys::Node;
+    /// parse_coerce.c.
+    pub fn coerce_to_boolean(
+        pstate: *mut pg_sys::ParseState,
+        node: *mut pg_sys::Node,
+        constructName: *const c_char,
+    ) -> *mut pg_sys::Node;
+    /// parse_collate.c.
+    pub fn assign_expr_collations(pstate: *mut pg_sys::ParseState, expr: *mut pg_sys::Node);
+    /// clauses.c. Runs immutable functions.
+    pub fn eval_const_expressions(root: *mut pg_sys::PlannerInfo, node: *mut pg_sys::Node) -> *mut pg_sys::Node;
+    /// prepqual.c.
+    pub fn canonicalize_qual(qual: *mut pg_sys::Expr, is_check: bool) -> *mut pg_sys::Expr;
+    /// makefuncs.c.
+    pub fn make_ands_implicit(clause: *mut pg_sys::Expr) -> *mut pg_sys::List;
+    /// postgres.c.
+    pub fn pg_analyze_and_rewrite_fixedparams(
+        parsetree: *mut pg_sys::RawStmt,
+        query_string: *const c_char,
+        paramTypes: *const pg_sys::Oid,
+        numParams: c_int,
+        queryEnv: *mut pg_sys::QueryEnvironment,
+    ) -> *mut pg_sys::List;
+    /// postgres.c.
+    pub fn pg_plan_queries(
+        querytrees: *mut pg_sys::List,
+        query_string: *const c_char,
+        cursorOptions: c_int,
+        boundParams: pg_sys::ParamListInfo,
+    ) -> *mut pg_sys::List;
+    /// params.c.
+    pub fn makeParamList(numParams: c_int) -> pg_sys::ParamListInfo;
+    /// pquery.c.
+    pub fn CreateQueryDesc(
+        plannedstmt: *mut pg_sys::PlannedStmt,
+        sourceText: *const c_char,
+        snapshot: pg_sys::Snapshot,
+        crosscheck_snapshot: pg_sys::Snapshot,
+        dest: *mut pg_sys::DestReceiver,
+        params: pg_sys::ParamListInfo,
+        queryEnv: *mut pg_sys::QueryEnvironment,
+        instrument_options: c_int,
+    ) -> *mut pg_sys::QueryDesc;
+    /// execMain.c.
+    pub fn ExecutorStart(queryDesc: *mut pg_sys::QueryDesc, eflags: c_int);
+    #[cfg(not(feature = "pg18"))]
+    /// execMain.c.
+    pub fn ExecutorRun(
+        queryDesc: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        execute_once: bool,
+    );
+    #[cfg(feature = "pg18")]
+    /// execMain.c.
+    pub fn ExecutorRun(queryDesc: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
+    /// execMain.c.
+    pub fn ExecutorFinish(queryDesc: *mut pg_sys::QueryDesc);
+    /// execMain.c.
+    pub fn ExecutorEnd(queryDesc: *mut pg_sys::QueryDesc);
+    /// pquery.c.
+    pub fn FreeQueryDesc(qdesc: *mut pg_sys::QueryDesc);
+    /// utility.c.
+    pub fn ProcessUtility(
+        pstmt: *mut pg_sys::PlannedStmt,
+        queryString: *const c_char,
+        readOnlyTree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        params: pg_sys::ParamListInfo,
+        queryEnv: *mut pg_sys::QueryEnvironment,
+        dest: *mut pg_sys::DestReceiver,
+        qc: *mut pg_sys::QueryCompletion,
+    );
+    /// sequence.c.
+    pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
+    /// pg_inherits.c.
+    pub fn find_all_inheritors(
+        parentrelId: pg_sys::Oid,
+        lockmode: c_int,
+        numparents: *mut *mut pg_sys::List,
+    ) -> *mut pg_sys::List;
+    /// xact.c.
+    pub fn CommandCounterIncrement();
+    /// snapmgr.c.
+    pub fn GetTransactionSnapshot() -> pg_sys::Snapshot;
+    /// snapmgr.c.
+    pub fn GetActiveSnapshot() -> pg_sys::Snapshot;
+    /// snapmgr.c.
+    pub fn PushActiveSnapshot(snapshot: pg_sys::Snapshot);
+    /// snapmgr.c.
+    pub fn PopActiveSnapshot();
+    /// snapmgr.c.
+    pub fn UpdateActiveSnapshotCommandId();
 }
 
 /// `CHECK_FOR_INTERRUPTS()` for plain frames.

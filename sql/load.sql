@@ -1,0 +1,27 @@
+-- Not STRICT: a NULL argument is an error, not an empty result.
+CREATE FUNCTION bulk_load(path text, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000000 ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_load';
+
+COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';
+
+-- How bulk_load hands rows to an INSERT. It answers no other call: the token is a load's own, made at random.
+CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_rows';
+
+-- Loads are numbered by bulk_load itself; nobody needs rights on it.
+CREATE SEQUENCE bulk_load_id_seq;
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');

@@ -1,0 +1,197 @@
+//! What speaks against building a table's pages ourselves.
+//!
+//! The direct writer does what heap_insert, the index access methods and AFTER triggers do. What happens to a row
+//! before it is stored, or instead, is the executor's: rules, policies, BEFORE triggers, access methods other than
+//! heap, foreign tables. For a partitioned table the same is asked of each leaf, since rows are written there; but
+//! rules, policies and transition tables of a leaf do not apply to rows that come through its parent.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::{PgList, pg_sys};
+
+use crate::pg::encoding::from_server;
+use crate::pg::unguarded::find_all_inheritors;
+
+/// All obstacles of a table, one sentence each. Locks its leaves. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn of_target(relation: pg_sys::Relation) -> Vec<String> {
+    let mut found = Vec::new();
+    // SAFETY: the caller vouches for the relation; guarded calls, and structures that an open relation has.
+    unsafe {
+        let name = name_of(relation);
+        let form = (*relation).rd_rel;
+        if pg_sys::check_enable_rls((*relation).rd_id, pg_sys::InvalidOid, true)
+            == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed()
+        {
+            found.push(format!("Row-level security applies to table \"{name}\"."));
+        }
+        if has_insert_rule((*relation).rd_rules) {
+            found.push(format!("Relation \"{name}\" has rules on INSERT."));
+        }
+        if has_trigger(relation, |trigger| !trigger.tgnewtable.is_null()) {
+            found.push(format!("Table \"{name}\" has an INSERT trigger with a transition table."));
+        }
+        if pg_sys::replorigin_session_origin != pg_sys::InvalidRepOriginId as pg_sys::RepOriginId {
+            found.push("The session has a replication origin.".into());
+        }
+        if (*form).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+            of_leaves((*relation).rd_id, &mut found);
+        } else {
+            of_storage(relation, &mut found);
+        }
+    }
+    found
+}
+
+unsafe fn of_leaves(relid: pg_sys::Oid, found: &mut Vec<String>) {
+    let lock = pg_sys::RowExclusiveLock.cast_signed();
+    // SAFETY: guarded calls; what is opened is locked, and the locks are kept.
+    unsafe {
+        let all = PgList::<pg_sys::Oid>::from_pg(pg_guard_ffi_boundary(|| {
+            find_all_inheritors(relid, lock, std::ptr::null_mut())
+        }));
+        for leaf in all.iter_oid() {
+            let relation = pg_sys::relation_open(leaf, pg_sys::NoLock.cast_signed());
+            if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+                of_storage(relation, found);
+            }
+            pg_sys::relation_close(relation, pg_sys::NoLock.cast_signed());
+        }
+    }
+}
+
+/// Obstacles of a relation that rows are written to.
+unsafe fn of_storage(relation: pg_sys::Relation, found: &mut Vec<String>) {
+    // SAFETY: an open relation; guarded calls.
+    unsafe {
+        let name = name_of(relation);
+        let form = (*relation).rd_rel;
+        match (*form).relkind.cast_unsigned() {
+            pg_sys::RELKIND_RELATION => (),
+            pg_sys::RELKIND_VIEW => found.push(format!("\"{name}\" is a view.")),
+            pg_sys::RELKIND_FOREIGN_TABLE => found.push(format!("\"{name}\" is a foreign table.")),
+            _ => found.push(format!("\"{name}\" is not a table.")),
+        }
+        let method = (*form).relam;
+        if method != pg_sys::InvalidOid && method != pg_sys::HEAP_TABLE_AM_OID {
+            let method = pg_sys::get_am_name(method);
+            let method = if method.is_null() { "?".into() } else { from_server(CStr::from_ptr(method)) };
+            found.push(format!("Table \"{name}\" has the access method \"{method}\"."));
+        }
+        if pg_sys::IsSystemRelation(relation) {
+            found.push(format!("Table \"{name}\" is a system catalog."));
+        } else if is_user_catalog(relation) {
+            found.push(format!("Table \"{name}\" has the storage parameter user_catalog_table."));
+        }
+        if has_trigger(relation, |trigger| {
+            let kind = trigger.tgtype.cast_unsigned();
+            // TRIGGER_TYPE_AFTER is neither of the two.
+            kind & ROW != 0 && kind & (BEFORE | INSTEAD) != 0
+        }) {
+            found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
+        }
+        of_indexes(relation, &name, found);
+    }
+}
+
+/// A trigger or a rule that never fires (TRIGGER_DISABLED, RULE_DISABLED).
+const DISABLED: u8 = b'D';
+const ROW: u16 = pg_sys::TRIGGER_TYPE_ROW as u16;
+const BEFORE: u16 = pg_sys::TRIGGER_TYPE_BEFORE as u16;
+const INSTEAD: u16 = pg_sys::TRIGGER_TYPE_INSTEAD as u16;
+const INSERT: u16 = pg_sys::TRIGGER_TYPE_INSERT as u16;
+
+/// Is there an enabled INSERT trigger like this?
+unsafe fn has_trigger(relation: pg_sys::Relation, like: impl Fn(&pg_sys::Trigger) -> bool) -> bool {
+    // SAFETY: an open relation, whose trigger descriptor has so many triggers.
+    unsafe {
+        let Some(descriptor) = (*relation).trigdesc.as_ref() else { return false };
+        let len = usize::try_from(descriptor.numtriggers).unwrap_or(0);
+        (0..len).any(|i| {
+            let trigger = &*descriptor.triggers.add(i);
+            let enabled = trigger.tgenabled.cast_unsigned() != DISABLED;
+            enabled && trigger.tgtype.cast_unsigned() & INSERT != 0 && like(trigger)
+        })
+    }
+}
+
+unsafe fn has_insert_rule(rules: *const pg_sys::RuleLock) -> bool {
+    // SAFETY: an open relation's rules, or null.
+    unsafe {
+        let Some(rules) = rules.as_ref() else { return false };
+        let len = usize::try_from(rules.numLocks).unwrap_or(0);
+        (0..len).any(|i| {
+            let rule = &**rules.rules.add(i);
+            rule.event == pg_sys::CmdType::CMD_INSERT && rule.enabled.cast_unsigned() != DISABLED
+        })
+    }
+}
+
+/// `RelationIsUsedAsCatalogTable` (rel.h).
+unsafe fn is_user_catalog(relation: pg_sys::Relation) -> bool {
+    // SAFETY: an open relation; the options of an ordinary table are StdRdOptions.
+    unsafe {
+        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION
+            && (*relation).rd_options.cast::<pg_sys::StdRdOptions>().as_ref().is_some_and(|o| o.user_catalog_table)
+    }
+}
+
+unsafe fn of_indexes(relation: pg_sys::Relation, table: &str, found: &mut Vec<String>) {
+    // SAFETY: an open relation; guarded calls; an index that is open has its catalog row.
+    unsafe {
+        if !(*(*relation).rd_rel).relhasindex {
+            return;
+        }
+        let indexes = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
+        for index in indexes.iter_oid() {
+            let index = pg_sys::index_open(index, pg_sys::RowExclusiveLock.cast_signed());
+            let name = name_of(index);
+            if (*(*index).rd_index).indisexclusion {
+                found.push(format!("Table \"{table}\" has the exclusion constraint \"{name}\"."));
+            } else if !(*(*index).rd_index).indimmediate {
+                found.push(format!("Table \"{table}\" has the deferrable constraint \"{name}\"."));
+            }
+            pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
+        }
+    }
+}
+
+unsafe fn name_of(relation: pg_sys::Relation) -> String {
+    // SAFETY: an open relation's name.
+    from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) })
+}
+
+/// Are the table's rows elsewhere? Citus keeps a row for each such table in a catalog of its own. Guarded.
+pub fn is_distributed(relid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups and a scan of a table that is open and locked.
+    unsafe {
+        let extension = pg_sys::get_extension_oid(c"citus".as_ptr(), true);
+        if extension == pg_sys::InvalidOid {
+            return false;
+        }
+        let catalog = pg_sys::get_relname_relid(c"pg_dist_partition".as_ptr(), pg_sys::PG_CATALOG_NAMESPACE.into());
+        if catalog == pg_sys::InvalidOid
+            || pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, catalog) != extension
+        {
+            return false;
+        }
+        let attnum = pg_sys::get_attnum(catalog, c"logicalrelid".as_ptr());
+        if attnum <= 0 {
+            return false;
+        }
+        let lock = pg_sys::AccessShareLock.cast_signed();
+        let relation = pg_sys::relation_open(catalog, lock);
+        let mut key = pg_sys::ScanKeyData::default();
+        let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+        pg_sys::ScanKeyInit(&raw mut key, attnum, equal, pg_sys::F_OIDEQ.into(), pg_sys::Datum::from(relid));
+        let no_index = pg_sys::InvalidOid;
+        let scan = pg_sys::systable_beginscan(relation, no_index, false, std::ptr::null_mut(), 1, &raw mut key);
+        let found = !pg_sys::systable_getnext(scan).is_null();
+        pg_sys::systable_endscan(scan);
+        pg_sys::relation_close(relation, lock);
+        found
+    }
+}

@@ -1,0 +1,193 @@
+//! The table that is loaded: who may, under which lock, and what kind of thing it is.
+//!
+//! Rights that a lock would do harm without (TRUNCATE, ownership) are checked before the lock is asked for; the right
+//! to INSERT is checked on the columns, as COPY checks it, once these are known. Everything that speaks against building
+//! pages for the table is collected as [obstacles](super::obstacle), whoever is to write in the end.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::obstacle;
+use super::options::{LoadOptions, LockOption};
+use super::source::Mapping;
+use crate::error::{Error, Result};
+use crate::pg::compat::{self, Rights};
+use crate::pg::encoding::from_server;
+use crate::pg::source::Location;
+
+/// What kind of thing a target is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A table with rows of its own, maybe a partition.
+    Plain,
+    Partitioned,
+    /// A view or a foreign table.
+    Other,
+}
+
+/// The target of a load, open and locked.
+#[derive(Debug)]
+pub struct Target {
+    /// Null while a command of our own must find it closed.
+    pub relation: pg_sys::Relation,
+    pub relid: pg_sys::Oid,
+    pub kind: Kind,
+    /// Schema and name, quoted.
+    pub name: CString,
+    /// Why its pages cannot be built, one sentence each; empty where they can.
+    pub obstacles: Vec<String>,
+}
+
+/// Raise what forbids any load here and now. Guarded.
+pub fn check_transaction() {
+    // SAFETY: guarded calls with a constant.
+    unsafe {
+        let what = c"bulk_load()".as_ptr();
+        pg_sys::PreventCommandDuringRecovery(what);
+        pg_sys::PreventCommandIfReadOnly(what);
+        pg_sys::PreventCommandIfParallelMode(what);
+    }
+}
+
+/// May the current user read files, or run programs? Asked before anything looks whether there is such a file. Guarded.
+pub fn check_location(location: &Location) -> Result<()> {
+    let (role, name, what) = match location {
+        Location::File(_) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "a file"),
+        Location::Program(_) => {
+            (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "an external program")
+        }
+    };
+    // SAFETY: guarded calls.
+    if unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) } {
+        return Ok(());
+    }
+    let message = format!("permission denied to load from {what}");
+    let detail = format!("Only roles with privileges of the \"{name}\" role may load from {what}.");
+    Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail))
+}
+
+impl Target {
+    /// Lock the table and look at it. Guarded.
+    pub fn open(relid: pg_sys::Oid, options: &LoadOptions) -> Result<Target> {
+        check_lock_rights(relid, options);
+        let lock = match options.lock {
+            _ if options.truncate => pg_sys::AccessExclusiveLock,
+            LockOption::Online => pg_sys::RowExclusiveLock,
+            LockOption::Share => pg_sys::ShareRowExclusiveLock,
+        };
+        // SAFETY: a guarded call; the lock is kept to the end of the transaction.
+        let relation = unsafe { pg_sys::try_relation_open(relid, lock.cast_signed()) };
+        if relation.is_null() {
+            let message = format!("relation with OID {} does not exist", relid.to_u32());
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+        }
+        let kind = kind(relation)?;
+        if obstacle::is_distributed(relid) {
+            let message = format!("table \"{}\" is distributed by Citus", relation_name(relation));
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+                .detail("Its rows are on other servers; pg_bulk writes to tables of this one."));
+        }
+        // SAFETY: an open relation; guarded catalog lookups, and strings that they return.
+        let name = unsafe {
+            let form = (*relation).rd_rel;
+            let schema = pg_sys::get_namespace_name((*form).relnamespace);
+            CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, (*form).relname.data.as_ptr())).to_owned()
+        };
+        Ok(Target { relation, relid, kind, name, obstacles: Vec::new() })
+    }
+
+    /// Close it, and keep the lock. Guarded.
+    pub fn close(&mut self) {
+        let relation = std::mem::replace(&mut self.relation, std::ptr::null_mut());
+        if !relation.is_null() {
+            // SAFETY: a relation that this load has opened.
+            unsafe { pg_sys::relation_close(relation, pg_sys::NoLock.cast_signed()) }
+        }
+    }
+
+    /// Open it again under the lock it has. Guarded.
+    pub fn reopen(&mut self) {
+        if self.relation.is_null() {
+            // SAFETY: a guarded call; the lock is held.
+            self.relation = unsafe { pg_sys::relation_open(self.relid, pg_sys::NoLock.cast_signed()) };
+        }
+    }
+
+    /// The name without the schema, for messages. Guarded.
+    pub fn display_name(&self) -> String {
+        relation_name(self.relation)
+    }
+
+    /// May the current user INSERT into the columns that the file has fields for, and look at those that `where` looks
+    /// at? Without a mapping: into any column at all. Guarded.
+    pub fn check_insert(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<()> {
+        let mut inserted: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+        for attnum in mapping.into_iter().flat_map(Mapping::attributes) {
+            // SAFETY: a guarded call on a set made here.
+            inserted = unsafe {
+                pg_sys::bms_add_member(inserted, i32::from(attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber)
+            };
+        }
+        // SAFETY: the relation is open; guarded calls.
+        unsafe {
+            compat::check_insert_rights(self.relation, inserted, rights);
+            // Complains where row_security is off and a policy applies.
+            pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false);
+        }
+        Ok(())
+    }
+}
+
+fn relation_name(relation: pg_sys::Relation) -> String {
+    // SAFETY: an open relation's name.
+    from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) })
+}
+
+/// An exclusive lock stops others, so not everybody may ask for it.
+fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
+    // SAFETY: guarded catalog lookups. A relation that is not there is left for `open` to complain about.
+    unsafe {
+        let name = pg_sys::get_rel_name(relid);
+        if name.is_null() {
+            return;
+        }
+        let complain = |result| {
+            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relid));
+            pg_sys::aclcheck_error(result, object, name);
+        };
+        if options.truncate {
+            let result = pg_sys::pg_class_aclcheck(relid, pg_sys::GetUserId(), pg_sys::ACL_TRUNCATE as pg_sys::AclMode);
+            if result != pg_sys::AclResult::ACLCHECK_OK {
+                complain(result);
+            }
+        }
+        if options.lock == LockOption::Share && !compat::owns_relation(relid) {
+            complain(pg_sys::AclResult::ACLCHECK_NOT_OWNER);
+        }
+    }
+}
+
+/// What can take rows at all, in the words of CopyFrom (copyfrom.c).
+fn kind(relation: pg_sys::Relation) -> Result<Kind> {
+    // SAFETY: an open relation.
+    let (relkind, other_session) = unsafe {
+        let form = (*relation).rd_rel;
+        let temporary = (*form).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
+        ((*form).relkind.cast_unsigned(), temporary && !(*relation).rd_islocaltemp)
+    };
+    let what = match relkind {
+        _ if other_session => {
+            let message = "cannot access temporary tables of other sessions";
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+        }
+        pg_sys::RELKIND_RELATION => return Ok(Kind::Plain),
+        pg_sys::RELKIND_PARTITIONED_TABLE => return Ok(Kind::Partitioned),
+        pg_sys::RELKIND_VIEW | pg_sys::RELKIND_FOREIGN_TABLE => return Ok(Kind::Other),
+        pg_sys::RELKIND_MATVIEW => "materialized view",
+        pg_sys::RELKIND_SEQUENCE => "sequence",
+        _ => "non-table relation",
+    };
+    let message = format!("cannot copy to {what} \"{}\"", relation_name(relation));
+    Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message))
+}
