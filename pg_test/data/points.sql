@@ -41,3 +41,13 @@ BEGIN
 	END LOOP;
 	RAISE 'somebody still waits at "%"', name;
 END $$;
+
+-- The isolation tester asks this function whether a step waits for another session, and otherwise waits for the step to
+-- end. A process at a point waits for other sessions too. It is another function of the name that must answer: one that
+-- is replaced keeps its OID, by which the server would find its own.
+ALTER FUNCTION pg_catalog.pg_isolation_test_session_is_blocked(int, int[]) RENAME TO pg_isolation_test_session_waits_for_lock;
+CREATE FUNCTION pg_catalog.pg_isolation_test_session_is_blocked(pid int, others int[]) RETURNS boolean LANGUAGE sql AS $$
+	SELECT pg_isolation_test_session_waits_for_lock($1, $2) OR EXISTS (
+		SELECT FROM pg_ls_dir('pg_bulk_points', true, false) file, pg_stat_activity process
+		WHERE $1 IN (process.pid, leader_pid) AND file LIKE '%.waiting.' || process.pid)
+$$;
