@@ -59,6 +59,11 @@ impl Error {
         Error::new(code, format!("{message}: {words}"))
     }
 
+    /// Stop the server with it.
+    pub fn raise_panic(self) {
+        ErrorReport::new(self.code, self.message, "pg_bulk").report(PgLogLevel::PANIC);
+    }
+
     /// Raise it. Rust frames up to the guard are unwound.
     pub fn raise(self) -> ! {
         let mut report = ErrorReport::new(self.code, self.message, "pg_bulk");

@@ -15,7 +15,20 @@ static CHUNK_SIZE: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
 /// that right out more widely can fence it in here.
 static ALLOWED_DIRECTORIES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
+/// -1: as many as the server gives to maintenance commands, which bulk loads are like.
+static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(-1);
+
 pub fn init() {
+    GucRegistry::define_int_guc(
+        c"pg_bulk.workers",
+        c"Parallel workers of a load, besides the process that was called.",
+        c"-1 means max_parallel_maintenance_workers, but fewer than the machine has cores.",
+        &WORKERS,
+        -1,
+        1024,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_int_guc(
         c"pg_bulk.chunk_size",
         c"Bytes read from a file at a time.",
@@ -34,6 +47,11 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::SUPERUSER_ONLY,
     );
+}
+
+/// Workers of a load; `None` where the server's own setting counts.
+pub fn workers() -> Option<usize> {
+    usize::try_from(WORKERS.get()).ok()
 }
 
 /// Bytes asked of a file at a time.

@@ -15,6 +15,7 @@
 //! at every buffer size, and both against a naive reader that fits on a page.
 
 pub mod arena;
+pub mod chunk;
 pub mod convert;
 pub mod dialect;
 pub mod field;

@@ -78,7 +78,42 @@ impl Window {
     /// Position in the stream of the byte at `position`.
     #[must_use]
     pub fn stream_offset(&self, position: usize) -> u64 {
-        self.before + position as u64
+        self.before.wrapping_add(position as u64)
+    }
+
+    /// Forget everything: an empty window whose first byte is at `offset` of the stream.
+    pub fn restart(&mut self, offset: u64) {
+        (self.start, self.verified, self.filled) = (0, 0, 0);
+        (self.at_end, self.failed) = (false, false);
+        self.before = offset;
+    }
+
+    /// The buffer itself, at least `len` bytes long, for a chunk that is put together in place. What it holds stays.
+    pub fn chunk_space(&mut self, len: usize) -> &mut [u8] {
+        if self.buf.len() < len {
+            self.buf.reserve_exact(len - self.buf.len());
+            self.buf.resize(len, 0);
+        }
+        &mut self.buf
+    }
+
+    /// Give back the memory of a buffer that is longer than `len`.
+    pub fn shrink(&mut self, len: usize) {
+        if self.buf.len() > len {
+            self.buf.truncate(len);
+            self.buf.shrink_to_fit();
+        }
+    }
+
+    /// The bytes from `start` to `end` of the buffer are all there is, not yet verified; the first one is at `offset`
+    /// of the stream.
+    pub fn take_chunk(&mut self, start: usize, end: usize, offset: u64) {
+        self.filled = end.min(self.buf.len());
+        self.start = start.min(self.filled);
+        self.verified = self.start;
+        (self.at_end, self.failed) = (true, false);
+        // Wraps where the buffer has more room before the chunk than the stream has bytes.
+        self.before = offset.wrapping_sub(self.start as u64);
     }
 
     /// Everything before `start` has been read. Returns by how much positions shrink: the buffer was moved so that

@@ -22,6 +22,7 @@
 //! at its first record, and `mapping` says whose its fields are. It leaves its figures in `counts`.
 
 mod buffered;
+mod direct;
 mod obstacle;
 pub mod options;
 pub mod report;
@@ -51,6 +52,9 @@ use crate::pg::unguarded::{Opaque, nextval_internal};
 #[derive(Debug)]
 pub struct Load {
     pub options: LoadOptions,
+    /// The arguments, for workers to read again: the path, and a copy of the jsonb.
+    pub path: CString,
+    pub json: pg_sys::Datum,
     pub target: Target,
     pub mapping: Mapping,
     /// None before the file is opened and after it is closed.
@@ -76,12 +80,14 @@ pub struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writer {
     Buffered,
+    Direct,
 }
 
 impl Writer {
     fn name(self) -> &'static str {
         match self {
             Writer::Buffered => "buffered",
+            Writer::Direct => "direct",
         }
     }
 }
@@ -126,6 +132,7 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
         }
         match (*load).writer {
             Writer::Buffered => buffered::load(load),
+            Writer::Direct => direct::load(load),
         }
         pg_sys::error_context_stack = context.previous;
 
@@ -174,9 +181,9 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load
         };
         let path = argument(0, "path").or_raise();
         let relid = argument(1, "target").or_raise();
-        let options = argument(2, "options").or_raise();
+        let json = argument(2, "options").or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
-        let options = LoadOptions::parse(path.to_owned(), options).or_raise();
+        let options = LoadOptions::parse(path.to_owned(), json).or_raise();
         target::check_transaction();
         target::check_location(&options.location).or_raise();
         let mut target = Target::open(pg_sys::Oid::from_u32(relid.value() as u32), &options).or_raise();
@@ -195,8 +202,13 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
+        pg_sys::MemoryContextSwitchTo(old);
         let load = Load {
             options,
+            path: path.to_owned(),
+            json,
             target,
             mapping: Mapping::default(),
             rows: None,
@@ -255,9 +267,15 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
             None => error,
         })
     };
-    if load.options.writer == WriterOption::Direct {
+    if load.options.writer == WriterOption::Direct && !obstacles.is_empty() {
         let message = format!("cannot load \"{}\" with the direct writer", load.target.display_name());
         return unsupported(message, obstacles.first());
+    }
+    if load.options.writer != WriterOption::Buffered && obstacles.is_empty() {
+        if load.options.freeze {
+            direct::check_freeze(load.target.relation)?;
+        }
+        return Ok(Writer::Direct);
     }
     if load.options.freeze {
         return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());

@@ -59,7 +59,6 @@ pub struct LoadOptions {
     pub freeze: bool,
     pub analyze: bool,
     pub writer: WriterOption,
-    #[expect(dead_code, reason = "the buffered writer has none")]
     pub workers: Option<usize>,
     pub lock: LockOption,
     pub indexes: IndexesOption,

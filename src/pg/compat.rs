@@ -414,3 +414,199 @@ fn is_builtin_complaint(code: pgrx::PgSqlErrorCode) -> bool {
             | Code::ERRCODE_AMBIGUOUS_FUNCTION
     )
 }
+
+/// DELAY_CHKPT_START (proc.h)
+pub const DELAY_CHKPT_START: i32 = 1;
+
+/// `relpath` of the main fork, from the data directory. Guarded.
+///
+/// # Safety
+/// A relation of the storage manager.
+pub unsafe fn relation_path(smgr: pg_sys::SMgrRelation) -> std::ffi::CString {
+    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+    // SAFETY: passed on; the result is a string in memory of its own, or by value.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let path = {
+            let pg_sys::RelFileNodeBackend { node, backend } = (*smgr).smgr_rnode;
+            pg_sys::GetRelationPath(node.dbNode, node.spcNode, node.relNode, backend, MAIN)
+        };
+        #[cfg(not(feature = "pg15"))]
+        let path = {
+            let pg_sys::RelFileLocatorBackend { locator, backend } = (*smgr).smgr_rlocator;
+            pg_sys::GetRelationPath(locator.dbOid, locator.spcOid, locator.relNumber, backend, MAIN)
+        };
+        #[cfg(not(feature = "pg18"))]
+        {
+            let copy = std::ffi::CStr::from_ptr(path).to_owned();
+            pg_sys::pfree(path.cast());
+            copy
+        }
+        #[cfg(feature = "pg18")]
+        std::ffi::CStr::from_ptr(path.str_.as_ptr()).to_owned()
+    }
+}
+
+/// `XLogRegisterBlock`, block 0.
+///
+/// # Safety
+/// An open relation, and a page that stays until the record is inserted.
+pub unsafe fn xlog_register_block(
+    relation: pg_sys::Relation,
+    fork: pg_sys::ForkNumber::Type,
+    block: u32,
+    page: *mut u8,
+    flags: u8,
+) {
+    // SAFETY: passed on; the locator is copied.
+    unsafe {
+        let mut locator = locator(relation);
+        pg_sys::XLogRegisterBlock(0, &raw mut locator, fork, block, page.cast(), flags);
+    }
+}
+
+/// `XLogRegisterBufData` of block 0.
+///
+/// # Safety
+/// As [`xlog_register_data`].
+pub unsafe fn xlog_register_block_data(data: *mut u8, len: usize) {
+    // SAFETY: passed on.
+    unsafe { pg_sys::XLogRegisterBufData(0, data.cast(), len as _) }
+}
+
+/// `log_newpage` of a page with the standard layout.
+///
+/// # Safety
+/// An open relation and one of its pages.
+pub unsafe fn log_newpage(
+    relation: pg_sys::Relation,
+    fork: pg_sys::ForkNumber::Type,
+    block: u32,
+    page: *mut u8,
+) -> pg_sys::XLogRecPtr {
+    // SAFETY: passed on; the locator is copied.
+    unsafe {
+        let mut locator = locator(relation);
+        pg_sys::log_newpage(&raw mut locator, fork, block, page.cast(), true)
+    }
+}
+
+/// Ask the checkpointer to sync a segment (`INIT_MD_FILETAG` and `RegisterSyncRequest`); false if it cannot take the
+/// request now.
+///
+/// # Safety
+/// An open relation that is not temporary.
+pub unsafe fn request_sync(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type, segment: u32) -> bool {
+    // SAFETY: passed on; the tag is copied. Tags are compared byte by byte, hence the zeroes.
+    unsafe {
+        let mut tag: pg_sys::FileTag = std::mem::zeroed();
+        tag.handler = pg_sys::SyncRequestHandler::SYNC_HANDLER_MD as i16;
+        tag.forknum = fork as i16;
+        tag.segno = segment.into();
+        #[cfg(feature = "pg15")]
+        {
+            tag.rnode = locator(relation);
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            tag.rlocator = locator(relation);
+        }
+        pg_sys::RegisterSyncRequest(&raw const tag, pg_sys::SyncRequestType::SYNC_REQUEST, false)
+    }
+}
+
+/// `ExecInitRangeTable` for one relation that rows are inserted into (DoCopy).
+///
+/// # Safety
+/// An executor state and an open relation; a guarded frame.
+pub unsafe fn init_range_table(estate: *mut pg_sys::EState, relation: pg_sys::Relation, inserted: &[i16]) {
+    // SAFETY: guarded calls; nodes are made in the current memory context.
+    unsafe {
+        let entry = pg_sys::palloc0(size_of::<pg_sys::RangeTblEntry>()).cast::<pg_sys::RangeTblEntry>();
+        (*entry).type_ = pg_sys::NodeTag::T_RangeTblEntry;
+        (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
+        (*entry).relid = (*relation).rd_id;
+        (*entry).relkind = (*(*relation).rd_rel).relkind;
+        (*entry).rellockmode = pg_sys::RowExclusiveLock.cast_signed();
+        let mut columns = std::ptr::null_mut();
+        for attnum in inserted {
+            let member = i32::from(*attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber;
+            columns = pg_sys::bms_add_member(columns, member);
+        }
+        let table = pg_sys::lappend(std::ptr::null_mut(), entry.cast());
+        #[cfg(feature = "pg15")]
+        {
+            (*entry).requiredPerms = pg_sys::ACL_INSERT;
+            (*entry).insertedCols = columns;
+            pg_sys::ExecInitRangeTable(estate, table);
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            let info = pg_sys::palloc0(size_of::<pg_sys::RTEPermissionInfo>()).cast::<pg_sys::RTEPermissionInfo>();
+            (*info).type_ = pg_sys::NodeTag::T_RTEPermissionInfo;
+            (*info).relid = (*relation).rd_id;
+            (*info).requiredPerms = pg_sys::ACL_INSERT.into();
+            (*info).insertedCols = columns;
+            (*entry).perminfoindex = 1;
+            let infos = pg_sys::lappend(std::ptr::null_mut(), info.cast());
+            #[cfg(not(feature = "pg18"))]
+            pg_sys::ExecInitRangeTable(estate, table, infos);
+            #[cfg(feature = "pg18")]
+            pg_sys::ExecInitRangeTable(estate, table, infos, pg_sys::bms_make_singleton(1));
+        }
+    }
+}
+
+/// `ExecInsertIndexTuples` for a new row: the indexes whose constraints are to be checked later.
+///
+/// # Safety
+/// A result relation with its indexes open, and a slot with a row that has a TID; a guarded frame.
+pub unsafe fn insert_index_tuples(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+) -> *mut pg_sys::List {
+    use std::ptr::null_mut;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+    }
+}
+
+/// How PartitionKeyData (partcache.h), which has no binding, begins in all versions: the strategy, one byte or four, and
+/// the number of columns fill the first word.
+#[repr(C)]
+struct PartitionKeyHead {
+    strategy_and_columns: u64,
+    columns: *mut i16,
+    expressions: *mut pg_sys::List,
+}
+
+/// The expressions of a partitioned table's key.
+///
+/// # Safety
+/// An open partitioned table; a guarded frame.
+pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for the relation, which has a key then.
+    unsafe {
+        let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
+        (*key.cast::<PartitionKeyHead>()).expressions
+    }
+}
+
+/// The subtransaction that gave a relation its present file, if it is of this transaction.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn new_file_subid(relation: pg_sys::Relation) -> pg_sys::SubTransactionId {
+    // SAFETY: the caller vouches for the relation.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*relation).rd_newRelfilenodeSubid;
+        #[cfg(not(feature = "pg15"))]
+        return (*relation).rd_newRelfilelocatorSubid;
+    }
+}

@@ -79,6 +79,17 @@ impl Encodings {
         }
     }
 
+    /// Is no byte of a longer character one that a single character has? So it is with the encodings that a database can
+    /// have (`PG_VALID_BE_ENCODING`).
+    pub fn is_safe(&self) -> bool {
+        self.file <= pg_sys::pg_enc::PG_KOI8U as c_int
+    }
+
+    /// The file's encoding.
+    pub fn of_file(&self) -> c_int {
+        self.file
+    }
+
     /// May the file start with a byte order mark?
     pub fn has_bom(&self) -> bool {
         self.file == UTF8

@@ -12,18 +12,22 @@
 //!   memory context's callback.
 //! * Version forks live in [`compat`] and nowhere else.
 
+pub mod append;
+pub mod attempt;
+pub mod baton;
+pub mod build_id;
+pub mod chunk;
 pub mod column;
 pub mod compat;
 pub mod context;
 pub mod copy_options;
 pub mod encoding;
 pub mod jsonb;
+pub mod parallel;
 pub mod points;
 pub mod progress;
 pub mod row;
-#[expect(dead_code, reason = "for loads")]
 pub mod sequence;
-#[expect(dead_code, reason = "for loads")]
 pub mod sequence_default;
 pub mod soft;
 pub mod source;

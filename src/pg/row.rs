@@ -64,7 +64,7 @@ impl RowArrays {
     /// # Safety
     /// `attribute` is one of the descriptor's.
     #[inline(always)]
-    pub(super) unsafe fn set(self, attribute: usize, value: Option<pg_sys::Datum>) {
+    pub unsafe fn set(self, attribute: usize, value: Option<pg_sys::Datum>) {
         // SAFETY: the caller vouches for the index.
         unsafe {
             *self.nulls.add(attribute) = value.is_none();
@@ -145,6 +145,21 @@ impl Rows {
 
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    pub fn stream_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
+    /// Nothing is left to be read, until a chunk begins.
+    pub fn end_stream(&mut self) {
+        self.stream.reader.chunk_space(0);
+        self.attention = Attention::NONE;
+    }
+
+    /// There is nothing for [`Rows::convert`] to do any more.
+    pub fn clear_queue(&mut self) {
+        self.queue.clear();
     }
 
     pub fn columns(&self) -> &[Column] {

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
+use super::chunk::changed;
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::pg::points::{point, point_errno};
@@ -206,6 +207,30 @@ impl Source {
                 Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
             }
         }
+    }
+
+    /// What the system knows of the open file.
+    pub fn metadata(&self) -> std::io::Result<std::fs::Metadata> {
+        self.file().metadata()
+    }
+
+    /// Fill `buffer` with the bytes at `offset` of a regular file. Guarded, and interruptible.
+    pub fn read_exactly(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        self.bytes_read += buffer.len() as u64;
+        while !buffer.is_empty() {
+            check_for_interrupts!();
+            match self.file().read_at(buffer, offset) {
+                Ok(0) => return Err(changed(&self.name)),
+                Ok(n) => {
+                    buffer = buffer.get_mut(n..).unwrap_or_default();
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
+            }
+        }
+        Ok(())
     }
 
     /// Go back to the start, if this is a regular file. A descriptor that was opened in a subtransaction is closed when

@@ -181,6 +181,26 @@ impl Stream {
         Ok(true)
     }
 
+    pub(super) fn encodings(&self) -> &Encodings {
+        &self.encodings
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(super) fn source_and_reader(&mut self) -> (&mut Source, &mut Reader) {
+        (&mut self.source, &mut self.reader)
+    }
+
+    /// The reader has been given all bytes there are; verify them, unless it did.
+    pub(super) fn verify_chunk(&mut self) {
+        if self.treatment == Treatment::Verify {
+            let valid = self.encodings.valid_up_to(self.reader.unverified());
+            self.reader.verified(valid);
+        }
+    }
+
     /// The source itself, for who does not read it in order.
     pub fn source_mut(&mut self) -> &mut Source {
         &mut self.source
@@ -189,6 +209,11 @@ impl Stream {
     /// Bytes taken from the source so far.
     pub fn bytes_read(&self) -> u64 {
         self.source.bytes_read()
+    }
+
+    /// The file's encoding.
+    pub fn encoding(&self) -> i32 {
+        self.encodings.of_file()
     }
 
     /// The server's characters.

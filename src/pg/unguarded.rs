@@ -20,10 +20,71 @@ unsafe extern "C-unwind" {
     pub fn errcontext_msg(fmt: *const c_char, ...) -> c_int;
     /// elog.c. Only within an error context callback; stores a pointer.
     pub fn set_errcontext_domain(domain: *const c_char) -> c_int;
+    /// lwlock.c. Raises nothing.
+    pub fn LWLockReleaseAll();
+    /// condition_variable.c. Raises nothing.
+    pub fn ConditionVariableCancelSleep();
     /// mcxt.c. Frees memory; raises nothing.
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     /// mbutils.c. Looks at bytes; raises nothing.
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
+    /// elog.c. A copy of the error that was just caught; raises nothing but out of memory.
+    pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+    /// elog.c. Forgets the error that was just caught.
+    pub fn FlushErrorState();
+    /// elog.c. Raises an error again, as it is.
+    pub fn ReThrowError(edata: *mut pg_sys::ErrorData) -> !;
+    /// execPartition.c. Makes ready to route rows; has no binding of its own.
+    pub fn ExecSetupPartitionTupleRouting(
+        estate: *mut pg_sys::EState,
+        rel: pg_sys::Relation,
+    ) -> *mut pg_sys::PartitionTupleRouting;
+    /// execPartition.c. The leaf for the row in a slot.
+    pub fn ExecFindPartition(
+        mtstate: *mut pg_sys::ModifyTableState,
+        root: *mut pg_sys::ResultRelInfo,
+        routing: *mut pg_sys::PartitionTupleRouting,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+    ) -> *mut pg_sys::ResultRelInfo;
+    /// execPartition.c. Closes the leaves.
+    pub fn ExecCleanupTupleRouting(mtstate: *mut pg_sys::ModifyTableState, routing: *mut pg_sys::PartitionTupleRouting);
+    /// tupconvert.c. A row in another relation's shape.
+    pub fn execute_attr_map_slot(
+        map: *mut pg_sys::AttrMap,
+        from: *mut pg_sys::TupleTableSlot,
+        to: *mut pg_sys::TupleTableSlot,
+    ) -> *mut pg_sys::TupleTableSlot;
+    /// nodeModifyTable.c
+    pub fn ExecComputeStoredGenerated(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        estate: *mut pg_sys::EState,
+        slot: *mut pg_sys::TupleTableSlot,
+        command: pg_sys::CmdType::Type,
+    );
+    /// execMain.c. NOT NULL and CHECK.
+    pub fn ExecConstraints(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+    );
+    /// execMain.c
+    pub fn ExecPartitionCheck(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+        emit_error: bool,
+    ) -> bool;
+    /// partcache.c. A partitioned table's key.
+    pub fn RelationGetPartitionKey(relation: pg_sys::Relation) -> *mut c_void;
+    /// partcache.c. What rows of a partition must be.
+    pub fn RelationGetPartitionQual(relation: pg_sys::Relation) -> *mut pg_sys::List;
+    /// predicate.c. For SERIALIZABLE: a writer has changed a relation.
+    pub fn CheckForSerializableConflictIn(
+        relation: pg_sys::Relation,
+        tid: pg_sys::ItemPointer,
+        block: pg_sys::BlockNumber,
+    );
     /// postgres.c. Raises what is pending.
     pub fn ProcessInterrupts();
     /// elog.c. Where in a statement the error is that is being reported, 0 if nowhere; these only within an error
@@ -212,6 +273,15 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
     let mut is_null = false;
     // SAFETY: passed on; ExecInitQual makes expressions whose result is never NULL.
     unsafe { exec_eval_expr(qual, econtext, &raw mut is_null) }.value() != 0
+}
+
+/// Call something of the above from a guarded frame.
+///
+/// # Safety
+/// As what is called; the closure owns nothing that has a destructor.
+pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller vouches for it.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
 /// An argument for callbacks that take a pointer to anything.

@@ -37,6 +37,14 @@ const TEXT: u8 = 0;
 const CSV: u8 = 1;
 const CSV_ESCAPE: u8 = 2;
 
+impl Carry {
+    /// The bytes before ended in an escape character that takes the next byte.
+    #[must_use]
+    pub fn escapes_next(&self) -> bool {
+        self.escape != 0
+    }
+}
+
 impl Needles {
     /// The needles of a dialect; `None` if it is not regular.
     #[must_use]
@@ -93,9 +101,10 @@ impl Batch {
     }
 }
 
-/// What crosses a block's edge.
-#[derive(Debug, Clone, Copy, Default)]
-struct Carry {
+/// What crosses a block's edge. Plain numbers: between chunks it travels through shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Carry {
     /// All ones inside quotes, else 0.
     in_quote: u64,
     /// 1 if the block before ended in an escape that takes the next byte.
@@ -395,6 +404,24 @@ pub struct CutState {
 }
 
 impl CutState {
+    /// A search in bytes before which `carry` was reached.
+    #[must_use]
+    pub fn behind(carry: Carry) -> CutState {
+        CutState { carry, ..CutState::default() }
+    }
+
+    /// What crosses the end of the bytes, if they were whole blocks.
+    #[must_use]
+    pub fn carry(&self) -> Carry {
+        self.carry
+    }
+
+    /// Counted line ends among the bytes, if they were whole blocks.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// The bytes up to `self.last` have been taken away.
     pub fn taken(&mut self) {
         let Some(last) = self.last.take() else { return };

@@ -23,7 +23,7 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use kernel::{Batch, CutState, Needles, RecordEnd};
+pub use kernel::{Batch, Carry, CutState, Needles, RecordEnd};
 
 /// An instruction set: 64 bytes and one comparison.
 ///

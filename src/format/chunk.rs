@@ -1,0 +1,125 @@
+//! Chunks: equal stretches of a file, cut at record ends, for several processes to work on at once.
+//!
+//! ```text
+//!   stretch k-1          | stretch k                    | stretch k+1
+//!   ...records... record_|record record record record_re|cord ...
+//!                 ^ Edge.record            ^ next Edge.record
+//! ```
+//!
+//! A stretch may be read by anybody at any time, but where its first record begins, and whether its first byte is
+//! quoted, only the bytes before it can tell. So stretches are *cut* in order: whoever has stretch k waits for the
+//! [`Edge`] before it, runs over its bytes at memory speed, and hands on the edge behind it. Nothing is guessed, and
+//! line numbers are known. The chunk that goes with stretch k are the records that end in it; their beginning is
+//! fetched from the stretches before.
+//!
+//! The tricky point is `\.`, which ends the data wherever it stands, so that nothing behind it may be loaded. A cut
+//! does not look for record starts; it reports bytes that may be such a marker, and the rest of the file is then read
+//! by one process in order.
+
+use memchr::memmem;
+
+use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::reader::Place;
+use crate::scan::{Carry, CutState, Scanner};
+
+/// Stretches are a multiple of this long.
+pub const BLOCK: usize = 64;
+
+/// What is known at the edge between two stretches. Plain numbers: it travels through shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Edge {
+    /// Quotes and escapes that cross the edge.
+    carry: Carry,
+    /// Position in the file of the first record that does not end before the edge.
+    pub record: u64,
+    /// COPY's lines before that record.
+    pub lines_before_record: u64,
+    /// COPY's lines before the edge itself.
+    lines: u64,
+}
+
+impl Edge {
+    /// The edge at a place where a record begins.
+    #[must_use]
+    pub fn at(place: Place) -> Edge {
+        let Place { offset, lines, .. } = place;
+        Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines }
+    }
+
+    /// Where the record at the edge begins.
+    #[must_use]
+    pub fn place(&self, eol: Eol) -> Place {
+        Place { eol, offset: self.record, lines: self.lines_before_record }
+    }
+}
+
+/// What a cut found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// The edge behind the stretch.
+    pub edge: Edge,
+    /// Offset in the stretch behind its last record end, if it has one.
+    pub end: Option<usize>,
+    /// Records that end in the stretch, at most.
+    pub most_records: u64,
+    /// There may be an end marker in it.
+    pub suspicious: bool,
+}
+
+/// Cuts the stretches of a file.
+#[derive(Debug)]
+pub struct Cutter {
+    scanner: Scanner,
+    csv: bool,
+    /// `\.` matters in it.
+    marker: bool,
+    finder: memmem::Finder<'static>,
+}
+
+impl Cutter {
+    /// A cutter for a dialect whose scanner this is.
+    #[must_use]
+    pub fn new(dialect: &Dialect, scanner: Scanner) -> Cutter {
+        let csv = dialect.is_csv();
+        let marker = !csv || dialect.end_marker == EndMarker::Until17;
+        Cutter { scanner, csv, marker, finder: memmem::Finder::new(b"\\.") }
+    }
+
+    /// Cut the stretch at `offset` of the file, before which `edge` was reached. All but the last one of a file are a
+    /// multiple of [`BLOCK`] long.
+    #[must_use]
+    pub fn cut(&self, stretch: &[u8], offset: u64, edge: Edge) -> Cut {
+        let mut state = CutState::behind(edge.carry);
+        self.scanner.cut(stretch, &mut state);
+        let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
+        if let Some(end) = state.last {
+            next.record = offset + end as u64;
+            next.lines_before_record = edge.lines + state.lines;
+        }
+        Cut {
+            edge: next,
+            end: state.last,
+            most_records: next.lines_before_record - edge.lines_before_record,
+            suspicious: self.marker && self.is_suspicious(stretch, offset, edge),
+        }
+    }
+
+    /// May an end marker end in `stretch`? In CSV it must begin a record; in text no other backslash may take its own.
+    /// One that crosses the edge is found behind it: its record does not end before the edge.
+    fn is_suspicious(&self, stretch: &[u8], offset: u64, edge: Edge) -> bool {
+        let crosses = if self.csv { edge.record + 1 == offset } else { edge.carry.escapes_next() };
+        if crosses && stretch.starts_with(b".") {
+            return true;
+        }
+        self.finder.find_iter(stretch).any(|at| {
+            let before = stretch.get(..at).unwrap_or_default();
+            if self.csv {
+                return before.last().map_or(edge.record == offset, |&b| b == b'\n' || b == b'\r');
+            }
+            let backslashes = before.iter().rev().take_while(|&&b| b == b'\\').count();
+            let carried = backslashes == before.len() && edge.carry.escapes_next();
+            (backslashes + usize::from(carried)).is_multiple_of(2)
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Where a process of a load gets its records from: its chunks, one after the other, or the whole file in order.
+//!
+//! A process takes the next stretch, reads it, waits for its turn to cut it, and has the records that end in it. When
+//! a cut finds what may be the end of the data, or a record of COPY's greatest length, nobody takes a stretch behind it:
+//! the process reads the file in order from there on.
+
+use pg_bulk_format::chunk::Cutter;
+use pg_bulk_format::reader::LINE_LIMIT;
+
+use super::shared::Shared;
+use crate::error::Result;
+use crate::pg::row::Rows;
+
+/// Records of one process.
+#[derive(Debug)]
+pub enum Chunks {
+    /// The file, in order, by this process alone.
+    InOrder,
+    /// Stretch by stretch.
+    Shared {
+        cutter: Cutter,
+        /// The stretch that is worked on.
+        number: u64,
+    },
+}
+
+impl Chunks {
+    /// Make the next chunk's records the ones that `rows` has next. False when there is no further one. `reserve` is
+    /// called in the order of chunks, with the most records that a chunk can have. Guarded.
+    pub fn next(
+        &mut self,
+        rows: &mut Rows,
+        shared: &Shared,
+        process: usize,
+        mut reserve: impl FnMut(u64) -> Result<()>,
+    ) -> Result<bool> {
+        let Chunks::Shared { cutter, number } = self else { return Ok(false) };
+        loop {
+            let Some(claimed) = shared.claim(process) else { return Ok(false) };
+            *number = claimed;
+            let (offset, len) = shared.grid.stretch(claimed);
+            let is_last = offset + len as u64 >= shared.grid.end;
+            let stream = rows.stream_mut();
+            stream.shrink(len);
+            let stretch = stream.read_stretch(offset, len)?;
+            let Some(edge) = shared.wait_turn(claimed) else {
+                shared.rest(process);
+                return Ok(false);
+            };
+            let place = edge.place(shared.eol());
+            let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
+            let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
+            if cut.suspicious || is_huge {
+                shared.end_at(claimed);
+                *self = Chunks::InOrder;
+                rows.stream_mut().resume(place)?;
+                return Ok(true);
+            }
+            let end = if is_last { len } else { cut.end.unwrap_or(0) };
+            // What follows the last line end is a record, too.
+            reserve(cut.most_records + u64::from(is_last))?;
+            shared.pass_turn(claimed, cut.edge);
+            if end == 0 {
+                continue;
+            }
+            rows.stream_mut().begin_chunk(stretch, place, end)?;
+            return Ok(true);
+        }
+    }
+
+    /// Is there no use in going on with the chunk that is worked on?
+    pub fn is_over(&self, shared: &Shared) -> bool {
+        match self {
+            Chunks::InOrder => false,
+            Chunks::Shared { number, .. } => shared.is_over(*number),
+        }
+    }
+}

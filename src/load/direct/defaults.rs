@@ -1,0 +1,138 @@
+//! Attributes that no field of the file sets.
+//!
+//! A constant is evaluated once. The next id of a sequence is taken from a range, reserved for each chunk in the order
+//! of the chunks, so that ids ascend as the file does. All else is evaluated for each row, in a plain frame.
+
+use pg_bulk_format::id_range::IdRange;
+use pgrx::pg_sys;
+
+use crate::error::Result;
+use crate::pg::row::RowArrays;
+use crate::pg::sequence::{Parameters, Sequence};
+use crate::pg::sequence_default::SequenceDefault;
+
+/// Ids that are taken at a time where the number of rows is not known.
+const AHEAD: u64 = 4096;
+
+/// An attribute's default. Attributes are counted from 0.
+#[derive(Debug, Clone, Copy)]
+pub enum Default {
+    Constant { attribute: usize, value: Option<pg_sys::Datum> },
+    Expression { attribute: usize, state: *mut pg_sys::ExprState },
+}
+
+#[derive(Debug)]
+struct Ids {
+    attribute: usize,
+    default: SequenceDefault,
+    sequence: Sequence,
+    range: Option<IdRange>,
+    /// Chunks are read in order by one process: take more when there are none left.
+    refills: bool,
+}
+
+/// The defaults of a load.
+#[derive(Debug, Default)]
+pub struct Defaults {
+    pub list: Vec<self::Default>,
+    ids: Vec<Ids>,
+}
+
+impl Defaults {
+    /// Sort out expressions that are ready to run. `sequence` opens the sequence of a default, or finds it opened.
+    /// Guarded.
+    pub fn new(
+        expressions: &[(usize, *mut pg_sys::ExprState)],
+        mut sequence: impl FnMut(&SequenceDefault) -> Result<Sequence>,
+    ) -> Result<Defaults> {
+        let mut defaults = Defaults { list: Vec::new(), ids: Vec::new() };
+        for &(attribute, state) in expressions {
+            // SAFETY: an expression that ExecInitExpr was given.
+            let (node, sequence_default) = unsafe {
+                let node = (*state).expr.cast::<pg_sys::Node>();
+                (node, SequenceDefault::recognise(node))
+            };
+            if let Some(default) = sequence_default {
+                let sequence = sequence(&default)?;
+                defaults.ids.push(Ids { attribute, default, sequence, range: None, refills: true });
+                continue;
+            }
+            // SAFETY: a node says what it is.
+            defaults.list.push(unsafe {
+                if (*node).type_ == pg_sys::NodeTag::T_Const {
+                    let constant = node.cast::<pg_sys::Const>();
+                    let value = (!(*constant).constisnull).then_some((*constant).constvalue);
+                    self::Default::Constant { attribute, value }
+                } else {
+                    self::Default::Expression { attribute, state }
+                }
+            });
+        }
+        Ok(defaults)
+    }
+
+    /// Must anything be evaluated for each row?
+    pub fn evaluates(&self) -> bool {
+        self.list.iter().any(|d| matches!(d, self::Default::Expression { .. }))
+    }
+
+    /// The defaults that are evaluated for each row.
+    pub fn expressions(&self) -> impl Iterator<Item = *mut pg_sys::ExprState> {
+        self.list.iter().filter_map(|default| match default {
+            self::Default::Expression { state, .. } => Some(*state),
+            self::Default::Constant { .. } => None,
+        })
+    }
+
+    /// Can other processes take ids of all sequences, too?
+    pub fn is_shareable(&self) -> bool {
+        self.ids.iter().all(|ids| ids.sequence.is_shareable())
+    }
+
+    /// What workers must know of the sequences, in the order of attributes.
+    pub fn sequences(&self) -> Vec<Parameters> {
+        self.ids.iter().map(|ids| *ids.sequence.parameters()).collect()
+    }
+
+    /// Take ids for `rows` rows, which is at least as many as there will be. Guarded.
+    pub fn reserve(&mut self, rows: u64) -> Result<()> {
+        for ids in &mut self.ids {
+            ids.range = Some(ids.sequence.take(rows)?);
+            ids.refills = false;
+        }
+        Ok(())
+    }
+
+    /// From now on the number of rows is not known.
+    pub fn refill(&mut self) {
+        for ids in &mut self.ids {
+            ids.refills = true;
+        }
+    }
+
+    /// Set the attributes whose defaults are constants or ids. Guarded.
+    ///
+    /// # Safety
+    /// The arrays belong to the relation's descriptor.
+    #[inline]
+    pub unsafe fn set(&mut self, arrays: RowArrays) -> Result<()> {
+        for default in &self.list {
+            if let self::Default::Constant { attribute, value } = *default {
+                // SAFETY: the caller vouches for the arrays.
+                unsafe { arrays.set(attribute, value) };
+            }
+        }
+        for ids in &mut self.ids {
+            if ids.refills && ids.range.as_ref().is_none_or(|range| range.left() == 0 && !range.is_short()) {
+                ids.range = Some(ids.sequence.take(AHEAD)?);
+            }
+            if let Some(range) = &mut ids.range {
+                let id = ids.sequence.next_id(range)?;
+                let value = ids.default.datum(id)?;
+                // SAFETY: as above.
+                unsafe { arrays.set(ids.attribute, Some(value)) };
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! What the executor needs to check and route the rows of a load: as CopyFrom (copyfrom.c) sets it up, in the leader
+//! and in each worker.
+
+use pgrx::pg_sys;
+
+use super::process::Executor;
+use crate::pg::compat;
+use crate::pg::unguarded;
+
+/// Set it up for an open relation. `inserted` are the attributes that rows are given values for, `condition` the where
+/// option's expression or null. Guarded; allocates in the current memory context.
+pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_sys::Node) -> Executor {
+    // SAFETY: guarded calls on an open, locked relation; nodes are made in the current context.
+    unsafe {
+        let estate = pg_sys::CreateExecutorState();
+        let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+        compat::init_range_table(estate, relation, inserted);
+        let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
+        pg_sys::ExecInitResultRelation(estate, target, 1);
+        pg_sys::CheckValidResultRel(target, pg_sys::CmdType::CMD_INSERT);
+        let mtstate = node::<pg_sys::ModifyTableState>(pg_sys::NodeTag::T_ModifyTableState);
+        (*mtstate).ps.state = estate;
+        (*mtstate).operation = pg_sys::CmdType::CMD_INSERT;
+        (*mtstate).mt_nrels = 1;
+        (*mtstate).resultRelInfo = target;
+        (*mtstate).rootResultRelInfo = target;
+        let form = &*(*relation).rd_rel;
+        let partitioned = form.relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE;
+        let routing = if partitioned {
+            unguarded::guard(|| unguarded::ExecSetupPartitionTupleRouting(estate, relation))
+        } else {
+            std::ptr::null_mut()
+        };
+        let condition = if condition.is_null() {
+            std::ptr::null_mut()
+        } else {
+            pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
+        };
+        let descriptor = (*relation).rd_att;
+        let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
+        for attribute in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
+            // Attributes that nothing sets are NULL in every row.
+            *(*slot).tts_isnull.add(attribute) = true;
+            *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
+        }
+        let constraints = (*descriptor).constr;
+        let (checks, generated) = if constraints.is_null() {
+            (false, false)
+        } else {
+            ((*constraints).num_check > 0, (*constraints).has_generated_stored)
+        };
+        let econtext = pg_sys::MakePerTupleExprContext(estate);
+        pg_sys::MemoryContextSwitchTo(old);
+        let leaf = form.relispartition && !partitioned;
+        Executor { estate, target, econtext, slot, mtstate, routing, condition, checks, leaf, generated }
+    }
+}
+
+/// `makeNode`
+///
+/// # Safety
+/// `T` is the struct of `tag`. Guarded.
+unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
+    // SAFETY: zeroed memory is what makeNode starts from.
+    unsafe {
+        let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
+        (*node).type_ = tag;
+        node.cast()
+    }
+}
+
+/// Let go of it. Guarded.
+pub fn tear_down(executor: &Executor) {
+    // SAFETY: guarded calls on what `set_up` made, in the order of CopyFrom.
+    unsafe {
+        if !executor.routing.is_null() {
+            unguarded::guard(|| unguarded::ExecCleanupTupleRouting(executor.mtstate, executor.routing));
+        }
+        pg_sys::ExecDropSingleTupleTableSlot(executor.slot);
+        pg_sys::ExecCloseResultRelations(executor.estate);
+        pg_sys::ExecCloseRangeTableRelations(executor.estate);
+        pg_sys::FreeExecutorState(executor.estate);
+    }
+}

@@ -1,0 +1,65 @@
+//! `freeze`: rows that everybody sees at once, as soon as the transaction commits.
+//!
+//! Nobody may be there who would see them too early or should not see them: COPY FREEZE's conditions are ours. A page
+//! of frozen rows says that all of it is visible; when the rows are in, the visibility map is told, too.
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// PD_ALL_VISIBLE (bufpage.h)
+const ALL_VISIBLE: u16 = pg_sys::PD_ALL_VISIBLE as u16;
+
+/// May rows of this table be frozen? As CopyFrom (copyfrom.c) asks. Guarded.
+pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
+    // SAFETY: guarded calls on an open relation.
+    unsafe {
+        if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+            let message = "cannot perform COPY FREEZE on a partitioned table";
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+        }
+        pg_sys::InvalidateCatalogSnapshot();
+        if !pg_sys::ThereAreNoPriorRegisteredSnapshots() || !pg_sys::ThereAreNoReadyPortals() {
+            let message = "cannot perform COPY FREEZE because of prior transaction activity";
+            return Err(Error::new(Code::ERRCODE_INVALID_TRANSACTION_STATE, message));
+        }
+        let own = pg_sys::GetCurrentSubTransactionId();
+        if (*relation).rd_createSubid != own && crate::pg::compat::new_file_subid(relation) != own {
+            let message = "cannot perform COPY FREEZE because the table was not created or truncated in the current \
+                           subtransaction";
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+    }
+    Ok(())
+}
+
+/// Set the visibility map's bits for the pages of frozen rows from `start` on. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
+    // SAFETY: guarded calls on an open relation; as heap_multi_insert (heapam.c) sets the bits, with the page locked.
+    unsafe {
+        let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
+        let mut map = pg_sys::InvalidBuffer.cast_signed();
+        for block in start..pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) {
+            pgrx::check_for_interrupts!();
+            pg_sys::visibilitymap_pin(relation, block, &raw mut map);
+            let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
+            let buffer = pg_sys::ReadBufferExtended(relation, MAIN, block, normal, strategy);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
+            let page = pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>();
+            if (*page).pd_flags & ALL_VISIBLE != 0 {
+                let bits = pg_sys::VISIBILITYMAP_ALL_VISIBLE | pg_sys::VISIBILITYMAP_ALL_FROZEN;
+                let none = pg_sys::InvalidTransactionId;
+                pg_sys::visibilitymap_set(relation, block, buffer, 0, map, none, bits as u8);
+            }
+            pg_sys::UnlockReleaseBuffer(buffer);
+        }
+        if map != pg_sys::InvalidBuffer.cast_signed() {
+            pg_sys::ReleaseBuffer(map);
+        }
+        pg_sys::FreeAccessStrategy(strategy);
+    }
+}

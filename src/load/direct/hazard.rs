@@ -1,0 +1,132 @@
+//! May workers evaluate what a load evaluates for its rows?
+
+use pgrx::pg_sys;
+
+use crate::pg::column::Column;
+use crate::pg::compat;
+use crate::pg::unguarded;
+
+/// PROPARALLEL_SAFE (pg_proc.h)
+const SAFE: i8 = b's' as i8;
+
+/// Judges expressions. Guarded.
+#[derive(Debug)]
+pub struct Hazards(*mut pg_sys::PlannerInfo);
+
+impl Hazards {
+    pub fn new() -> Hazards {
+        // SAFETY: guarded allocations; what plan_create_index_workers (planner.c) makes to ask the same question.
+        unsafe {
+            let root = zeroed::<pg_sys::PlannerInfo>(pg_sys::NodeTag::T_PlannerInfo);
+            (*root).parse = zeroed(pg_sys::NodeTag::T_Query);
+            (*root).glob = zeroed(pg_sys::NodeTag::T_PlannerGlobal);
+            (*(*root).glob).maxParallelHazard = b'u' as i8;
+            Hazards(root)
+        }
+    }
+
+    /// # Safety
+    /// An expression, a list of them, or null.
+    pub unsafe fn is_safe(&self, node: *mut pg_sys::Node) -> bool {
+        // SAFETY: the caller vouches for the node; a guarded call.
+        node.is_null() || unsafe { pg_sys::is_parallel_safe(self.0, node) }
+    }
+
+    /// Are values of this column safe to make?
+    pub fn column_is_safe(&self, column: &Column) -> bool {
+        // A domain's input function is restricted because of what the domain's constraints may be; these are looked at.
+        // SAFETY: guarded catalog lookups.
+        let is_domain = unsafe { pg_sys::get_typtype(column.type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
+        // SAFETY: as above.
+        let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.fn_oid) } == SAFE;
+        function_is_safe && self.type_is_safe(column.type_oid)
+    }
+
+    /// A type, and those that it is made of.
+    fn type_is_safe(&self, type_oid: pg_sys::Oid) -> bool {
+        // SAFETY: guarded catalog lookups; the descriptor is released. Types are not made of themselves.
+        unsafe {
+            pg_sys::check_stack_depth();
+            match pg_sys::get_typtype(type_oid).cast_unsigned() {
+                pg_sys::TYPTYPE_DOMAIN => {
+                    let mut constraints = pg_sys::DomainConstraintRef::default();
+                    let memory = pg_sys::CurrentMemoryContext;
+                    pg_sys::InitDomainConstraintRef(type_oid, &raw mut constraints, memory, false);
+                    let list = pgrx::PgList::<pg_sys::DomainConstraintState>::from_pg(constraints.constraints);
+                    let safe = list.iter_ptr().all(|c| self.is_safe((*c).check_expr.cast()));
+                    safe && self.type_is_safe(pg_sys::getBaseType(type_oid))
+                }
+                pg_sys::TYPTYPE_COMPOSITE => {
+                    let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
+                    let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+                    let safe = (0..natts).all(|i| {
+                        let attribute = compat::attribute(descriptor, i);
+                        (*attribute).attisdropped || self.type_is_safe((*attribute).atttypid)
+                    });
+                    pg_sys::FreeTupleDesc(descriptor);
+                    safe
+                }
+                pg_sys::TYPTYPE_RANGE => self.type_is_safe(pg_sys::get_range_subtype(type_oid)),
+                _ => {
+                    let element = pg_sys::get_element_type(type_oid);
+                    let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+                    pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam);
+                    let own = pg_sys::func_parallel(function) == SAFE;
+                    own && (element == pg_sys::InvalidOid || self.type_is_safe(element))
+                }
+            }
+        }
+    }
+
+    /// Are a relation's CHECK constraints, generated columns and partition bounds safe?
+    ///
+    /// # Safety
+    /// An open relation.
+    pub unsafe fn relation_is_safe(&self, relation: pg_sys::Relation) -> bool {
+        // SAFETY: the caller vouches for the relation; guarded calls.
+        unsafe {
+            let constraints = (*(*relation).rd_att).constr;
+            if !constraints.is_null() {
+                for i in 0..usize::from((*constraints).num_check) {
+                    let check = (*constraints).check.add(i);
+                    if !self.is_safe(pg_sys::stringToNode((*check).ccbin).cast()) {
+                        return false;
+                    }
+                }
+                if (*constraints).has_generated_stored {
+                    for i in 0..usize::from((*constraints).num_defval) {
+                        let default = (*constraints).defval.add(i);
+                        let attribute = usize::try_from((*default).adnum - 1).unwrap_or(0);
+                        let generated = (*compat::attribute((*relation).rd_att, attribute)).attgenerated != 0;
+                        if generated && !self.is_safe(pg_sys::stringToNode((*default).adbin).cast()) {
+                            return false;
+                        }
+                    }
+                }
+            }
+            let partitioned = (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE;
+            if partitioned && !self.is_safe(compat::partition_expressions(relation).cast()) {
+                return false;
+            }
+            let bounds = if (*(*relation).rd_rel).relispartition {
+                unguarded::guard(|| unguarded::RelationGetPartitionQual(relation)).cast::<pg_sys::Node>()
+            } else {
+                std::ptr::null_mut()
+            };
+            self.is_safe(bounds.cast())
+        }
+    }
+}
+
+/// `makeNode`
+///
+/// # Safety
+/// `T` is the struct of `tag`. Guarded.
+unsafe fn zeroed<T>(tag: pg_sys::NodeTag) -> *mut T {
+    // SAFETY: zeroed memory is what makeNode starts from.
+    unsafe {
+        let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
+        (*node).type_ = tag;
+        node.cast()
+    }
+}

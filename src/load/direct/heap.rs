@@ -1,0 +1,212 @@
+//! A heap that rows of a load go into: tuples are formed, collected in pages, and the pages appended in batches.
+//!
+//! A partly filled page is never topped up once it is in the file. It is carried to the next batch, in memory.
+//!
+//! Rows that TOAST has to look at, or that hold a pointer to a value stored elsewhere, are left to heap_insert, which
+//! only the leader may call. It extends the table by itself, so the baton is held meanwhile: only its holder asks for
+//! an extension lock, and where the table is new in this transaction, and core takes no such lock, nobody else extends
+//! it. For logical decoding nothing may be logged between a row's out-of-line values and the row; the baton sees to that,
+//! too.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pg_bulk_format::page::PageBatch;
+use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::pg::append::{Appender, Traits};
+use crate::pg::baton::Baton;
+use crate::pg::compat;
+use crate::pg::row::RowArrays;
+
+/// Pages of a batch: 8 MB. Smaller batches pay for the flush of the WAL, larger ones keep others waiting for the
+/// extension lock.
+pub const BATCH_PAGES: usize = 1024;
+
+/// One relation's rows.
+#[derive(Debug)]
+pub struct Heap {
+    pub relation: pg_sys::Relation,
+    layout: Layout,
+    batch: PageBatch,
+    appender: Appender,
+    command: pg_sys::CommandId,
+    frozen: bool,
+    /// Rows that were appended.
+    pub rows: u64,
+    /// Tuples that heap_insert put before `start`.
+    pub elsewhere: Vec<pg_sys::ItemPointerData>,
+    /// Block from which on the load's rows are to be found, but for those.
+    pub start: u32,
+    bulk: pg_sys::BulkInsertState,
+    /// The heap is to close the relation.
+    pub is_owner: bool,
+    /// Which of the load's relations it is.
+    pub index: usize,
+    /// Where rows that were appended are counted, too; or null.
+    pub counter: *const AtomicU64,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    Stored,
+    /// It is not a row for pages.
+    Wide,
+}
+
+impl Heap {
+    /// For an open relation. `stamp` is what its tuples' headers say. Guarded.
+    pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp, pages: usize) -> Result<Heap> {
+        // SAFETY: an open relation.
+        let (descriptor, start) = unsafe {
+            let start = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+            ((*relation).rd_att, start)
+        };
+        let attributes = attributes(descriptor);
+        let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
+        let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
+        let batch = PageBatch::new(pages, reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
+        Ok(Heap {
+            relation,
+            layout,
+            batch,
+            appender: Appender::new(relation, traits, stamp.frozen)?,
+            command: stamp.cid,
+            frozen: stamp.frozen,
+            rows: 0,
+            elsewhere: Vec::new(),
+            start,
+            bulk: std::ptr::null_mut(),
+            is_owner: false,
+            index: 0,
+            counter: std::ptr::null(),
+        })
+    }
+
+    /// Add a row. Guarded.
+    ///
+    /// # Safety
+    /// The arrays have a value of its type for each attribute of the relation.
+    #[inline]
+    pub unsafe fn add(&mut self, arrays: RowArrays, form: &mut FormBuffer, baton: &Baton) -> Result<Added> {
+        // SAFETY: the caller vouches for the arrays; a datum is a usize.
+        let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
+        let Formed::Tuple(tuple) = formed else { return Ok(Added::Wide) };
+        if self.batch.add(tuple).is_none() {
+            self.append(baton)?;
+            // The batch has room now: a tuple is shorter than a page.
+            self.batch.add(tuple);
+        }
+        Ok(Added::Stored)
+    }
+
+    /// Bytes of pages.
+    pub fn bytes(&self) -> usize {
+        (self.batch.complete() + 1) * pg_sys::BLCKSZ as usize
+    }
+
+    /// Is there a complete page?
+    pub fn has_pages(&self) -> bool {
+        self.batch.complete() > 0
+    }
+
+    /// Append the complete pages. Guarded.
+    pub fn append(&mut self, baton: &Baton) -> Result<()> {
+        if self.batch.complete() > 0 {
+            self.appender.append(&mut self.batch, baton)?;
+            self.rows += self.batch.rows();
+            if !self.counter.is_null() {
+                // SAFETY: a counter in shared memory that is there as long as the process works.
+                unsafe { &*self.counter }.fetch_add(self.batch.rows(), Relaxed);
+            }
+            self.batch.take_full();
+        }
+        Ok(())
+    }
+
+    /// Append everything, the last page as it is. Guarded.
+    pub fn finish(&mut self, baton: &Baton) -> Result<()> {
+        self.batch.finish();
+        self.append(baton)
+    }
+
+    /// Insert a row by way of shared buffers and TOAST. Only in the leader. Guarded.
+    ///
+    /// # Safety
+    /// A tuple of the relation, as heap_form_tuple makes it; `memory` lives as long as the heap.
+    pub unsafe fn insert(
+        &mut self,
+        tuple: pg_sys::HeapTuple,
+        memory: pg_sys::MemoryContext,
+        baton: &Baton,
+    ) -> Result<()> {
+        let held = baton.take();
+        // SAFETY: guarded calls on an open relation; the caller vouches for the tuple. The free space map is passed by,
+        // so that the row goes behind what was there, or on the last page of it.
+        unsafe {
+            if self.bulk.is_null() {
+                let old = pg_sys::MemoryContextSwitchTo(memory);
+                self.bulk = pg_sys::GetBulkInsertState();
+                pg_sys::MemoryContextSwitchTo(old);
+            }
+            (*pg_sys::RelationGetSmgr(self.relation)).smgr_targblock = pg_sys::InvalidBlockNumber;
+            let frozen = if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 };
+            let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | frozen;
+            pg_sys::heap_insert(self.relation, tuple, self.command, options, self.bulk);
+            let tid = (*tuple).t_self;
+            let block = (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo);
+            if block < self.start {
+                self.elsewhere.push(tid);
+            }
+        }
+        drop(held);
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Let go of what [`Heap::insert`] holds. Guarded.
+    pub fn release(&mut self) {
+        let bulk = std::mem::replace(&mut self.bulk, std::ptr::null_mut());
+        if !bulk.is_null() {
+            // SAFETY: made by GetBulkInsertState.
+            unsafe { pg_sys::FreeBulkInsertState(bulk) };
+        }
+        if std::mem::take(&mut self.is_owner) {
+            // SAFETY: open, and not used any more.
+            unsafe { pg_sys::table_close(self.relation, pg_sys::NoLock.cast_signed()) };
+        }
+    }
+}
+
+/// What the layout of tuples depends on.
+fn attributes(descriptor: pg_sys::TupleDesc) -> Vec<Attribute> {
+    // SAFETY: a valid descriptor.
+    let natts = unsafe { usize::try_from((*descriptor).natts).unwrap_or(0) };
+    let attribute = |i| {
+        // SAFETY: i < natts.
+        let form = unsafe { &*compat::attribute(descriptor, i) };
+        let align = match form.attalign.cast_unsigned() {
+            b'c' => 1,
+            b's' => 2,
+            b'i' => 4,
+            _ => 8,
+        };
+        let packable = form.attstorage.cast_unsigned() != b'p';
+        Attribute { len: form.attlen, align, by_value: form.attbyval, packable }
+    };
+    (0..natts).map(attribute).collect()
+}
+
+/// RelationGetTargetPageFreeSpace (rel.h) with the default fillfactor of a heap.
+fn reserve(relation: pg_sys::Relation) -> usize {
+    // SAFETY: an open relation; a heap's options are StdRdOptions.
+    let fillfactor = unsafe {
+        let options = (*relation).rd_options.cast::<pg_sys::StdRdOptions>();
+        if options.is_null() { pg_sys::HEAP_DEFAULT_FILLFACTOR.cast_signed() } else { (*options).fillfactor }
+    };
+    let percent = 100 - usize::try_from(fillfactor.clamp(10, 100)).unwrap_or(100);
+    pg_sys::BLCKSZ as usize * percent / 100
+}

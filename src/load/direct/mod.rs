@@ -1,0 +1,30 @@
+//! The direct writer: rows into heap pages, by several processes, past shared buffers.
+//!
+//! ```text
+//!                     ┌ leader: prepare ─ first record ─ start ─┐                          ┌─ settle
+//!   file ─► stretches ┤                                         ├─ process ─ heap ─ append ┤
+//!            (shared) └ worker: attach ─────────────────────────┘   (one each)             └─ leave
+//! ```
+//!
+//! `shared` is what they share: who takes which stretch of the file, whose turn it is, which error counts. `chunks` turns
+//! stretches into records, `process` records into rows of a `heap`, `wide` sees to the rows that are not for pages,
+//! `defaults` to what the file does not say. `settle` does what has to wait for the rows: indexes, triggers, statistics.
+//!
+//! A load without workers is the same with one process, which reads the file in order.
+
+mod chunks;
+mod defaults;
+mod executor;
+mod freeze;
+mod hazard;
+mod heap;
+mod leader;
+mod process;
+mod settle;
+mod shared;
+mod spec;
+mod wide;
+mod worker;
+
+pub use freeze::check_freeze;
+pub use leader::load;

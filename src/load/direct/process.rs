@@ -1,0 +1,581 @@
+//! What each process of a load does: records to rows, rows to pages, pages to the heap.
+//!
+//! ```text
+//!   chunk ─► advance ─► decode ─┬─────────────────────────────────────────────────► tuple ─► page ─► append
+//!                               └─► input functions ─► defaults ─► where ─► leaf ─► generated, checks ─┘
+//!                                   (plain frame)
+//! ```
+//!
+//! [`run`] is a plain frame: user code (input functions, defaults, the condition, constraints) is called from it, and its
+//! errors keep all that they say. Rows that need none of it do not leave [`step`], which is one guard for many rows.
+//!
+//! The order of what is done to a row is that of CopyFrom (copyfrom.c).
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pg_bulk_format::tuple::{FormBuffer, Stamp};
+use pgrx::{pg_guard, pg_sys};
+
+use super::chunks::Chunks;
+use super::defaults::{Default, Defaults};
+use super::heap::{Added, BATCH_PAGES, Heap};
+use super::shared::Shared;
+use super::wide::{Received, Wide};
+use crate::error::{OrRaise, Result};
+use crate::pg::append::Traits;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::soft::{OnError, Outcome, Tolerance};
+use crate::pg::unguarded;
+
+/// Rows between two looks at interrupts and at whether the chunk is still wanted.
+const ROUND: u32 = 256;
+/// Bytes of pages that a process keeps in memory at most, over all heaps.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Executor state of a load's target.
+#[derive(Debug, Clone, Copy)]
+pub struct Executor {
+    pub estate: *mut pg_sys::EState,
+    pub target: *mut pg_sys::ResultRelInfo,
+    pub econtext: *mut pg_sys::ExprContext,
+    /// A virtual slot with the target's descriptor.
+    pub slot: *mut pg_sys::TupleTableSlot,
+    /// For partitioned tables, else null.
+    pub mtstate: *mut pg_sys::ModifyTableState,
+    pub routing: *mut pg_sys::PartitionTupleRouting,
+    /// The where option, or null.
+    pub condition: *mut pg_sys::ExprState,
+    /// The target's rows must be checked by ExecConstraints.
+    pub checks: bool,
+    /// The target is a leaf of a partitioned table, and loaded as itself.
+    pub leaf: bool,
+    pub generated: bool,
+}
+
+/// One process's part of a load.
+#[derive(Debug)]
+pub struct Process {
+    pub rows: Rows,
+    pub chunks: Chunks,
+    pub shared: *const Shared,
+    /// Number of this process; 0 is the leader.
+    pub number: usize,
+    /// In a worker, the target as it opened it; else null.
+    pub target: pg_sys::Relation,
+    pub executor: Executor,
+    pub defaults: Defaults,
+    pub tolerance: Tolerance,
+    /// Records that are still to be passed over.
+    pub skip_left: u64,
+    /// Records that are to be read before [`run`] returns.
+    pub records_left: u64,
+    /// Rows that may still be loaded.
+    limit: u64,
+    /// Attributes that must not be NULL, from 0.
+    pub not_null: Vec<usize>,
+    /// All columns of the file.
+    pub wanted: Vec<usize>,
+    pub heaps: Vec<Heap>,
+    /// Traits of all relations that rows may go to.
+    pub traits: Vec<(pg_sys::Oid, Traits)>,
+    /// In the leader: the numbers of blocks that they had before the load.
+    starts: Vec<u32>,
+    pub stamp: Stamp,
+    pub wide: Wide,
+    /// In a worker: for each relation, the rows that workers appended.
+    counters: *const AtomicU64,
+    form: FormBuffer,
+    /// The leaf that the last row went to: its result relation and the index of its heap.
+    last_leaf: (*mut pg_sys::ResultRelInfo, usize),
+    filtered: u64,
+    /// Bytes that were reported.
+    reported: u64,
+}
+
+/// What a step ended with; numbers, so that they cross the guard as they are.
+const END: i32 = 0;
+/// A row is in the slot's arrays, and not all of it can be made here.
+const ROW: i32 = 1;
+/// The same, and it lacks fields: what there is is converted, then comes the error.
+const SHORT: i32 = 2;
+
+/// The parts a process is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub rows: Rows,
+    pub chunks: Chunks,
+    pub shared: *const Shared,
+    pub number: usize,
+    pub executor: Executor,
+    pub defaults: Defaults,
+    pub tolerance: Tolerance,
+    pub skip: u64,
+    pub limit: u64,
+    pub traits: Vec<(pg_sys::Oid, Traits)>,
+    pub starts: Vec<u32>,
+    pub stamp: Stamp,
+    pub wide: Wide,
+    pub counters: *const AtomicU64,
+}
+
+impl Process {
+    /// Guarded.
+    pub fn new(parts: Parts) -> Result<Process> {
+        let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
+        let Parts { skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
+        let wanted = (0..rows.columns().len()).collect();
+        let mut process = Process {
+            rows,
+            chunks,
+            shared,
+            number,
+            target: std::ptr::null_mut(),
+            executor,
+            defaults,
+            tolerance,
+            skip_left: skip,
+            records_left: u64::MAX,
+            limit,
+            not_null: Vec::new(),
+            wanted,
+            heaps: Vec::new(),
+            traits,
+            starts,
+            stamp,
+            wide,
+            counters,
+            form: FormBuffer::new(),
+            last_leaf: (std::ptr::null_mut(), 0),
+            filtered: 0,
+            reported: 0,
+        };
+        if executor.routing.is_null() {
+            // SAFETY: the executor's own structures.
+            let relation = unsafe { (*executor.target).ri_RelationDesc };
+            process.open_heap(relation)?;
+            process.not_null = not_null(relation);
+        }
+        Ok(process)
+    }
+
+    pub fn shared(&self) -> &Shared {
+        // SAFETY: set by who made the process; lives as long as it does.
+        unsafe { &*self.shared }
+    }
+
+    fn heap_of(&self, oid: pg_sys::Oid) -> Option<usize> {
+        // SAFETY: a heap's relation is open.
+        self.heaps.iter().position(|heap| unsafe { (*heap.relation).rd_id } == oid)
+    }
+
+    /// The heap of a relation that rows may go to. Guarded.
+    pub fn open_heap(&mut self, relation: pg_sys::Relation) -> Result<usize> {
+        // SAFETY: an open relation.
+        let oid = unsafe { (*relation).rd_id };
+        if let Some(index) = self.heap_of(oid) {
+            return Ok(index);
+        }
+        let Some(index) = self.traits.iter().position(|(known, _)| *known == oid) else {
+            // SAFETY: an open relation.
+            let name = unsafe { std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) };
+            let message = format!("partition \"{}\" was attached while rows were being loaded", name.to_string_lossy());
+            return Err(crate::error::Error::new(
+                pgrx::PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                message,
+            ));
+        };
+        let Some(&(_, traits)) = self.traits.get(index) else { return Ok(0) };
+        let mut heap = Heap::new(relation, traits, self.stamp, BATCH_PAGES)?;
+        heap.index = index;
+        if let Some(&start) = self.starts.get(index) {
+            heap.start = start;
+        }
+        if !self.counters.is_null() {
+            // SAFETY: there is a counter for each of the traits.
+            heap.counter = unsafe { self.counters.add(index) };
+        }
+        self.heaps.push(heap);
+        Ok(self.heaps.len() - 1)
+    }
+
+    fn arrays(&self) -> RowArrays {
+        // SAFETY: a slot that lives as long as the executor's state.
+        unsafe { RowArrays { values: (*self.executor.slot).tts_values, nulls: (*self.executor.slot).tts_isnull } }
+    }
+
+    /// Must each row be looked at outside of [`step`]?
+    fn is_plain(&self) -> bool {
+        let e = &self.executor;
+        e.checks || e.generated || e.leaf || !e.routing.is_null() || !e.condition.is_null() || self.defaults.evaluates()
+    }
+
+    /// Rows until one needs more than this can do. Guarded.
+    fn advance(&mut self) -> Result<i32> {
+        let is_plain = self.is_plain();
+        let arrays = self.arrays();
+        let mut round = 0;
+        loop {
+            round += 1;
+            if round % ROUND == 0 {
+                pgrx::check_for_interrupts!();
+                if self.chunks.is_over(self.shared()) {
+                    return Ok(END);
+                }
+                self.receive()?;
+            }
+            if self.limit == 0 || self.records_left == 0 {
+                return Ok(END);
+            }
+            if !self.rows.advance()? {
+                self.report();
+                if !self.next_chunk()? {
+                    return Ok(END);
+                }
+                continue;
+            }
+            self.records_left -= 1;
+            if self.skip_left > 0 {
+                self.skip_left -= 1;
+                continue;
+            }
+            self.rows.reset();
+            // SAFETY: the slot's arrays are as long as the target's descriptor.
+            unsafe { self.rows.decode(&self.wanted, arrays) };
+            if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
+                // SAFETY: as above.
+                match unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }? {
+                    Outcome::Good => (),
+                    Outcome::Raises => return Ok(ROW),
+                    Outcome::LeftOut => {
+                        // SAFETY: nothing of the row is needed any more; a guarded call.
+                        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
+                        continue;
+                    }
+                }
+                self.rows.clear_queue();
+            }
+            if self.rows.is_short() {
+                return Ok(SHORT);
+            }
+            // SAFETY: as above.
+            unsafe { self.defaults.set(arrays) }?;
+            // SAFETY: attributes of the same descriptor.
+            let null = |&i: &usize| unsafe { *arrays.nulls.add(i) };
+            if is_plain || self.rows.has_queue() || self.not_null.iter().any(null) {
+                return Ok(ROW);
+            }
+            self.add(0, self.executor.slot)?;
+        }
+    }
+
+    fn next_chunk(&mut self) -> Result<bool> {
+        let Process { rows, chunks, shared, number, defaults, .. } = self;
+        // SAFETY: as in `shared`.
+        let more = chunks.next(rows, unsafe { &**shared }, *number, |n| defaults.reserve(n))?;
+        if matches!(chunks, Chunks::InOrder) {
+            defaults.refill();
+        }
+        Ok(more)
+    }
+
+    /// Tell the others how far we are.
+    fn report(&mut self) {
+        let bytes = self.rows.stream().bytes_read();
+        self.shared().bytes.fetch_add(bytes.saturating_sub(self.reported), Relaxed);
+        let filtered = std::mem::take(&mut self.filtered);
+        self.shared().filtered.fetch_add(filtered, Relaxed);
+        self.reported = bytes;
+    }
+
+    /// From now on the file is read in chunks. What was read of it beyond `place` will be read again.
+    pub fn hand_over(&mut self, place: u64) {
+        self.report();
+        self.shared().bytes.store(place, Relaxed);
+        self.reported = self.rows.stream().bytes_read();
+    }
+
+    /// Insert the rows that workers have sent so far; false if nothing will come any more. Guarded.
+    fn receive(&mut self) -> Result<bool> {
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        loop {
+            let (oid, message, length) = match self.wide.receive() {
+                Received::Row(oid, message, length) => (oid, message, length),
+                Received::Nothing => return Ok(true),
+                Received::Closed => return Ok(false),
+            };
+            let index = match self.heap_of(oid) {
+                Some(index) => index,
+                None => {
+                    // SAFETY: a relation that the leader has locked.
+                    let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
+                    let index = self.open_heap(relation)?;
+                    if let Some(heap) = self.heaps.get_mut(index) {
+                        heap.is_owner = true;
+                    }
+                    index
+                }
+            };
+            if let Some(heap) = self.heaps.get_mut(index) {
+                // SAFETY: what was received last.
+                unsafe { self.wide.insert(heap, message, length, &shared.baton) }?;
+            }
+        }
+    }
+
+    /// Insert the rows that workers send, until all workers are done. Guarded, and interruptible.
+    pub fn receive_all(&mut self) -> Result<()> {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
+        while self.receive()? {
+            // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
+            // sender is gone.
+            unsafe {
+                pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), -1, pg_sys::PG_WAIT_EXTENSION);
+                pg_sys::ResetLatch(pg_sys::MyLatch);
+            }
+            pgrx::check_for_interrupts!();
+        }
+        Ok(())
+    }
+
+    /// The block from which on rows of a relation may have been put.
+    pub fn start_of(&self, index: usize) -> u32 {
+        self.starts.get(index).copied().unwrap_or(0)
+    }
+
+    /// Rows of a relation that this process has put into it.
+    pub fn rows_of(&self, index: usize) -> u64 {
+        self.heaps.iter().filter(|heap| heap.index == index).map(|heap| heap.rows).sum()
+    }
+
+    /// Let go of what heaps hold. Guarded.
+    pub fn release(&mut self) {
+        self.heaps.iter_mut().for_each(Heap::release);
+    }
+
+    /// Put the row in a slot into a heap. Guarded.
+    fn add(&mut self, heap: usize, slot: *mut pg_sys::TupleTableSlot) -> Result<()> {
+        self.limit -= 1;
+        // SAFETY: a slot with the heap's descriptor and valid arrays.
+        let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
+        // SAFETY: the arrays are the slot's.
+        let added = unsafe { destination.add(arrays, &mut self.form, &shared.baton) }?;
+        if added == Added::Wide {
+            // SAFETY: as above.
+            unsafe { self.wide.add(destination, arrays, &shared.baton) }?;
+        }
+        Ok(())
+    }
+
+    /// Append the largest batches while all together are too large. Guarded.
+    fn relieve(&mut self) -> Result<()> {
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        while self.heaps.iter().map(Heap::bytes).sum::<usize>() > MOST_BYTES {
+            let Some(largest) = self.heaps.iter_mut().max_by_key(|h| h.bytes()) else { break };
+            if !largest.has_pages() {
+                break;
+            }
+            largest.append(&shared.baton)?;
+        }
+        Ok(())
+    }
+
+    /// Append all that is left. Guarded.
+    fn finish(&mut self) -> Result<()> {
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        self.report();
+        shared.rest(self.number);
+        for heap in &mut self.heaps {
+            heap.finish(&shared.baton)?;
+        }
+        Ok(())
+    }
+}
+
+/// Attributes that must not be NULL.
+fn not_null(relation: pg_sys::Relation) -> Vec<usize> {
+    // SAFETY: an open relation; its descriptor has natts attributes.
+    unsafe {
+        let descriptor = (*relation).rd_att;
+        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+        (0..natts).filter(|&i| (*crate::pg::compat::attribute(descriptor, i)).attnotnull).collect()
+    }
+}
+
+/// # Safety
+/// A valid process that nobody else uses.
+#[pg_guard]
+unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *process }.advance().or_raise()
+}
+
+/// # Safety
+/// As [`step`].
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut (*process).rows }.check_missing().or_raise();
+}
+
+/// Put the row in the slot into the heap of a result relation.
+///
+/// # Safety
+/// As [`step`], with a slot that fits the result relation.
+#[pg_guard]
+unsafe extern "C-unwind" fn store(
+    process: *mut Process,
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+) {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &mut *process };
+    if process.last_leaf.0 != relinfo {
+        // SAFETY: as above.
+        let relation = unsafe { (*relinfo).ri_RelationDesc };
+        process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
+        process.relieve().or_raise();
+    }
+    process.add(process.last_leaf.1, slot).or_raise();
+    if process.heaps.len() > 1 {
+        process.relieve().or_raise();
+    }
+}
+
+/// Append all that is left.
+///
+/// # Safety
+/// As [`step`].
+#[pg_guard]
+pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *process }.finish().or_raise();
+}
+
+/// After an error was caught, before anything is waited for: whatever the error left locked would make others wait.
+/// As AbortTransaction (xact.c) begins.
+///
+/// # Safety
+/// A plain frame. The error is going to be raised again.
+pub unsafe fn recover() {
+    // SAFETY: raises nothing.
+    unsafe {
+        unguarded::LWLockReleaseAll();
+        unguarded::ConditionVariableCancelSleep();
+    }
+}
+
+/// Is an error about a row, so that an earlier row's comes before it? Not if somebody or something wants the load to
+/// end.
+///
+/// # Safety
+/// An error that was caught.
+pub unsafe fn is_about_a_row(error: *const pg_sys::ErrorData) -> bool {
+    // SAFETY: the caller vouches for it. The class of a SQLSTATE is in its first two characters, of six bits each.
+    let class = unsafe { (*error).sqlerrcode } & 0xfff;
+    let class_of = |a: u8, b: u8| i32::from(a - b'0') + (i32::from(b - b'0') << 6);
+    // Operator intervention, insufficient resources, system error, internal error.
+    ![class_of(b'5', b'7'), class_of(b'5', b'3'), class_of(b'5', b'8'), class_of(b'X', b'X')].contains(&class)
+}
+
+/// Load the rows there are for this process, but for the pages that are not full in the end.
+///
+/// # Safety
+/// A plain frame, with COPY's error context pushed. A valid process that nobody else uses.
+pub unsafe extern "C-unwind" fn run(process: *mut Process) {
+    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    unsafe {
+        let e = (*process).executor;
+        let rows = &raw mut (*process).rows;
+        let memory = pg_sys::CurrentMemoryContext;
+        let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
+        let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
+        loop {
+            pg_sys::CurrentMemoryContext = per_tuple;
+            let what = step(process);
+            if what == END {
+                break;
+            }
+            if (*rows).has_queue() {
+                Rows::convert(rows, arrays, e.econtext);
+            }
+            if what == SHORT {
+                raise_missing(process);
+            }
+            evaluate_defaults(process, arrays);
+            let mut slot = e.slot;
+            (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+            (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as _;
+            (*slot).tts_tableOid = (*(*e.target).ri_RelationDesc).rd_id;
+            pg_sys::CurrentMemoryContext = memory;
+            if !e.condition.is_null() {
+                (*e.econtext).ecxt_scantuple = slot;
+                if !unguarded::exec_qual(e.condition, e.econtext) {
+                    (*process).filtered += 1;
+                    clear(e.slot, per_tuple);
+                    continue;
+                }
+            }
+            let mut relinfo = e.target;
+            if !e.routing.is_null() {
+                relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
+                let map = (*relinfo).ri_RootToPartitionMap;
+                if !map.is_null() {
+                    slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
+                }
+                (*slot).tts_tableOid = (*(*relinfo).ri_RelationDesc).rd_id;
+            }
+            let constraints = (*(*(*relinfo).ri_RelationDesc).rd_att).constr;
+            if !constraints.is_null() {
+                if (*constraints).has_generated_stored {
+                    unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
+                }
+                unguarded::ExecConstraints(relinfo, slot, e.estate);
+            }
+            if e.leaf {
+                unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
+            }
+            store(process, relinfo, slot);
+            clear(e.slot, per_tuple);
+        }
+        pg_sys::CurrentMemoryContext = memory;
+    }
+}
+
+/// Forget a row.
+///
+/// # Safety
+/// A plain frame, a virtual slot, and the per-tuple context.
+unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
+    // SAFETY: the caller vouches for both; what tts_virtual_clear (execTuples.c) does.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+        unguarded::MemoryContextReset(per_tuple);
+    }
+}
+
+/// Evaluate the defaults that are expressions.
+///
+/// # Safety
+/// A plain frame; a valid process, and the arrays of its slot.
+unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
+    // SAFETY: the caller vouches for it. Evaluating a default does not change the list.
+    unsafe {
+        let list = &raw const (*process).defaults.list;
+        for at in 0..(*list).len() {
+            if let Default::Expression { attribute, state } = *(*list).as_ptr().add(at) {
+                let mut is_null = false;
+                let value = unguarded::exec_eval_expr(state, (*process).executor.econtext, &raw mut is_null);
+                arrays.set(attribute, (!is_null).then_some(value));
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What the leader tells its workers, as bytes in shared memory.
+//!
+//! A worker makes the same rows from the same words: it gets the options as the user gave them and reads them again.
+//! What the leader found out and a worker cannot know comes with them: the encoding that was the client's, the columns
+//! that a header named, the condition as it was analyzed, which relations are new in this transaction, the sequences.
+
+use std::ffi::{CString, c_char};
+
+use pgrx::pg_sys;
+
+use crate::pg::append::Traits;
+use crate::pg::sequence::Parameters;
+
+/// The spec of a load.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    pub relation: pg_sys::Oid,
+    pub command: pg_sys::CommandId,
+    pub frozen: bool,
+    pub path: CString,
+    /// The options: a jsonb, with its header.
+    pub options: Vec<u8>,
+    /// Encoding of the file.
+    pub encoding: i32,
+    /// The fields' attribute numbers, 0 for none, and names.
+    pub fields: Vec<(i16, CString)>,
+    /// The condition as nodeToString writes it.
+    pub condition: Option<CString>,
+    /// The relations that rows may go to.
+    pub traits: Vec<(pg_sys::Oid, Traits)>,
+    pub sequences: Vec<Parameters>,
+}
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, n: u64) {
+        self.0.extend_from_slice(&n.to_ne_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.number()?;
+        self.take(usize::try_from(len).ok()?)
+    }
+
+    fn string(&mut self) -> Option<CString> {
+        CString::new(self.bytes()?).ok()
+    }
+
+    fn list<T>(&mut self, mut element: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.number()?;
+        (0..count).map(|_| element(self)).collect()
+    }
+}
+
+fn traits_to_number(t: Traits) -> u64 {
+    [t.shared, t.existed, t.needs_wal, t.logical, t.temporary]
+        .iter()
+        .enumerate()
+        .map(|(bit, &is)| u64::from(is) << bit)
+        .sum()
+}
+
+fn traits_from_number(n: u64) -> Traits {
+    let is = |bit: u32| n >> bit & 1 != 0;
+    Traits { shared: is(0), existed: is(1), needs_wal: is(2), logical: is(3), temporary: is(4) }
+}
+
+impl Spec {
+    pub fn write(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.number(u64::from(self.relation.to_u32()));
+        w.number(u64::from(self.command));
+        w.number(u64::from(self.frozen));
+        w.bytes(self.path.as_bytes());
+        w.bytes(&self.options);
+        w.number(u64::from(self.encoding.cast_unsigned()));
+        w.number(self.fields.len() as u64);
+        for (attnum, name) in &self.fields {
+            w.number(u64::from(attnum.cast_unsigned()));
+            w.bytes(name.as_bytes());
+        }
+        w.number(u64::from(self.condition.is_some()));
+        w.bytes(self.condition.as_ref().map_or(b"", |c| c.as_bytes()));
+        w.number(self.traits.len() as u64);
+        for (relation, traits) in &self.traits {
+            w.number(u64::from(relation.to_u32()));
+            w.number(traits_to_number(*traits));
+        }
+        w.number(self.sequences.len() as u64);
+        for parameters in &self.sequences {
+            // SAFETY: plain data without references; padding is never looked at.
+            let bytes = unsafe {
+                std::slice::from_raw_parts(std::ptr::from_ref(parameters).cast::<u8>(), size_of::<Parameters>())
+            };
+            w.bytes(bytes);
+        }
+        w.0
+    }
+
+    /// `None` if these bytes are not what [`Spec::write`] makes.
+    pub fn read(bytes: &[u8]) -> Option<Spec> {
+        let mut r = Reader(bytes);
+        let oid = |n: u64| u32::try_from(n).ok().map(pg_sys::Oid::from_u32);
+        let relation = oid(r.number()?)?;
+        let command = u32::try_from(r.number()?).ok()?;
+        let frozen = r.number()? != 0;
+        let path = r.string()?;
+        let options = r.bytes()?.to_vec();
+        let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
+        let fields = r.list(|r| Some((u16::try_from(r.number()?).ok()?.cast_signed(), r.string()?)))?;
+        let has_condition = r.number()? != 0;
+        let condition = r.string()?;
+        let traits = r.list(|r| Some((oid(r.number()?)?, traits_from_number(r.number()?))))?;
+        let sequences = r.list(|r| {
+            let bytes = r.bytes()?;
+            // SAFETY: as long as the struct, written by a process of the same build.
+            (bytes.len() == size_of::<Parameters>())
+                .then(|| unsafe { bytes.as_ptr().cast::<Parameters>().read_unaligned() })
+        })?;
+        let condition = has_condition.then_some(condition);
+        Some(Spec { relation, command, frozen, path, options, encoding, fields, condition, traits, sequences })
+    }
+}
+
+/// The condition's text as a node tree. Guarded; allocates in the current memory context.
+pub fn condition_node(condition: Option<&CString>) -> *mut pg_sys::Node {
+    match condition {
+        // SAFETY: a guarded call with what nodeToString wrote.
+        Some(text) => unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()).cast() },
+        None => std::ptr::null_mut(),
+    }
+}

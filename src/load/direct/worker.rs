@@ -1,0 +1,193 @@
+//! A parallel worker of a load.
+//!
+//! It makes from the spec what the leader made from the call, works until there are no more chunks, and leaves. An error
+//! waits until it is known to be the earliest of the file, and is then raised as it is.
+
+use std::sync::atomic::AtomicU64;
+
+use pg_bulk_format::tuple::Stamp;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::chunks::Chunks;
+use super::defaults::Defaults;
+use super::executor;
+use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_SHARED, KEY_SPEC};
+use super::process::{self, Parts, Process};
+use super::shared::Shared;
+use super::spec::{Spec, condition_node};
+use super::wide::{QUEUE, Wide};
+use crate::error::{Error, OrRaise, Result};
+use crate::load::options::LoadOptions;
+use crate::load::source::{self, Mapping};
+use crate::pg::attempt::attempt;
+use crate::pg::build_id::build_id;
+use crate::pg::chunk::changed;
+use crate::pg::context::copy_context;
+use crate::pg::parallel::lookup;
+use crate::pg::sequence::Sequence;
+use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::unguarded::{self, Opaque};
+
+/// Called by ParallelWorkerMain, in a transaction that is the leader's.
+///
+/// # Safety
+/// The arguments are those of a parallel worker's entry point.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+    // SAFETY: the server vouches for the arguments; nothing in this frame has a destructor.
+    unsafe {
+        let process = prepare(segment, toc);
+        let error = attempt(work, process.cast());
+        if error.is_null() {
+            finish(process);
+            return;
+        }
+        process::recover();
+        if !process::is_about_a_row(error) || is_earliest(process) {
+            unguarded::ReThrowError(error);
+        }
+        // The leader hears of an earlier error, and ends us.
+        wait_for_end();
+    }
+}
+
+/// # Safety
+/// As [`pg_bulk_load_worker`].
+#[pg_guard]
+unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut Process {
+    // SAFETY: the caller vouches for it. The process is dropped with the memory context.
+    unsafe {
+        let process = attach(segment, toc).or_raise();
+        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(process)
+    }
+}
+
+/// # Safety
+/// A valid process.
+#[pg_guard]
+unsafe extern "C-unwind" fn is_earliest(process: *mut Process) -> bool {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &*process };
+    process.shared().is_earliest(process.number)
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn wait_for_end() {
+    loop {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
+        // SAFETY: guarded calls on this process's latch.
+        unsafe {
+            pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), -1, pg_sys::PG_WAIT_EXTENSION);
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// # Safety
+/// A plain frame, and a valid process.
+unsafe extern "C-unwind" fn work(process: Opaque) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
+        let process = process.cast::<Process>();
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*process).rows).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        process::run(process);
+        process::finish(process);
+        pg_sys::error_context_stack = context.previous;
+    }
+}
+
+/// # Safety
+/// A valid process that is done.
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(process: *mut Process) {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &mut *process };
+    if let Wide::Worker { queue } = process.wide {
+        // SAFETY: an attached queue: the leader hears that nothing more will come.
+        unsafe { pg_sys::shm_mq_detach(queue) };
+    }
+    process.rows.close().or_raise();
+    executor::tear_down(&process.executor);
+    // SAFETY: opened in `attach`.
+    unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
+}
+
+/// # Safety
+/// As [`pg_bulk_load_worker`]; a guarded frame.
+unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> Result<Process> {
+    // SAFETY: the leader has put these under their keys. What is shared may be looked at once the builds agree, and it
+    // begins with the build's number in every build.
+    let (shared, number, counters, queue, spec) = unsafe {
+        let shared = lookup(toc, KEY_SHARED).cast::<Shared>().cast_const();
+        if (*shared).build != build_id() {
+            let message = "library pg_bulk was replaced while it was in use";
+            return Err(
+                Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint("Reconnect and try again.")
+            );
+        }
+        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
+        let queue = lookup(toc, KEY_QUEUES).cast::<u8>().add(number * QUEUE).cast::<pg_sys::shm_mq>();
+        pg_sys::shm_mq_set_sender(queue, pg_sys::MyProc);
+        let queue = pg_sys::shm_mq_attach(queue, segment, std::ptr::null_mut());
+        let text = lookup(toc, KEY_SPEC).cast::<u8>();
+        let len = usize::try_from(text.cast::<u64>().read()).unwrap_or(0);
+        let spec = Spec::read(std::slice::from_raw_parts(text.add(8), len));
+        (shared, number + 1, lookup(toc, KEY_COUNTERS).cast::<AtomicU64>(), queue, spec)
+    };
+    let damaged = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read");
+    let spec = spec.ok_or_else(damaged)?;
+    // SAFETY: a jsonb, and an oid of a table that the leader has locked.
+    let (mut options, relation) = unsafe {
+        let mut json = spec.options.clone();
+        let options = LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()))?;
+        (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
+    };
+    options.copy.encoding = Some(spec.encoding);
+    let mapping = Mapping {
+        fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
+        names: spec.fields.iter().map(|(_, name)| name.clone()).collect(),
+        notes: Vec::new(),
+    };
+    let rows = source::open_rows(relation, &options, Some(&mapping))?;
+    // SAFETY: set above; the leader's memory outlives its workers.
+    let shared_state = unsafe { &*shared };
+    if rows.stream().identity() != Some(shared_state.file) {
+        return Err(changed(&options.location.display()));
+    }
+    let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
+    let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
+    let inserted: Vec<i16> = mapping.attributes().collect();
+    let executor = executor::set_up(relation, &inserted, condition_node(spec.condition.as_ref()));
+    let mut sequences = spec.sequences.iter();
+    let defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
+        Sequence::attach(sequences.next().ok_or_else(damaged)?)
+    })?;
+    // SAFETY: a parallel worker has its leader's transaction id.
+    let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
+    let mut process = Process::new(Parts {
+        rows,
+        chunks: Chunks::Shared { cutter, number: 0 },
+        shared,
+        number,
+        executor,
+        defaults,
+        tolerance: Tolerance { on_error: OnError::Stop, verbosity: Verbosity::Default, reject_limit: 0, bad_rows: 0 },
+        skip: 0,
+        limit: u64::MAX,
+        traits: spec.traits,
+        starts: Vec::new(),
+        stamp: Stamp { xmin, cid: spec.command, frozen: spec.frozen },
+        wide: Wide::Worker { queue },
+        counters,
+    })?;
+    process.target = relation;
+    process.rows.end_stream();
+    Ok(process)
+}

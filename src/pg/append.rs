@@ -1,0 +1,434 @@
+//! Appending finished pages to a heap.
+//!
+//! ```text
+//!   baton ─► extension lock ─► end of file ─► segments, space ─► ctids ─► WAL ─► flush ─► write ─► sync request ─► pass on
+//!   └ may raise, wait, be interrupted ────────────────────────┘└ raises nothing, interrupts are held ──────────────┘
+//! ```
+//!
+//! Pages are written past the end of the file, complete, in order, around shared buffers. Each step is where it is
+//! because a row is lost otherwise:
+//!
+//! * **Complete pages in order.** Whatever is below the end of the file belongs to shared buffers: a reader may cache
+//!   it, VACUUM or an INSERT may use it if it is empty. A page that is written later would never be seen. So the end
+//!   of the file never passes a page that is not written, and a page is never written twice. This holds even where
+//!   nobody else can see the relation, for expressions of the load may read it.
+//! * **WAL before data**, flushed: else a power loss leaves a page that no WAL can restore, with an LSN from the future,
+//!   or with an xid that will be given out again. Where the file is new in this transaction nothing refers to it after
+//!   a crash, and the flush is left out.
+//! * **No checkpoint in between** (`DELAY_CHKPT_START`): its redo point would lie behind the record, its syncs before
+//!   the data.
+//! * **What can fail comes first.** Once there is WAL for a page, recovery and standbys will make it. A disk that turns
+//!   out full after that is a server that does not start again. So segments are opened and space is allocated before.
+//!   Should a write fail all the same, WAL for empty pages takes the place of what was not written.
+//! * **A sync request for each segment touched, after the write**: a checkpoint may already have dealt with an earlier
+//!   one.
+//! * **WAL is one XLOG_HEAP2_MULTI_INSERT record a page**, as heap_multi_insert (heapam.c) writes it for a page that it
+//!   fills: as small as COPY's, decodable, and never a page image for wal_compression to work on.
+
+use std::ffi::{CString, c_char};
+use std::os::fd::RawFd;
+
+use pg_bulk_format::page::PageBatch;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::baton::Baton;
+use super::compat;
+use crate::error::{Error, Result};
+
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+const SEGMENT: u32 = pg_sys::RELSEG_SIZE;
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// MaxBlockNumber
+const MAX_BLOCK: u32 = 0xffff_fffe;
+/// XLOG_HEAP2_MULTI_INSERT | XLOG_HEAP_INIT_PAGE (heapam_xlog.h)
+const MULTI_INSERT_INIT: u8 = 0x50 | 0x80;
+/// XLH_INSERT_LAST_IN_MULTI (heapam_xlog.h)
+const LAST_IN_MULTI: u8 = 1 << 1;
+/// XLH_INSERT_CONTAINS_NEW_TUPLE (heapam_xlog.h)
+const CONTAINS_NEW_TUPLE: u8 = 1 << 3;
+/// XLH_INSERT_ALL_FROZEN_SET (heapam_xlog.h)
+const ALL_FROZEN: u8 = 1 << 5;
+/// XLOG_INCLUDE_ORIGIN (xlog.h)
+const INCLUDE_ORIGIN: u8 = 0x01;
+/// How long a process stays without the flag when a checkpoint has begun: longer than the checkpointer sleeps between
+/// two looks at who holds it up (10 ms, CreateCheckPoint).
+const CHECKPOINT_TURN: i64 = 15_000;
+
+/// What of a relation decides how pages are appended to it. The leader finds out and tells the workers, who cannot
+/// know that a relation is new in this transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Traits {
+    /// Others may extend the relation, too: take its extension lock.
+    pub shared: bool,
+    /// The file was there before this transaction: WAL must be on disk before data.
+    pub existed: bool,
+    /// RelationNeedsWAL
+    pub needs_wal: bool,
+    /// RelationIsLogicallyLogged
+    pub logical: bool,
+    pub temporary: bool,
+}
+
+impl Traits {
+    /// The traits of an open relation, as the leader sees them.
+    ///
+    /// # Safety
+    /// A valid relation, in the process that may have made it.
+    pub unsafe fn of(relation: pg_sys::Relation) -> Traits {
+        // SAFETY: the caller vouches for the relation; reads settings of this process.
+        unsafe {
+            let none = 0;
+            let new = (*relation).rd_createSubid != none || (*relation).rd_firstRelfilenodeSubid != none;
+            let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
+            let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP;
+            let permanent = persistence == pg_sys::RELPERSISTENCE_PERMANENT;
+            let level = pg_sys::wal_level;
+            let needs_wal = permanent && (level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed() || !new);
+            let logical = needs_wal && level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL.cast_signed();
+            Traits { shared: !temporary && !new, existed: !temporary && !new, needs_wal, logical, temporary }
+        }
+    }
+}
+
+/// Appends to one relation.
+#[derive(Debug)]
+pub struct Appender {
+    relation: pg_sys::Relation,
+    traits: Traits,
+    frozen: bool,
+    path: CString,
+    /// The redo point when a batch was last appended.
+    redo: pg_sys::XLogRecPtr,
+    /// The data of one WAL record.
+    wal: Vec<u8>,
+}
+
+/// A piece of a batch that lies in one segment.
+#[derive(Debug)]
+struct Piece {
+    fd: RawFd,
+    segment: u32,
+    /// Pages of the batch.
+    first: usize,
+    count: usize,
+    /// Byte in the segment.
+    offset: i64,
+}
+
+/// Open segments; closed on the way out, whatever happens.
+#[derive(Debug, Default)]
+struct Pieces(Vec<Piece>);
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        for piece in &self.0 {
+            // SAFETY: a transient file that this transaction opened; an error of close() is of no use here.
+            unsafe { pg_sys::CloseTransientFile(piece.fd) };
+        }
+    }
+}
+
+/// The extension lock.
+struct ExtensionLock(pg_sys::Relation);
+
+impl ExtensionLock {
+    fn take(relation: pg_sys::Relation) -> ExtensionLock {
+        // SAFETY: a guarded call on an open relation.
+        unsafe { pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock.cast_signed()) };
+        ExtensionLock(relation)
+    }
+}
+
+impl Drop for ExtensionLock {
+    fn drop(&mut self) {
+        // SAFETY: the lock is held. Should the transaction have aborted meanwhile, this is a warning.
+        unsafe { pg_sys::UnlockRelationForExtension(self.0, pg_sys::ExclusiveLock.cast_signed()) };
+    }
+}
+
+impl Appender {
+    /// An appender for an open relation. Guarded.
+    /// `frozen`: all tuples are.
+    pub fn new(relation: pg_sys::Relation, traits: Traits, frozen: bool) -> Result<Appender> {
+        // SAFETY: guarded calls on an open relation; the path is a string of its own.
+        let path = unsafe {
+            let smgr = pg_sys::RelationGetSmgr(relation);
+            if (*smgr).smgr_which != 0 {
+                let message = "pages can be written only to relations of the magnetic disk storage manager";
+                return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+            }
+            compat::relation_path(smgr)
+        };
+        // SAFETY: raises nothing; takes a spinlock.
+        let redo = unsafe { pg_sys::GetRedoRecPtr() };
+        Ok(Appender { relation, traits, frozen, path, redo, wal: Vec::new() })
+    }
+
+    /// Append the complete pages of a batch. Their tuples learn where they are. Returns the block number of the first
+    /// one. Guarded.
+    pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {
+        let count = batch.complete();
+        let held = baton.take();
+        self.let_checkpoint_pass();
+        let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
+        // SAFETY: guarded calls on an open relation. The storage manager's relation is fetched anew, for it may have
+        // been closed while we waited.
+        let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation), MAIN) };
+        let pieces = self.open_pieces(first, count)?;
+        pgrx::check_for_interrupts!();
+        let written = self.log_and_write(batch, count, first, &pieces);
+        drop(pieces);
+        drop(lock);
+        drop(held);
+        written.map(|()| first)
+    }
+
+    /// A checkpoint waits until it sees no process with the flag. Give it the chance, once.
+    fn let_checkpoint_pass(&mut self) {
+        // SAFETY: neither raises.
+        unsafe {
+            let redo = pg_sys::GetRedoRecPtr();
+            if self.traits.needs_wal && redo != self.redo {
+                self.redo = redo;
+                pg_sys::pg_usleep(CHECKPOINT_TURN);
+            }
+        }
+    }
+
+    /// Open the segments for `count` pages from block `first` on, and allocate their space.
+    fn open_pieces(&self, first: u32, count: usize) -> Result<Pieces> {
+        let mut pieces = Pieces::default();
+        if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
+            let path = self.path.to_string_lossy();
+            let message = format!("cannot extend file \"{path}\" beyond {MAX_BLOCK} blocks");
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let mut done = 0;
+        while done < count {
+            // Within MAX_BLOCK, checked above.
+            let block = first + done as u32;
+            let (segment, within) = (block / SEGMENT, block % SEGMENT);
+            let pages = (count - done).min((SEGMENT - within) as usize);
+            let path = self.segment_path(segment);
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
+            // SAFETY: a guarded call with a valid string.
+            let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), flags) };
+            if fd < 0 {
+                let error = std::io::Error::last_os_error();
+                let path = path.to_string_lossy();
+                return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
+            }
+            let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
+            let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
+            pieces.0.push(piece);
+            allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
+            done += pages;
+        }
+        Ok(pieces)
+    }
+
+    fn segment_path(&self, segment: u32) -> CString {
+        if segment == 0 {
+            return self.path.clone();
+        }
+        let number = format!(".{segment}");
+        CString::new([self.path.as_bytes(), number.as_bytes()].concat()).unwrap_or_default()
+    }
+
+    /// As mdextend (md.c) says it.
+    fn extend_error(&self, error: &std::io::Error) -> Error {
+        let path = self.path.to_string_lossy();
+        Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
+    }
+
+    /// The part in which nothing may be raised.
+    fn log_and_write(&mut self, batch: &mut PageBatch, count: usize, first: u32, pieces: &Pieces) -> Result<()> {
+        batch.set_block_numbers(first);
+        let section = Section::begin(self.traits.needs_wal);
+        if self.traits.needs_wal {
+            section.critically(|| {
+                let mut end = 0;
+                for page in 0..count {
+                    end = self.log_page(batch, page, first + page as u32);
+                    batch.set_lsn(page, end);
+                }
+                if self.traits.existed {
+                    // SAFETY: in a critical section, where an error would be a panic of the server, as in core.
+                    unsafe { pg_sys::XLogFlush(end) };
+                }
+            });
+        }
+        for page in 0..count {
+            // SAFETY: a page of the batch.
+            unsafe { pg_sys::PageSetChecksumInplace(batch.as_ptr(page).cast::<c_char>(), first + page as u32) };
+        }
+        let mut outcome = Ok(());
+        let mut written = 0;
+        for piece in &pieces.0 {
+            let bytes = batch.pages().get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
+            let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
+            written += bytes_written / BLCKSZ;
+            if !self.traits.temporary {
+                self.request_sync(piece);
+            }
+            if let Err(error) = result {
+                outcome = Err(self.extend_error(&error));
+                break;
+            }
+        }
+        if outcome.is_err() && self.traits.needs_wal {
+            section.critically(|| self.log_empty(first, written, count));
+        }
+        drop(section);
+        outcome
+    }
+
+    /// Log one page. Returns the end of its record.
+    fn log_page(&mut self, batch: &mut PageBatch, page: usize, block: u32) -> pg_sys::XLogRecPtr {
+        self.wal.clear();
+        let tuples = batch.wal_data(page, &mut self.wal);
+        // Each page is the last of its "multi insert": it ends what decoding keeps of out-of-line values.
+        let mut flags = LAST_IN_MULTI;
+        if self.traits.logical {
+            flags |= CONTAINS_NEW_TUPLE;
+        }
+        if self.frozen {
+            flags |= ALL_FROZEN;
+        }
+        // xl_heap_multi_insert: flags, a byte of padding, the number of tuples; no offsets, as the page is new.
+        let tuples = tuples.to_ne_bytes();
+        let [low, high] = tuples;
+        let mut record = [flags, 0, low, high];
+        let mut keep = pg_sys::REGBUF_STANDARD | pg_sys::REGBUF_WILL_INIT;
+        if self.traits.logical {
+            keep |= pg_sys::REGBUF_KEEP_DATA;
+        }
+        // SAFETY: in a critical section, as core logs; the data outlive XLogInsert, and the block is the relation's.
+        unsafe {
+            pg_sys::XLogBeginInsert();
+            compat::xlog_register_data(record.as_mut_ptr(), record.len());
+            let page = batch.as_ptr(page);
+            compat::xlog_register_block(self.relation, MAIN, block, page.cast(), keep as u8);
+            compat::xlog_register_block_data(self.wal.as_mut_ptr(), self.wal.len());
+            if self.traits.logical {
+                pg_sys::XLogSetRecordFlags(INCLUDE_ORIGIN);
+            }
+            pg_sys::XLogInsert(pg_sys::RmgrIds::RM_HEAP2_ID as u8, MULTI_INSERT_INIT)
+        }
+    }
+
+    /// Pages `from..to` were logged but could not be written: log that they are empty, so that the rows of a
+    /// transaction that is going to fail exist nowhere.
+    fn log_empty(&self, first: u32, from: usize, to: usize) {
+        let mut empty = AlignedPage([0; BLCKSZ]);
+        let mut end = 0;
+        for page in from..to {
+            // SAFETY: in a critical section; a page of its own.
+            unsafe {
+                pg_sys::PageInit(empty.0.as_mut_ptr().cast(), BLCKSZ, 0);
+                end = compat::log_newpage(self.relation, MAIN, first + page as u32, empty.0.as_mut_ptr().cast());
+            }
+        }
+        // SAFETY: in a critical section.
+        unsafe { pg_sys::XLogFlush(end) };
+    }
+
+    /// As register_dirty_segment (md.c).
+    fn request_sync(&self, piece: &Piece) {
+        // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless
+        // asked to retry. A sync that fails here is what it is to core: a reason to stop the server, for the kernel
+        // may have dropped the data.
+        unsafe {
+            let forwarded = compat::request_sync(self.relation, MAIN, piece.segment);
+            if !forwarded && pg_sys::enableFsync && libc::fsync(piece.fd) < 0 {
+                let message =
+                    format!("could not fsync file \"{}\"", self.segment_path(piece.segment).to_string_lossy());
+                let error = Error::file_access(&message, &std::io::Error::last_os_error());
+                error.raise_panic();
+            }
+        }
+    }
+}
+
+#[repr(C, align(4096))]
+struct AlignedPage([u8; BLCKSZ]);
+
+/// Interrupts are held, and checkpoints if asked for, until this is dropped.
+struct Section {
+    delays: bool,
+}
+
+impl Section {
+    fn begin(delays: bool) -> Section {
+        // SAFETY: this process's own counters and flags (HOLD_INTERRUPTS, miscadmin.h). The flag is not set by anybody
+        // else in this process: it is a matter of short sections like this one.
+        unsafe {
+            pg_sys::InterruptHoldoffCount += 1;
+            if delays {
+                (*pg_sys::MyProc).delayChkptFlags |= compat::DELAY_CHKPT_START;
+            }
+        }
+        Section { delays }
+    }
+
+    /// Run what core would run in a critical section: an error in it stops the server.
+    fn critically(&self, work: impl FnOnce()) {
+        // SAFETY: START_CRIT_SECTION and END_CRIT_SECTION (miscadmin.h).
+        unsafe {
+            pg_sys::CritSectionCount += 1;
+            work();
+            pg_sys::CritSectionCount -= 1;
+        }
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe {
+            if self.delays {
+                (*pg_sys::MyProc).delayChkptFlags &= !compat::DELAY_CHKPT_START;
+            }
+            pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1);
+        }
+    }
+}
+
+/// Allocate space without moving the end of the file. A file system that cannot is written to without.
+fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
+    loop {
+        // SAFETY: a system call on an open descriptor.
+        let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => (),
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Write it all, and no byte twice: what is below the end of the file may already be somebody else's. Returns the
+/// number of bytes written.
+fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        // SAFETY: a system call on an open descriptor with bytes that are there.
+        let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), rest.len(), offset + done as i64) };
+        match usize::try_from(n) {
+            Ok(0) => return (done, Err(std::io::Error::from_raw_os_error(libc::ENOSPC))),
+            Ok(n) => done += n,
+            Err(_) => {
+                let error = std::io::Error::last_os_error();
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    return (done, Err(error));
+                }
+            }
+        }
+    }
+    (done, Ok(()))
+}

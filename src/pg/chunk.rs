@@ -1,0 +1,122 @@
+//! A stream that is read in chunks by several processes.
+//!
+//! A process that works on a chunk reads its stretch of the file into the reader's own buffer, with room before it for
+//! the beginning of the first record, which lies in the stretches before. See `pg_bulk_format::chunk` for who may cut
+//! what when.
+
+use std::os::unix::fs::MetadataExt;
+
+use pg_bulk_format::chunk::Cutter;
+use pg_bulk_format::reader::Place;
+use pg_bulk_format::scan::{Level, Needles, Scanner};
+use pgrx::PgSqlErrorCode as Code;
+
+use super::encoding::Treatment;
+use super::stream::Stream;
+use crate::error::{Error, Result};
+
+/// Room for the beginning of a chunk's first record, without moving what was read.
+const ROOM: usize = 64 * 1024;
+
+/// What tells a file from another one, or from what it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+    pub size: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// A stretch that was read and not yet cut.
+#[derive(Debug)]
+pub struct Stretch {
+    offset: u64,
+    /// Where it is in the buffer.
+    at: usize,
+    len: usize,
+}
+
+impl Stream {
+    /// Can several processes read this at once? A regular file whose bytes can be told apart without being converted.
+    pub fn has_chunks(&self) -> bool {
+        let treatment = self.encodings().treatment();
+        let bytes_tell = treatment == Treatment::Utf8 || (treatment == Treatment::Verify && self.encodings().is_safe());
+        self.size().is_some() && bytes_tell && self.reader.dialect().is_regular()
+    }
+
+    /// What the open file is. `None` if it is no regular file.
+    pub fn identity(&self) -> Option<Identity> {
+        self.size()?;
+        let meta = self.source().metadata().ok()?;
+        Some(Identity {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            seconds: meta.mtime(),
+            nanoseconds: meta.mtime_nsec(),
+        })
+    }
+
+    /// A cutter for the chunks of this stream. `None` if its dialect is not regular.
+    pub fn cutter(&self, place: Place) -> Option<Cutter> {
+        let dialect = self.reader.dialect();
+        let needles = Needles::new(dialect, place.eol)?;
+        Some(Cutter::new(dialect, Scanner::new(needles, Level::best())))
+    }
+
+    /// Read the `len` bytes at `offset` of the file. Guarded.
+    pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
+        let (source, reader) = self.source_and_reader();
+        let buffer = reader.chunk_space(ROOM + len);
+        source.read_exactly(buffer.get_mut(ROOM..ROOM + len).unwrap_or_default(), offset)?;
+        Ok(Stretch { offset, at: ROOM, len })
+    }
+
+    /// The bytes of a stretch.
+    pub fn stretch(&mut self, stretch: &Stretch) -> &[u8] {
+        self.reader.chunk_space(0).get(stretch.at..stretch.at + stretch.len).unwrap_or_default()
+    }
+
+    /// Make the records from `place`, which is not behind the stretch, to the stretch's byte `end` the stream's next
+    /// ones, and its last ones. Guarded.
+    pub fn begin_chunk(&mut self, stretch: Stretch, place: Place, end: usize) -> Result<()> {
+        let Stretch { offset, mut at, .. } = stretch;
+        // Where a stretch begins with the end of a record, the next one may begin within it.
+        let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
+        let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);
+        let (source, reader) = self.source_and_reader();
+        if head > at {
+            let buffer = reader.chunk_space(head + end);
+            buffer.copy_within(at..at + end, head);
+            at = head;
+        }
+        let buffer = reader.chunk_space(0);
+        source.read_exactly(buffer.get_mut(at - head..at).unwrap_or_default(), place.offset)?;
+        reader.begin_chunk(at - head + inside, at + end, place);
+        self.verify_chunk();
+        Ok(())
+    }
+
+    /// Give back what a huge record took. `len` is the length of a stretch.
+    pub fn shrink(&mut self, len: usize) {
+        self.reader.shrink_chunk_space((ROOM + len).max(1 << 20));
+    }
+
+    /// Go on reading the file in order, from a record on. Guarded.
+    pub fn resume(&mut self, place: Place) -> Result<()> {
+        let (source, reader) = self.source_and_reader();
+        source.seek(place.offset)?;
+        reader.resume(place);
+        Ok(())
+    }
+}
+
+/// The file is not what it was when the load began.
+pub fn changed(name: &str) -> Error {
+    Error::new(
+        Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("file \"{name}\" changed while it was being read"),
+    )
+}
