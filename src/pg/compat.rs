@@ -502,7 +502,7 @@ pub unsafe fn request_sync(relation: pg_sys::Relation, fork: pg_sys::ForkNumber:
         let mut tag: pg_sys::FileTag = std::mem::zeroed();
         tag.handler = pg_sys::SyncRequestHandler::SYNC_HANDLER_MD as i16;
         tag.forknum = fork as i16;
-        tag.segno = segment.into();
+        tag.segno = segment as _;
         #[cfg(feature = "pg15")]
         {
             tag.rnode = locator(relation);

@@ -18,7 +18,7 @@ pub enum Chunks {
     InOrder,
     /// Stretch by stretch.
     Shared {
-        cutter: Cutter,
+        cutter: Box<Cutter>,
         /// The stretch that is worked on.
         number: u64,
     },

@@ -292,11 +292,12 @@ impl Leader {
             0
         };
         let spec = Spec {
-            // SAFETY: an open relation; a valid jsonb, which is not changed.
+            // SAFETY: an open relation.
             relation: unsafe { (*relation).rd_id },
             command,
             frozen: options.freeze,
             path: load.path.clone(),
+            // SAFETY: a jsonb.
             options: unsafe { jsonb_bytes(load.json) },
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
@@ -394,7 +395,7 @@ impl Leader {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
         self.process.shared = shared;
-        self.process.chunks = Chunks::Shared { cutter, number: 0 };
+        self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
         self.process.hand_over(place.offset);
         self.process.rows.end_stream();
         if let Wide::Leader { queues: own, .. } = &mut self.process.wide {

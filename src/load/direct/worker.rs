@@ -173,7 +173,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     let mut process = Process::new(Parts {
         rows,
-        chunks: Chunks::Shared { cutter, number: 0 },
+        chunks: Chunks::Shared { cutter: Box::new(cutter), number: 0 },
         shared,
         number,
         executor,
