@@ -33,6 +33,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::baton::Baton;
 use super::compat;
+use super::points::{point, point_errno, point_quiet};
 use crate::error::{Error, Result};
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
@@ -169,7 +170,9 @@ impl Appender {
     /// one. Guarded.
     pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {
         let count = batch.complete();
+        point!("append.begin");
         let held = baton.take();
+        point!("append.baton");
         self.let_checkpoint_pass();
         let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
         // SAFETY: guarded calls on an open relation. The storage manager's relation is fetched anew, for it may have
@@ -177,10 +180,12 @@ impl Appender {
         let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation), MAIN) };
         let pieces = self.open_pieces(first, count)?;
         pgrx::check_for_interrupts!();
+        point!("append.ready");
         let written = self.log_and_write(batch, count, first, &pieces);
         drop(pieces);
         drop(lock);
         drop(held);
+        point!("append.done");
         written.map(|()| first)
     }
 
@@ -249,13 +254,17 @@ impl Appender {
         if self.traits.needs_wal {
             section.critically(|| {
                 let mut end = 0;
+                point_quiet!("append.flagged");
                 for page in 0..count {
+                    point_quiet!("append.log");
                     end = self.log_page(batch, page, first + page as u32);
                     batch.set_lsn(page, end);
                 }
+                point_quiet!("append.logged");
                 if self.traits.existed {
                     // SAFETY: in a critical section, where an error would be a panic of the server, as in core.
                     unsafe { pg_sys::XLogFlush(end) };
+                    point_quiet!("append.flushed");
                 }
             });
         }
@@ -269,9 +278,11 @@ impl Appender {
             let bytes = batch.pages().get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
             let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
             written += bytes_written / BLCKSZ;
+            point_quiet!("append.written");
             if !self.traits.temporary {
                 self.request_sync(piece);
             }
+            point_quiet!("append.registered");
             if let Err(error) = result {
                 outcome = Err(self.extend_error(&error));
                 break;
@@ -279,6 +290,7 @@ impl Appender {
         }
         if outcome.is_err() && self.traits.needs_wal {
             section.critically(|| self.log_empty(first, written, count));
+            point_quiet!("append.emptied");
         }
         drop(section);
         outcome
@@ -400,10 +412,11 @@ fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
     loop {
         // SAFETY: a system call on an open descriptor.
         let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
-        if result == 0 {
-            return Ok(());
-        }
-        let error = std::io::Error::last_os_error();
+        let error = match point_errno!("append.allocate") {
+            Some(errno) => std::io::Error::from_raw_os_error(errno),
+            None if result == 0 => return Ok(()),
+            None => std::io::Error::last_os_error(),
+        };
         match error.raw_os_error() {
             Some(libc::EINTR) => (),
             Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Ok(()),
@@ -417,8 +430,13 @@ fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
 fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        // Where tests can make a write fail, there are several.
+        let len = if cfg!(feature = "points") { rest.len().min(16 * BLCKSZ) } else { rest.len() };
+        if let Some(errno) = point_errno!("append.write") {
+            return (done, Err(std::io::Error::from_raw_os_error(errno)));
+        }
         // SAFETY: a system call on an open descriptor with bytes that are there.
-        let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), rest.len(), offset + done as i64) };
+        let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), len, offset + done as i64) };
         match usize::try_from(n) {
             Ok(0) => return (done, Err(std::io::Error::from_raw_os_error(libc::ENOSPC))),
             Ok(n) => done += n,

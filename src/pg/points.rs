@@ -56,7 +56,6 @@ macro_rules! point_plain {
 
 /// A point where nothing may be raised or interrupted.
 #[cfg(feature = "points")]
-#[allow(unused_macros)] // until a section that holds interrupts has one
 macro_rules! point_quiet {
     ($name:literal) => {
         $crate::pg::points::reach!($name, Quiet)
@@ -97,7 +96,6 @@ macro_rules! point_plain {
 }
 
 #[cfg(not(feature = "points"))]
-#[allow(unused_macros)]
 macro_rules! point_quiet {
     ($name:literal) => {};
 }
@@ -139,7 +137,6 @@ mod enabled {
     pub enum Frame {
         Guarded,
         Plain,
-        #[allow(dead_code)] // see `point_quiet`
         Quiet,
         Errno,
     }

@@ -9,6 +9,7 @@ use pg_bulk_format::reader::LINE_LIMIT;
 
 use super::shared::Shared;
 use crate::error::Result;
+use crate::pg::points::point;
 use crate::pg::row::Rows;
 
 /// Records of one process.
@@ -38,6 +39,7 @@ impl Chunks {
         loop {
             let Some(claimed) = shared.claim(process) else { return Ok(false) };
             *number = claimed;
+            point!("chunk.claimed");
             let (offset, len) = shared.grid.stretch(claimed);
             let is_last = offset + len as u64 >= shared.grid.end;
             let stream = rows.stream_mut();
@@ -47,6 +49,7 @@ impl Chunks {
                 shared.rest(process);
                 return Ok(false);
             };
+            point!("chunk.turn");
             let place = edge.place(shared.eol());
             let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;

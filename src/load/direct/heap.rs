@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::pg::append::{Appender, Traits};
 use crate::pg::baton::Baton;
 use crate::pg::compat;
+use crate::pg::points::point;
 use crate::pg::row::RowArrays;
 
 /// Pages of a batch: 8 MB. Smaller batches pay for the flush of the WAL, larger ones keep others waiting for the
@@ -144,6 +145,7 @@ impl Heap {
         baton: &Baton,
     ) -> Result<()> {
         let held = baton.take();
+        point!("wide.insert");
         // SAFETY: guarded calls on an open relation; the caller vouches for the tuple. The free space map is passed by,
         // so that the row goes behind what was there, or on the last page of it.
         unsafe {

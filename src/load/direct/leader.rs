@@ -39,6 +39,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::build_id::build_id;
 use crate::pg::context::copy_context;
 use crate::pg::parallel::Parallel;
+use crate::pg::points::{point, point_plain};
 use crate::pg::soft::{OnError, Tolerance};
 use crate::pg::unguarded::{self, Opaque};
 
@@ -118,6 +119,7 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         if (*leader).most_workers > 0 {
             (*process).records_left = (*process).skip_left + 1;
             process::run(process);
+            point_plain!("load.first");
             let ended = (*process).records_left > 0;
             (*process).records_left = u64::MAX;
             if !ended {
@@ -127,6 +129,7 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         } else {
             process::run(process);
         }
+        point_plain!("load.rows");
         process::finish(process);
         // What workers do from here on is not about the line that we read last.
         pg_sys::error_context_stack = context.previous;
@@ -386,6 +389,7 @@ impl Leader {
             (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
         };
         let launched = parallel.launch();
+        point!("load.launched");
         // SAFETY: queues of workers that were launched.
         unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
         self.parallel = Some(parallel);
@@ -408,6 +412,7 @@ impl Leader {
     fn end(&mut self) -> Result<()> {
         if let Some(parallel) = self.parallel.take() {
             self.process.receive_all()?;
+            point!("load.received");
             parallel.wait();
             self.gather();
             self.process.shared = &raw const *self.alone;
@@ -464,9 +469,11 @@ impl Leader {
         self.process.tolerance.report();
         self.count_rows();
         self.process.release();
+        point!("load.settle");
         settle::after_rows(&mut self.process, &mut self.counts)?;
         self.process.rows.close()?;
         executor::tear_down(&self.process.executor);
+        point!("load.settled");
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
         counts.workers = self.workers;

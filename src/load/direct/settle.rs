@@ -16,6 +16,7 @@ use super::freeze;
 use super::process::{Executor, Process};
 use crate::error::Result;
 use crate::load::report::{Counts, IndexReport};
+use crate::pg::points::point;
 use crate::pg::unguarded;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
@@ -107,6 +108,7 @@ pub fn after_rows(process: &mut Process, counts: &mut Counts) -> Result<()> {
             if process.stamp.frozen {
                 freeze::set_visibility(relation, start);
             }
+            point!("settle.indexes");
             let new = NewRows { relation, start, elsewhere, xmin: process.stamp.xmin, cid: process.stamp.cid };
             tell_about(&new, &executor, counts);
             pg_sys::table_close(relation, NO_LOCK);

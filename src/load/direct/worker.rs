@@ -25,6 +25,7 @@ use crate::pg::build_id::build_id;
 use crate::pg::chunk::changed;
 use crate::pg::context::copy_context;
 use crate::pg::parallel::lookup;
+use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
 use crate::pg::unguarded::{self, Opaque};
@@ -58,6 +59,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
 unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut Process {
     // SAFETY: the caller vouches for it. The process is dropped with the memory context.
     unsafe {
+        point!("worker.begin");
         let process = attach(segment, toc).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(process)
     }
@@ -109,6 +111,7 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
 unsafe extern "C-unwind" fn finish(process: *mut Process) {
     // SAFETY: the caller vouches for it.
     let process = unsafe { &mut *process };
+    point!("worker.end");
     if let Wide::Worker { queue } = process.wide {
         // SAFETY: an attached queue: the leader hears that nothing more will come.
         unsafe { pg_sys::shm_mq_detach(queue) };
