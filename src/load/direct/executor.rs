@@ -76,6 +76,7 @@ pub fn tear_down(executor: &Executor) {
         if !executor.routing.is_null() {
             unguarded::guard(|| unguarded::ExecCleanupTupleRouting(executor.mtstate, executor.routing));
         }
+        pg_sys::ExecResetTupleTable((*executor.estate).es_tupleTable, false);
         pg_sys::ExecDropSingleTupleTableSlot(executor.slot);
         pg_sys::ExecCloseResultRelations(executor.estate);
         pg_sys::ExecCloseRangeTableRelations(executor.estate);

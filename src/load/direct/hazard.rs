@@ -49,10 +49,12 @@ impl Hazards {
             pg_sys::check_stack_depth();
             match pg_sys::get_typtype(type_oid).cast_unsigned() {
                 pg_sys::TYPTYPE_DOMAIN => {
-                    let mut constraints = pg_sys::DomainConstraintRef::default();
+                    // The context's callback points into it, so it must live as long as the context.
+                    let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
+                    let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
                     let memory = pg_sys::CurrentMemoryContext;
-                    pg_sys::InitDomainConstraintRef(type_oid, &raw mut constraints, memory, false);
-                    let list = pgrx::PgList::<pg_sys::DomainConstraintState>::from_pg(constraints.constraints);
+                    pg_sys::InitDomainConstraintRef(type_oid, constraints, memory, false);
+                    let list = pgrx::PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
                     let safe = list.iter_ptr().all(|c| self.is_safe((*c).check_expr.cast()));
                     safe && self.type_is_safe(pg_sys::getBaseType(type_oid))
                 }
