@@ -12,7 +12,7 @@ CREATE FUNCTION bulk_load(path text, target regclass, options jsonb DEFAULT '{}'
     indexes jsonb,
     notes text[]
 )
-LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000000 ROWS 1
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'bulk_load';
 
 COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';

@@ -23,6 +23,7 @@
 
 mod buffered;
 mod direct;
+mod feed;
 mod obstacle;
 pub mod options;
 pub mod report;
@@ -45,7 +46,7 @@ use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::context::copy_context;
 use crate::pg::row::Rows;
-use crate::pg::statement;
+use crate::pg::statement::{self, Checked};
 use crate::pg::unguarded::{Opaque, nextval_internal};
 
 /// A load.
@@ -113,7 +114,7 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
         let load = begin(fcinfo);
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).truncate_statement {
-            statement::run(truncate.as_ptr(), 0);
+            statement::run(truncate.as_ptr(), 0, Checked::NONE);
         }
         reopen(load);
         if let Some(text) = &(*load).where_statement {
@@ -138,7 +139,7 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
 
         finish(load);
         if let Some(analyze) = &(*load).analyze_statement {
-            statement::run(analyze.as_ptr(), 0);
+            statement::run(analyze.as_ptr(), 0, Checked::NONE);
         }
         pg_sys::CurrentMemoryContext = caller;
         deliver(load, fcinfo);

@@ -194,6 +194,36 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
     }
 }
 
+/// Let a plan insert into these columns of a relation without asking for the right to.
+///
+/// # Safety
+/// A plan that nobody else uses, and a set of columns as in a range table entry. Raises nothing.
+pub unsafe fn forgo_insert_rights(
+    plan: *mut pg_sys::PlannedStmt,
+    relid: pg_sys::Oid,
+    columns: *const pg_sys::Bitmapset,
+) {
+    use super::unguarded::bms_del_members;
+
+    // SAFETY: the caller vouches for the plan, whose list has nodes of one type.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (list, insert) = ((*plan).rtable, pg_sys::ACL_INSERT);
+        #[cfg(not(feature = "pg15"))]
+        let (list, insert) = ((*plan).permInfos, u64::from(pg_sys::ACL_INSERT));
+        let Some(list) = list.as_ref() else { return };
+        for i in 0..usize::try_from(list.length).unwrap_or(0) {
+            #[cfg(feature = "pg15")]
+            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RangeTblEntry>();
+            #[cfg(not(feature = "pg15"))]
+            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
+            if (*entry).relid == relid && (*entry).requiredPerms & insert != 0 {
+                (*entry).insertedCols = bms_del_members((*entry).insertedCols, columns);
+            }
+        }
+    }
+}
+
 /// What is read of a relation.
 #[derive(Debug, Clone, Copy)]
 pub struct Rights {

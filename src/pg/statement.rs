@@ -10,13 +10,25 @@ use pgrx::pg_sys;
 use super::compat;
 use super::unguarded as c;
 
+/// Columns that a statement may insert into, whatever the user's rights: they are asked for elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Checked {
+    pub relid: pg_sys::Oid,
+    /// As in a range table entry.
+    pub inserted: *mut pg_sys::Bitmapset,
+}
+
+impl Checked {
+    pub const NONE: Checked = Checked { relid: pg_sys::InvalidOid, inserted: std::ptr::null_mut() };
+}
+
 /// Run a statement that is one of ours, and say how many rows it processed. `$1` in it is `argument`, a bigint.
 /// As in SPI, each query sees what came before it, and what comes after sees them.
 ///
 /// # Safety
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
 /// context, in which everything is allocated.
-pub unsafe fn run(source: *const c_char, argument: i64) -> u64 {
+pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64 {
     // SAFETY: the caller vouches for the frame; lists are walked to their length; an error frees snapshots, executor
     // and memory with the (sub)transaction.
     unsafe {
@@ -42,7 +54,9 @@ pub unsafe fn run(source: *const c_char, argument: i64) -> u64 {
                     c::CommandCounterIncrement();
                     c::UpdateActiveSnapshotCommandId();
                 }
-                processed += execute(element(plans, i), source, params);
+                let plan = element(plans, i);
+                compat::forgo_insert_rights(plan, checked.relid, checked.inserted);
+                processed += execute(plan, source, params);
             }
             c::PopActiveSnapshot();
         }

@@ -211,6 +211,8 @@ unsafe extern "C-unwind" {
         lockmode: c_int,
         numparents: *mut *mut pg_sys::List,
     ) -> *mut pg_sys::List;
+    /// bitmapset.c. Changes the first set; raises nothing.
+    pub fn bms_del_members(a: *mut pg_sys::Bitmapset, b: *const pg_sys::Bitmapset) -> *mut pg_sys::Bitmapset;
     /// xact.c.
     pub fn CommandCounterIncrement();
     /// snapmgr.c.

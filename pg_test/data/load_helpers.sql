@@ -1,0 +1,59 @@
+-- What the tests of bulk_load need besides helpers.sql.
+
+-- A load's figures without those that differ from run to run.
+CREATE FUNCTION figures(file text, target regclass, options jsonb DEFAULT '{}', OUT loaded bigint, OUT rejected bigint,
+	OUT filtered bigint, OUT writer text, OUT notes text) RETURNS record LANGUAGE sql AS $$
+	SELECT rows_loaded, rows_rejected, rows_filtered, writer, array_to_string(notes, E'\n')
+	FROM bulk_load(data_path(file), target, options)
+$$;
+
+-- Loads `content` by COPY and by bulk_load into tables of the same definition, by each writer. Says how many rows there
+-- are, or what the error is, if all agree; and shows both sides if not. COPY lacks the CONTEXT line that names the file.
+CREATE FUNCTION same(definition text, content bytea, copy text, options jsonb, columns text DEFAULT '')
+RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
+DECLARE
+	copys text[];
+	ours text[];
+	writer text;
+	differing bigint;
+	total bigint;
+BEGIN
+	CALL write_bytes('t', content);
+	DROP SCHEMA IF EXISTS copied, loaded CASCADE;
+	CREATE SCHEMA copied;
+	CREATE SCHEMA loaded;
+	EXECUTE format('CREATE TABLE copied.t (%s)', definition);
+	EXECUTE format('CREATE TABLE loaded.t (%s)', definition);
+	copys := ARRAY(SELECT error_of(format('COPY copied.t %s FROM %L %s', columns, data_path('t'), copy)));
+	FOREACH writer IN ARRAY ARRAY['buffered', 'auto'] LOOP
+		TRUNCATE loaded.t RESTART IDENTITY;
+		ours := ARRAY(SELECT error_of(format('SELECT * FROM bulk_load(%L, ''loaded.t'', %L)', data_path('t'),
+			options || jsonb_build_object('writer', writer))));
+		IF array_remove(ours, 'CONTEXT: file "PGB_DATA/t"') <> copys THEN
+			RETURN QUERY SELECT writer || ': ' || unnest(ours);
+			RETURN QUERY SELECT 'COPY: ' || unnest(copys);
+			RETURN;
+		END IF;
+		SELECT count(*) INTO differing FROM (
+			(SELECT t::text FROM copied.t EXCEPT ALL SELECT t::text FROM loaded.t) UNION ALL
+			(SELECT t::text FROM loaded.t EXCEPT ALL SELECT t::text FROM copied.t)) d;
+		IF differing > 0 THEN
+			RETURN NEXT writer || ' differs:';
+			RETURN QUERY SELECT 'COPY: ' || t::text FROM copied.t;
+			RETURN QUERY SELECT writer || ': ' || t::text FROM loaded.t;
+			RETURN;
+		END IF;
+		RETURN QUERY SELECT writer || ' corrupt: ' || v::text FROM public.verify_heapam('loaded.t') v;
+	END LOOP;
+	IF ours = ARRAY['no error'] THEN
+		SELECT count(*) INTO total FROM loaded.t;
+		RETURN NEXT total || ' rows';
+	ELSE
+		RETURN QUERY SELECT unnest(ours);
+	END IF;
+END $$;
+
+CREATE FUNCTION same(definition text, content text, copy text DEFAULT '', options jsonb DEFAULT '{}',
+	columns text DEFAULT '') RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT same(definition, convert_to(content, 'UTF8'), copy, options, columns)
+$$;

@@ -1,0 +1,268 @@
+--
+-- What can be loaded, and what happens to the rows there: partitions, views, foreign tables, rules, triggers,
+-- constraints; and what the notes, or the refusal of the direct writer, say of it.
+--
+\set ECHO none
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_targets
+\i :helpers
+\set helpers :data '/load_helpers.sql'
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+CALL write_file('f', E'1\tone\n2\ttwo\n3\tthree\n');
+CREATE FUNCTION says(target text, options jsonb DEFAULT '{}', file text DEFAULT 'f') RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT error_of(format('SELECT * FROM bulk_load(%L, %L, %L)', data_path(file), target, options))
+$$;
+-- What the direct writer says to it.
+CREATE FUNCTION directly(target text) RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT says(target, '{"writer": "direct"}')
+$$;
+
+-- Temporary, unlogged, inherited, typed tables.
+CREATE TEMPORARY TABLE temp_t (a int, b text);
+CREATE UNLOGGED TABLE unlogged_t (a int, b text);
+CREATE TABLE parent (a int, b text);
+CREATE TABLE child (c int DEFAULT 5) INHERITS (parent);
+CREATE TYPE row_type AS (a int, b text);
+CREATE TABLE typed OF row_type (a PRIMARY KEY);
+SELECT loaded FROM figures('f', 'temp_t');
+SELECT loaded FROM figures('f', 'unlogged_t');
+SELECT loaded FROM figures('f', 'parent');
+SELECT loaded FROM figures('f', 'child', '{"columns": ["a", "b"]}');
+SELECT loaded FROM figures('f', 'typed');
+SELECT tableoid::regclass, * FROM parent ORDER BY 1, 2;
+SELECT (SELECT count(*) FROM temp_t), (SELECT count(*) FROM unlogged_t), (SELECT count(*) FROM typed);
+
+-- Partitions: routed by the server, whatever the order of columns is in them.
+CREATE TABLE parts (a int, b text, g int GENERATED ALWAYS AS (a * 10) STORED) PARTITION BY RANGE (a);
+CREATE TABLE part_low PARTITION OF parts FOR VALUES FROM (0) TO (2);
+CREATE TABLE part_high (b text, gone int, g int GENERATED ALWAYS AS (a * 10) STORED, a int);
+ALTER TABLE part_high DROP gone;
+ALTER TABLE parts ATTACH PARTITION part_high FOR VALUES FROM (2) TO (100);
+SELECT loaded FROM figures('f', 'parts', '{"writer": "buffered"}');
+SELECT tableoid::regclass, * FROM parts ORDER BY a;
+SELECT says('parts', '{"columns": ["a", "b"], "where": "a < 3", "truncate": true}');
+SELECT tableoid::regclass, * FROM parts ORDER BY a;
+CALL write_file('g', E'1\tone\n100\thundred\n');
+SELECT says('parts', '{"writer": "buffered"}', 'g');
+SELECT says('part_low', '{"writer": "buffered"}');
+SELECT says('parts', '{"freeze": true, "writer": "buffered"}');
+
+-- Views.
+CREATE TABLE base (id serial, a int, b text DEFAULT 'base default');
+CREATE VIEW simple AS SELECT a, b FROM base WHERE a < 3;
+CREATE VIEW checked AS SELECT a, b FROM base WHERE a < 3 WITH CHECK OPTION;
+CREATE VIEW joined AS SELECT x.a, y.b FROM base x JOIN base y USING (id);
+SELECT * FROM figures('f', 'simple');
+SELECT * FROM figures('f', 'simple', '{"columns": ["a", "b"], "where": "a > 1"}');
+SELECT says('checked');
+SELECT says('joined');
+CALL write_file('g', E'7\n8\n');
+SELECT loaded FROM figures('g', 'simple', '{"columns": ["a"]}');
+SELECT loaded FROM figures('g', 'simple', '{"columns": ["a"], "where": "a > 7 AND b IS NULL"}');
+TABLE base ORDER BY id;
+CREATE FUNCTION instead() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.a = 2 THEN
+		RETURN NULL;
+	END IF;
+	INSERT INTO base (a, b) VALUES (NEW.a, 'instead: ' || NEW.b);
+	RETURN NEW;
+END $$;
+CREATE TRIGGER instead INSTEAD OF INSERT ON joined FOR EACH ROW EXECUTE FUNCTION instead();
+TRUNCATE base;
+SELECT * FROM figures('f', 'joined');
+SELECT a, b FROM base ORDER BY id;
+SELECT says('simple', '{"truncate": true}');
+SELECT directly('simple');
+SELECT directly('joined');
+
+-- Foreign tables.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS postgres_fdw SCHEMA public;
+RESET client_min_messages;
+DO $$
+BEGIN
+	EXECUTE format('CREATE SERVER load_loop FOREIGN DATA WRAPPER postgres_fdw OPTIONS (dbname %L, host %L, port %L, batch_size ''2'')',
+		current_database(), current_setting('unix_socket_directories'), current_setting('port'));
+	EXECUTE format('CREATE USER MAPPING FOR CURRENT_USER SERVER load_loop OPTIONS (user %L)', current_user);
+END $$;
+CREATE TABLE remote (a int, b text CHECK (b <> 'three'));
+CREATE FOREIGN TABLE foreign_t (a int, b text DEFAULT 'local') SERVER load_loop OPTIONS (schema_name 'load_targets', table_name 'remote');
+SELECT * FROM figures('f', 'foreign_t', '{"limit": 2}');
+SELECT * FROM remote ORDER BY a;
+SELECT split_part(says, E'\n', 1) FROM says('foreign_t') WHERE says NOT LIKE 'CONTEXT: remote%';
+SELECT directly('foreign_t');
+CREATE FOREIGN TABLE read_only (a int, b text) SERVER bulk_files OPTIONS (filename 'f');
+SELECT says('read_only');
+
+-- What takes no rows.
+CREATE MATERIALIZED VIEW materialized AS SELECT 1 AS a, 'x' AS b;
+CREATE SEQUENCE seq;
+CREATE INDEX idx ON base (a);
+SELECT says('materialized');
+SELECT says('seq');
+SELECT says('idx');
+SELECT says('row_type');
+
+-- Rules. COPY would not see them.
+CREATE TABLE ruled (a int, b text);
+CREATE TABLE log (a int, b text, what text);
+CREATE RULE also AS ON INSERT TO ruled DO ALSO INSERT INTO log VALUES (NEW.a, NEW.b, 'also');
+SELECT * FROM figures('f', 'ruled');
+SELECT says('ruled', '{"columns": ["a", "b"], "where": "a <> 2", "limit": 1, "skip": 1}');
+TABLE ruled ORDER BY a, b;
+TABLE log ORDER BY a, what;
+-- The rule makes two statements, each of which reads the file.
+SELECT * FROM error_of($$SELECT bulk_load('printf "4\\tfour\\n"', 'ruled', '{"program": true}')$$);
+SELECT directly('ruled');
+DROP RULE also ON ruled;
+TRUNCATE ruled, log;
+CREATE RULE instead AS ON INSERT TO ruled WHERE NEW.a = 2 DO INSTEAD INSERT INTO log VALUES (NEW.a, NEW.b, 'instead');
+SELECT * FROM figures('f', 'ruled');
+TABLE ruled ORDER BY a;
+TABLE log ORDER BY a;
+DROP RULE instead ON ruled;
+-- A rule whose statement reads the rows once for each row of another table.
+CREATE RULE crossing AS ON INSERT TO ruled DO INSTEAD INSERT INTO log SELECT NEW.a, NEW.b, 'n ' || n FROM generate_series(1, 2) n;
+TRUNCATE ruled, log;
+SELECT * FROM figures('f', 'ruled');
+TABLE log ORDER BY a, what;
+-- The same with a plan that begins anew for each of them.
+TRUNCATE ruled, log;
+SET enable_material = off;
+SELECT * FROM figures('f', 'ruled');
+RESET enable_material;
+SELECT count(*), count(DISTINCT (a, what)) FROM log;
+ALTER TABLE ruled DISABLE RULE crossing;
+SELECT loaded, notes FROM figures('f', 'ruled', '{"writer": "buffered"}');
+SELECT public.verify_heapam('ruled');
+
+-- BEFORE triggers change rows and leave some out.
+CREATE TABLE triggered (a int, b text);
+CREATE FUNCTION before_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.a = 2 THEN
+		RETURN NULL;
+	END IF;
+	NEW.b := upper(NEW.b);
+	RETURN NEW;
+END $$;
+CREATE TRIGGER before_row BEFORE INSERT ON triggered FOR EACH ROW EXECUTE FUNCTION before_row();
+SELECT * FROM figures('f', 'triggered');
+TABLE triggered ORDER BY a;
+SELECT directly('triggered');
+ALTER TABLE triggered DISABLE TRIGGER before_row;
+SELECT loaded, notes FROM figures('f', 'triggered', '{"writer": "buffered"}');
+DROP TRIGGER before_row ON triggered;
+-- Errors of row triggers are about a line, those of others are not: COPY's CONTEXT and ours.
+CREATE FUNCTION complain() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF TG_LEVEL = 'STATEMENT' OR NEW.a = 2 THEN
+		RAISE 'no % %', TG_WHEN, TG_LEVEL;
+	END IF;
+	RETURN NEW;
+END $$;
+CREATE FUNCTION complaints(kind text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	copys text[];
+	ours text[];
+BEGIN
+	EXECUTE format('CREATE TRIGGER complain %s EXECUTE FUNCTION complain()', kind);
+	copys := ARRAY(SELECT error_of(format('COPY triggered FROM %L', data_path('f'))));
+	ours := ARRAY(SELECT error_of(format('SELECT bulk_load(%L, ''triggered'')', data_path('f'))));
+	RETURN QUERY SELECT unnest(ours);
+	IF array_remove(ours, 'CONTEXT: file "PGB_DATA/f"') <> copys THEN
+		RETURN QUERY SELECT 'COPY: ' || unnest(copys);
+	END IF;
+	DROP TRIGGER complain ON triggered;
+END $$;
+SELECT complaints('BEFORE INSERT ON triggered FOR EACH STATEMENT');
+SELECT complaints('BEFORE INSERT ON triggered FOR EACH ROW');
+SELECT complaints('AFTER INSERT ON triggered FOR EACH ROW');
+SELECT complaints('AFTER INSERT ON triggered FOR EACH STATEMENT');
+-- Transition tables.
+CREATE FUNCTION summary() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO log SELECT count(*), string_agg(b, ' ' ORDER BY a), TG_WHEN FROM fresh;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER summary AFTER INSERT ON triggered REFERENCING NEW TABLE AS fresh EXECUTE FUNCTION summary();
+TRUNCATE log;
+SELECT * FROM figures('f', 'triggered');
+TABLE log;
+SELECT directly('triggered');
+-- A trigger of one partition.
+CREATE TRIGGER before_row BEFORE INSERT ON part_high FOR EACH ROW EXECUTE FUNCTION before_row();
+TRUNCATE parts;
+SELECT * FROM figures('f', 'parts');
+TABLE parts ORDER BY a;
+SELECT directly('parts');
+
+-- Keys. Each load finds them violated where COPY does.
+CREATE TABLE keyed (a int PRIMARY KEY, b text);
+SELECT says('keyed', '{"writer": "buffered"}');
+SELECT says('keyed', '{"writer": "buffered"}');
+CREATE TABLE deferrable_t (a int UNIQUE DEFERRABLE INITIALLY DEFERRED, b text);
+CALL write_file('g', E'1\tone\n1\tanother\n');
+BEGIN;
+SELECT * FROM figures('g', 'deferrable_t');
+SAVEPOINT s;
+SET CONSTRAINTS ALL IMMEDIATE;
+ROLLBACK TO s;
+DELETE FROM deferrable_t WHERE b = 'another';
+COMMIT;
+SELECT directly('deferrable_t');
+CREATE TABLE excluding (a int, b text, EXCLUDE USING btree (a WITH =));
+SELECT says('excluding', '{}', 'g');
+SELECT directly('excluding');
+CREATE TABLE referring (a int REFERENCES keyed, b text);
+SELECT says('referring', '{}', 'f');
+CALL write_file('g', E'1\tone\n9\tnine\n');
+SELECT says('referring', '{}', 'g');
+SELECT count(*) FROM referring;
+
+-- Other obstacles.
+CREATE ACCESS METHOD load_heap TYPE TABLE HANDLER heap_tableam_handler;
+CREATE TABLE other_method (a int, b text) USING load_heap;
+SELECT * FROM figures('f', 'other_method');
+SELECT directly('other_method');
+CREATE TABLE user_catalog (a int, b text) WITH (user_catalog_table);
+SELECT * FROM figures('f', 'user_catalog');
+SELECT directly('user_catalog');
+SELECT directly('pg_catalog.pg_am');
+SELECT pg_replication_origin_create('load_targets') > 0;
+SELECT pg_replication_origin_session_setup('load_targets');
+SELECT notes FROM figures('f', 'keyed', '{"limit": 0}');
+SELECT directly('keyed');
+SELECT pg_replication_origin_session_reset();
+SELECT pg_replication_origin_drop('load_targets');
+-- A table that Citus has spread over other servers. Here an extension of that name is made of another one.
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass, partmethod "char");
+INSERT INTO pg_dist_partition VALUES ('keyed', 'h');
+ALTER EXTENSION amcheck ADD TABLE pg_catalog.pg_dist_partition;
+UPDATE pg_extension SET extname = 'citus' WHERE extname = 'amcheck';
+SELECT says('keyed');
+SELECT says('keyed', '{"writer": "buffered"}');
+SELECT loaded FROM figures('f', 'other_method');
+ROLLBACK;
+
+-- Names that want quotes, and a column with the name of what we call the row.
+CREATE SCHEMA "Load ""Targets""";
+CREATE TABLE "Load ""Targets"""."The table" (r int, "Col ""x""" text, f text);
+CALL write_file('g', E'1\tone\tx\n');
+SELECT loaded FROM figures('g', '"Load ""Targets"""."The table"', '{"writer": "buffered", "where": "r = 1", "truncate": true, "analyze": true}');
+SELECT * FROM "Load ""Targets"""."The table";
+\set ECHO none
+SET client_min_messages = warning;
+DROP SCHEMA load_targets, "Load ""Targets""" CASCADE;
+DROP SERVER load_loop CASCADE;
+DROP ACCESS METHOD load_heap;
