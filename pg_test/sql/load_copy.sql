@@ -153,7 +153,7 @@ SELECT * FROM error_of($$SELECT bulk_load(data_path('t'), 'm', '{"format": "csv"
 CALL write_file('t', E'a,x\n1,2\ntwo,2\n');
 SELECT * FROM error_of($$SELECT bulk_load(data_path('t'), 'm', '{"format": "csv", "match_by": "name"}')$$);
 CALL write_file('t', '');
-SELECT loaded, notes FROM figures('t', 'm', '{"format": "csv", "match_by": "name", "writer": "buffered"}');
+SELECT * FROM error_of($$SELECT bulk_load(data_path('t'), 'm', '{"format": "csv", "match_by": "name"}')$$);
 CALL write_file('t', E'a,"C d"\n');
 SELECT loaded, notes FROM figures('t', 'm', '{"format": "csv", "match_by": "name", "writer": "buffered"}');
 SELECT rows_loaded, notes FROM bulk_load('printf ''x,a\n1,5\n2,6\n''', 'm', '{"format": "csv", "match_by": "name", "program": true, "writer": "buffered"}');

@@ -330,7 +330,8 @@ impl Rows {
     /// there; the rest is queued. Guarded, but nothing in it raises.
     ///
     /// # Safety
-    /// `arrays` are as long as the descriptor the columns were made from.
+    /// `arrays` are as long as the descriptor the columns were made from, and no column at `wanted` is an ignored one
+    /// (see [`Rows::all`]).
     #[inline]
     pub unsafe fn decode(&mut self, wanted: &[usize], arrays: RowArrays) {
         self.queue.clear();

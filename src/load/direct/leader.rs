@@ -274,7 +274,7 @@ impl Leader {
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
-                && rows.columns().iter().all(|c| {
+                && rows.columns().iter().filter(|c| !c.ignored).all(|c| {
                     hazards.column_is_safe(c) && (c.default.is_null() || hazards.is_safe((*c.default).expr.cast()))
                 })
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
@@ -440,7 +440,10 @@ impl Leader {
         self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
         self.counters = std::ptr::null();
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
-        self.counts.rejected = self.process.tolerance.bad_rows;
+        // Rows whose values became NULL are in the table.
+        if self.process.tolerance.on_error == OnError::Ignore {
+            self.counts.rejected = self.process.tolerance.bad_rows;
+        }
     }
 
     /// Rows of a relation, of all processes.

@@ -124,7 +124,7 @@ impl Process {
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
         let Parts { skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
-        let wanted = (0..rows.columns().len()).collect();
+        let wanted = rows.all();
         let mut process = Process {
             rows,
             chunks,
