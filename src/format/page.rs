@@ -43,7 +43,7 @@ const LAYOUT_VERSION: u16 = 4;
 /// LP_NORMAL
 const LP_NORMAL: u32 = 1;
 /// Pages that memory is allocated for at first.
-const FIRST_PAGES: usize = 8;
+const FIRST_PAGES: usize = 2;
 
 /// PageHeaderData, without line pointers.
 #[repr(C)]
@@ -250,6 +250,31 @@ impl PageBatch {
         }
         self.complete = 0;
         self.rows = 0;
+    }
+
+    /// Gives back memory that only a larger batch needs. Without complete pages.
+    pub fn shrink(&mut self) {
+        let capacity = self.limit.min(FIRST_PAGES);
+        if self.complete > 0 || self.capacity <= capacity {
+            return;
+        }
+        // SAFETY: not of size zero.
+        let Some(pages) = NonNull::new(unsafe { alloc(memory(capacity)) }) else { return };
+        // SAFETY: what has been written of the page that is being filled is copied within it; the old memory is not used
+        // any more.
+        unsafe {
+            let (from, to) = (self.pages.as_ptr(), pages.as_ptr());
+            ptr::copy_nonoverlapping(from.add(PAGE_HEADER), to.add(PAGE_HEADER), self.lower - PAGE_HEADER);
+            ptr::copy_nonoverlapping(from.add(self.upper), to.add(self.upper), PAGE_SIZE - self.upper);
+            dealloc(self.pages.as_ptr(), memory(self.capacity));
+        }
+        (self.pages, self.capacity) = (pages, capacity);
+    }
+
+    /// Memory that is allocated, in bytes.
+    #[must_use]
+    pub fn allocated(&self) -> usize {
+        self.capacity * PAGE_SIZE
     }
 
     /// Removes all pages.

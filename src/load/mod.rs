@@ -29,6 +29,7 @@ pub mod options;
 pub mod report;
 pub mod source;
 mod target;
+mod volatile;
 mod where_clause;
 
 use std::ffi::{CStr, CString};
@@ -38,7 +39,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use self::options::{IndexesOption, LoadOptions, WriterOption};
+use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::report::Counts;
 use self::source::Mapping;
 use self::target::Target;
@@ -252,10 +253,21 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.target.check_insert(mapping.as_ref(), load.where_clause.rights).or_raise();
     // SAFETY: the relation is open.
     load.target.obstacles = unsafe { obstacle::of_target(relation) };
+    // SAFETY: the relation is open, and the condition was analyzed.
+    let volatile = unsafe { volatile::obstacles(relation, mapping.as_ref(), load.where_clause.conditions) };
+    load.target.obstacles.extend(volatile);
     load.writer = choose_writer(load).or_raise();
     load.id = next_id(load.schema).or_raise();
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
+    if load.writer == Writer::Direct {
+        let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
+        let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
+        if load.target.kind == target::Kind::Plain && !others_go_on {
+            // SAFETY: the relation is open, once.
+            unsafe { direct::renew(relation) }.or_raise();
+        }
+    }
 }
 
 /// Who is to write; what that means for the options becomes a note or an error.

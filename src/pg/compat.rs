@@ -640,3 +640,32 @@ pub unsafe fn new_file_subid(relation: pg_sys::Relation) -> pg_sys::SubTransacti
         return (*relation).rd_newRelfilelocatorSubid;
     }
 }
+
+/// `RelationSetNewRelfilenumber`
+///
+/// # Safety
+/// An open relation that is locked exclusively; a guarded frame.
+pub unsafe fn set_new_file(relation: pg_sys::Relation, persistence: std::ffi::c_char) {
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        pg_sys::RelationSetNewRelfilenode(relation, persistence);
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::RelationSetNewRelfilenumber(relation, persistence);
+    }
+}
+
+/// `reindex_relation` without a statement of the user's.
+///
+/// # Safety
+/// A table that is locked exclusively; a guarded frame outside of parallel mode.
+pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
+    let mut params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        pg_sys::reindex_relation(relid, flags, &raw mut params);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        pg_sys::reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+    }
+}

@@ -26,6 +26,11 @@ use crate::pg::row::RowArrays;
 /// extension lock.
 pub const BATCH_PAGES: usize = 1024;
 
+/// Fewer pages than this are inserted by way of shared buffers.
+const SMALL: usize = 64;
+/// Tuples that are inserted at once.
+const MULTI: usize = 500;
+
 /// One relation's rows.
 #[derive(Debug)]
 pub struct Heap {
@@ -104,9 +109,14 @@ impl Heap {
         Ok(Added::Stored)
     }
 
-    /// Bytes of pages.
+    /// Memory that its pages take.
     pub fn bytes(&self) -> usize {
-        (self.batch.complete() + 1) * pg_sys::BLCKSZ as usize
+        self.batch.allocated()
+    }
+
+    /// Give back what it can. After [`Heap::append`].
+    pub fn shrink(&mut self) {
+        self.batch.shrink();
     }
 
     /// Is there a complete page?
@@ -134,6 +144,75 @@ impl Heap {
         self.append(baton)
     }
 
+    /// Insert what little there is by way of shared buffers, if it is little and nothing was appended before: pages
+    /// that are left half empty, and a flush, are a price for more rows than that. Only in the leader. Guarded;
+    /// `memory` lives as long as the heap.
+    pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, baton: &Baton) -> Result<()> {
+        let pages = self.batch.finish();
+        if pages >= SMALL || self.rows > 0 {
+            return self.append(baton);
+        }
+        let held = baton.take();
+        // SAFETY: guarded calls on an open relation. Slots and tuples point to tuples of the batch, which is cleared when
+        // heap_multi_insert has copied them; it writes their headers before.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(memory);
+            let descriptor = (*self.relation).rd_att;
+            let slot = |_| pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsHeapTuple);
+            let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..MULTI).map(slot).collect();
+            let mut headers = vec![pg_sys::HeapTupleData::default(); MULTI];
+            let mut tuples = self.batch.all_tuples();
+            loop {
+                let mut count = 0;
+                for ((header, &slot), (_, _, tuple)) in headers.iter_mut().zip(&slots).zip(&mut tuples) {
+                    header.t_len = u32::try_from(tuple.len()).unwrap_or(0);
+                    header.t_data = tuple.as_ptr().cast_mut().cast();
+                    header.t_tableOid = (*self.relation).rd_id;
+                    pg_sys::ExecStoreHeapTuple(&raw mut *header, slot, false);
+                    count += 1;
+                }
+                if count == 0 {
+                    break;
+                }
+                self.forget_target();
+                let frozen = if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 };
+                let few = i32::try_from(count).unwrap_or(0);
+                pg_sys::heap_multi_insert(
+                    self.relation,
+                    slots.as_mut_ptr(),
+                    few,
+                    self.command,
+                    frozen,
+                    std::ptr::null_mut(),
+                );
+                for &slot in slots.iter().take(count) {
+                    let tid = (*slot).tts_tid;
+                    if block_of(&tid) < self.start {
+                        self.elsewhere.push(tid);
+                    }
+                    pg_sys::ExecClearTuple(slot);
+                }
+                self.rows += count as u64;
+            }
+            for slot in slots {
+                pg_sys::ExecDropSingleTupleTableSlot(slot);
+            }
+            pg_sys::MemoryContextSwitchTo(old);
+        }
+        drop(held);
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Let core look for a page anew.
+    ///
+    /// # Safety
+    /// The relation is open. Guarded.
+    unsafe fn forget_target(&self) {
+        // SAFETY: RelationSetTargetBlock (rel.h).
+        unsafe { (*pg_sys::RelationGetSmgr(self.relation)).smgr_targblock = pg_sys::InvalidBlockNumber };
+    }
+
     /// Insert a row by way of shared buffers and TOAST. Only in the leader. Guarded.
     ///
     /// # Safety
@@ -154,13 +233,12 @@ impl Heap {
                 self.bulk = pg_sys::GetBulkInsertState();
                 pg_sys::MemoryContextSwitchTo(old);
             }
-            (*pg_sys::RelationGetSmgr(self.relation)).smgr_targblock = pg_sys::InvalidBlockNumber;
+            self.forget_target();
             let frozen = if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 };
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | frozen;
             pg_sys::heap_insert(self.relation, tuple, self.command, options, self.bulk);
             let tid = (*tuple).t_self;
-            let block = (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo);
-            if block < self.start {
+            if block_of(&tid) < self.start {
                 self.elsewhere.push(tid);
             }
         }
@@ -181,6 +259,10 @@ impl Heap {
             unsafe { pg_sys::table_close(self.relation, pg_sys::NoLock.cast_signed()) };
         }
     }
+}
+
+fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
+    (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo)
 }
 
 /// What the layout of tuples depends on.

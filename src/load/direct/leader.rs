@@ -37,10 +37,13 @@ use crate::load::source::{self, Mapping};
 use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::build_id;
+use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
+use crate::pg::progress::Progress;
 use crate::pg::soft::{OnError, Tolerance};
+use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
 
 /// Keys of what is in shared memory.
@@ -309,8 +312,11 @@ impl Leader {
             traits: traits.clone(),
             sequences: defaults.sequences(),
         };
+        if traits.iter().any(|(_, t)| t.logical) {
+            log_transaction();
+        }
         settle::before_rows(&executor);
-        let process = Process::new(Parts {
+        let mut process = Process::new(Parts {
             rows,
             chunks: Chunks::InOrder,
             shared: &raw const *alone,
@@ -331,6 +337,10 @@ impl Leader {
             wide: Wide::leader(),
             counters: std::ptr::null(),
         })?;
+        process.progress = match &load.options.location {
+            Location::File(_) => Progress::start(load.target.relid, false, process.rows.stream().size()),
+            Location::Program(_) => Progress::start(load.target.relid, true, None),
+        };
         Ok(Leader {
             process,
             alone,
@@ -472,6 +482,7 @@ impl Leader {
         self.process.tolerance.report();
         self.count_rows();
         self.process.release();
+        self.process.progress.end();
         point!("load.settle");
         settle::after_rows(&mut self.process, &mut self.counts)?;
         self.process.rows.close()?;
@@ -483,6 +494,20 @@ impl Leader {
         counts.notes.extend(notes);
         counts.notes.append(&mut self.notes);
         Ok(())
+    }
+}
+
+/// In a subtransaction, let logical decoding know whose child it is: workers take their nesting for the top, and would
+/// not log it with their first record (IsSubxactTopXidLogPending, xact.c). Any record of the leader's does it.
+fn log_transaction() {
+    let mut nothing = [0u8; 4];
+    // SAFETY: guarded calls; the data outlive the record. XLOG_NOOP is XLOG's record that says nothing.
+    unsafe {
+        if pg_sys::GetCurrentTransactionNestLevel() > 1 {
+            pg_sys::XLogBeginInsert();
+            compat::xlog_register_data(nothing.as_mut_ptr(), nothing.len());
+            pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
+        }
     }
 }
 

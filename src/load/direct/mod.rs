@@ -14,6 +14,7 @@
 
 mod chunks;
 mod defaults;
+mod exclusive;
 mod executor;
 mod freeze;
 mod hazard;
@@ -26,5 +27,6 @@ mod spec;
 mod wide;
 mod worker;
 
+pub use exclusive::{WORTH_EXCLUSIVE, renew};
 pub use freeze::check_freeze;
 pub use leader::load;

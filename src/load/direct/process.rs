@@ -24,6 +24,7 @@ use super::shared::Shared;
 use super::wide::{Received, Wide};
 use crate::error::{OrRaise, Result};
 use crate::pg::append::Traits;
+use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
 use crate::pg::unguarded;
@@ -89,8 +90,11 @@ pub struct Process {
     /// The leaf that the last row went to: its result relation and the index of its heap.
     last_leaf: (*mut pg_sys::ResultRelInfo, usize),
     filtered: u64,
-    /// Bytes that were reported.
+    /// Rows and bytes that were reported.
+    unreported_rows: u64,
     reported: u64,
+    /// In the leader: what others may see of the load.
+    pub progress: Progress,
 }
 
 /// What a step ended with; numbers, so that they cross the guard as they are.
@@ -148,7 +152,9 @@ impl Process {
             form: FormBuffer::new(),
             last_leaf: (std::ptr::null_mut(), 0),
             filtered: 0,
+            unreported_rows: 0,
             reported: 0,
+            progress: Progress::none(),
         };
         if executor.routing.is_null() {
             // SAFETY: the executor's own structures.
@@ -223,6 +229,7 @@ impl Process {
                     return Ok(END);
                 }
                 self.receive()?;
+                self.show();
             }
             if self.limit == 0 || self.records_left == 0 {
                 return Ok(END);
@@ -283,9 +290,19 @@ impl Process {
     fn report(&mut self) {
         let bytes = self.rows.stream().bytes_read();
         self.shared().bytes.fetch_add(bytes.saturating_sub(self.reported), Relaxed);
+        let rows = std::mem::take(&mut self.unreported_rows);
+        self.shared().rows.fetch_add(rows, Relaxed);
         let filtered = std::mem::take(&mut self.filtered);
         self.shared().filtered.fetch_add(filtered, Relaxed);
         self.reported = bytes;
+    }
+
+    /// Show how far all are.
+    fn show(&self) {
+        let shared = self.shared();
+        let in_order = matches!(self.chunks, Chunks::InOrder);
+        let unreported = if in_order { self.rows.stream().bytes_read() - self.reported } else { 0 };
+        self.progress.update(shared.bytes.load(Relaxed) + unreported, shared.rows.load(Relaxed) + self.unreported_rows);
     }
 
     /// From now on the file is read in chunks. What was read of it beyond `place` will be read again.
@@ -357,6 +374,7 @@ impl Process {
     /// Put the row in a slot into a heap. Guarded.
     fn add(&mut self, heap: usize, slot: *mut pg_sys::TupleTableSlot) -> Result<()> {
         self.limit -= 1;
+        self.unreported_rows += 1;
         // SAFETY: a slot with the heap's descriptor and valid arrays.
         let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
         // SAFETY: as in `shared`.
@@ -376,11 +394,10 @@ impl Process {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         while self.heaps.iter().map(Heap::bytes).sum::<usize>() > MOST_BYTES {
-            let Some(largest) = self.heaps.iter_mut().max_by_key(|h| h.bytes()) else { break };
-            if !largest.has_pages() {
-                break;
-            }
+            let most = self.heaps.iter_mut().filter(|h| h.has_pages()).max_by_key(|h| h.bytes());
+            let Some(largest) = most else { break };
             largest.append(&shared.baton)?;
+            largest.shrink();
         }
         Ok(())
     }
@@ -391,8 +408,16 @@ impl Process {
         let shared = unsafe { &*self.shared };
         self.report();
         shared.rest(self.number);
+        // Rows that the others cannot see yet may be few; without others, all rows there are may be.
+        let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
+        // SAFETY: the executor's own memory, which outlives the heaps.
+        let memory = unsafe { (*self.executor.estate).es_query_cxt };
         for heap in &mut self.heaps {
-            heap.finish(&shared.baton)?;
+            if alone {
+                heap.finish_small(memory, &shared.baton)?;
+            } else {
+                heap.finish(&shared.baton)?;
+            }
         }
         Ok(())
     }

@@ -70,7 +70,8 @@ pub struct Shared {
     /// Something of the above changed.
     changed: pg_sys::ConditionVariable,
     pub baton: Baton,
-    pub loaded: AtomicU64,
+    /// For progress: rows made, records left out, bytes read.
+    pub rows: AtomicU64,
     pub filtered: AtomicU64,
     pub bytes: AtomicU64,
     /// The stretch that each process works on.
@@ -113,7 +114,7 @@ impl Shared {
             failed: AtomicU64::new(NONE),
             changed,
             baton: Baton::new(),
-            loaded: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             working: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],

@@ -1,0 +1,73 @@
+//! Functions that may look at the table while it is being loaded.
+//!
+//! Where a default or the condition calls a volatile function, COPY inserts row by row, for the function may query the
+//! table and has a right to find the rows before. Pages that are still being built cannot be found. The server's own
+//! volatile functions (random, gen_random_uuid, clock_timestamp, nextval) look at no table; all others are taken to.
+
+use std::ffi::{CStr, c_void};
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::source::Mapping;
+use crate::pg::column::default_expression;
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+
+/// PROVOLATILE_VOLATILE (pg_proc.h)
+const VOLATILE: u8 = b'v';
+
+/// One sentence for each default that rows get, and for the condition, that calls such a function. Without a mapping,
+/// every column may get its default. Guarded.
+///
+/// # Safety
+/// An open relation; a list of expressions, or null.
+pub unsafe fn obstacles(
+    relation: pg_sys::Relation,
+    mapping: Option<&Mapping>,
+    conditions: *mut pg_sys::List,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    // SAFETY: the caller vouches for the arguments; attributes below natts exist, and names are NUL-terminated.
+    unsafe {
+        for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
+            let attribute = &*compat::attribute((*relation).rd_att, index);
+            let set = mapping.is_some_and(|mapping| mapping.attributes().any(|attnum| attnum == attribute.attnum));
+            if set || attribute.attisdropped || !attribute.atthasdef || attribute.attgenerated != 0 {
+                continue;
+            }
+            let default = default_expression(relation, index);
+            if !default.is_null() && calls_volatile((*default).expr.cast()) {
+                let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
+                found.push(format!("The default of column \"{name}\" calls a volatile function."));
+            }
+        }
+        if PgList::<pg_sys::Node>::from_pg(conditions).iter_ptr().any(|node| calls_volatile(node)) {
+            found.push("The condition calls a volatile function.".into());
+        }
+    }
+    found
+}
+
+/// # Safety
+/// An expression. Guarded.
+unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: the caller vouches for the expression; a guarded call.
+    unsafe { walk(node, std::ptr::null_mut()) }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+    // SAFETY: called with the nodes of an expression; guarded calls.
+    unsafe {
+        !node.is_null()
+            && (pg_sys::check_functions_in_node(node, Some(is_volatile), context)
+                || pg_sys::expression_tree_walker(node, Some(walk), context))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_void) -> bool {
+    let is_users = function.to_u32() >= pg_sys::FirstNormalObjectId;
+    // SAFETY: a guarded catalog lookup.
+    is_users && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
+}
