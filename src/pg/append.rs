@@ -166,6 +166,10 @@ impl Appender {
         Ok(Appender { relation, traits, frozen, path, redo, wal: Vec::new() })
     }
 
+    pub fn traits(&self) -> Traits {
+        self.traits
+    }
+
     /// Append the complete pages of a batch. Their tuples learn where they are. Returns the block number of the first
     /// one. Guarded.
     pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {

@@ -33,4 +33,5 @@ pub mod soft;
 pub mod source;
 pub mod statement;
 pub mod stream;
+pub mod toast;
 pub mod unguarded;

@@ -2,24 +2,23 @@
 //!
 //! A partly filled page is never topped up once it is in the file. It is carried to the next batch, in memory.
 //!
-//! Rows that TOAST has to look at, or that hold a pointer to a value stored elsewhere, are left to heap_insert, which
-//! only the leader may call. It extends the table by itself, so the baton is held meanwhile: only its holder asks for
-//! an extension lock, and where the table is new in this transaction, and core takes no such lock, nobody else extends
-//! it. For logical decoding nothing may be logged between a row's out-of-line values and the row; the baton sees to that,
+//! Rows that TOAST has to look at are [wide](super::wide). Where changes are decoded, one with values out of line is left
+//! to heap_insert, which only the leader may call. It extends the table by itself, so the baton is held meanwhile: only
+//! its holder asks for an extension lock, and where the table is new in this transaction, and core takes no such lock,
+//! nobody else extends it. Nothing may be logged between a row's out-of-line values and the row; the baton sees to that,
 //! too.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::PageBatch;
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::append::{Appender, Traits};
 use crate::pg::baton::Baton;
 use crate::pg::compat;
-use crate::pg::points::point;
 use crate::pg::row::RowArrays;
 
 /// Pages of a batch: 8 MB. Smaller batches pay for the flush of the WAL, larger ones keep others waiting for the
@@ -38,6 +37,7 @@ pub struct Heap {
     layout: Layout,
     batch: PageBatch,
     appender: Appender,
+    xmin: u32,
     command: pg_sys::CommandId,
     frozen: bool,
     /// Rows that were appended.
@@ -80,6 +80,7 @@ impl Heap {
             layout,
             batch,
             appender: Appender::new(relation, traits, stamp.frozen)?,
+            xmin: stamp.xmin,
             command: stamp.cid,
             frozen: stamp.frozen,
             rows: 0,
@@ -107,6 +108,48 @@ impl Heap {
             self.batch.add(tuple);
         }
         Ok(Added::Stored)
+    }
+
+    /// Must rows with values out of line be left to core?
+    pub fn is_logical(&self) -> bool {
+        self.appender.traits().logical
+    }
+
+    /// Options of heap_insert for values out of line.
+    pub fn insert_options(&self) -> i32 {
+        if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 }
+    }
+
+    /// Add a row that the toaster has made fit, as heap_form_tuple made it. Its header is written. Guarded.
+    ///
+    /// # Safety
+    /// A tuple of the relation.
+    pub unsafe fn add_tuple(&mut self, tuple: pg_sys::HeapTuple, baton: &Baton) -> Result<()> {
+        // SAFETY: the caller vouches for the tuple. What heap_prepare_insert (heapam.c) writes.
+        let bytes = unsafe {
+            let header = (*tuple).t_data;
+            let heap = &raw mut (*header).t_choice.t_heap;
+            (*heap).t_xmin = self.xmin.into();
+            (*heap).t_xmax = pg_sys::InvalidTransactionId;
+            (*heap).t_field3.t_cid = self.command;
+            (*header).t_infomask &= !(pg_sys::HEAP_XACT_MASK as u16);
+            (*header).t_infomask |= pg_sys::HEAP_XMAX_INVALID as u16;
+            (*header).t_infomask2 &= !(pg_sys::HEAP2_XACT_MASK as u16);
+            if self.frozen {
+                (*header).t_infomask |= pg_sys::HEAP_XMIN_FROZEN as u16;
+            }
+            std::slice::from_raw_parts(header.cast::<u8>().cast_const(), (*tuple).t_len as usize)
+        };
+        if bytes.len() > MAX_TUPLE_SIZE {
+            let (size, most) = (bytes.len().next_multiple_of(8), MAX_TUPLE_SIZE);
+            let message = format!("row is too big: size {size}, maximum size {most}");
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        if self.batch.add(bytes).is_none() {
+            self.append(baton)?;
+            self.batch.add(bytes);
+        }
+        Ok(())
     }
 
     /// Memory that its pages take.
@@ -175,14 +218,14 @@ impl Heap {
                     break;
                 }
                 self.forget_target();
-                let frozen = if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 };
+                let options = self.insert_options();
                 let few = i32::try_from(count).unwrap_or(0);
                 pg_sys::heap_multi_insert(
                     self.relation,
                     slots.as_mut_ptr(),
                     few,
                     self.command,
-                    frozen,
+                    options,
                     std::ptr::null_mut(),
                 );
                 for &slot in slots.iter().take(count) {
@@ -224,7 +267,6 @@ impl Heap {
         baton: &Baton,
     ) -> Result<()> {
         let held = baton.take();
-        point!("wide.insert");
         // SAFETY: guarded calls on an open relation; the caller vouches for the tuple. The free space map is passed by,
         // so that the row goes behind what was there, or on the last page of it.
         unsafe {
@@ -234,8 +276,7 @@ impl Heap {
                 pg_sys::MemoryContextSwitchTo(old);
             }
             self.forget_target();
-            let frozen = if self.frozen { pg_sys::HEAP_INSERT_FROZEN.cast_signed() } else { 0 };
-            let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | frozen;
+            let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
             pg_sys::heap_insert(self.relation, tuple, self.command, options, self.bulk);
             let tid = (*tuple).t_self;
             if block_of(&tid) < self.start {

@@ -412,9 +412,7 @@ impl Leader {
         self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
         self.process.hand_over(place.offset);
         self.process.rows.end_stream();
-        if let Wide::Leader { queues: own, .. } = &mut self.process.wide {
-            *own = queues.into_iter().take(launched).collect();
-        }
+        self.process.wide.set_queues(queues.into_iter().take(launched).collect());
         Ok(())
     }
 
@@ -422,19 +420,24 @@ impl Leader {
     fn end(&mut self) -> Result<()> {
         if let Some(parallel) = self.parallel.take() {
             self.process.receive_all()?;
+            // Rows of workers are on the leader's pages.
+            self.process.finish()?;
             point!("load.received");
             parallel.wait();
-            self.gather();
+            self.gather()?;
             self.process.shared = &raw const *self.alone;
             parallel.finish();
         } else {
-            self.gather();
+            self.gather()?;
         }
         Ok(())
     }
 
     /// What all processes have counted. After the last one is done, before the shared memory is gone.
-    fn gather(&mut self) {
+    ///
+    /// Rows are counted where they are made and where they are stored. Should these ever differ, a row is lost, and the
+    /// load is not to be trusted.
+    fn gather(&mut self) -> Result<()> {
         let shared = self.process.shared();
         let alone = &self.alone;
         let both = |count: fn(&Shared) -> &AtomicU64| {
@@ -443,6 +446,7 @@ impl Leader {
         };
         self.counts.filtered = both(|s| &s.filtered);
         self.counts.bytes_read = both(|s| &s.bytes);
+        let made = both(|s| &s.rows);
         if let Some(size) = self.process.rows.stream().size() {
             // Beginnings of records are read more than once.
             self.counts.bytes_read = self.counts.bytes_read.min(size);
@@ -454,6 +458,11 @@ impl Leader {
         if self.process.tolerance.on_error == OnError::Ignore {
             self.counts.rejected = self.process.tolerance.bad_rows;
         }
+        if made != self.counts.loaded {
+            let message = format!("{made} rows were made, but {} were stored", self.counts.loaded);
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+        }
+        Ok(())
     }
 
     /// Rows of a relation, of all processes.

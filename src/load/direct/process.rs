@@ -317,8 +317,8 @@ impl Process {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         loop {
-            let (oid, message, length) = match self.wide.receive() {
-                Received::Row(oid, message, length) => (oid, message, length),
+            let (oid, message) = match self.wide.receive() {
+                Received::Row(oid, message) => (oid, message),
                 Received::Nothing => return Ok(true),
                 Received::Closed => return Ok(false),
             };
@@ -336,7 +336,7 @@ impl Process {
             };
             if let Some(heap) = self.heaps.get_mut(index) {
                 // SAFETY: what was received last.
-                unsafe { self.wide.insert(heap, message, length, &shared.baton) }?;
+                unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
             }
         }
     }
@@ -403,7 +403,7 @@ impl Process {
     }
 
     /// Append all that is left. Guarded.
-    fn finish(&mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         self.report();

@@ -1,7 +1,9 @@
 //! Rows that do not go to pages as they are: those that TOAST must shorten or store in part elsewhere.
 //!
-//! Only the leader may insert such a row (heap_insert refuses in a worker). So workers send theirs to the leader, each
-//! through a queue of its own, and the leader takes them between its own rows, and while it waits.
+//! Each process compresses its own rows. A value that has to go elsewhere is for the leader, since only the leader may
+//! insert into a TOAST table (heap_insert refuses in a worker). So workers send such rows to the leader, each through a
+//! queue of its own, as short as compression has made them, and the leader takes them between its own rows, and while it
+//! waits. What is left of the row goes to the leader's pages; where changes are decoded, the row is core's to insert.
 //!
 //! The tricky point is who waits for whom. A worker waits for room in its queue; the leader must then not wait for that
 //! worker without looking into the queue. It does not: a worker sends only while it makes rows, when it holds neither
@@ -14,7 +16,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::heap::Heap;
 use crate::error::{Error, Result};
 use crate::pg::baton::Baton;
+use crate::pg::points::point;
 use crate::pg::row::RowArrays;
+use crate::pg::toast::Toaster;
 
 /// Size of a worker's queue.
 pub const QUEUE: usize = 1 << 20;
@@ -27,18 +31,36 @@ struct Envelope {
     length: u32,
 }
 
-/// Where wide rows go.
+/// Wide rows of a process.
 #[derive(Debug)]
-pub enum Wide {
-    /// Into the heap, at once. The queues are the workers'.
-    Leader { queues: Vec<*mut pg_sys::shm_mq_handle>, memory: pg_sys::MemoryContext },
+pub struct Wide {
+    way: Way,
+    toaster: Toaster,
+    /// What a row takes meanwhile.
+    memory: pg_sys::MemoryContext,
+}
+
+/// Where values go that have to go elsewhere.
+#[derive(Debug)]
+enum Way {
+    /// There, at once. The queues are the workers'.
+    Leader(Vec<*mut pg_sys::shm_mq_handle>),
     /// To the leader.
-    Worker { queue: *mut pg_sys::shm_mq_handle },
+    Worker(*mut pg_sys::shm_mq_handle),
 }
 
 impl Wide {
-    /// The leader's. Guarded; allocates in the current memory context.
+    /// The leader's. Guarded; the current memory context outlives it.
     pub fn leader() -> Wide {
+        Wide::new(Way::Leader(Vec::new()))
+    }
+
+    /// A worker's. Guarded; the current memory context outlives it.
+    pub fn worker(queue: *mut pg_sys::shm_mq_handle) -> Wide {
+        Wide::new(Way::Worker(queue))
+    }
+
+    fn new(way: Way) -> Wide {
         // SAFETY: a guarded call.
         let memory = unsafe {
             pg_sys::AllocSetContextCreateInternal(
@@ -49,7 +71,20 @@ impl Wide {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             )
         };
-        Wide::Leader { queues: Vec::new(), memory }
+        Wide { way, toaster: Toaster::default(), memory }
+    }
+
+    /// The queues of the workers that were started.
+    pub fn set_queues(&mut self, queues: Vec<*mut pg_sys::shm_mq_handle>) {
+        self.way = Way::Leader(queues);
+    }
+
+    /// Let the leader know that nothing more will come. Guarded.
+    pub fn detach(&mut self) {
+        if let Way::Worker(queue) = self.way {
+            // SAFETY: an attached queue.
+            unsafe { pg_sys::shm_mq_detach(queue) };
+        }
     }
 
     /// Take a row that a heap did not. Guarded.
@@ -57,43 +92,42 @@ impl Wide {
     /// # Safety
     /// The arrays are a row of the heap's relation.
     pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, baton: &Baton) -> Result<()> {
-        match self {
-            Wide::Leader { memory, .. } => {
-                // SAFETY: guarded calls; the caller vouches for the arrays. What the row needs is freed with it.
-                unsafe {
-                    let old = pg_sys::MemoryContextSwitchTo(*memory);
-                    let tuple = pg_sys::heap_form_tuple((*heap.relation).rd_att, arrays.values, arrays.nulls);
-                    heap.insert(tuple, (**memory).parent, baton)?;
-                    pg_sys::MemoryContextSwitchTo(old);
-                    pg_sys::MemoryContextReset(*memory);
-                }
-                Ok(())
-            }
-            Wide::Worker { queue } => {
-                // SAFETY: guarded calls; the parts live until the message is sent, which waits if it must.
-                let sent = unsafe {
-                    let tuple = pg_sys::heap_form_tuple((*heap.relation).rd_att, arrays.values, arrays.nulls);
-                    let envelope = Envelope { relation: (*heap.relation).rd_id, length: (*tuple).t_len };
-                    let mut parts = [
-                        pg_sys::shm_mq_iovec { data: (&raw const envelope).cast(), len: size_of::<Envelope>() },
-                        pg_sys::shm_mq_iovec { data: (*tuple).t_data.cast(), len: (*tuple).t_len as usize },
-                    ];
-                    let sent = pg_sys::shm_mq_sendv(*queue, parts.as_mut_ptr(), 2, false, true);
-                    pg_sys::heap_freetuple(tuple);
-                    sent
-                };
-                if sent != pg_sys::shm_mq_result::SHM_MQ_SUCCESS {
-                    let message = "could not send a row to the leader of the load";
-                    return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-                }
-                Ok(())
+        point!("wide.insert");
+        // SAFETY: guarded calls; the caller vouches for the arrays. What the row needs is freed with it.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(self.memory);
+            self.toaster.load(heap.relation, arrays.values, arrays.nulls);
+            self.store(heap, baton)?;
+            pg_sys::MemoryContextSwitchTo(old);
+            pg_sys::MemoryContextReset(self.memory);
+        }
+        Ok(())
+    }
+
+    /// Store the row in the toaster. Guarded; in the row's memory context.
+    ///
+    /// # Safety
+    /// A row of the heap's relation.
+    unsafe fn store(&mut self, heap: &mut Heap, baton: &Baton) -> Result<()> {
+        let relation = heap.relation;
+        let is_leader = matches!(self.way, Way::Leader(_));
+        let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
+        // SAFETY: guarded calls; the caller vouches for the row.
+        unsafe {
+            let fits = self.toaster.shorten(relation, elsewhere);
+            let (values, nulls) = (&mut self.toaster.values, &mut self.toaster.nulls);
+            let tuple = pg_sys::heap_form_tuple((*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+            match self.way {
+                _ if fits => heap.add_tuple(tuple, baton),
+                Way::Leader(_) => heap.insert(tuple, (*self.memory).parent, baton),
+                Way::Worker(queue) => send(queue, (*relation).rd_id, tuple),
             }
         }
     }
 
-    /// The next row that a worker sent: relation, length, tuple. `None` if there is none at the moment. Guarded.
+    /// What a worker sent. Guarded.
     pub fn receive(&mut self) -> Received {
-        let Wide::Leader { queues, .. } = self else { return Received::Closed };
+        let Way::Leader(queues) = &mut self.way else { return Received::Closed };
         let mut open = false;
         for queue in queues.iter_mut().filter(|queue| !queue.is_null()) {
             let (mut length, mut data): (usize, *mut c_void) = (0, std::ptr::null_mut());
@@ -102,7 +136,7 @@ impl Wide {
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
                     // SAFETY: a message of `length` bytes, valid until the next call; queues align messages.
-                    return Received::Row(unsafe { data.cast::<Envelope>().read() }.relation, data, length);
+                    return Received::Row(unsafe { data.cast::<Envelope>().read() }.relation, data);
                 }
                 pg_sys::shm_mq_result::SHM_MQ_DETACHED => *queue = std::ptr::null_mut(),
                 _ => open = true,
@@ -111,37 +145,55 @@ impl Wide {
         if open { Received::Nothing } else { Received::Closed }
     }
 
-    /// Insert a row that was received. Guarded.
+    /// Store a row that was received. Guarded.
     ///
     /// # Safety
-    /// `message` and `length` are what [`Wide::receive`] said last.
-    pub unsafe fn insert(&mut self, heap: &mut Heap, message: *mut c_void, length: usize, baton: &Baton) -> Result<()> {
-        let Wide::Leader { memory, .. } = self else { return Ok(()) };
-        // SAFETY: the caller vouches for the message, which is an envelope and a tuple; the tuple is copied, for
-        // heap_insert writes its header.
+    /// `message` is what [`Wide::receive`] said last, and the heap is its relation's.
+    pub unsafe fn store_received(&mut self, heap: &mut Heap, message: *mut c_void, baton: &Baton) -> Result<()> {
+        // SAFETY: the caller vouches for the message: an envelope, and a tuple which is as aligned as the envelope.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(*memory);
-            let tuple_length = length - size_of::<Envelope>();
-            let tuple =
-                pg_sys::palloc0(size_of::<pg_sys::HeapTupleData>() + 8 + tuple_length).cast::<pg_sys::HeapTupleData>();
-            let data = tuple.cast::<u8>().add(size_of::<pg_sys::HeapTupleData>().next_multiple_of(8));
-            std::ptr::copy_nonoverlapping(message.cast::<u8>().add(size_of::<Envelope>()), data, tuple_length);
-            (*tuple).t_len = u32::try_from(tuple_length).unwrap_or(0);
-            (*tuple).t_tableOid = (*heap.relation).rd_id;
-            (*tuple).t_data = data.cast();
-            heap.insert(tuple, (**memory).parent, baton)?;
+            let mut tuple = pg_sys::HeapTupleData {
+                t_len: message.cast::<Envelope>().read().length,
+                t_tableOid: (*heap.relation).rd_id,
+                t_data: message.add(size_of::<Envelope>()).cast(),
+                ..Default::default()
+            };
+            let old = pg_sys::MemoryContextSwitchTo(self.memory);
+            self.toaster.load_tuple(heap.relation, &raw mut tuple);
+            self.store(heap, baton)?;
             pg_sys::MemoryContextSwitchTo(old);
-            pg_sys::MemoryContextReset(*memory);
+            pg_sys::MemoryContextReset(self.memory);
         }
         Ok(())
     }
 }
 
+/// Send a tuple to the leader; waits while there is no room. Guarded.
+///
+/// # Safety
+/// An attached queue, and a tuple of the relation.
+unsafe fn send(queue: *mut pg_sys::shm_mq_handle, relation: pg_sys::Oid, tuple: pg_sys::HeapTuple) -> Result<()> {
+    // SAFETY: a guarded call; the parts live until the message is sent.
+    let sent = unsafe {
+        let envelope = Envelope { relation, length: (*tuple).t_len };
+        let mut parts = [
+            pg_sys::shm_mq_iovec { data: (&raw const envelope).cast(), len: size_of::<Envelope>() },
+            pg_sys::shm_mq_iovec { data: (*tuple).t_data.cast(), len: (*tuple).t_len as usize },
+        ];
+        pg_sys::shm_mq_sendv(queue, parts.as_mut_ptr(), 2, false, true)
+    };
+    if sent != pg_sys::shm_mq_result::SHM_MQ_SUCCESS {
+        let message = "could not send a row to the leader of the load";
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+    }
+    Ok(())
+}
+
 /// What was in the workers' queues.
 #[derive(Debug, Clone, Copy)]
 pub enum Received {
-    /// A row of this relation: a message and its length.
-    Row(pg_sys::Oid, *mut c_void, usize),
+    /// A row of this relation.
+    Row(pg_sys::Oid, *mut c_void),
     /// Nothing at the moment.
     Nothing,
     /// Nothing, and nothing will come.

@@ -112,10 +112,7 @@ unsafe extern "C-unwind" fn finish(process: *mut Process) {
     // SAFETY: the caller vouches for it.
     let process = unsafe { &mut *process };
     point!("worker.end");
-    if let Wide::Worker { queue } = process.wide {
-        // SAFETY: an attached queue: the leader hears that nothing more will come.
-        unsafe { pg_sys::shm_mq_detach(queue) };
-    }
+    process.wide.detach();
     process.rows.close().or_raise();
     executor::tear_down(&process.executor);
     // SAFETY: opened in `attach`.
@@ -187,7 +184,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         traits: spec.traits,
         starts: Vec::new(),
         stamp: Stamp { xmin, cid: spec.command, frozen: spec.frozen },
-        wide: Wide::Worker { queue },
+        wide: Wide::worker(queue),
         counters,
     })?;
     process.target = relation;

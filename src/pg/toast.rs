@@ -1,0 +1,190 @@
+//! Rows that are too long for a page: what heap_toast_insert_or_update (heaptoast.c) does to them, on values.
+//!
+//! A tuple is only made of what is left of the values. And the two halves of the work can be told apart: compression,
+//! which any process may do, and storing a value elsewhere, which inserts rows and is for the leader.
+//!
+//! The rounds, and what makes them end, are core's, so that a row looks as an INSERT would leave it.
+
+use std::ffi::{c_char, c_int};
+
+use pgrx::pg_sys;
+
+use super::compat;
+use super::unguarded;
+
+/// TOAST_HAS_NULLS (toast_helper.h)
+const HAS_NULLS: u8 = 0x04;
+/// TOASTCOL_INCOMPRESSIBLE (toast_helper.h)
+const INCOMPRESSIBLE: u8 = 0x20;
+/// TYPSTORAGE_EXTENDED (pg_type.h)
+const EXTENDED: u8 = b'x';
+const TUPLE_HEADER: usize = 23;
+/// TOAST_TUPLE_TARGET (heaptoast.h): four tuples a page.
+const TARGET: usize = 2032;
+/// TOAST_TUPLE_TARGET_MAIN (heaptoast.h): one tuple a page.
+const TARGET_MAIN: usize = 8160;
+
+/// `ToastAttrInfo` (toast_helper.h), which has no binding.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct ToastAttrInfo {
+    old_external: *mut pg_sys::varlena,
+    size: i32,
+    flags: u8,
+    compression: c_char,
+}
+
+/// `ToastTupleContext` (toast_helper.h), which has no binding.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ToastTupleContext {
+    relation: pg_sys::Relation,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    old_values: *mut pg_sys::Datum,
+    old_nulls: *mut bool,
+    flags: u8,
+    attributes: *mut ToastAttrInfo,
+}
+
+const _: () = assert!(size_of::<ToastAttrInfo>() == 16 && size_of::<ToastTupleContext>() == 56);
+
+unsafe extern "C-unwind" {
+    fn toast_tuple_init(context: *mut ToastTupleContext);
+    fn toast_tuple_find_biggest_attribute(
+        context: *mut ToastTupleContext,
+        for_compression: bool,
+        check_main: bool,
+    ) -> c_int;
+    fn toast_tuple_try_compression(context: *mut ToastTupleContext, attribute: c_int);
+    fn toast_tuple_externalize(context: *mut ToastTupleContext, attribute: c_int, options: c_int);
+}
+
+/// A row on its way through the toaster.
+#[derive(Debug, Default)]
+pub struct Toaster {
+    pub values: Vec<pg_sys::Datum>,
+    pub nulls: Vec<bool>,
+    attributes: Vec<ToastAttrInfo>,
+}
+
+impl Toaster {
+    /// Take a row of a relation.
+    ///
+    /// # Safety
+    /// An open relation, and arrays as long as its descriptor.
+    pub unsafe fn load(&mut self, relation: pg_sys::Relation, values: *const pg_sys::Datum, nulls: *const bool) {
+        // SAFETY: the caller vouches for the arrays.
+        unsafe {
+            let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+            self.values.clear();
+            self.values.extend_from_slice(std::slice::from_raw_parts(values, natts));
+            self.nulls.clear();
+            self.nulls.extend_from_slice(std::slice::from_raw_parts(nulls, natts));
+        }
+    }
+
+    /// Take a tuple of a relation apart, into values that point into it. Guarded.
+    ///
+    /// # Safety
+    /// An open relation, and a tuple of it.
+    pub unsafe fn load_tuple(&mut self, relation: pg_sys::Relation, tuple: pg_sys::HeapTuple) {
+        // SAFETY: a guarded call; the arrays are as long as the descriptor.
+        unsafe {
+            let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+            self.values.resize(natts, pg_sys::Datum::from(0usize));
+            self.nulls.resize(natts, false);
+            pg_sys::heap_deform_tuple(tuple, (*relation).rd_att, self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
+        }
+    }
+
+    /// Shorten the row, as far as it must be. With `options`, values are stored elsewhere if need be, by heap_insert with
+    /// these options; without, false says that this is needed, and the row is as short as compression has made it.
+    /// Guarded; allocates in the current memory context.
+    ///
+    /// # Safety
+    /// An open relation, and a row of it that was taken.
+    pub unsafe fn shorten(&mut self, relation: pg_sys::Relation, options: Option<i32>) -> bool {
+        let Toaster { values, nulls, attributes } = self;
+        let empty = ToastAttrInfo { old_external: std::ptr::null_mut(), size: 0, flags: 0, compression: 0 };
+        attributes.clear();
+        attributes.resize(values.len(), empty);
+        let mut context = ToastTupleContext {
+            relation,
+            values: values.as_mut_ptr(),
+            nulls: nulls.as_mut_ptr(),
+            old_values: std::ptr::null_mut(),
+            old_nulls: std::ptr::null_mut(),
+            flags: 0,
+            attributes: attributes.as_mut_ptr(),
+        };
+        let context = &raw mut context;
+        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and the caller vouches for the row.
+        unsafe {
+            unguarded::guard(|| toast_tuple_init(context));
+            let descriptor = (*relation).rd_att;
+            let bitmap = if (*context).flags & HAS_NULLS != 0 { (*context).natts().div_ceil(8) } else { 0 };
+            let header = (TUPLE_HEADER + bitmap).next_multiple_of(8);
+            let relation_options = (*relation).rd_options.cast::<pg_sys::StdRdOptions>();
+            let target = match relation_options.as_ref() {
+                Some(options) => usize::try_from(options.toast_tuple_target).unwrap_or(TARGET),
+                None => TARGET,
+            };
+            let limit = target.saturating_sub(header);
+            let elsewhere = (*(*relation).rd_rel).reltoastrelid != pg_sys::InvalidOid;
+            let size = || pg_sys::heap_compute_data_size(descriptor, (*context).values, (*context).nulls);
+            let biggest = |for_compression: bool, check_main: bool| {
+                let attribute =
+                    unguarded::guard(|| toast_tuple_find_biggest_attribute(context, for_compression, check_main));
+                usize::try_from(attribute).ok()
+            };
+            let compress =
+                |attribute: usize| unguarded::guard(|| toast_tuple_try_compression(context, attribute as c_int));
+            let store = |attribute: usize| match options {
+                Some(options) => {
+                    unguarded::guard(|| toast_tuple_externalize(context, attribute as c_int, options));
+                    true
+                }
+                None => false,
+            };
+            // What can be compressed; what is too long by itself goes elsewhere at once.
+            while size() > limit {
+                let Some(attribute) = biggest(true, false) else { break };
+                let info = (*context).attributes.add(attribute);
+                if (*compat::attribute(descriptor, attribute)).attstorage.cast_unsigned() == EXTENDED {
+                    compress(attribute);
+                } else {
+                    (*info).flags |= INCOMPRESSIBLE;
+                }
+                if usize::try_from((*info).size).unwrap_or(0) > limit && elsewhere && !store(attribute) {
+                    return false;
+                }
+            }
+            while elsewhere && size() > limit {
+                let Some(attribute) = biggest(false, false) else { break };
+                if !store(attribute) {
+                    return false;
+                }
+            }
+            // The same for what should stay in the table.
+            while size() > limit {
+                let Some(attribute) = biggest(true, true) else { break };
+                compress(attribute);
+            }
+            while elsewhere && size() > TARGET_MAIN - header {
+                let Some(attribute) = biggest(false, true) else { break };
+                if !store(attribute) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl ToastTupleContext {
+    fn natts(&self) -> usize {
+        // SAFETY: an open relation.
+        usize::try_from(unsafe { (*(*self.relation).rd_att).natts }).unwrap_or(0)
+    }
+}
