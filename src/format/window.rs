@@ -7,7 +7,8 @@
 //!
 //! The source writes into [`Window::space`]; what is valid in its encoding becomes visible to the reader; what
 //! has been read is overwritten. The window holds one read's worth of bytes and the record that its end cut in two,
-//! and grows by a quarter, not by doubling, so that one huge record costs little more than its own size.
+//! and grows by a sixteenth, not by doubling, so that one huge record costs little more than its own size; the system moves
+//! large buffers without copying them.
 
 /// The buffer.
 #[derive(Debug)]
@@ -137,7 +138,7 @@ impl Window {
         }
         let wanted = self.filled + self.read_size;
         if wanted > self.buf.len() {
-            let len = wanted.max(self.filled + self.filled / 4);
+            let len = wanted.max(self.filled + self.filled / 16);
             self.buf.reserve_exact(len - self.buf.len());
             self.buf.resize(len, 0);
         }
