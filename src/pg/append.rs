@@ -26,14 +26,15 @@
 //!   fills: as small as COPY's, decodable, and never a page image for wal_compression to work on.
 
 use std::ffi::{CString, c_char};
-use std::os::fd::RawFd;
 
 use pg_bulk_format::page::PageBatch;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::baton::Baton;
 use super::compat;
-use super::points::{point, point_errno, point_quiet};
+use super::points::{point, point_quiet};
+use super::section::Section;
+use super::segment::{Piece, Pieces, allocate, write_all};
 use crate::error::{Error, Result};
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
@@ -103,31 +104,6 @@ pub struct Appender {
     redo: pg_sys::XLogRecPtr,
     /// The data of one WAL record.
     wal: Vec<u8>,
-}
-
-/// A piece of a batch that lies in one segment.
-#[derive(Debug)]
-struct Piece {
-    fd: RawFd,
-    segment: u32,
-    /// Pages of the batch.
-    first: usize,
-    count: usize,
-    /// Byte in the segment.
-    offset: i64,
-}
-
-/// Open segments; closed on the way out, whatever happens.
-#[derive(Debug, Default)]
-struct Pieces(Vec<Piece>);
-
-impl Drop for Pieces {
-    fn drop(&mut self) {
-        for piece in &self.0 {
-            // SAFETY: a transient file that this transaction opened; an error of close() is of no use here.
-            unsafe { pg_sys::CloseTransientFile(piece.fd) };
-        }
-    }
 }
 
 /// The extension lock.
@@ -369,88 +345,3 @@ impl Appender {
 
 #[repr(C, align(4096))]
 struct AlignedPage([u8; BLCKSZ]);
-
-/// Interrupts are held, and checkpoints if asked for, until this is dropped.
-struct Section {
-    delays: bool,
-}
-
-impl Section {
-    fn begin(delays: bool) -> Section {
-        // SAFETY: this process's own counters and flags (HOLD_INTERRUPTS, miscadmin.h). The flag is not set by anybody
-        // else in this process: it is a matter of short sections like this one.
-        unsafe {
-            pg_sys::InterruptHoldoffCount += 1;
-            if delays {
-                (*pg_sys::MyProc).delayChkptFlags |= compat::DELAY_CHKPT_START;
-            }
-        }
-        Section { delays }
-    }
-
-    /// Run what core would run in a critical section: an error in it stops the server.
-    fn critically(&self, work: impl FnOnce()) {
-        // SAFETY: START_CRIT_SECTION and END_CRIT_SECTION (miscadmin.h).
-        unsafe {
-            pg_sys::CritSectionCount += 1;
-            work();
-            pg_sys::CritSectionCount -= 1;
-        }
-    }
-}
-
-impl Drop for Section {
-    fn drop(&mut self) {
-        // SAFETY: as in `begin`.
-        unsafe {
-            if self.delays {
-                (*pg_sys::MyProc).delayChkptFlags &= !compat::DELAY_CHKPT_START;
-            }
-            pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1);
-        }
-    }
-}
-
-/// Allocate space without moving the end of the file. A file system that cannot is written to without.
-fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
-    loop {
-        // SAFETY: a system call on an open descriptor.
-        let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
-        let error = match point_errno!("append.allocate") {
-            Some(errno) => std::io::Error::from_raw_os_error(errno),
-            None if result == 0 => return Ok(()),
-            None => std::io::Error::last_os_error(),
-        };
-        match error.raw_os_error() {
-            Some(libc::EINTR) => (),
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Ok(()),
-            _ => return Err(error),
-        }
-    }
-}
-
-/// Write it all, and no byte twice: what is below the end of the file may already be somebody else's. Returns the
-/// number of bytes written.
-fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
-    let mut done = 0;
-    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        // Where tests can make a write fail, there are several.
-        let len = if cfg!(feature = "points") { rest.len().min(16 * BLCKSZ) } else { rest.len() };
-        if let Some(errno) = point_errno!("append.write") {
-            return (done, Err(std::io::Error::from_raw_os_error(errno)));
-        }
-        // SAFETY: a system call on an open descriptor with bytes that are there.
-        let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), len, offset + done as i64) };
-        match usize::try_from(n) {
-            Ok(0) => return (done, Err(std::io::Error::from_raw_os_error(libc::ENOSPC))),
-            Ok(n) => done += n,
-            Err(_) => {
-                let error = std::io::Error::last_os_error();
-                if error.kind() != std::io::ErrorKind::Interrupted {
-                    return (done, Err(error));
-                }
-            }
-        }
-    }
-    (done, Ok(()))
-}

@@ -27,6 +27,8 @@ pub mod parallel;
 pub mod points;
 pub mod progress;
 pub mod row;
+pub mod section;
+pub mod segment;
 pub mod sequence;
 pub mod sequence_default;
 pub mod soft;

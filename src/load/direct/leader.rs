@@ -15,7 +15,6 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -23,20 +22,21 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::executor;
+use super::failure;
 use super::hazard::Hazards;
-use super::process::{self, Parts, Process};
+use super::process::{Parts, Process};
+use super::row_loop;
 use super::settle;
-use super::shared::{Grid, MOST_PROCESSES, Shared};
+use super::shared::Shared;
 use super::spec::Spec;
-use super::wide::{QUEUE, Received, Wide};
+use super::wide::{Received, Wide};
+use super::workers::workers_for;
 use crate::error::{Error, OrRaise, Result};
-use crate::guc;
 use crate::load::Load;
 use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
 use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
-use crate::pg::build_id::build_id;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::parallel::Parallel;
@@ -52,28 +52,25 @@ pub const KEY_COUNTERS: u64 = 2;
 pub const KEY_SPEC: u64 = 3;
 pub const KEY_QUEUES: u64 = 4;
 
-/// Stretches are this many times as long as what is read of a file at a time by one process.
-const STRETCH: usize = 4;
-
 /// The state of a load.
 #[derive(Debug)]
 pub struct Leader {
-    process: Process,
+    pub process: Process,
     /// The shared state of a load without workers.
-    alone: Box<Shared>,
-    spec: Spec,
-    parallel: Option<Parallel>,
+    pub alone: Box<Shared>,
+    pub spec: Spec,
+    pub parallel: Option<Parallel>,
     /// Rows appended by workers, for each relation of the spec.
-    counters: *const AtomicU64,
+    pub counters: *const AtomicU64,
     /// The same, when the workers are gone.
-    gathered: Vec<u64>,
+    pub gathered: Vec<u64>,
     /// Workers that there may be.
-    most_workers: usize,
-    workers: usize,
-    notes: Vec<String>,
+    pub most_workers: usize,
+    pub workers: usize,
+    pub notes: Vec<String>,
     /// The error context outside of the load's own.
     outer: *mut pg_sys::ErrorContextCallback,
-    counts: Counts,
+    pub counts: Counts,
 }
 
 /// Load a file.
@@ -121,19 +118,19 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         pg_sys::error_context_stack = &raw mut context;
         if (*leader).most_workers > 0 {
             (*process).records_left = (*process).skip_left + 1;
-            process::run(process);
+            row_loop::run(process);
             point_plain!("load.first");
             let ended = (*process).records_left > 0;
             (*process).records_left = u64::MAX;
             if !ended {
                 start_workers(leader);
-                process::run(process);
+                row_loop::run(process);
             }
         } else {
-            process::run(process);
+            row_loop::run(process);
         }
         point_plain!("load.rows");
-        process::finish(process);
+        row_loop::finish(process);
         // What workers do from here on is not about the line that we read last.
         pg_sys::error_context_stack = context.previous;
         end_workers(leader);
@@ -148,8 +145,8 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData) -> ! {
     // SAFETY: the caller vouches for it.
     unsafe {
         let mut error = error;
-        process::recover();
-        if (*leader).parallel.is_some() && process::is_about_a_row(error) {
+        failure::recover();
+        if (*leader).parallel.is_some() && failure::is_about_a_row(error) {
             let earlier = attempt(wait_for_earlier, leader.cast());
             if !earlier.is_null() {
                 error = earlier;
@@ -157,39 +154,11 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData) -> ! {
         }
         if !attempt(count_dead, leader.cast()).is_null() {
             // Statistics are not worth losing the error for.
-            process::recover();
+            failure::recover();
         }
-        forget_worker(error);
+        failure::forget_worker(error);
         unguarded::ReThrowError(error)
     }
-}
-
-/// Take the line off an error's context that says that it comes from a parallel worker (HandleParallelMessage,
-/// parallel.c): which process read the file is nobody's business.
-///
-/// # Safety
-/// An error that was caught.
-unsafe fn forget_worker(error: *mut pg_sys::ErrorData) {
-    // SAFETY: the error's own strings, allocated and NUL-terminated; it is shortened in place.
-    unsafe {
-        let context = (*error).context;
-        if context.is_null() {
-            return;
-        }
-        let words = CStr::from_ptr(gettext(c"parallel worker".as_ptr())).to_bytes();
-        let bytes = CStr::from_ptr(context).to_bytes();
-        let lines = bytes.strip_suffix(words);
-        if let Some(rest) = lines.and_then(|rest| rest.strip_suffix(b"\n")) {
-            *context.add(rest.len()) = 0;
-        } else if lines.is_some_and(<[u8]>::is_empty) {
-            (*error).context = std::ptr::null_mut();
-        }
-    }
-}
-
-unsafe extern "C" {
-    /// libintl.h, part of the C library. The server has set its own catalog as the default one.
-    fn gettext(words: *const std::ffi::c_char) -> *const std::ffi::c_char;
 }
 
 /// # Safety
@@ -356,121 +325,12 @@ impl Leader {
         })
     }
 
-    /// Start workers on what is behind the record that was read first.
-    fn start(&mut self) -> Result<()> {
-        let stream = self.process.rows.stream();
-        let (Some(place), Some(file)) = (self.process.rows.reader().place_behind(), stream.identity()) else {
-            return Ok(());
-        };
-        let Some(cutter) = stream.cutter(place) else { return Ok(()) };
-        let len = (guc::chunk_size() * STRETCH).next_multiple_of(BLOCK);
-        let len = if guc::chunk_size() < 4096 { guc::chunk_size().next_multiple_of(BLOCK) } else { len };
-        let grid = Grid { base: place.offset, end: stream.size().unwrap_or(0), len: len as u64 };
-        let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
-        if wanted == 0 {
-            return Ok(());
-        }
-        let spec = self.spec.write();
-        let counters = self.spec.traits.len();
-        let mut parallel = Parallel::new(c"pg_bulk_load_worker", wanted);
-        parallel.estimate(size_of::<Shared>());
-        parallel.estimate(counters * size_of::<AtomicU64>());
-        parallel.estimate(spec.len() + 8);
-        parallel.estimate(wanted * QUEUE);
-        parallel.initialize();
-        let wanted = parallel.most_workers().min(wanted);
-        if wanted == 0 {
-            parallel.finish();
-            self.notes.push("no shared memory for workers; the load ran in one process".into());
-            return Ok(());
-        }
-        let shared = parallel.insert(KEY_SHARED, size_of::<Shared>()).cast::<Shared>();
-        let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
-        let text = parallel.insert(KEY_SPEC, spec.len() + 8);
-        let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
-        // SAFETY: room of these sizes, aligned for everything.
-        let queues: Vec<_> = unsafe {
-            shared.write(Shared::new(file, grid, place, build_id()));
-            for i in 0..counters {
-                counts.add(i).write(AtomicU64::new(0));
-            }
-            text.cast::<u64>().write(spec.len() as u64);
-            std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());
-            (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
-        };
-        let launched = parallel.launch();
-        point!("load.launched");
-        // SAFETY: queues of workers that were launched.
-        unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
-        self.parallel = Some(parallel);
-        self.counters = counts;
-        self.workers = launched;
-        if launched < wanted {
-            self.notes.push(format!("{launched} of {wanted} workers could be started"));
-        }
-        self.process.shared = shared;
-        self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
-        self.process.hand_over(place.offset);
-        self.process.rows.end_stream();
-        self.process.wide.set_queues(queues.into_iter().take(launched).collect());
-        Ok(())
-    }
-
-    /// Take what workers still send, and wait for them.
-    fn end(&mut self) -> Result<()> {
-        if let Some(parallel) = self.parallel.take() {
-            self.process.receive_all()?;
-            // Rows of workers are on the leader's pages.
-            self.process.finish()?;
-            point!("load.received");
-            parallel.wait();
-            self.gather()?;
-            self.process.shared = &raw const *self.alone;
-            parallel.finish();
-        } else {
-            self.gather()?;
-        }
-        Ok(())
-    }
-
-    /// What all processes have counted. After the last one is done, before the shared memory is gone.
-    ///
-    /// Rows are counted where they are made and where they are stored. Should these ever differ, a row is lost, and the
-    /// load is not to be trusted.
-    fn gather(&mut self) -> Result<()> {
-        let shared = self.process.shared();
-        let alone = &self.alone;
-        let both = |count: fn(&Shared) -> &AtomicU64| {
-            let own = if std::ptr::eq(shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
-            count(shared).load(Relaxed) + own
-        };
-        self.counts.filtered = both(|s| &s.filtered);
-        self.counts.bytes_read = both(|s| &s.bytes);
-        let made = both(|s| &s.rows);
-        if let Some(size) = self.process.rows.stream().size() {
-            // Beginnings of records are read more than once.
-            self.counts.bytes_read = self.counts.bytes_read.min(size);
-        }
-        self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
-        self.counters = std::ptr::null();
-        self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
-        // Rows whose values became NULL are in the table.
-        if self.process.tolerance.on_error == OnError::Ignore {
-            self.counts.rejected = self.process.tolerance.bad_rows;
-        }
-        if made != self.counts.loaded {
-            let message = format!("{made} rows were made, but {} were stored", self.counts.loaded);
-            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-        }
-        Ok(())
-    }
-
     /// Rows of a relation, of all processes.
-    fn total(&self, index: usize) -> u64 {
+    pub fn total(&self, index: usize) -> u64 {
         self.process.rows_of(index) + self.by_workers(index)
     }
 
-    fn by_workers(&self, index: usize) -> u64 {
+    pub fn by_workers(&self, index: usize) -> u64 {
         if self.counters.is_null() {
             return self.gathered.get(index).copied().unwrap_or(0);
         }
@@ -518,20 +378,6 @@ fn log_transaction() {
             pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
         }
     }
-}
-
-/// Number of workers for a file of so many bytes.
-fn workers_for(option: Option<usize>, size: u64) -> usize {
-    let asked = option.or_else(guc::workers);
-    let workers = asked.unwrap_or_else(|| {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // SAFETY: reads a setting.
-        let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
-        // A worker's start costs milliseconds.
-        let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
-        setting.min(cores.saturating_sub(1)).min(worth)
-    });
-    workers.min(MOST_PROCESSES - 1)
 }
 
 fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {

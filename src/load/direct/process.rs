@@ -1,33 +1,23 @@
-//! What each process of a load does: records to rows, rows to pages, pages to the heap.
+//! What each process of a load does: records to rows, rows to heaps.
 //!
-//! ```text
-//!   chunk ─► advance ─► decode ─┬─────────────────────────────────────────────────► tuple ─► page ─► append
-//!                               └─► input functions ─► defaults ─► where ─► leaf ─► generated, checks ─┘
-//!                                   (plain frame)
-//! ```
-//!
-//! [`run`] is a plain frame: user code (input functions, defaults, the condition, constraints) is called from it, and its
-//! errors keep all that they say. Rows that need none of it do not leave [`step`], which is one guard for many rows.
-//!
-//! The order of what is done to a row is that of CopyFrom (copyfrom.c).
+//! This is the part that owns things; how rows go through it is in [`row_loop`](super::row_loop).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::chunks::Chunks;
-use super::defaults::{Default, Defaults};
+use super::defaults::Defaults;
 use super::heap::{Added, BATCH_PAGES, Heap};
 use super::shared::Shared;
 use super::wide::{Received, Wide};
-use crate::error::{OrRaise, Result};
+use crate::error::Result;
 use crate::pg::append::Traits;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
-use crate::pg::unguarded;
 
 /// Rows between two looks at interrupts and at whether the chunk is still wanted.
 const ROUND: u32 = 256;
@@ -88,8 +78,8 @@ pub struct Process {
     counters: *const AtomicU64,
     form: FormBuffer,
     /// The leaf that the last row went to: its result relation and the index of its heap.
-    last_leaf: (*mut pg_sys::ResultRelInfo, usize),
-    filtered: u64,
+    pub last_leaf: (*mut pg_sys::ResultRelInfo, usize),
+    pub filtered: u64,
     /// Rows and bytes that were reported.
     unreported_rows: u64,
     reported: u64,
@@ -98,11 +88,11 @@ pub struct Process {
 }
 
 /// What a step ended with; numbers, so that they cross the guard as they are.
-const END: i32 = 0;
+pub const END: i32 = 0;
 /// A row is in the slot's arrays, and not all of it can be made here.
-const ROW: i32 = 1;
+pub const ROW: i32 = 1;
 /// The same, and it lacks fields: what there is is converted, then comes the error.
-const SHORT: i32 = 2;
+pub const SHORT: i32 = 2;
 
 /// The parts a process is made of.
 #[derive(Debug)]
@@ -217,7 +207,7 @@ impl Process {
     }
 
     /// Rows until one needs more than this can do. Guarded.
-    fn advance(&mut self) -> Result<i32> {
+    pub fn advance(&mut self) -> Result<i32> {
         let is_plain = self.is_plain();
         let arrays = self.arrays();
         let mut round = 0;
@@ -372,7 +362,7 @@ impl Process {
     }
 
     /// Put the row in a slot into a heap. Guarded.
-    fn add(&mut self, heap: usize, slot: *mut pg_sys::TupleTableSlot) -> Result<()> {
+    pub fn add(&mut self, heap: usize, slot: *mut pg_sys::TupleTableSlot) -> Result<()> {
         self.limit -= 1;
         self.unreported_rows += 1;
         // SAFETY: a slot with the heap's descriptor and valid arrays.
@@ -390,7 +380,7 @@ impl Process {
     }
 
     /// Append the largest batches while all together are too large. Guarded.
-    fn relieve(&mut self) -> Result<()> {
+    pub fn relieve(&mut self) -> Result<()> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         while self.heaps.iter().map(Heap::bytes).sum::<usize>() > MOST_BYTES {
@@ -430,177 +420,5 @@ fn not_null(relation: pg_sys::Relation) -> Vec<usize> {
         let descriptor = (*relation).rd_att;
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         (0..natts).filter(|&i| (*crate::pg::compat::attribute(descriptor, i)).attnotnull).collect()
-    }
-}
-
-/// # Safety
-/// A valid process that nobody else uses.
-#[pg_guard]
-unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
-    // SAFETY: the caller vouches for it.
-    unsafe { &mut *process }.advance().or_raise()
-}
-
-/// # Safety
-/// As [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
-    // SAFETY: the caller vouches for it.
-    unsafe { &mut (*process).rows }.check_missing().or_raise();
-}
-
-/// Put the row in the slot into the heap of a result relation.
-///
-/// # Safety
-/// As [`step`], with a slot that fits the result relation.
-#[pg_guard]
-unsafe extern "C-unwind" fn store(
-    process: *mut Process,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    slot: *mut pg_sys::TupleTableSlot,
-) {
-    // SAFETY: the caller vouches for it.
-    let process = unsafe { &mut *process };
-    if process.last_leaf.0 != relinfo {
-        // SAFETY: as above.
-        let relation = unsafe { (*relinfo).ri_RelationDesc };
-        process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
-        process.relieve().or_raise();
-    }
-    process.add(process.last_leaf.1, slot).or_raise();
-    if process.heaps.len() > 1 {
-        process.relieve().or_raise();
-    }
-}
-
-/// Append all that is left.
-///
-/// # Safety
-/// As [`step`].
-#[pg_guard]
-pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
-    // SAFETY: the caller vouches for it.
-    unsafe { &mut *process }.finish().or_raise();
-}
-
-/// After an error was caught, before anything is waited for: whatever the error left locked would make others wait.
-/// As AbortTransaction (xact.c) begins.
-///
-/// # Safety
-/// A plain frame. The error is going to be raised again.
-pub unsafe fn recover() {
-    // SAFETY: raises nothing.
-    unsafe {
-        unguarded::LWLockReleaseAll();
-        unguarded::ConditionVariableCancelSleep();
-    }
-}
-
-/// Is an error about a row, so that an earlier row's comes before it? Not if somebody or something wants the load to
-/// end.
-///
-/// # Safety
-/// An error that was caught.
-pub unsafe fn is_about_a_row(error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: the caller vouches for it. The class of a SQLSTATE is in its first two characters, of six bits each.
-    let class = unsafe { (*error).sqlerrcode } & 0xfff;
-    let class_of = |a: u8, b: u8| i32::from(a - b'0') + (i32::from(b - b'0') << 6);
-    // Operator intervention, insufficient resources, system error, internal error.
-    ![class_of(b'5', b'7'), class_of(b'5', b'3'), class_of(b'5', b'8'), class_of(b'X', b'X')].contains(&class)
-}
-
-/// Load the rows there are for this process, but for the pages that are not full in the end.
-///
-/// # Safety
-/// A plain frame, with COPY's error context pushed. A valid process that nobody else uses.
-pub unsafe extern "C-unwind" fn run(process: *mut Process) {
-    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
-    unsafe {
-        let e = (*process).executor;
-        let rows = &raw mut (*process).rows;
-        let memory = pg_sys::CurrentMemoryContext;
-        let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
-        let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
-        loop {
-            pg_sys::CurrentMemoryContext = per_tuple;
-            let what = step(process);
-            if what == END {
-                break;
-            }
-            if (*rows).has_queue() {
-                Rows::convert(rows, arrays, e.econtext);
-            }
-            if what == SHORT {
-                raise_missing(process);
-            }
-            evaluate_defaults(process, arrays);
-            let mut slot = e.slot;
-            (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
-            (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as _;
-            (*slot).tts_tableOid = (*(*e.target).ri_RelationDesc).rd_id;
-            pg_sys::CurrentMemoryContext = memory;
-            if !e.condition.is_null() {
-                (*e.econtext).ecxt_scantuple = slot;
-                if !unguarded::exec_qual(e.condition, e.econtext) {
-                    (*process).filtered += 1;
-                    clear(e.slot, per_tuple);
-                    continue;
-                }
-            }
-            let mut relinfo = e.target;
-            if !e.routing.is_null() {
-                relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
-                let map = (*relinfo).ri_RootToPartitionMap;
-                if !map.is_null() {
-                    slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
-                }
-                (*slot).tts_tableOid = (*(*relinfo).ri_RelationDesc).rd_id;
-            }
-            let constraints = (*(*(*relinfo).ri_RelationDesc).rd_att).constr;
-            if !constraints.is_null() {
-                if (*constraints).has_generated_stored {
-                    unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
-                }
-                unguarded::ExecConstraints(relinfo, slot, e.estate);
-            }
-            if e.leaf {
-                unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
-            }
-            store(process, relinfo, slot);
-            clear(e.slot, per_tuple);
-        }
-        pg_sys::CurrentMemoryContext = memory;
-    }
-}
-
-/// Forget a row.
-///
-/// # Safety
-/// A plain frame, a virtual slot, and the per-tuple context.
-unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: the caller vouches for both; what tts_virtual_clear (execTuples.c) does.
-    unsafe {
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            clear(slot);
-        }
-        unguarded::MemoryContextReset(per_tuple);
-    }
-}
-
-/// Evaluate the defaults that are expressions.
-///
-/// # Safety
-/// A plain frame; a valid process, and the arrays of its slot.
-unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
-    // SAFETY: the caller vouches for it. Evaluating a default does not change the list.
-    unsafe {
-        let list = &raw const (*process).defaults.list;
-        for at in 0..(*list).len() {
-            if let Default::Expression { attribute, state } = *(*list).as_ptr().add(at) {
-                let mut is_null = false;
-                let value = unguarded::exec_eval_expr(state, (*process).executor.econtext, &raw mut is_null);
-                arrays.set(attribute, (!is_null).then_some(value));
-            }
-        }
     }
 }

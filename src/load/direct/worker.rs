@@ -12,8 +12,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::executor;
+use super::failure;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_SHARED, KEY_SPEC};
-use super::process::{self, Parts, Process};
+use super::process::{Parts, Process};
+use super::row_loop;
 use super::shared::Shared;
 use super::spec::{Spec, condition_node};
 use super::wide::{QUEUE, Wide};
@@ -44,8 +46,8 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
             finish(process);
             return;
         }
-        process::recover();
-        if !process::is_about_a_row(error) || is_earliest(process) {
+        failure::recover();
+        if !failure::is_about_a_row(error) || is_earliest(process) {
             unguarded::ReThrowError(error);
         }
         // The leader hears of an earlier error, and ends us.
@@ -99,8 +101,8 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
             arg: (&raw mut (*process).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        process::run(process);
-        process::finish(process);
+        row_loop::run(process);
+        row_loop::finish(process);
         pg_sys::error_context_stack = context.previous;
     }
 }

@@ -1,0 +1,166 @@
+//! The way of each row, in each process of a load.
+//!
+//! ```text
+//!   chunk ─► advance ─► decode ─┬─────────────────────────────────────────────────► tuple ─► page ─► append
+//!                               └─► input functions ─► defaults ─► where ─► leaf ─► generated, checks ─┘
+//!                                   (plain frame)
+//! ```
+//!
+//! [`run`] is a plain frame: user code (input functions, defaults, the condition, constraints) is called from it, and its
+//! errors keep all that they say. Rows that need none of it do not leave [`step`], which is one guard for many rows.
+//!
+//! The order of what is done to a row is that of CopyFrom (copyfrom.c).
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::defaults::Default;
+use super::process::{END, Process, SHORT};
+use crate::error::OrRaise;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::unguarded;
+
+/// # Safety
+/// A valid process that nobody else uses.
+#[pg_guard]
+unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *process }.advance().or_raise()
+}
+
+/// # Safety
+/// As [`step`].
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut (*process).rows }.check_missing().or_raise();
+}
+
+/// Put the row in the slot into the heap of a result relation.
+///
+/// # Safety
+/// As [`step`], with a slot that fits the result relation.
+#[pg_guard]
+unsafe extern "C-unwind" fn store(
+    process: *mut Process,
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+) {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &mut *process };
+    if process.last_leaf.0 != relinfo {
+        // SAFETY: as above.
+        let relation = unsafe { (*relinfo).ri_RelationDesc };
+        process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
+        process.relieve().or_raise();
+    }
+    process.add(process.last_leaf.1, slot).or_raise();
+    if process.heaps.len() > 1 {
+        process.relieve().or_raise();
+    }
+}
+
+/// Append all that is left.
+///
+/// # Safety
+/// As [`step`].
+#[pg_guard]
+pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *process }.finish().or_raise();
+}
+
+/// Load the rows there are for this process, but for the pages that are not full in the end.
+///
+/// # Safety
+/// A plain frame, with COPY's error context pushed. A valid process that nobody else uses.
+pub unsafe extern "C-unwind" fn run(process: *mut Process) {
+    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    unsafe {
+        let e = (*process).executor;
+        let rows = &raw mut (*process).rows;
+        let memory = pg_sys::CurrentMemoryContext;
+        let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
+        let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
+        loop {
+            pg_sys::CurrentMemoryContext = per_tuple;
+            let what = step(process);
+            if what == END {
+                break;
+            }
+            if (*rows).has_queue() {
+                Rows::convert(rows, arrays, e.econtext);
+            }
+            if what == SHORT {
+                raise_missing(process);
+            }
+            evaluate_defaults(process, arrays);
+            let mut slot = e.slot;
+            (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+            (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as _;
+            (*slot).tts_tableOid = (*(*e.target).ri_RelationDesc).rd_id;
+            pg_sys::CurrentMemoryContext = memory;
+            if !e.condition.is_null() {
+                (*e.econtext).ecxt_scantuple = slot;
+                if !unguarded::exec_qual(e.condition, e.econtext) {
+                    (*process).filtered += 1;
+                    clear(e.slot, per_tuple);
+                    continue;
+                }
+            }
+            let mut relinfo = e.target;
+            if !e.routing.is_null() {
+                relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
+                let map = (*relinfo).ri_RootToPartitionMap;
+                if !map.is_null() {
+                    slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
+                }
+                (*slot).tts_tableOid = (*(*relinfo).ri_RelationDesc).rd_id;
+            }
+            let constraints = (*(*(*relinfo).ri_RelationDesc).rd_att).constr;
+            if !constraints.is_null() {
+                if (*constraints).has_generated_stored {
+                    unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
+                }
+                unguarded::ExecConstraints(relinfo, slot, e.estate);
+            }
+            if e.leaf {
+                unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
+            }
+            store(process, relinfo, slot);
+            clear(e.slot, per_tuple);
+        }
+        pg_sys::CurrentMemoryContext = memory;
+    }
+}
+
+/// Forget a row.
+///
+/// # Safety
+/// A plain frame, a virtual slot, and the per-tuple context.
+unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
+    // SAFETY: the caller vouches for both; what tts_virtual_clear (execTuples.c) does.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+        unguarded::MemoryContextReset(per_tuple);
+    }
+}
+
+/// Evaluate the defaults that are expressions.
+///
+/// # Safety
+/// A plain frame; a valid process, and the arrays of its slot.
+unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
+    // SAFETY: the caller vouches for it. Evaluating a default does not change the list.
+    unsafe {
+        let list = &raw const (*process).defaults.list;
+        for at in 0..(*list).len() {
+            if let Default::Expression { attribute, state } = *(*list).as_ptr().add(at) {
+                let mut is_null = false;
+                let value = unguarded::exec_eval_expr(state, (*process).executor.econtext, &raw mut is_null);
+                arrays.set(attribute, (!is_null).then_some(value));
+            }
+        }
+    }
+}

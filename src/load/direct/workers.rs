@@ -1,0 +1,146 @@
+//! The leader's part of having workers: start them, take what they send, count what they did.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pg_bulk_format::chunk::BLOCK;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::chunks::Chunks;
+use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_SHARED, KEY_SPEC, Leader};
+use super::shared::{Grid, MOST_PROCESSES, Shared};
+use super::wide::QUEUE;
+use crate::error::{Error, Result};
+use crate::guc;
+use crate::pg::build_id::build_id;
+use crate::pg::parallel::Parallel;
+use crate::pg::points::point;
+use crate::pg::soft::OnError;
+
+/// Stretches are this many times as long as what is read of a file at a time by one process.
+const STRETCH: usize = 4;
+
+impl Leader {
+    /// Start workers on what is behind the record that was read first.
+    pub fn start(&mut self) -> Result<()> {
+        let stream = self.process.rows.stream();
+        let (Some(place), Some(file)) = (self.process.rows.reader().place_behind(), stream.identity()) else {
+            return Ok(());
+        };
+        let Some(cutter) = stream.cutter(place) else { return Ok(()) };
+        let len = (guc::chunk_size() * STRETCH).next_multiple_of(BLOCK);
+        let len = if guc::chunk_size() < 4096 { guc::chunk_size().next_multiple_of(BLOCK) } else { len };
+        let grid = Grid { base: place.offset, end: stream.size().unwrap_or(0), len: len as u64 };
+        let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
+        if wanted == 0 {
+            return Ok(());
+        }
+        let spec = self.spec.write();
+        let counters = self.spec.traits.len();
+        let mut parallel = Parallel::new(c"pg_bulk_load_worker", wanted);
+        parallel.estimate(size_of::<Shared>());
+        parallel.estimate(counters * size_of::<AtomicU64>());
+        parallel.estimate(spec.len() + 8);
+        parallel.estimate(wanted * QUEUE);
+        parallel.initialize();
+        let wanted = parallel.most_workers().min(wanted);
+        if wanted == 0 {
+            parallel.finish();
+            self.notes.push("no shared memory for workers; the load ran in one process".into());
+            return Ok(());
+        }
+        let shared = parallel.insert(KEY_SHARED, size_of::<Shared>()).cast::<Shared>();
+        let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
+        let text = parallel.insert(KEY_SPEC, spec.len() + 8);
+        let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
+        // SAFETY: room of these sizes, aligned for everything.
+        let queues: Vec<_> = unsafe {
+            shared.write(Shared::new(file, grid, place, build_id()));
+            for i in 0..counters {
+                counts.add(i).write(AtomicU64::new(0));
+            }
+            text.cast::<u64>().write(spec.len() as u64);
+            std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());
+            (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
+        };
+        let launched = parallel.launch();
+        point!("load.launched");
+        // SAFETY: queues of workers that were launched.
+        unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
+        self.parallel = Some(parallel);
+        self.counters = counts;
+        self.workers = launched;
+        if launched < wanted {
+            self.notes.push(format!("{launched} of {wanted} workers could be started"));
+        }
+        self.process.shared = shared;
+        self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
+        self.process.hand_over(place.offset);
+        self.process.rows.end_stream();
+        self.process.wide.set_queues(queues.into_iter().take(launched).collect());
+        Ok(())
+    }
+
+    /// Take what workers still send, and wait for them.
+    pub fn end(&mut self) -> Result<()> {
+        if let Some(parallel) = self.parallel.take() {
+            self.process.receive_all()?;
+            // Rows of workers are on the leader's pages.
+            self.process.finish()?;
+            point!("load.received");
+            parallel.wait();
+            self.gather()?;
+            self.process.shared = &raw const *self.alone;
+            parallel.finish();
+        } else {
+            self.gather()?;
+        }
+        Ok(())
+    }
+
+    /// What all processes have counted. After the last one is done, before the shared memory is gone.
+    ///
+    /// Rows are counted where they are made and where they are stored. Should these ever differ, a row is lost, and the
+    /// load is not to be trusted.
+    fn gather(&mut self) -> Result<()> {
+        let shared = self.process.shared();
+        let alone = &self.alone;
+        let both = |count: fn(&Shared) -> &AtomicU64| {
+            let own = if std::ptr::eq(shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
+            count(shared).load(Relaxed) + own
+        };
+        self.counts.filtered = both(|s| &s.filtered);
+        self.counts.bytes_read = both(|s| &s.bytes);
+        let made = both(|s| &s.rows);
+        if let Some(size) = self.process.rows.stream().size() {
+            // Beginnings of records are read more than once.
+            self.counts.bytes_read = self.counts.bytes_read.min(size);
+        }
+        self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
+        self.counters = std::ptr::null();
+        self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
+        // Rows whose values became NULL are in the table.
+        if self.process.tolerance.on_error == OnError::Ignore {
+            self.counts.rejected = self.process.tolerance.bad_rows;
+        }
+        if made != self.counts.loaded {
+            let message = format!("{made} rows were made, but {} were stored", self.counts.loaded);
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+        }
+        Ok(())
+    }
+}
+
+/// Number of workers for a file of so many bytes.
+pub fn workers_for(option: Option<usize>, size: u64) -> usize {
+    let asked = option.or_else(guc::workers);
+    let workers = asked.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // SAFETY: reads a setting.
+        let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
+        // A worker's start costs milliseconds.
+        let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
+        setting.min(cores.saturating_sub(1)).min(worth)
+    });
+    workers.min(MOST_PROCESSES - 1)
+}
