@@ -26,4 +26,5 @@ extension_sql_file!("../sql/load.sql", name = "load");
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::init();
+    load::scan::init();
 }

@@ -283,7 +283,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
     // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
     unsafe {
         let slot = (*node).ss.ss_ScanTupleSlot;
-        clear(slot);
+        unguarded::clear_virtual(slot);
         let scan = (*node).fdw_state.cast::<Scan>();
         if (*scan).rows.is_none() {
             open_late(node);
@@ -314,7 +314,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 raise_missing(scan);
             }
             if !(*scan).qual.is_null() {
-                store(slot);
+                unguarded::store_virtual(slot);
                 // Core sets it when we have returned, which is too late for a qual that asks for it.
                 (*slot).tts_tableOid = (*scan).relid;
                 (*econtext).ecxt_scantuple = slot;
@@ -328,14 +328,14 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                         (*instrument).nfiltered1 += 1.0;
                     }
                     // The file may end here, and a filled slot would be a row.
-                    clear(slot);
+                    unguarded::clear_virtual(slot);
                     unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                     unguarded::check_for_interrupts();
                     continue;
                 }
                 convert_rest(scan, rows, arrays, econtext);
             }
-            store(slot);
+            unguarded::store_virtual(slot);
             break;
         }
         pg_sys::error_context_stack = context.previous;
@@ -357,33 +357,6 @@ unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econ
         if (*rows).has_queue() {
             Rows::convert(rows, arrays, econtext);
         }
-    }
-}
-
-/// `ExecClearTuple` (tuptable.h).
-///
-/// # Safety
-/// A plain frame and a valid slot.
-#[inline(always)]
-unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            clear(slot);
-        }
-    }
-}
-
-/// `ExecStoreVirtualTuple` (execTuples.c).
-///
-/// # Safety
-/// A valid slot whose arrays are filled.
-#[inline(always)]
-unsafe fn store(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
-        (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as pg_sys::AttrNumber;
     }
 }
 

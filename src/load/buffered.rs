@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   INSERT INTO t (a, b) OVERRIDING SYSTEM VALUE
-//!   SELECT (f.r).a, (f.r).b FROM (SELECT bulk_rows(NULL::t, $1) AS r) f
+//!   SELECT f.a, f.b FROM bulk_rows(NULL::t, $1) f
 //! ```
 //!
 //! Whatever hangs on the target is thereby done by whoever does it for every INSERT: rules, policies, triggers, views,
-//! foreign tables, routing to partitions, defaults, identity and generated columns. `bulk_rows` (in [`feed`](super::feed)) hands the rows over
+//! foreign tables, routing to partitions, defaults, identity and generated columns. `bulk_rows` (a [`scan`](super::scan) to the planner) hands the rows over
 //! one by one. `$1` is a random number by which it knows which of the loads running in this backend is meant (a trigger
 //! may start another one), and that it is ours to call: nobody else is to take rows out of a load.
 //!
@@ -93,7 +93,7 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
         };
         let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
         list.extend([separator, name.to_bytes()].concat());
-        values.extend([separator, b"(f.r).", name.to_bytes()].concat());
+        values.extend([separator, b"f.", name.to_bytes()].concat());
     }
     let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
     // SAFETY: guarded; the schema is that of a function that is running.
@@ -108,11 +108,11 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
         list.as_slice(),
         b" OVERRIDING SYSTEM VALUE SELECT ",
         values.as_slice(),
-        b" FROM (SELECT ",
+        b" FROM ",
         function.to_bytes(),
         b"(NULL::",
         table,
-        b", $1) AS r) f",
+        b", $1) f",
     ]
     .concat();
     CString::new(statement).unwrap_or_default()

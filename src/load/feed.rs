@@ -1,10 +1,9 @@
-//! Rows on their way into an INSERT: what `bulk_rows` returns, call by call.
+//! Rows on their way into an INSERT.
 //!
-//! A series of calls is one reading of the file. There is one, unless a rule makes several statements of the INSERT, or
-//! a join reads it again from the start; then the file is rewound. The executor says that a series is abandoned by
-//! calling back the expression context that it was read in.
+//! A series is one reading of the file, row by row ([`fill`]). There is one, unless a rule makes several statements of the
+//! INSERT, or a join reads its rows again from the start; then the file is rewound.
 //!
-//! [`bulk_rows`] is a plain frame (see `pg`). What Rust does for a row is in [`next_row`], one guard a row.
+//! [`fill`] is a plain frame (see `pg`). What Rust does for a row is in [`next_row`], one guard a row.
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +17,7 @@ use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
 use crate::pg::source::Location;
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, Opaque};
 
 /// Rows on their way into an INSERT.
 #[derive(Debug)]
@@ -44,8 +43,8 @@ pub struct Feed {
     pub progress: Progress,
     /// Bytes at which progress was last reported.
     reported: u64,
-    /// Where the series is read that is being read; else null.
-    reader: *mut pg_sys::ExprContext,
+    /// Who reads the series that is being read; else null.
+    reader: Opaque,
     /// There was a series before.
     started: bool,
 }
@@ -123,10 +122,10 @@ impl Feed {
 /// Begin a series.
 ///
 /// # Safety
-/// A valid feed, and the context in which the function is called.
+/// A valid feed; `reader` names who reads.
 #[pg_guard]
-unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: *mut pg_sys::ExprContext) {
-    // SAFETY: the caller vouches for both.
+pub unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: Opaque) {
+    // SAFETY: the caller vouches for the feed.
     unsafe {
         if !(*feed).reader.is_null() {
             let message = "cannot read the rows of a load in two places at a time";
@@ -137,33 +136,20 @@ unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: *mut pg_sys::E
         }
         (*feed).started = true;
         (*feed).reader = reader;
-        pg_sys::RegisterExprContextCallback(reader, Some(leave_series), pg_sys::Datum::from(feed));
     }
 }
 
-/// Called when a series is abandoned.
+/// End the series of this reader, if it has one: at the end of the file, or because it is given up.
 ///
 /// # Safety
-/// Called with what it was registered with.
-unsafe extern "C-unwind" fn leave_series(feed: pg_sys::Datum) {
-    let feed = feed.cast_mut_ptr::<Feed>();
-    // SAFETY: the feed outlives the statement that it is for.
+/// A valid feed.
+pub unsafe fn end_series(feed: *mut Feed, reader: Opaque) {
+    // SAFETY: the caller vouches for the feed, which does not outlive its load.
     unsafe {
-        (*feed).reader = std::ptr::null_mut();
-        (*(*feed).load).reading = false;
-    }
-}
-
-/// The file ends, and with it the series.
-///
-/// # Safety
-/// A valid feed with a series.
-#[pg_guard]
-unsafe extern "C-unwind" fn end_series(feed: *mut Feed) {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        pg_sys::UnregisterExprContextCallback((*feed).reader, Some(leave_series), pg_sys::Datum::from(feed));
-        leave_series(pg_sys::Datum::from(feed));
+        if (*feed).reader == reader {
+            (*feed).reader = std::ptr::null_mut();
+            (*(*feed).load).reading = false;
+        }
     }
 }
 
@@ -190,7 +176,7 @@ impl Drop for Feed {
 }
 
 /// The running feed with this token, or null. Raises nothing.
-fn running(token: i64) -> *mut Feed {
+pub fn running(token: i64) -> *mut Feed {
     let mut feed = INNERMOST.load(Relaxed);
     // SAFETY: feeds in the chain have not been dropped.
     while let Some(found) = unsafe { feed.as_ref() } {
@@ -200,6 +186,17 @@ fn running(token: i64) -> *mut Feed {
         feed = found.outer;
     }
     feed
+}
+
+/// Is a load being fed at all, in this process?
+pub fn is_any_running() -> bool {
+    !INNERMOST.load(Relaxed).is_null()
+}
+
+/// Is this the schema of the extension that a load being fed belongs to?
+pub fn is_extension_schema(schema: pg_sys::Oid) -> bool {
+    // SAFETY: feeds in the chain have not been dropped, and a feed does not outlive its load.
+    unsafe { INNERMOST.load(Relaxed).as_ref().is_some_and(|feed| (*feed.load).schema == schema) }
 }
 
 fn new_token() -> Result<i64> {
@@ -277,11 +274,11 @@ unsafe extern "C-unwind" fn raise_missing(feed: *mut Feed) {
     }
 }
 
-/// Make the next row in the slot; false at the end.
+/// Make the next row in the slot; false at the end. Its values live until the next one.
 ///
 /// # Safety
-/// A plain frame and a valid feed.
-unsafe fn fill(feed: *mut Feed) -> bool {
+/// A plain frame and a valid feed. The current memory context is the feed's for a row.
+pub unsafe fn fill(feed: *mut Feed) -> bool {
     // SAFETY: the caller vouches for the feed, which nobody else uses meanwhile.
     unsafe {
         let (slot, econtext) = ((*feed).slot, (*feed).econtext);
@@ -329,63 +326,9 @@ unsafe fn passes(feed: *mut Feed) -> bool {
             let is_null = (*slot).tts_isnull.add(attribute);
             *(*slot).tts_values.add(attribute) = unguarded::exec_eval_expr(expression, econtext, is_null);
         }
-        (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
-        (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as pg_sys::AttrNumber;
+        unguarded::store_virtual(slot);
         (*slot).tts_tableOid = (*(*feed).load).target.relid;
         (*econtext).ecxt_scantuple = slot;
         unguarded::exec_qual((*feed).qual, econtext)
     }
-}
-
-/// Complain about a call that is not ours.
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse() {
-    let message = "bulk_rows can only be called by bulk_load";
-    Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
-}
-
-/// The next row of a load, as a value of the target's row type.
-///
-/// # Safety
-/// Called by the executor.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_rows(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: a function call with two arguments, the second one a bigint; a feed that is running is valid, and our
-    // statement is the only one that knows its token.
-    unsafe {
-        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-        let token = *(*fcinfo).args.as_ptr().add(1);
-        let in_series = !result.is_null()
-            && (*result).type_ == pg_sys::NodeTag::T_ReturnSetInfo
-            && (*result).allowedModes.cast_unsigned() & pg_sys::SetFunctionReturnMode::SFRM_ValuePerCall != 0;
-        let feed = running(token.value.value() as i64);
-        if token.isnull || !in_series || feed.is_null() {
-            refuse();
-        }
-        if (*feed).reader != (*result).econtext {
-            begin_series(feed, (*result).econtext);
-        }
-        let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*(*feed).econtext).ecxt_per_tuple_memory;
-        let more = fill(feed);
-        pg_sys::CurrentMemoryContext = caller;
-        if !more {
-            end_series(feed);
-            (*result).isDone = pg_sys::ExprDoneCond::ExprEndResult;
-            (*fcinfo).isnull = true;
-            return pg_sys::Datum::from(0usize);
-        }
-        let slot = (*feed).slot;
-        let tuple = unguarded::heap_form_tuple((*slot).tts_tupleDescriptor, (*slot).tts_values, (*slot).tts_isnull);
-        (*result).isDone = pg_sys::ExprDoneCond::ExprMultipleResult;
-        (*fcinfo).isnull = false;
-        unguarded::HeapTupleHeaderGetDatum((*tuple).t_data)
-    }
-}
-
-/// The record that the server asks for before it calls a function of version 1.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_bulk_rows() -> *const pg_sys::Pg_finfo_record {
-    &raw const super::VERSION_1
 }

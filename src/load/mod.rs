@@ -27,6 +27,7 @@ mod feed;
 mod obstacle;
 pub mod options;
 pub mod report;
+pub mod scan;
 pub mod source;
 mod target;
 mod volatile;

@@ -96,14 +96,12 @@ unsafe extern "C-unwind" {
     pub fn internalerrposition(cursorpos: c_int) -> c_int;
     /// elog.c. Copies the string.
     pub fn internalerrquery(query: *const c_char) -> c_int;
-    /// heaptuple.c.
-    pub fn heap_form_tuple(
-        descriptor: pg_sys::TupleDesc,
-        values: *mut pg_sys::Datum,
-        isnull: *mut bool,
-    ) -> pg_sys::HeapTuple;
-    /// execTuples.c. A composite datum without out-of-line values.
-    pub fn HeapTupleHeaderGetDatum(tuple: pg_sys::HeapTupleHeader) -> pg_sys::Datum;
+    /// execScan.c. Filter and projection over what the access method gives.
+    pub fn ExecScan(
+        node: *mut pg_sys::ScanState,
+        accessMtd: pg_sys::ExecScanAccessMtd,
+        recheckMtd: pg_sys::ExecScanRecheckMtd,
+    ) -> *mut pg_sys::TupleTableSlot;
     /// parser.c.
     pub fn raw_parser(str: *const c_char, mode: pg_sys::RawParseMode::Type) -> *mut pg_sys::List;
     /// parse_node.c.
@@ -284,6 +282,33 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
 pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: the caller vouches for it.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
+}
+
+/// `ExecClearTuple` (tuptable.h).
+///
+/// # Safety
+/// A plain frame and a valid slot.
+#[inline(always)]
+pub unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+    }
+}
+
+/// `ExecStoreVirtualTuple` (execTuples.c).
+///
+/// # Safety
+/// A valid slot whose arrays are filled.
+#[inline(always)]
+pub unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+        (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as pg_sys::AttrNumber;
+    }
 }
 
 /// An argument for callbacks that take a pointer to anything.
