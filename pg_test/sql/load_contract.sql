@@ -133,7 +133,7 @@ SELECT public.bulk_rows(NULL::t, 0);												-- ERROR
 SELECT * FROM public.bulk_rows(NULL::t, NULL);										-- ERROR
 CREATE FUNCTION thief() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM public.bulk_rows(NULL::t, 1);
+	PERFORM * FROM public.bulk_rows(NULL::t, 1);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER thief BEFORE INSERT ON t EXECUTE FUNCTION thief();

@@ -81,12 +81,12 @@ RESET ROLE;
 -- The where clause wants SELECT on what it looks at; but a default needs no right.
 GRANT INSERT (a, b) ON t TO load_files;
 SET ROLE load_files;
-SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1"}');
+SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1", "writer": "buffered"}');
 RESET ROLE;
 GRANT SELECT (a) ON t TO load_files;
 SET ROLE load_files;
-SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1"}');
-SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1 AND b = ''two''"}');
+SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1", "writer": "buffered"}');
+SELECT says('f.csv', 't', '{"format": "csv", "columns": ["a", "b"], "where": "a > 1 AND b = ''two''", "writer": "buffered"}');
 RESET ROLE;
 
 -- TRUNCATE, the exclusive lock, ANALYZE.
