@@ -11,7 +11,8 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::column::Column;
-use crate::pg::copy_options::{self, Caller, CopyOptions, Draft, Value, text};
+use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::option_value::{Caller, Value, text};
 use crate::pg::source::Location;
 
 const COLUMN_OPTIONS: &[&str] = &["force_not_null", "force_null"];

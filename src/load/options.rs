@@ -9,8 +9,9 @@ use std::ffi::CString;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::copy_options::{self, Caller, CopyOptions, Draft, HeaderOption, Value, text};
+use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::jsonb::{self, Json};
+use crate::pg::option_value::{Caller, HeaderOption, Value, text};
 use crate::pg::source::Location;
 
 /// The names besides COPY's format options.

@@ -13,8 +13,9 @@ use super::options::LoadOptions;
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, default_expression};
 use crate::pg::compat;
-use crate::pg::copy_options::{HeaderOption, attribute_number};
+use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::{Encodings, from_server};
+use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
 use crate::pg::stream::Header;
 

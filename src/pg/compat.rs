@@ -1,7 +1,13 @@
 //! Every difference between the supported versions of PostgreSQL.
 
+mod rights;
+mod soft;
+
 use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
+
+pub use self::rights::{Rights, check_insert_rights, forgo_insert_rights, owns_relation, wanted_rights};
+pub use self::soft::{Soft, input_function_call_soft};
 
 /// Major version this library was built for; the server refuses to load it into another.
 pub const MAJOR: u32 = pg_sys::PG_VERSION_NUM / 10000;
@@ -123,18 +129,6 @@ pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
     }
 }
 
-/// What an input function made of a string.
-#[derive(Debug)]
-pub enum Soft {
-    /// A value.
-    Good(pg_sys::Datum),
-    /// Nothing: the string is no value of the type.
-    Bad,
-    /// Another error. Only before 16, where it was caught; from 16 on it goes its way.
-    #[cfg_attr(not(feature = "pg15"), expect(dead_code, reason = "raised, not returned"))]
-    Raises,
-}
-
 /// `vacuum_delay_point` of an ANALYZE.
 ///
 /// # Safety
@@ -165,118 +159,6 @@ pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// Is the current user the owner of the relation, or as good as? Guarded.
-pub fn owns_relation(relid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return pg_sys::pg_class_ownercheck(relid, pg_sys::GetUserId());
-        #[cfg(not(feature = "pg15"))]
-        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relid, pg_sys::GetUserId());
-    }
-}
-
-/// Rights that an expression over a relation wants: those of a range table entry.
-///
-/// # Safety
-/// A valid entry.
-pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let entry = (*item).p_rte;
-        #[cfg(not(feature = "pg15"))]
-        let entry = (*item).p_perminfo;
-        Rights {
-            selects: (*entry).requiredPerms & pg_sys::AclMode::from(pg_sys::ACL_SELECT) != 0,
-            selected: (*entry).selectedCols,
-        }
-    }
-}
-
-/// Let a plan insert into these columns of a relation without asking for the right to.
-///
-/// # Safety
-/// A plan that nobody else uses, and a set of columns as in a range table entry. Raises nothing.
-pub unsafe fn forgo_insert_rights(
-    plan: *mut pg_sys::PlannedStmt,
-    relid: pg_sys::Oid,
-    columns: *const pg_sys::Bitmapset,
-) {
-    use super::unguarded::bms_del_members;
-
-    // SAFETY: the caller vouches for the plan, whose list has nodes of one type.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let (list, insert) = ((*plan).rtable, pg_sys::ACL_INSERT);
-        #[cfg(not(feature = "pg15"))]
-        let (list, insert) = ((*plan).permInfos, u64::from(pg_sys::ACL_INSERT));
-        let Some(list) = list.as_ref() else { return };
-        for i in 0..usize::try_from(list.length).unwrap_or(0) {
-            #[cfg(feature = "pg15")]
-            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RangeTblEntry>();
-            #[cfg(not(feature = "pg15"))]
-            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
-            if (*entry).relid == relid && (*entry).requiredPerms & insert != 0 {
-                (*entry).insertedCols = bms_del_members((*entry).insertedCols, columns);
-            }
-        }
-    }
-}
-
-/// What is read of a relation.
-#[derive(Debug, Clone, Copy)]
-pub struct Rights {
-    pub selects: bool,
-    /// Columns, as in a range table entry.
-    pub selected: *mut pg_sys::Bitmapset,
-}
-
-/// Raise an error unless the current user may INSERT into these columns, and may read what `rights` says. Guarded.
-///
-/// # Safety
-/// An open relation; `inserted` is a set of columns as in a range table entry.
-pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_sys::Bitmapset, rights: Rights) {
-    use pg_sys::NodeTag::T_RangeTblEntry;
-    use pgrx::{AllocatedByRust, PgBox, PgList};
-
-    let mut wanted = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
-    if rights.selects {
-        wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
-    }
-    // SAFETY: guarded calls, and nodes of the types that they have; the caller vouches for the rest.
-    unsafe {
-        let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
-        entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
-        entry.relid = (*relation).rd_id;
-        entry.relkind = (*(*relation).rd_rel).relkind;
-        entry.rellockmode = pg_sys::RowExclusiveLock.cast_signed();
-        let mut table = PgList::<pg_sys::RangeTblEntry>::new();
-        #[cfg(feature = "pg15")]
-        {
-            entry.requiredPerms = wanted;
-            entry.insertedCols = inserted;
-            entry.selectedCols = rights.selected;
-            table.push(entry.into_pg());
-            pg_sys::ExecCheckRTPerms(table.into_pg(), true);
-        }
-        #[cfg(not(feature = "pg15"))]
-        {
-            use pg_sys::NodeTag::T_RTEPermissionInfo;
-            entry.perminfoindex = 1;
-            let mut info = PgBox::<pg_sys::RTEPermissionInfo, AllocatedByRust>::alloc_node(T_RTEPermissionInfo);
-            info.relid = entry.relid;
-            info.requiredPerms = wanted;
-            info.insertedCols = inserted;
-            info.selectedCols = rights.selected;
-            table.push(entry.into_pg());
-            let mut infos = PgList::<pg_sys::RTEPermissionInfo>::new();
-            infos.push(info.into_pg());
-            pg_sys::ExecCheckPermissions(table.into_pg(), infos.into_pg(), true);
-        }
-    }
-}
-
 /// `TupleDescAttr`: attribute `index`, from 0.
 ///
 /// # Safety
@@ -289,160 +171,6 @@ pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_
         #[cfg(feature = "pg18")]
         return pg_sys::TupleDescAttr(descriptor, i32::try_from(index).unwrap_or(0));
     }
-}
-
-/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`super::soft`]). Guarded.
-///
-/// # Safety
-/// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
-#[cfg(not(feature = "pg15"))]
-pub unsafe fn input_function_call_soft(
-    function: *mut pg_sys::FmgrInfo,
-    string: *mut std::ffi::c_char,
-    typioparam: pg_sys::Oid,
-    typmod: i32,
-    _type_oid: pg_sys::Oid,
-) -> crate::error::Result<Soft> {
-    let mut context = pg_sys::ErrorSaveContext { type_: pg_sys::NodeTag::T_ErrorSaveContext, ..Default::default() };
-    let mut datum = pg_sys::Datum::from(0usize);
-    // SAFETY: passed on; the context outlives the call.
-    let good = unsafe {
-        pg_sys::InputFunctionCallSafe(
-            function,
-            string,
-            typioparam,
-            typmod,
-            (&raw mut context).cast::<pg_sys::Node>(),
-            &raw mut datum,
-        )
-    };
-    Ok(if good { Soft::Good(datum) } else { Soft::Bad })
-}
-
-/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`super::soft`]). Guarded.
-///
-/// # Safety
-/// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
-#[cfg(feature = "pg15")]
-pub unsafe fn input_function_call_soft(
-    function: *mut pg_sys::FmgrInfo,
-    string: *mut std::ffi::c_char,
-    typioparam: pg_sys::Oid,
-    typmod: i32,
-    type_oid: pg_sys::Oid,
-) -> crate::error::Result<Soft> {
-    use crate::error::Error;
-    use pgrx::PgSqlErrorCode as Code;
-
-    // SAFETY: guarded calls; a subtransaction is begun and ended by the same owner and in the same context.
-    unsafe {
-        let call = || pg_sys::InputFunctionCall(function, string, typioparam, typmod);
-        if is_plain_scalar(type_oid) {
-            return Ok(catch_bad_value(type_oid, call, || ()));
-        }
-        if pg_sys::IsInParallelMode() {
-            let message = "cannot survive bad values of this type during a parallel operation";
-            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-                .hint("Set max_parallel_workers_per_gather to 0, or use on_error 'stop'."));
-        }
-        let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
-        pg_sys::BeginInternalSubTransaction(std::ptr::null());
-        pg_sys::MemoryContextSwitchTo(context);
-        let roll_back = || {
-            pg_sys::MemoryContextSwitchTo(context);
-            pg_sys::RollbackAndReleaseCurrentSubTransaction();
-            pg_sys::MemoryContextSwitchTo(context);
-            pg_sys::CurrentResourceOwner = owner;
-        };
-        let caught = catch_bad_value(type_oid, call, roll_back);
-        if matches!(caught, Soft::Good(_)) {
-            pg_sys::ReleaseCurrentSubTransaction();
-            pg_sys::MemoryContextSwitchTo(context);
-            pg_sys::CurrentResourceOwner = owner;
-        }
-        Ok(caught)
-    }
-}
-
-/// Is this one of the server's own scalar types, whose input function is C and leaves nothing behind when it raises?
-/// Types that look things up (regclass and its kin), hold other types or run user code are not.
-#[cfg(feature = "pg15")]
-unsafe fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        let (mut category, mut preferred) = (0, false);
-        pg_sys::get_type_category_preferred(type_oid, &raw mut category, &raw mut preferred);
-        // Arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R) and what is unknown are left out.
-        let scalar = matches!(category.cast_unsigned(), b'B' | b'D' | b'G' | b'I' | b'N' | b'S' | b'T' | b'V' | b'U');
-        type_oid.to_u32() < pg_sys::FirstGenbkiObjectId
-            && scalar
-            && pg_sys::get_typtype(type_oid).cast_unsigned() == b'b'
-            && !is_reg_type(type_oid)
-    }
-}
-
-#[cfg(feature = "pg15")]
-fn is_reg_type(type_oid: pg_sys::Oid) -> bool {
-    [
-        pg_sys::REGPROCOID,
-        pg_sys::REGPROCEDUREOID,
-        pg_sys::REGOPEROID,
-        pg_sys::REGOPERATOROID,
-        pg_sys::REGCLASSOID,
-        pg_sys::REGCOLLATIONOID,
-        pg_sys::REGTYPEOID,
-        pg_sys::REGROLEOID,
-        pg_sys::REGNAMESPACEOID,
-        pg_sys::REGCONFIGOID,
-        pg_sys::REGDICTIONARYOID,
-    ]
-    .contains(&type_oid)
-}
-
-/// Run `call`; and tell an error that says that the value is bad from others. After either, `clean_up`
-/// has run: a subtransaction left open would outlive the statement.
-#[cfg(feature = "pg15")]
-fn catch_bad_value(type_oid: pg_sys::Oid, call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()) -> Soft {
-    use pgrx::pg_sys::panic::CaughtError;
-    use pgrx::{PgSqlErrorCode as Code, PgTryBuilder};
-    use std::panic::AssertUnwindSafe;
-
-    let outcome = PgTryBuilder::new(AssertUnwindSafe(|| Ok(call()))).catch_others(|e| Err(Box::new(e))).execute();
-    let error = match outcome {
-        Ok(datum) => return Soft::Good(datum),
-        Err(error) => error,
-    };
-    clean_up();
-    let code = match &*error {
-        CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
-        CaughtError::RustPanic { .. } => None,
-    };
-    let bad_value = code.is_some_and(|code| {
-        // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
-        const CLASS: i32 = (1 << 12) - 1;
-        (code as i32) & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
-            || matches!(code, Code::ERRCODE_CHECK_VIOLATION | Code::ERRCODE_NOT_NULL_VIOLATION)
-            || (type_oid.to_u32() < pg_sys::FirstGenbkiObjectId && is_builtin_complaint(code))
-    });
-    if bad_value { Soft::Bad } else { Soft::Raises }
-}
-
-/// Further codes with which input functions of the server's own types say that a value is bad: of text search and
-/// JSON paths, and of types that look names up.
-#[cfg(feature = "pg15")]
-fn is_builtin_complaint(code: pgrx::PgSqlErrorCode) -> bool {
-    use pgrx::PgSqlErrorCode as Code;
-    matches!(
-        code,
-        Code::ERRCODE_SYNTAX_ERROR
-            | Code::ERRCODE_INVALID_NAME
-            | Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED
-            | Code::ERRCODE_UNDEFINED_OBJECT
-            | Code::ERRCODE_UNDEFINED_FUNCTION
-            | Code::ERRCODE_UNDEFINED_TABLE
-            | Code::ERRCODE_INVALID_SCHEMA_NAME
-            | Code::ERRCODE_AMBIGUOUS_FUNCTION
-    )
 }
 
 /// DELAY_CHKPT_START (proc.h)

@@ -76,11 +76,11 @@ impl RowArrays {
 /// The rows of a file.
 #[derive(Debug)]
 pub struct Rows {
-    stream: Stream,
+    pub(super) stream: Stream,
     pub(super) columns: Vec<Column>,
     arena: Arena,
     /// A value with its escapes removed.
-    unescaped: Vec<u8>,
+    pub(super) unescaped: Vec<u8>,
     /// NUL-terminated inputs of the queue.
     pub(super) strings: Vec<u8>,
     pub(super) queue: Vec<Queued>,
@@ -90,7 +90,7 @@ pub struct Rows {
     /// The CONTEXT line that names the source.
     pub described: CString,
     /// The header must name the columns.
-    match_header: bool,
+    pub(super) match_header: bool,
     /// The DEFAULT marker.
     pub(super) default: Option<CString>,
     /// The settings for which the decoders were made.
@@ -172,31 +172,6 @@ impl Rows {
         columns.filter_map(|(i, column)| (!column.ignored).then_some(i)).collect()
     }
 
-    /// The fields of the first header line; None if the file ends before. To be called before the first
-    /// [`Rows::advance`], of a stream whose header's fields are wanted; the columns may be unknown yet. A field that is
-    /// the NULL marker has no name. Guarded.
-    pub fn header_names(&mut self) -> Result<Option<Vec<Option<Vec<u8>>>>> {
-        if self.stream.advance()? != Advance::Header {
-            return Ok(None);
-        }
-        let reader = &self.stream.reader;
-        let mut names = Vec::with_capacity(reader.fields());
-        for i in 0..reader.fields() {
-            names.push(match reader.value(i) {
-                Value::Null | Value::Default => None,
-                Value::Plain(name) => Some(name.to_vec()),
-                Value::Escaped(raw) => {
-                    self.unescaped.clear();
-                    if reader.unescape(raw, &mut self.unescaped) {
-                        verify_in_server_encoding(&self.unescaped);
-                    }
-                    Some(self.unescaped.clone())
-                }
-            });
-        }
-        Ok(Some(names))
-    }
-
     /// Say which columns the fields are for, once the header has told.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
         self.columns = columns;
@@ -247,49 +222,10 @@ impl Rows {
         }
     }
 
-    /// `HEADER MATCH`.
-    fn check_header(&mut self) -> Result<()> {
-        if !self.match_header {
-            return Ok(());
-        }
-        if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
-            self.check_escapes();
-        }
-        let reader = &self.stream.reader;
-        // A table without columns has lines without fields.
-        let fields = if self.columns.is_empty() && reader.raw_line() == Some(&[]) { 0 } else { reader.fields() };
-        if self.columns.is_empty() && fields > 0 {
-            return Err(error::extra_data());
-        }
-        if fields != self.columns.len() {
-            return Err(error::header_fields(fields, self.columns.len()));
-        }
-        for (i, column) in self.columns.iter().enumerate() {
-            self.unescaped.clear();
-            let name = match reader.value(i) {
-                Value::Null | Value::Default => {
-                    let null = String::from_utf8_lossy(&reader.dialect().null).into_owned();
-                    let got = format!("null value (\"{null}\")");
-                    return Err(error::header_mismatch(i + 1, &got, &column.display_name()));
-                }
-                Value::Plain(name) => name,
-                Value::Escaped(raw) => {
-                    reader.unescape(raw, &mut self.unescaped);
-                    &self.unescaped
-                }
-            };
-            if name != column.name.as_bytes() {
-                let got = format!("\"{}\"", String::from_utf8_lossy(name));
-                return Err(error::header_mismatch(i + 1, &got, &column.display_name()));
-            }
-        }
-        Ok(())
-    }
-
     /// Text: an octal or hexadecimal escape may make an invalid character, in any field, wanted or not.
     /// A line for a table without columns is not looked into.
     #[cold]
-    fn check_escapes(&mut self) {
+    pub(super) fn check_escapes(&mut self) {
         if self.columns.is_empty() {
             return;
         }

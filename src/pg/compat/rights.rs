@@ -1,0 +1,115 @@
+//! Rights: of a range table entry up to 15, of an entry of its own from 16 on.
+
+use pgrx::pg_sys;
+
+/// Is the current user the owner of the relation, or as good as? Guarded.
+pub fn owns_relation(relid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_class_ownercheck(relid, pg_sys::GetUserId());
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relid, pg_sys::GetUserId());
+    }
+}
+
+/// Rights that an expression over a relation wants: those of a range table entry.
+///
+/// # Safety
+/// A valid entry.
+pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let entry = (*item).p_rte;
+        #[cfg(not(feature = "pg15"))]
+        let entry = (*item).p_perminfo;
+        Rights {
+            selects: (*entry).requiredPerms & pg_sys::AclMode::from(pg_sys::ACL_SELECT) != 0,
+            selected: (*entry).selectedCols,
+        }
+    }
+}
+
+/// Let a plan insert into these columns of a relation without asking for the right to.
+///
+/// # Safety
+/// A plan that nobody else uses, and a set of columns as in a range table entry. Raises nothing.
+pub unsafe fn forgo_insert_rights(
+    plan: *mut pg_sys::PlannedStmt,
+    relid: pg_sys::Oid,
+    columns: *const pg_sys::Bitmapset,
+) {
+    use crate::pg::unguarded::bms_del_members;
+
+    // SAFETY: the caller vouches for the plan, whose list has nodes of one type.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (list, insert) = ((*plan).rtable, pg_sys::ACL_INSERT);
+        #[cfg(not(feature = "pg15"))]
+        let (list, insert) = ((*plan).permInfos, u64::from(pg_sys::ACL_INSERT));
+        let Some(list) = list.as_ref() else { return };
+        for i in 0..usize::try_from(list.length).unwrap_or(0) {
+            #[cfg(feature = "pg15")]
+            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RangeTblEntry>();
+            #[cfg(not(feature = "pg15"))]
+            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
+            if (*entry).relid == relid && (*entry).requiredPerms & insert != 0 {
+                (*entry).insertedCols = bms_del_members((*entry).insertedCols, columns);
+            }
+        }
+    }
+}
+
+/// What is read of a relation.
+#[derive(Debug, Clone, Copy)]
+pub struct Rights {
+    pub selects: bool,
+    /// Columns, as in a range table entry.
+    pub selected: *mut pg_sys::Bitmapset,
+}
+
+/// Raise an error unless the current user may INSERT into these columns, and may read what `rights` says. Guarded.
+///
+/// # Safety
+/// An open relation; `inserted` is a set of columns as in a range table entry.
+pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_sys::Bitmapset, rights: Rights) {
+    use pg_sys::NodeTag::T_RangeTblEntry;
+    use pgrx::{AllocatedByRust, PgBox, PgList};
+
+    let mut wanted = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
+    if rights.selects {
+        wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
+    }
+    // SAFETY: guarded calls, and nodes of the types that they have; the caller vouches for the rest.
+    unsafe {
+        let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
+        entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
+        entry.relid = (*relation).rd_id;
+        entry.relkind = (*(*relation).rd_rel).relkind;
+        entry.rellockmode = pg_sys::RowExclusiveLock.cast_signed();
+        let mut table = PgList::<pg_sys::RangeTblEntry>::new();
+        #[cfg(feature = "pg15")]
+        {
+            entry.requiredPerms = wanted;
+            entry.insertedCols = inserted;
+            entry.selectedCols = rights.selected;
+            table.push(entry.into_pg());
+            pg_sys::ExecCheckRTPerms(table.into_pg(), true);
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            use pg_sys::NodeTag::T_RTEPermissionInfo;
+            entry.perminfoindex = 1;
+            let mut info = PgBox::<pg_sys::RTEPermissionInfo, AllocatedByRust>::alloc_node(T_RTEPermissionInfo);
+            info.relid = entry.relid;
+            info.requiredPerms = wanted;
+            info.insertedCols = inserted;
+            info.selectedCols = rights.selected;
+            table.push(entry.into_pg());
+            let mut infos = PgList::<pg_sys::RTEPermissionInfo>::new();
+            infos.push(info.into_pg());
+            pg_sys::ExecCheckPermissions(table.into_pg(), infos.into_pg(), true);
+        }
+    }
+}
