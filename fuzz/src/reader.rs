@@ -15,16 +15,12 @@ const DELIMITERS: &[u8] = b",\t|; A\\e'x.";
 const QUOTES: &[u8] = b"\"'\\e\n\rq,";
 const MARKERS: [&[u8]; 6] = [b"", b"\\N", b"N", b"NULL", b"a", b"\\."];
 
-fn chosen<T: Copy>(from: &[T], by: u8) -> T {
+pub fn chosen<T: Copy>(from: &[T], by: u8) -> T {
     from[usize::from(by) % from.len()]
 }
 
-/// Read one input. Inputs without a dialect that COPY accepts are passed over.
-pub fn run(input: &[u8]) {
-    let Some((&[flags, delimiter, quote, escape, markers, low, high, level], data)) = input.split_first_chunk::<HEAD>()
-    else {
-        return;
-    };
+/// The dialect of a head's first bytes, if it is one that COPY accepts.
+pub fn dialect([flags, delimiter, quote, escape, markers]: [u8; 5]) -> Option<Dialect> {
     let csv = flags & 1 != 0;
     let character = |from: &[u8], by: u8| Some(vec![chosen(from, by)]);
     let options = FormatOptions {
@@ -37,7 +33,16 @@ pub fn run(input: &[u8]) {
         ..FormatOptions::default()
     };
     let end_marker = if flags & 64 != 0 { EndMarker::Since18 } else { EndMarker::Until17 };
-    let Ok(dialect) = Dialect::check(&options, end_marker) else { return };
+    Dialect::check(&options, end_marker).ok()
+}
+
+/// Read one input. Inputs without a dialect that COPY accepts are passed over.
+pub fn run(input: &[u8]) {
+    let Some((&[flags, delimiter, quote, escape, markers, low, high, level], data)) = input.split_first_chunk::<HEAD>()
+    else {
+        return;
+    };
+    let Some(dialect) = dialect([flags, delimiter, quote, escape, markers]) else { return };
     let levels = Level::available();
     let level = chosen(&levels, level);
     // Mostly small, so that small files take many reads, too.

@@ -3,6 +3,8 @@
 //! It is the oracle of the tests and of the fuzz target: no buffers, no bitmaps, no batches, no positions that move.
 //! That the exact readers themselves agree with COPY is shown against a server.
 
+pub mod stretches;
+
 use crate::dialect::{Dialect, Eol};
 use crate::field;
 use crate::line::{self, Line};
@@ -102,27 +104,30 @@ pub fn read_in_pieces(settings: Settings, data: &[u8], piece: usize) -> (Vec<Row
                 rest = &rest[n..];
                 reader.filled(n);
             }
-            Event::Record => {
-                let cells = (0..reader.fields()).map(|i| match reader.value(i) {
-                    Value::Null => Cell::Null,
-                    Value::Default => Cell::Default,
-                    Value::Plain(v) => Cell::Bytes(v.to_vec()),
-                    Value::Escaped(raw) => {
-                        let mut v = Vec::new();
-                        reader.unescape(raw, &mut v);
-                        Cell::Bytes(v)
-                    }
-                });
-                rows.push(Row {
-                    cells: cells.collect(),
-                    number: reader.line_number(),
-                    offset: reader.record_offset(),
-                    line: reader.raw_line().unwrap_or(b"no line").to_vec(),
-                });
-            }
+            Event::Record => rows.push(row(&reader)),
             Event::Header => (),
             Event::End => return (rows, None),
             Event::Error(e) => return (rows, Some((reader.line_number(), e))),
         }
+    }
+}
+
+/// What a reader says of its current record.
+fn row(reader: &Reader) -> Row {
+    let cells = (0..reader.fields()).map(|i| match reader.value(i) {
+        Value::Null => Cell::Null,
+        Value::Default => Cell::Default,
+        Value::Plain(v) => Cell::Bytes(v.to_vec()),
+        Value::Escaped(raw) => {
+            let mut v = Vec::new();
+            reader.unescape(raw, &mut v);
+            Cell::Bytes(v)
+        }
+    });
+    Row {
+        cells: cells.collect(),
+        number: reader.line_number(),
+        offset: reader.record_offset(),
+        line: reader.raw_line().unwrap_or(b"no line").to_vec(),
     }
 }

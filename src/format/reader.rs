@@ -35,6 +35,8 @@ use crate::window::Window;
 
 /// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
 pub const LINE_LIMIT: usize = 0x3fff_ffff;
+/// Bytes behind a chunk that its reader wants to see: the longest character of any server encoding.
+pub const LOOKAHEAD: usize = 4;
 /// COPY moves input to its line buffer in pieces of this size (`INPUT_BUF_SIZE`).
 const COPY_BLOCK: u64 = 65536;
 /// Most fields and records of one batch: its arrays stay in the first-level cache.
@@ -442,7 +444,7 @@ impl Reader {
         self.cursor = 0;
         self.exact_line = Some(self.line_base + 1);
         self.current = Current::default();
-        self.window.take_chunk(0, 0, 0);
+        self.window.take_chunk(0, 0, 0, 0);
         self.window.chunk_space(len)
     }
 
@@ -452,10 +454,12 @@ impl Reader {
     }
 
     /// The bytes `start..end` of the chunk's buffer are records, complete but for the last one at the end of the data;
-    /// the first one is at `place`. Where the reader does not verify by itself, the caller goes on with
+    /// the first one is at `place`. Behind them the buffer holds what follows in the file, up to `known`, which is
+    /// [`LOOKAHEAD`] bytes further or where the file ends: invalid bytes at the end are shown with what follows them, and
+    /// COPY looks at the byte behind some line ends (see `complete_end`). Where the reader does not verify by itself, the caller goes on with
     /// [`Reader::unverified`] and [`Reader::verified`].
-    pub fn begin_chunk(&mut self, start: usize, end: usize, place: Place) {
-        self.window.take_chunk(start, end, place.offset);
+    pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, place: Place) {
+        self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
         self.place(place, start);
         if self.utf8 {
             let valid = utf8_valid_up_to(self.window.unverified());

@@ -17,6 +17,8 @@ pub struct Window {
     start: usize,
     verified: usize,
     filled: usize,
+    /// Where a chunk ends. Bytes behind it only tell what is wrong before them.
+    end: usize,
     /// Bytes asked of the source at a time.
     read_size: usize,
     /// Most bytes that one character takes in the encoding that is verified.
@@ -36,6 +38,7 @@ impl Window {
             start: 0,
             verified: 0,
             filled: 0,
+            end: usize::MAX,
             read_size: read_size.max(1),
             max_char: max_char.max(1),
             at_end: false,
@@ -86,6 +89,7 @@ impl Window {
     pub fn restart(&mut self, offset: u64) {
         (self.start, self.verified, self.filled) = (0, 0, 0);
         (self.at_end, self.failed) = (false, false);
+        self.end = usize::MAX;
         self.before = offset;
     }
 
@@ -107,9 +111,10 @@ impl Window {
     }
 
     /// The bytes from `start` to `end` of the buffer are all there is, not yet verified; the first one is at `offset`
-    /// of the stream.
-    pub fn take_chunk(&mut self, start: usize, end: usize, offset: u64) {
-        self.filled = end.min(self.buf.len());
+    /// of the stream. Those up to `known` follow them there.
+    pub fn take_chunk(&mut self, start: usize, end: usize, known: usize, offset: u64) {
+        self.filled = known.min(self.buf.len());
+        self.end = end;
         self.start = start.min(self.filled);
         self.verified = self.start;
         (self.at_end, self.failed) = (true, false);
@@ -166,6 +171,10 @@ impl Window {
     /// Of the unverified bytes, the first `valid` are valid and the next character, if any, is not, or not complete.
     pub fn verify(&mut self, valid: usize) {
         self.verified = (self.verified + valid).min(self.filled);
+        if self.verified > self.end {
+            // A chunk, and the character behind it, are valid.
+            (self.verified, self.filled) = (self.end, self.end);
+        }
         let left = self.filled - self.verified;
         // As in CopyConvertBuf: what cannot be verified is invalid if more bytes would not change that.
         self.failed |= left > 0 && (self.at_end || left >= self.max_char);

@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use pg_bulk_format::chunk::Cutter;
-use pg_bulk_format::reader::Place;
+use pg_bulk_format::reader::{LOOKAHEAD, Place};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
 use pgrx::PgSqlErrorCode as Code;
 
@@ -36,6 +36,8 @@ pub struct Stretch {
     /// Where it is in the buffer.
     at: usize,
     len: usize,
+    /// The same with what was read behind it.
+    known: usize,
 }
 
 impl Stream {
@@ -66,12 +68,14 @@ impl Stream {
         Some(Cutter::new(dialect, Scanner::new(needles, Level::best())))
     }
 
-    /// Read the `len` bytes at `offset` of the file. Guarded.
+    /// Read the `len` bytes at `offset` of the file, and the few behind them that may matter. Guarded.
     pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
+        let left = self.size().unwrap_or(0).saturating_sub(offset);
+        let known = (len + LOOKAHEAD).min(usize::try_from(left).unwrap_or(usize::MAX)).max(len);
         let (source, reader) = self.source_and_reader();
-        let buffer = reader.chunk_space(ROOM + len);
-        source.read_exactly(buffer.get_mut(ROOM..ROOM + len).unwrap_or_default(), offset)?;
-        Ok(Stretch { offset, at: ROOM, len })
+        let buffer = reader.chunk_space(ROOM + known);
+        source.read_exactly(buffer.get_mut(ROOM..ROOM + known).unwrap_or_default(), offset)?;
+        Ok(Stretch { offset, at: ROOM, len, known })
     }
 
     /// The bytes of a stretch.
@@ -82,26 +86,27 @@ impl Stream {
     /// Make the records from `place`, which is not behind the stretch, to the stretch's byte `end` the stream's next
     /// ones, and its last ones. Guarded.
     pub fn begin_chunk(&mut self, stretch: Stretch, place: Place, end: usize) -> Result<()> {
-        let Stretch { offset, mut at, .. } = stretch;
+        let Stretch { offset, mut at, known, .. } = stretch;
         // Where a stretch begins with the end of a record, the next one may begin within it.
         let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
         let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);
         let (source, reader) = self.source_and_reader();
         if head > at {
-            let buffer = reader.chunk_space(head + end);
-            buffer.copy_within(at..at + end, head);
+            let known = known.min(end + LOOKAHEAD);
+            let buffer = reader.chunk_space(head + known);
+            buffer.copy_within(at..at + known, head);
             at = head;
         }
         let buffer = reader.chunk_space(0);
         source.read_exactly(buffer.get_mut(at - head..at).unwrap_or_default(), place.offset)?;
-        reader.begin_chunk(at - head + inside, at + end, place);
+        reader.begin_chunk(at - head + inside, at + end, at + known, place);
         self.verify_chunk();
         Ok(())
     }
 
     /// Give back what a huge record took. `len` is the length of a stretch.
     pub fn shrink(&mut self, len: usize) {
-        self.reader.shrink_chunk_space((ROOM + len).max(1 << 20));
+        self.reader.shrink_chunk_space((ROOM + len + LOOKAHEAD).max(1 << 20));
     }
 
     /// Go on reading the file in order, from a record on. Guarded.

@@ -4,40 +4,13 @@
 //! line ends that [`line::read_line`] finds among the bytes seen, and its count COPY's. Files are those of regular
 //! dialects up to the first thing that is an error to COPY or the end of its data: what lies behind is never asked for.
 
-use pg_bulk_format::dialect::{Dialect, EndMarker, Eol, FormatOptions};
+mod dialects;
+
+use dialects::{EOLS, levels};
+use pg_bulk_format::dialect::{Dialect, Eol};
 use pg_bulk_format::line::{self, Line};
-use pg_bulk_format::scan::{CutState, Level, Needles, Scanner};
+use pg_bulk_format::scan::{CutState, Needles, Scanner};
 use proptest::prelude::*;
-
-const EOLS: [Eol; 3] = [Eol::Nl, Eol::Cr, Eol::CrNl];
-
-fn dialect(csv: bool, delimiter: &str, quote: &str, escape: &str, end_marker: EndMarker) -> Dialect {
-    let bytes = |s: &str| Some(s.as_bytes().to_vec());
-    let mut o = FormatOptions { csv, delimiter: bytes(delimiter), ..FormatOptions::default() };
-    if csv {
-        (o.quote, o.escape) = (bytes(quote), bytes(escape));
-    }
-    Dialect::check(&o, end_marker).unwrap()
-}
-
-fn dialects() -> Vec<Dialect> {
-    let (old, new) = (EndMarker::Until17, EndMarker::Since18);
-    vec![
-        dialect(true, ",", "\"", "\"", old),
-        dialect(true, "\t", "'", "'", new),
-        dialect(true, ",", "\"", "\\", new),
-        dialect(true, "|", "\"", "e", old),
-        dialect(false, "\t", "", "", old),
-        dialect(false, ",", "", "", new),
-    ]
-}
-
-fn levels() -> Vec<Level> {
-    match std::env::var("PG_BULK_SIMD").as_deref() {
-        Ok("scalar") => vec![Level::Scalar],
-        _ => Level::available(),
-    }
-}
 
 /// A line end, and COPY's count of lines up to it.
 type Found = (usize, u64);
@@ -107,11 +80,7 @@ fn shown(file: &[u8]) -> String {
 
 /// The file's line ends, outside and inside quotes, become `eol`, but where it says otherwise.
 fn with_line_ends(tokens: &[&'static [u8]], eol: Eol) -> Vec<u8> {
-    let line_end: &[u8] = match eol {
-        Eol::Nl => b"\n",
-        Eol::Cr => b"\r",
-        Eol::CrNl => b"\r\n",
-    };
+    let line_end = dialects::line_end(eol);
     tokens.iter().flat_map(|&token| if token == b"EOL" { line_end } else { token }).copied().collect()
 }
 
@@ -120,7 +89,7 @@ fn with_line_ends(tokens: &[&'static [u8]], eol: Eol) -> Vec<u8> {
 fn block_edges() {
     let bytes: &[u8] = if cfg!(miri) { b"\"\n" } else { b"\"\\\n\r,e'" };
     let places: Vec<usize> = if cfg!(miri) { vec![62] } else { (60..66).chain(125..129).collect() };
-    for d in dialects() {
+    for d in dialects::regular() {
         for eol in EOLS {
             for &at in &places {
                 for &first in bytes {
@@ -148,7 +117,7 @@ fn block_edges() {
 /// Lines whose ends lie on, before and behind the edges of blocks.
 #[test]
 fn every_length() {
-    for d in dialects() {
+    for d in dialects::regular() {
         for eol in EOLS {
             for length in if cfg!(miri) { 62..66 } else { 0..140 } {
                 let mut file = vec![b'x'; length];
@@ -177,11 +146,11 @@ proptest! {
     #[test]
     fn random_files(
         tokens in tokens(),
-        which in 0usize..6,
+        which in 0usize..9,
         eol in prop::sample::select(&EOLS),
         pieces in prop::collection::vec(prop_oneof![1usize..4, 1usize..200], 1..8),
     ) {
-        let d = &dialects()[which];
+        let d = &dialects::regular()[which];
         let file = with_line_ends(&tokens, eol);
         check_prefixes(d, eol, &file);
         check_pieces(d, eol, &file, &pieces);

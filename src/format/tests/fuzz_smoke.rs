@@ -28,53 +28,64 @@ impl Random {
 
 const INPUTS: u64 = if cfg!(miri) { 200 } else { 20_000 };
 
+const PIECES: &[&[u8]] = &[
+    b"a",
+    b"bc",
+    b"1",
+    b"\"",
+    b"\"",
+    b"'",
+    b",",
+    b",",
+    b"\t",
+    b"|",
+    b";",
+    b"\\",
+    b"\\N",
+    b"NULL",
+    b"N",
+    b"e",
+    b"A",
+    b"\\x41",
+    b"\\101",
+    b"\\\\",
+    b"\"\"",
+    b"\xc3\xa4",
+    b"\xe2\x82\xac",
+    b"\xf0\x9f\x98\x80",
+    b"q",
+    b".",
+    b" ",
+    b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+];
+// Rare, since hardly anything is read behind them.
+const BREAKS: &[&[u8]] = &[b"\n", b"\r", b"\r\n", b"\\.", b"\\.\n", b"\xff", b"\xe2\x82", b"\0", b"\n\\.\n"];
+
+/// A head of `head` bytes, and a file of at most so many pieces.
+fn file(random: &mut Random, head: usize, pieces: usize) -> Vec<u8> {
+    let mut input = random.number().to_le_bytes()[..head].to_vec();
+    let line_end: &[u8] = random.one(&[b"\n", b"\n", b"\r\n", b"\r"]);
+    for _ in 0..random.below(pieces) {
+        match random.below(100) {
+            0 => input.extend(random.one(BREAKS)),
+            1..20 => input.extend(line_end),
+            _ => input.extend(random.one(PIECES)),
+        }
+    }
+    input
+}
+
 #[test]
 fn reader() {
-    const PIECES: &[&[u8]] = &[
-        b"a",
-        b"bc",
-        b"1",
-        b"\"",
-        b"\"",
-        b"'",
-        b",",
-        b",",
-        b"\t",
-        b"|",
-        b";",
-        b"\\",
-        b"\\N",
-        b"NULL",
-        b"N",
-        b"e",
-        b"A",
-        b"\\x41",
-        b"\\101",
-        b"\\\\",
-        b"\"\"",
-        b"\xc3\xa4",
-        b"\xe2\x82\xac",
-        b"\xf0\x9f\x98\x80",
-        b"q",
-        b".",
-        b" ",
-        b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-    ];
-    // Rare, since hardly anything is read behind them.
-    const BREAKS: &[&[u8]] = &[b"\n", b"\r", b"\r\n", b"\\.", b"\\.\n", b"\xff", b"\xe2\x82", b"\0", b"\n\\.\n"];
     for seed in 0..INPUTS {
-        let random = &mut Random(seed);
-        let mut input: Vec<u8> = random.number().to_le_bytes().to_vec();
-        assert_eq!(input.len(), fuzz::reader::HEAD);
-        let line_end: &[u8] = random.one(&[b"\n", b"\n", b"\r\n", b"\r"]);
-        for _ in 0..random.below(150) {
-            match random.below(100) {
-                0 => input.extend(random.one(BREAKS)),
-                1..20 => input.extend(line_end),
-                _ => input.extend(random.one(PIECES)),
-            }
-        }
-        fuzz::reader::run(&input);
+        fuzz::reader::run(&file(&mut Random(seed), fuzz::reader::HEAD, 150));
+    }
+}
+
+#[test]
+fn stretches() {
+    for seed in 0..INPUTS {
+        fuzz::stretches::run(&file(&mut Random(seed), fuzz::stretches::HEAD, 250));
     }
 }
 

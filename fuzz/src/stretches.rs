@@ -1,0 +1,45 @@
+//! A file in stretches, as the processes of a load read it, against the same file in order.
+//!
+//! The head chooses the dialect as for [`super::reader`], and how the file is read. Irregular dialects have no stretches;
+//! the leader then reads to the end, which is a test as well.
+
+use pg_bulk_format::chunk::BLOCK;
+use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
+use pg_bulk_format::reader::Settings;
+use pg_bulk_format::scan::Level;
+
+use super::reader::{chosen, dialect};
+
+/// Length of the head.
+pub const HEAD: usize = 8;
+
+/// Read one input. Inputs without a dialect that COPY accepts are passed over.
+pub fn run(input: &[u8]) {
+    let Some((&[flags, delimiter, quote, escape, markers, how, room, level], data)) = input.split_first_chunk::<HEAD>()
+    else {
+        return;
+    };
+    let Some(dialect) = dialect([flags, delimiter, quote, escape, markers]) else { return };
+    let settings = Settings {
+        dialect,
+        read_size: 1 + usize::from(room) * 3,
+        utf8: true,
+        max_char: 4,
+        skip_bom: how & 1 != 0,
+        header_lines: u64::from(how >> 1 & 1),
+        header_fields: false,
+        max_fields: usize::MAX,
+        level: chosen(&Level::available(), level),
+    };
+    let plan = Plan {
+        settings,
+        first: 1 + usize::from(how >> 2 & 1),
+        len: BLOCK * (1 + usize::from(how >> 3 & 3)),
+        room: usize::from(room),
+        readers: 1 + usize::from(how >> 5 & 1),
+        resume: (how >> 6 == 3).then_some(usize::from(level >> 4)),
+    };
+    let found = in_stretches(&plan, data);
+    let expected = in_order(&plan.settings, data);
+    assert_eq!(found, expected, "{plan:?}");
+}

@@ -1,0 +1,183 @@
+//! A load's processes, one after the other in one thread: a file in stretches, and the same file in order.
+//!
+//! ```text
+//!   leader: first records | stretch 0 | stretch 1 | stretch 2 | ...
+//!                           reader 0    reader 1    reader 0        cut, begin_chunk, or resume and read the rest
+//! ```
+//!
+//! What [`in_stretches`] makes of a file must be what [`in_order`] does. Chunks behind a record that fails are read,
+//! too, as other processes would, and what they say is forgotten.
+
+use super::{Row, row};
+use crate::chunk::{Cutter, Edge};
+use crate::reader::{Event, LOOKAHEAD, ReadError, Reader, Settings};
+use crate::scan::{Needles, Scanner};
+
+/// How a file is to be read.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Settings of every reader.
+    pub settings: Settings,
+    /// Records that the leader reads before there are stretches.
+    pub first: usize,
+    /// Length of a stretch.
+    pub len: usize,
+    /// Room for the beginning of a chunk's first record, before what follows is moved.
+    pub room: usize,
+    /// Readers that take turns.
+    pub readers: usize,
+    /// A stretch from which on the file is read in order in any case.
+    pub resume: Option<usize>,
+}
+
+/// What there is in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Its records.
+    pub rows: Vec<Row>,
+    /// Why there are no more.
+    pub failure: Option<Failure>,
+}
+
+/// An error, and what COPY's message says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Which.
+    pub error: ReadError,
+    /// COPY's number of the line.
+    pub number: u64,
+    /// Where it starts.
+    pub offset: u64,
+    /// The line, if it was read to its end.
+    pub line: Option<Vec<u8>>,
+    /// What is not valid, as far as a message shows it (`report_invalid_encoding`): as long as its first byte says.
+    pub invalid: Vec<u8>,
+}
+
+impl Reading {
+    /// Take the reader's next record, reading `source` if it may. False if there is none.
+    fn step(&mut self, reader: &mut Reader, source: &mut Option<&[u8]>) -> bool {
+        loop {
+            match reader.advance() {
+                Event::NeedData => {
+                    let rest = source.as_mut().expect("a chunk has all it needs");
+                    let space = reader.space();
+                    let n = rest.len().min(space.len());
+                    space[..n].copy_from_slice(&rest[..n]);
+                    *rest = &rest[n..];
+                    reader.filled(n);
+                }
+                Event::Record => {
+                    self.rows.push(row(reader));
+                    return true;
+                }
+                Event::Header => (),
+                Event::End => return false,
+                Event::Error(error) => {
+                    let invalid = if error == ReadError::Encoding { reader.unverified() } else { b"" };
+                    self.failure = Some(Failure {
+                        error,
+                        number: reader.line_number(),
+                        offset: reader.record_offset(),
+                        line: reader.raw_line().map(<[u8]>::to_vec),
+                        invalid: invalid.iter().copied().take(announced(invalid)).collect(),
+                    });
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn rest(&mut self, reader: &mut Reader, mut source: Option<&[u8]>) {
+        while self.step(reader, &mut source) {}
+    }
+
+    fn append(&mut self, later: Reading) {
+        if self.failure.is_none() {
+            self.rows.extend(later.rows);
+            self.failure = later.failure;
+        }
+    }
+}
+
+/// How long the character that begins `bytes` would be (`pg_utf_mblen`).
+fn announced(bytes: &[u8]) -> usize {
+    match bytes.first().map_or(0, |byte| byte.leading_ones()) {
+        ones @ 2..=4 => ones as usize,
+        _ => 1,
+    }
+}
+
+/// The file read by one reader.
+#[must_use]
+pub fn in_order(settings: &Settings, data: &[u8]) -> Reading {
+    let mut reading = Reading::default();
+    reading.rest(&mut Reader::new(settings.clone()), Some(data));
+    reading
+}
+
+/// The file read in stretches. Panics where a promise of the parts is not kept.
+#[must_use]
+pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
+    let Settings { dialect, level, .. } = &plan.settings;
+    let mut reading = Reading::default();
+    let mut leader = Reader::new(plan.settings.clone());
+    let mut source = Some(data);
+    while reading.rows.len() < plan.first {
+        if !reading.step(&mut leader, &mut source) {
+            return reading;
+        }
+    }
+    let place = leader.place_behind();
+    let cutter =
+        place.and_then(|place| Some(Cutter::new(dialect, Scanner::new(Needles::new(dialect, place.eol)?, *level))));
+    let (Some(place), Some(cutter)) = (place, cutter) else {
+        reading.rest(&mut leader, source);
+        return reading;
+    };
+    let mut readers: Vec<Reader> = (1..plan.readers).map(|_| Reader::new(plan.settings.clone())).collect();
+    readers.push(leader);
+    let mut edge = Edge::at(place);
+    let mut offset = usize::try_from(place.offset).expect("a position in memory");
+    for number in 0.. {
+        if offset >= data.len() {
+            break;
+        }
+        let len = plan.len.min(data.len() - offset);
+        let (stretch, known) = (&data[offset..offset + len], (len + LOOKAHEAD).min(data.len() - offset));
+        let is_last = offset + len == data.len();
+        let reader = &mut readers[number % plan.readers];
+        let space = plan.room..plan.room + known;
+        reader.chunk_space(space.end)[space].copy_from_slice(&data[offset..offset + known]);
+        let cut = cutter.cut(stretch, offset as u64, edge);
+        let place = edge.place(place.eol);
+        let head = offset - usize::try_from(place.offset).expect("a position in memory");
+        let mut chunk = Reading::default();
+        if cut.suspicious || plan.resume == Some(number) {
+            reader.resume(place);
+            chunk.rest(reader, Some(&data[offset - head..]));
+            reading.append(chunk);
+            return reading;
+        }
+        let end = if is_last { len } else { cut.end.unwrap_or(0) };
+        if end > 0 {
+            let mut at = plan.room;
+            if head > at {
+                reader.chunk_space(head + known).copy_within(at..at + known, head);
+                at = head;
+            }
+            reader.chunk_space(0)[at - head..at].copy_from_slice(&data[offset - head..offset]);
+            reader.begin_chunk(at - head, at + end, at + known, place);
+            chunk.rest(reader, None);
+            assert!(chunk.failure.is_some() || reader.advance() == Event::End, "the end stays");
+            let most = cut.most_records + u64::from(is_last);
+            assert!(chunk.rows.len() as u64 <= most, "{} records, not {most} at most", chunk.rows.len());
+            reading.append(chunk);
+        } else {
+            assert_eq!(cut.most_records, 0);
+        }
+        edge = cut.edge;
+        offset += len;
+    }
+    reading
+}
