@@ -15,6 +15,10 @@
 //! The tricky point is `\.`, which ends the data wherever it stands, so that nothing behind it may be loaded. A cut
 //! does not look for record starts; it reports bytes that may be such a marker, and the rest of the file is then read
 //! by one process in order.
+//!
+//! A chunk comes with the few bytes behind it ([`crate::reader::LOOKAHEAD`]): a message shows as many bytes as an invalid
+//! character should have, though a line end be among them, and in CSV COPY finds what is invalid behind a carriage return
+//! before it takes the line that this ends.
 
 use memchr::memmem;
 

@@ -10,7 +10,7 @@
 
 use super::{Row, row};
 use crate::chunk::{Cutter, Edge};
-use crate::reader::{Event, LOOKAHEAD, ReadError, Reader, Settings};
+use crate::reader::{Event, LINE_LIMIT, LOOKAHEAD, ReadError, Reader, Settings};
 use crate::scan::{Needles, Scanner};
 
 /// How a file is to be read.
@@ -88,7 +88,8 @@ impl Reading {
         }
     }
 
-    fn rest(&mut self, reader: &mut Reader, mut source: Option<&[u8]>) {
+    /// Take all the records that the reader has, or finds in `source` if it asks for bytes.
+    pub fn rest(&mut self, reader: &mut Reader, mut source: Option<&[u8]>) {
         while self.step(reader, &mut source) {}
     }
 
@@ -153,7 +154,8 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
         let place = edge.place(place.eol);
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
         let mut chunk = Reading::default();
-        if cut.suspicious || plan.resume == Some(number) {
+        let is_huge = cut.end.is_none() && head + len >= LINE_LIMIT;
+        if cut.suspicious || is_huge || plan.resume == Some(number) {
             reader.resume(place);
             chunk.rest(reader, Some(&data[offset - head..]));
             reading.append(chunk);

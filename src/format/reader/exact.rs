@@ -34,10 +34,17 @@ impl Reader {
                 return self.fail(self.pos, number(embedded), None, ReadError::Encoding);
             }
             Line::NeedMore { .. } => {
-                if let Some(event) = self.too_long(length) {
-                    return event;
-                }
                 self.retry_at = length + length / 4 + 1;
+                if length >= LINE_LIMIT {
+                    // How many lines it has is known at the end of COPY's block.
+                    let seen = self.noticed();
+                    if length >= seen
+                        && let Some(event) = self.too_long(length, length)
+                    {
+                        return event;
+                    }
+                    self.retry_at = seen;
+                }
                 self.exact_next = true;
                 return Event::NeedData;
             }
@@ -45,7 +52,7 @@ impl Reader {
                 return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
             }
         };
-        if let Some(event) = self.too_long(next) {
+        if let Some(event) = self.too_long(content, next) {
             return event;
         }
         if self.scanner.is_none()
@@ -112,21 +119,28 @@ impl Reader {
         Event::Error(error)
     }
 
-    /// The error for a line of which `len` bytes do not fit COPY's line buffer.
+    /// The length of which a line that does not fit COPY's line buffer has been read when COPY notices.
     ///
-    /// COPY appends its input block by block, and notices when it appends the block that is too much.
-    fn too_long(&mut self, len: usize) -> Option<Event> {
+    /// It appends its input block by block, and notices when it appends the block that is too much.
+    fn noticed(&self) -> usize {
+        let start = self.window.stream_offset(self.pos);
+        let end = (start + LINE_LIMIT as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
+        usize::try_from(end - start).unwrap_or(usize::MAX)
+    }
+
+    /// The error for a line if its first `len` bytes do not fit COPY's line buffer; `content` without its end. COPY
+    /// appends them when it has found the end, if it has not noticed before.
+    fn too_long(&mut self, content: usize, len: usize) -> Option<Event> {
         if len < LINE_LIMIT {
             return None;
         }
-        let start = self.window.stream_offset(self.pos);
-        let noticed = (start + LINE_LIMIT as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
-        let seen = usize::try_from(noticed - start).unwrap_or(len);
+        let noticed = self.noticed();
+        let seen = noticed.min(len);
         let line = self.window.bytes().get(self.pos..).unwrap_or_default();
-        let line = line.get(..seen.min(line.len())).unwrap_or_default();
+        let line = line.get(..seen.min(content)).unwrap_or(line);
         let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), line) } else { 0 };
-        let containing = noticed.saturating_sub(COPY_BLOCK).saturating_sub(start);
+        let containing = (noticed as u64).saturating_sub(COPY_BLOCK);
         let number = self.line_base + 1 + embedded;
-        Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: noticed - start - containing }))
+        Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: seen as u64 - containing }))
     }
 }

@@ -1,0 +1,159 @@
+//! Files out of pieces that each dialect writes in its own characters.
+//!
+//! What decides at an edge is put there: a piece may be filled up to so many bytes before the next one. Some files have
+//! something wrong in them, at most twice, since nothing is read behind it.
+
+use pg_bulk_format::chunk::BLOCK;
+use pg_bulk_format::dialect::{Dialect, Eol};
+use proptest::prelude::*;
+
+use crate::dialects::line_end;
+
+#[derive(Debug, Clone, Copy)]
+pub enum Piece {
+    Bytes(&'static [u8]),
+    Quote,
+    Escape,
+    Delimiter,
+    Null,
+    Eol,
+    /// A field with doubled quotes.
+    Quotes,
+    /// An escape and what it takes.
+    Escaped,
+    /// Line ends that end no record.
+    Lines,
+    Backslashes(usize),
+    /// As many bytes as there are to the next edge, but for so many; edges are multiples of [`BLOCK`] from the first
+    /// record's end.
+    Edge(usize),
+}
+
+/// The bytes of `pieces`; edges are counted from the end of `first`.
+pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut base = 0;
+    for (i, piece) in first.iter().chain(pieces).enumerate() {
+        if i == first.len() {
+            base = out.len();
+        }
+        match *piece {
+            Piece::Bytes(bytes) => out.extend(bytes),
+            Piece::Quote => out.push(d.quote),
+            Piece::Escape => out.push(if d.is_csv() { d.escape } else { b'\\' }),
+            Piece::Delimiter => out.push(d.delimiter),
+            Piece::Null => out.extend(&d.null),
+            Piece::Eol => out.extend(line_end(eol)),
+            Piece::Lines if !d.is_csv() => out.extend(b"in\\\n\\\r\\\nside"),
+            Piece::Lines => out.extend([&[d.quote], &b"in"[..], line_end(eol), b"\n\r\r\nside", &[d.quote]].concat()),
+            Piece::Quotes => out.extend([&[d.quote; 3][..], b"q", &[d.quote; 3]].concat()),
+            Piece::Escaped if !d.is_csv() => out.extend(b"\\\\\\x41"),
+            Piece::Escaped => out.extend([d.quote, d.escape, d.quote, d.escape, d.escape, d.quote]),
+            Piece::Backslashes(n) => out.extend(vec![b'\\'; n]),
+            Piece::Edge(before) => {
+                let gap = (2 * BLOCK - before - (out.len() - base) % BLOCK) % BLOCK;
+                out.extend(vec![b'x'; gap]);
+            }
+        }
+    }
+    out
+}
+
+/// What ends the data, or is wrong.
+const BREAKS: &[&[u8]] = &[
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\\.",
+    b"\\.\n",
+    b"\\.\r",
+    b"\\.\r\n",
+    b"\n\\.\n",
+    b"\r\n\\.\r\n",
+    b"\r\\.\r",
+    b"\xff",
+    b"\0",
+    b"\xe2\x82",
+    b"\xe2",
+    b"\n\xf0",
+    b"\xf0\x9f\x98",
+];
+
+const DATA: &[&[u8]] =
+    &[b"a", b"N", b"1", b".", b"\xc3\xa4", "€".as_bytes(), b"\\N", b"e", b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"];
+
+fn piece() -> impl Strategy<Value = Piece> {
+    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escape, Lines, Null, Quote};
+    prop_oneof![
+        6 => prop::sample::select(DATA).prop_map(Bytes),
+        7 => Just(Eol),
+        3 => Just(Quote),
+        2 => Just(Escape),
+        3 => Just(Delimiter),
+        1 => Just(Null),
+        2 => Just(Lines),
+        1 => (1usize..5).prop_map(Backslashes),
+        4 => (0usize..4).prop_map(Edge),
+        1 => prop::sample::select(&BREAKS[..4]).prop_map(Bytes),
+    ]
+}
+
+/// Pieces without what is likely to be an error.
+fn calm() -> impl Strategy<Value = Piece> {
+    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escaped, Lines, Null, Quotes};
+    prop_oneof![
+        6 => prop::sample::select(DATA).prop_map(Bytes),
+        6 => Just(Eol),
+        2 => Just(Quotes),
+        2 => Just(Escaped),
+        3 => Just(Delimiter),
+        1 => Just(Null),
+        3 => (1usize..3).prop_map(|n| Backslashes(2 * n)),
+        4 => (0usize..4).prop_map(Edge),
+        1 => Just(Lines),
+    ]
+}
+
+pub fn body() -> impl Strategy<Value = Vec<Piece>> {
+    let pieces = prop_oneof![
+        3 => prop::collection::vec(calm(), 0..100),
+        1 => prop::collection::vec(piece(), 0..100),
+    ];
+    // Where it falls, or before an edge, perhaps on a line of its own.
+    let edge = prop_oneof![
+        Just(vec![]),
+        (0usize..4).prop_map(|n| vec![Piece::Edge(n)]),
+        (1usize..6).prop_map(|n| vec![Piece::Edge(n), Piece::Eol]),
+    ];
+    let wrong = (edge, prop::sample::select(BREAKS), any::<bool>()).prop_map(|(mut edge, bytes, ends)| {
+        edge.push(Piece::Bytes(bytes));
+        edge.extend(ends.then_some(Piece::Eol));
+        edge
+    });
+    let breaks = prop::collection::vec((any::<prop::sample::Index>(), wrong), 0..3);
+    let breaks = prop_oneof![Just(Vec::new()), breaks];
+    (pieces, breaks).prop_map(|(mut pieces, breaks)| {
+        for (at, wrong) in breaks {
+            let at = at.index(pieces.len() + 1);
+            pieces.splice(at..at, wrong);
+        }
+        pieces
+    })
+}
+
+/// A byte order mark, header lines, and the first record.
+pub fn beginning() -> impl Strategy<Value = (u64, Vec<Piece>)> {
+    let record = prop_oneof![
+        4 => Just(vec![Piece::Bytes(b"1"), Piece::Eol]),
+        1 => prop::collection::vec(calm(), 0..5),
+        1 => Just(vec![Piece::Lines, Piece::Eol]),
+    ];
+    (0u64..3, any::<bool>(), record).prop_map(|(headers, bom, record)| {
+        let mut pieces = vec![Piece::Bytes(if bom { b"\xef\xbb\xbf" } else { b"" })];
+        for _ in 0..headers {
+            pieces.extend([Piece::Bytes(b"a"), Piece::Delimiter, Piece::Lines, Piece::Eol]);
+        }
+        pieces.extend(record);
+        (headers, pieces)
+    })
+}
