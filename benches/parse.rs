@@ -71,6 +71,7 @@ fn columns(workload: Workload) -> Vec<Type> {
             [&[Int4; 3][..], &names, &rest].concat()
         }
         Workload::Extract => [&[Int4; 12][..], &[Text, Bit(1)], &[Numeric(20, 2); 8], &[Numeric(38, 6); 7]].concat(),
+        Workload::Mixed => panic!("mixed has columns without a decoder"),
     }
 }
 
@@ -95,6 +96,7 @@ impl Input {
             Workload::Demo => ("text, 3 short columns", false, "\\N"),
             Workload::Customer => ("CSV, 21 columns, mostly text", true, ""),
             Workload::Extract => ("text, 29 short columns", false, ""),
+            Workload::Mixed => ("CSV, 40 columns", true, ""),
         };
         Input { name: workload.name(), what, bytes, dialect: dialect(csv, null), columns: columns(workload) }
     }

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! Threads read, split and convert the file's rows with the parser and the decoders of the loader, build heap pages of
-//! them and append the pages to one file and their WAL to another, in batches of 64 pages; at the end both are synced.
-//! There is no server, no lock, no catalog, no checksum and no order among the batches. A loader that promises durable
-//! rows cannot be faster with the same parser on the same machine; how close it comes is what the harness shows. Both
-//! files are removed at the end.
+//! them and append the pages to one file and their WAL to another, in batches of 64 pages; at the end the WAL is synced.
+//! That is what makes rows durable: pages are the kernel's to write, as a server leaves them to its next checkpoint.
+//! There is no server, no lock, no catalog, no checksum, not even WAL's own, and no order among the batches. A loader
+//! that promises durable rows cannot be faster with the same parser on the same machine; how close it comes is what the
+//! harness shows. Both files are removed at the end.
 //!
 //! The one tricky point is who reads the row at the border of two chunks. A row belongs to the chunk in which it
 //! begins: a thread skips the rest of a row that began before its chunk, and reads on past the chunk's end to finish
@@ -179,7 +180,6 @@ fn run() -> Result<(), String> {
     })?;
     let written = begin.elapsed();
     load.wal.sync_data().map_err(|error| format!("syncing WAL: {error}"))?;
-    load.heap.sync_data().map_err(|error| format!("syncing pages: {error}"))?;
     let synced = begin.elapsed();
 
     let pages = load.next_block.into_inner();

@@ -4,13 +4,14 @@
 //! table it belongs to, and the options that read it, are in `load/<workload>.sql`. Rows are collected in a buffer and
 //! handed to the operating system about a megabyte at a time.
 //!
-//! The four differ on purpose in what they ask of a reader: `demo` has short rows (the cost per row), `test` quotes
-//! every field, `customer` is nearly all text (the cost per byte), `extract` has many columns, numerics and nulls (the
-//! cost per field).
+//! They differ on purpose in what they ask of a reader: `demo` has short rows (the cost per row), `test` quotes every
+//! field, `customer` is nearly all text (the cost per byte), `extract` has many columns, numerics and nulls (the cost per
+//! field), `mixed` a bit of every type.
 
 mod customer;
 mod demo;
 mod extract;
+mod mixed;
 mod test;
 
 use std::io::{self, Write};
@@ -31,10 +32,13 @@ pub enum Workload {
     Customer,
     /// 29 columns, mostly numbers, with nulls, in text format.
     Extract,
+    /// 40 columns of some 30 types, with nulls, in CSV.
+    Mixed,
 }
 
 /// Every workload, in the order in which they are described.
-pub const WORKLOADS: [Workload; 4] = [Workload::Demo, Workload::Test, Workload::Customer, Workload::Extract];
+pub const WORKLOADS: [Workload; 5] =
+    [Workload::Demo, Workload::Test, Workload::Customer, Workload::Extract, Workload::Mixed];
 
 impl Workload {
     /// The workload's name: also its table's, and its file's in `load/`.
@@ -45,6 +49,7 @@ impl Workload {
             Self::Test => "test",
             Self::Customer => "customer",
             Self::Extract => "extract",
+            Self::Mixed => "mixed",
         }
     }
 
@@ -60,6 +65,7 @@ impl Workload {
             Self::Test => test::row(out, random, id),
             Self::Customer => customer::row(out, random, id),
             Self::Extract => extract::row(out, random, id),
+            Self::Mixed => mixed::row(out, random, id),
         }
     }
 
@@ -108,11 +114,19 @@ mod tests {
         }
     }
 
-    fn delimiter(workload: Workload) -> char {
-        match workload {
+    /// The fields of a row as they are in the file, quotes and all. No generated value holds a line end, and none of the
+    /// files in text format a backslash, so that is all the parser it takes.
+    fn fields(workload: Workload, line: &str) -> Vec<&str> {
+        let delimiter = match workload {
             Workload::Demo | Workload::Extract => '\t',
-            Workload::Test | Workload::Customer => ',',
-        }
+            Workload::Test | Workload::Customer | Workload::Mixed => ',',
+        };
+        let mut quoted = false;
+        line.split(|character| {
+            quoted ^= character == '"' && delimiter == ',';
+            !quoted && character == delimiter
+        })
+        .collect()
     }
 
     /// The columns of the table that belongs to the workload: one line each between the parentheses.
@@ -149,11 +163,10 @@ mod tests {
             assert_eq!(text.lines().count(), 2500, "{workload:?}");
             let columns = columns(workload).len();
             for (line, id) in text.lines().zip(1u64..) {
-                // No generated value holds a delimiter, a quote or a backslash, so fields can be counted without a parser.
-                let fields: Vec<&str> = line.split(delimiter(workload)).collect();
+                let fields = fields(workload, line);
                 assert_eq!(fields.len(), columns, "{workload:?}: {line}");
                 assert_eq!(fields[0].trim_matches('"'), id.to_string(), "{workload:?}: {line}");
-                assert!(!line.contains('\\'), "{workload:?}: {line}");
+                assert!(workload == Workload::Mixed || !line.contains('\\'), "{workload:?}: {line}");
             }
         }
     }
@@ -168,7 +181,7 @@ mod tests {
                 };
                 let limit: usize = limit.1.split_once(')').unwrap().0.parse().unwrap();
                 for line in text.lines() {
-                    let field = line.split(delimiter(workload)).nth(position).unwrap();
+                    let field = fields(workload, line)[position];
                     assert!(field.len() <= limit, "{workload:?}, {column}: {field}");
                 }
             }
@@ -176,19 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn only_extract_has_nulls_and_most_columns_of_it_have() {
-        let text = String::from_utf8(file(Workload::Extract, 2500, 1, 1)).unwrap();
-        let mut null_columns = [false; 29];
-        for line in text.lines() {
-            for (position, field) in line.split('\t').enumerate() {
-                null_columns[position] |= field.is_empty();
+    fn extract_and_mixed_have_nulls_in_many_columns_and_the_others_none() {
+        for (workload, columns, least) in [(Workload::Extract, 29, 15), (Workload::Mixed, 40, 14)] {
+            let text = String::from_utf8(file(workload, 2500, 1, 1)).unwrap();
+            let mut null_columns = vec![false; columns];
+            for line in text.lines() {
+                for (position, field) in fields(workload, line).iter().enumerate() {
+                    null_columns[position] |= field.is_empty();
+                }
             }
+            assert!(!null_columns[0]);
+            assert!(null_columns.iter().filter(|null| **null).count() >= least, "{workload:?}");
         }
-        assert!(!null_columns[0]);
-        assert!(null_columns.iter().filter(|null| **null).count() > 14);
         for workload in [Workload::Demo, Workload::Test, Workload::Customer] {
             let text = String::from_utf8(file(workload, 2500, 1, 1)).unwrap();
-            assert!(text.lines().all(|line| line.split(delimiter(workload)).all(|field| !field.is_empty())));
+            assert!(text.lines().all(|line| fields(workload, line).iter().all(|field| !field.is_empty())));
         }
     }
 
@@ -209,6 +224,7 @@ mod tests {
             (Workload::Test, 5_000_000, 369.0),
             (Workload::Customer, 1_000_000, 584.0),
             (Workload::Extract, 2_000_000, 240.0),
+            (Workload::Mixed, 460_000, 300.0),
         ] {
             let mut counter = Counter(0);
             workload.write(&mut counter, rows, 1, 1).unwrap();
