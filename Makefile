@@ -5,10 +5,10 @@
 #   make                     release build of the extension; POINTS=1: with the tests' wait and fault points
 #   make install             into the server of PG_CONFIG (DESTDIR is honoured)
 #   make installcheck        the server tests, on what is installed; TESTS="smoke t/001_x.t" picks some
-#   make demo                a running cluster with the seed workloads loaded twice, by COPY and by pg_bulk; SIZE=n
+#   make demo                a running cluster with the seed workloads loaded by COPY and by pg_bulk; SIZE=n
 #   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
 #                            a server with assertions, which is built first
-#   make bench               side by side with COPY and file_fdw: benches/load/run
+#   make bench               side by side with COPY and others: benches/load/run; SIZE=, WORKLOADS=, MODES=
 #   make soak                the server tests on their large grids
 #   make schema              sql/schema.sql anew
 #

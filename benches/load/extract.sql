@@ -1,6 +1,7 @@
 -- 29 columns out of a ledger, mostly numbers, with nulls: 120 bytes a row.
 -- options: format 'text', null ''
 -- sum: id
+-- wide: reference
 
 CREATE TABLE extract (
     id int,

@@ -1,6 +1,7 @@
 -- A number, an MD5 sum, a timestamp; every field quoted: 74 bytes a row.
 -- options: format 'csv', null '\N'
 -- sum: id
+-- wide: info
 
 CREATE TABLE test (
     id int,

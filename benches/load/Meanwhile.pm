@@ -1,0 +1,224 @@
+# The modes that look at something else while a load is under way: `latency`, how long an INSERT by another session
+# waits; `checkpoint`, how long a checkpoint takes; `memory`, how much of it the processes of the load have.
+package Meanwhile;
+use strict;
+use warnings;
+use List::Util qw(max min sum0);
+use Time::HiRes qw(sleep time);
+
+# A sequence that tells sessions to stop: what it says is seen at once, without a transaction.
+my $STOPPED = '(SELECT is_called FROM bench_stop)';
+
+# Inserts rows until it is stopped, each in a transaction of its own, and keeps when each began and how long it took.
+# Wide rows: each wants a page of its own, so that most of them must extend the table. Commits do not wait for the disk,
+# since it is not the disk that is in question.
+sub inserts {
+    my ($workload) = @_;
+    return <<"END";
+SET synchronous_commit = off;
+DO \$\$
+DECLARE
+    wide text := (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 220) n);
+    number int := 0;
+    start timestamptz;
+    began float8[];
+    took float8[];
+BEGIN
+    WHILE NOT $STOPPED LOOP
+        number := number + 1;
+        start := clock_timestamp();
+        INSERT INTO $workload->{name} ($workload->{sum}, $workload->{wide}) VALUES (-number, wide);
+        took := took || extract(epoch FROM clock_timestamp() - start)::float8;
+        began := began || extract(epoch FROM start)::float8;
+        COMMIT;
+        PERFORM pg_sleep(0.001);
+    END LOOP;
+    INSERT INTO bench_inserts SELECT * FROM unnest(began, took);
+END \$\$
+END
+}
+
+# Looks every millisecond at who holds the table's extension lock, until it is stopped. Keeps how long each one but the
+# inserter did. A process that lets go of the lock and takes it again between two looks seems to have held it all the
+# while, but for the end of the file: it moves when a batch is written, which is the last thing done with the lock.
+sub looks {
+    my ($workload, $inserter) = @_;
+    return <<"END";
+DO \$\$
+DECLARE
+    holder int;
+    seen int;
+    since timestamptz;
+    at_first bigint;
+    before bigint;
+    size bigint;
+    took float8[];
+BEGIN
+    WHILE NOT $STOPPED LOOP
+        SELECT pid INTO holder FROM pg_locks
+        WHERE locktype = 'extend' AND relation = '$workload->{name}'::regclass AND granted AND pid <> $inserter;
+        size := pg_relation_size('$workload->{name}');
+        IF holder IS DISTINCT FROM seen OR (before > at_first AND size = before) THEN
+            IF seen IS NOT NULL THEN
+                took := took || extract(epoch FROM clock_timestamp() - since)::float8;
+            END IF;
+            seen := holder;
+            since := clock_timestamp();
+            at_first := size;
+        END IF;
+        before := size;
+        PERFORM pg_sleep(0.001);
+    END LOOP;
+    INSERT INTO bench_holds SELECT unnest(took);
+END \$\$
+END
+}
+
+sub latency {
+    my ($bench, $workload) = @_;
+    if (!defined $workload->{wide}) {
+        $bench->note("$workload->{title}: no column for wide rows, so no latency");
+        return;
+    }
+    my $server = $bench->{server};
+    # Wide rows stay in their page.
+    $server->query("ALTER TABLE $workload->{name} SET (toast_tuple_target = 8160)", 'CREATE SEQUENCE bench_stop',
+        'CREATE TABLE bench_inserts (began float8, took float8)', 'CREATE TABLE bench_holds (took float8)');
+    $bench->rounds(
+        "$workload->{title}, latency",
+        sub {
+            my ($round, $rival) = @_;
+            $server->query('SELECT setval(\'bench_stop\', 1, false)', 'TRUNCATE bench_inserts, bench_holds');
+            my ($inserter, $looker) = map { $server->session } 1, 2;
+            my $pid = $inserter->ask('SELECT pg_backend_pid()');
+            my $figures = $rival->load(
+                $workload,
+                beforehand => sub {
+                    $inserter->send(inserts($workload));
+                    $looker->send(looks($workload, $pid));
+                    # So that the table is in use, and not empty, when the load comes to it.
+                    sleep 0.3;
+                },
+                afterwards => sub {
+                    $server->query('SELECT setval(\'bench_stop\', 1, true)');
+                    $_->wait for $inserter, $looker;
+                },
+            );
+            my $during = "began < $figures->{end} AND began + took > $figures->{begin}";
+            my ($inserts, $wait) = split /\|/,
+                $server->query("SELECT count(*), coalesce(max(took), 0) FROM bench_inserts WHERE $during");
+            my ($lost) = $server->query('SELECT (SELECT count(*) FROM bench_inserts)'
+                    . " - (SELECT count(*) FROM $workload->{name} WHERE $workload->{sum} < 0)");
+            $workload->agree("the number of rows inserted meanwhile that $rival->{name} lost", $lost, 0);
+            my $batch = $server->query('SELECT coalesce(max(took), 0) FROM bench_holds');
+            $bench->record($workload, mode => 'latency', rival => $rival->{name}, round => $round, figures => {
+                seconds => $figures->{seconds}, inserts => $inserts, longest_wait => $wait, longest_batch => $batch,
+            });
+        },
+        $bench->rivals($workload, qw(copy bulk_load bulk_load_7))
+    );
+    $server->query('DROP SEQUENCE bench_stop', 'DROP TABLE bench_inserts, bench_holds');
+    $workload->make_table;
+}
+
+# One CHECKPOINT after the other as long as the load runs. The server's log tells how long each one wrote and synced;
+# what is left of its time, it waited for the processes of the load, or to begin.
+sub checkpoints {
+    my ($bench, $workload) = @_;
+    my $server = $bench->{server};
+    $bench->rounds(
+        "$workload->{title}, checkpoint",
+        sub {
+            my ($round, $rival) = @_;
+            my $session = $server->session;
+            my (@took, $log);
+            my $figures = $rival->load(
+                $workload,
+                beforehand => sub { $log = $server->log },
+                meanwhile  => sub {
+                    my ($load) = @_;
+                    sleep 0.05;
+                    until ($load->is_done) {
+                        my $begin = time;
+                        $session->ask('CHECKPOINT');
+                        push @took, time - $begin;
+                    }
+                },
+            );
+            my @waited;
+            for ($server->log($log)) {
+                next if !/checkpoint complete: .* write=([0-9.]+) s, sync=([0-9.]+) s, total=([0-9.]+) s/;
+                push @waited, max(0, $3 - $1 - $2);
+            }
+            $bench->record($workload, mode => 'checkpoint', rival => $rival->{name}, round => $round, figures => {
+                seconds => $figures->{seconds}, checkpoints => scalar @took, longest => max(0, @took),
+                longest_wait => max(0, @waited[0 .. min($#took, $#waited)]),
+            });
+        },
+        $bench->rivals($workload, qw(copy bulk_load bulk_load_7))
+    );
+}
+
+# What /proc tells of each process, every few milliseconds: the most memory it ever had resident (VmHWM, shared buffers
+# that it touched included), and what is its own now (RssAnon), which is added up over the processes.
+sub memory {
+    my ($bench, $workload) = @_;
+    $bench->rounds(
+        "$workload->{title}, memory",
+        sub {
+            my ($round, $rival) = @_;
+            my (%most, $leader, $start);
+            my $own = 0;
+            my $figures = $rival->load(
+                $workload,
+                before_each => sub {
+                    my ($session) = @_;
+                    $leader = $session->ask('SELECT pg_backend_pid()');
+                    $start = (status($leader))[0];
+                },
+                meanwhile => sub {
+                    my ($load) = @_;
+                    my @workers;
+                    for (my $look = 0; !$load->is_done; $look++) {
+                        @workers = workers_of($leader) if $look % 5 == 0;
+                        my @own;
+                        for my $pid ($leader, @workers) {
+                            my ($most, $own) = status($pid) or next;
+                            $most{$pid} = $most;
+                            push @own, $own;
+                        }
+                        $own = max($own, sum0(@own));
+                        sleep 0.003;
+                    }
+                },
+            );
+            my $most_of_leader = delete $most{$leader} // 0;
+            $bench->record($workload, mode => 'memory', rival => $rival->{name}, round => $round, figures => {
+                seconds => $figures->{seconds}, leader_before => $start, leader => $most_of_leader,
+                workers => scalar keys %most, worker => max(0, values %most), own => $own,
+            });
+        },
+        $bench->rivals($workload, qw(copy bulk_load bulk_load_0 bulk_load_7))
+    );
+}
+
+# (VmHWM, RssAnon) of a process in bytes; nothing if it is gone.
+sub status {
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/status" or return;
+    my %kilobytes = map { /^(VmHWM|RssAnon):\s*([0-9]+) kB/ ? ($1, $2) : () } <$file>;
+    return if keys %kilobytes < 2;
+    return map { $kilobytes{$_} * 1024 } qw(VmHWM RssAnon);
+}
+
+# The server says in a process's title whose worker it is.
+sub workers_of {
+    my ($leader) = @_;
+    return grep {
+        my $title = '';
+        if (open my $file, '<', "/proc/$_/cmdline") { $title = <$file> // '' }
+        $title =~ /parallel worker for PID $leader\b/;
+    } map { m{([0-9]+)$} } glob '/proc/[0-9]*';
+}
+
+1;

@@ -1,0 +1,45 @@
+# The mode `scan`: a file read through each foreign data wrapper, without anything being loaded.
+package Scans;
+use strict;
+use warnings;
+use Time::HiRes qw(time);
+
+sub scans {
+    my ($bench, $workload) = @_;
+    # Indexes make no difference to a file.
+    return if $workload->{index};
+    my $server = $bench->{server};
+    my @wrappers = $bench->rivals($workload, qw(file_fdw bulk_fdw));
+    my @scans = ('count(*)', "sum($workload->{sum})", $workload->columns(q('count(' || quote_ident(attname) || ')')));
+    # The table holds the file's rows, by whoever loaded it last.
+    my %answer = map { $_ => scalar $server->query("SELECT $_ FROM $workload->{name}") } @scans;
+    for my $scan (@scans) {
+        $bench->rounds(
+            "$workload->{title}, scan",
+            sub {
+                my ($round, $wrapper) = @_;
+                my $table = $wrapper->foreign_table($workload);
+                my ($seconds, $found) = timed($server, $table, "SELECT $scan FROM $table");
+                $workload->agree("SELECT $scan by $wrapper->{name}", $found, $answer{$scan});
+                $bench->record($workload, mode => 'scan', case => short($scan), rival => $wrapper->{name},
+                    round => $round, figures => { seconds => $seconds });
+            },
+            @wrappers
+        );
+    }
+}
+
+# (seconds, answer). The session has read a row of the table before.
+sub timed {
+    my ($server, $table, $statement) = @_;
+    my $session = $server->session;
+    $session->ask("SELECT count(*) FROM (SELECT FROM $table LIMIT 1) row");
+    my $begin = time;
+    my $answer = $session->ask($statement);
+    return (time - $begin, $answer);
+}
+
+# A select list of all columns is named by its first and its last one.
+sub short { my ($scan) = @_; return $scan =~ /^([^,]+), .*, ([^,]+)$/ ? "$1, …, $2" : $scan }
+
+1;

@@ -1,0 +1,134 @@
+# The private server that is measured: it lives only as long as the run, in a directory of its own, and has no TCP port.
+#
+# As root it is run by an unprivileged user. What it reads and writes must lie where that user can reach it, hence
+# base_directory(). Results name no path: what is one is told on the command line and stays out of the settings that are
+# published.
+#
+# The tricky point is what a run that was killed leaves behind: postmaster.pid alone may name a process that has nothing
+# to do with it, so a server is recognised by its command line.
+package Server;
+use strict;
+use warnings;
+use Fcntl qw(:flock);
+use File::Path qw(make_path remove_tree);
+use File::Temp qw(tempdir);
+use List::Util qw(any);
+use Session;
+
+# new(bindir =>, user =>, bases => [directories to try])
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    $self->{base} = $self->base_directory;
+    $self->{data} = "$self->{base}/cluster/data";
+    return $self;
+}
+
+sub base_directory {
+    my ($self) = @_;
+    my $user = $self->{user};
+    !defined $user || getpwnam $user or die "$0: no user $user to run the server as: set BENCH_USER\n";
+    for my $directory (@{ $self->{bases} }) {
+        make_path($directory, { error => \my $failed });
+        next if @$failed || -l $directory || (stat $directory)[4] != $>;
+        return $directory if !defined $user || system('runuser', '-u', $user, '--', 'test', '-x', $directory) == 0;
+    }
+    die "$0: no directory that " . ($user // 'this user') . " can reach\n";
+}
+
+# In a directory of the server's user, since the caller's may be closed to it.
+sub as_server {
+    my ($self, $shell_command, @arguments) = @_;
+    my @command = (defined $self->{user} ? ('runuser', '-u', $self->{user}, '--') : ());
+    push @command, 'sh', '-c', "cd / && $shell_command", @arguments;
+    system(@command) == 0 or die "$0: failed: @command\n";
+}
+
+# A new cluster with these lines of configuration.
+sub start {
+    my ($self, @settings) = @_;
+    my ($base, $data, $user) = @$self{qw(base data user)};
+    open $self->{lock}, '>>', "$base/lock" or die "$0: $base/lock: $!\n";
+    flock $self->{lock}, LOCK_EX | LOCK_NB or die "$0: another run is under way\n";
+    $self->stop;
+    # Closed to everybody else, since who reaches the socket is let in.
+    mkdir "$base/cluster", 0700 or die "$0: $base/cluster: $!\n";
+    # The path of a socket is limited to some 100 bytes.
+    $self->{socket} = length "$base/cluster" < 90 ? "$base/cluster" : tempdir('pg_bulk-bench-XXXXXX', TMPDIR => 1);
+    if (defined $user) {
+        my ($uid, $gid) = (getpwnam $user)[2, 3];
+        chown($uid, $gid, "$base/cluster", $self->{socket}) == 2 or die "$0: chown: $!\n";
+    }
+    $self->as_server('"$0" -D "$1" -U bench -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$1.log"',
+        "$self->{bindir}/initdb", $data);
+    $self->configure('postgresql.conf', @settings, "include_if_exists = 'variant.conf'");
+    $self->command('start');
+    $ENV{PGHOST} = $self->{socket};
+    $self->query('CREATE DATABASE bench');
+    $ENV{PGDATABASE} = 'bench';
+}
+
+sub configure {
+    my ($self, $file, @settings) = @_;
+    $self->as_server('f=$0; printf "%s\n" "$@" >>"$f"', "$self->{data}/$file", @settings);
+}
+
+sub command {
+    my ($self, $command) = @_;
+    $self->as_server('"$0" "$3" -D "$1" -l "$1.log" -o "-k \"$2\" -p 5432" -w -s -m fast',
+        "$self->{bindir}/pg_ctl", @$self{qw(data socket)}, $command);
+}
+
+# Restarts the server with these settings on top of the usual ones, and none from an earlier call.
+sub vary {
+    my ($self, @settings) = @_;
+    unlink "$self->{data}/variant.conf";
+    $self->configure('variant.conf', @settings) if @settings;
+    $self->command('restart');
+}
+
+# Nothing of the cluster is worth keeping.
+sub stop {
+    my ($self) = @_;
+    my $data = $self->{data};
+    if (defined $self->postmaster) {
+        $self->as_server('"$0" stop -D "$1" -m immediate -w -s', "$self->{bindir}/pg_ctl", $data);
+    }
+    remove_tree("$self->{base}/cluster");
+    remove_tree($self->{socket}) if defined $self->{socket};
+}
+
+# The pid of the postmaster, if there is one.
+sub postmaster {
+    my ($self) = @_;
+    open my $pid_file, '<', "$self->{data}/postmaster.pid" or return undef;
+    my ($pid) = (<$pid_file> // '') =~ /^([0-9]+)$/ or return undef;
+    open my $proc, '<', "/proc/$pid/cmdline" or return undef;
+    return (any { $_ eq $self->{data} } split /\0/, <$proc> // '') ? $pid : undef;
+}
+
+# What the log has from byte $from on; without $from, its length.
+sub log {
+    my ($self, $from) = @_;
+    my $log = "$self->{data}.log";
+    return -s $log if !defined $from;
+    open my $file, '<', $log or die "$0: $log: $!\n";
+    seek $file, $from, 0;
+    return <$file>;
+}
+
+# Runs the commands one after the other in one session and returns the lines of their answers.
+sub query {
+    my ($self, @commands) = @_;
+    my @psql = ($self->psql, qw(-X -q -A -t -v ON_ERROR_STOP=1), map { ('-c', $_) } @commands);
+    open my $answer, '-|', @psql or die "$0: psql: $!\n";
+    chomp(my @lines = <$answer>);
+    close $answer or die "$0: failed: $commands[-1]\n";
+    return wantarray ? @lines : join "\n", @lines;
+}
+
+sub psql { my ($self) = @_; return "$self->{bindir}/psql" }
+
+sub session { my ($self) = @_; return Session->new($self->psql) }
+
+1;
