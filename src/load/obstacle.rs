@@ -93,7 +93,6 @@ unsafe fn of_storage(relation: pg_sys::Relation, found: &mut Vec<String>) {
         }) {
             found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
         }
-        of_indexes(relation, &name, found);
     }
 }
 
@@ -136,26 +135,6 @@ unsafe fn is_user_catalog(relation: pg_sys::Relation) -> bool {
     unsafe {
         (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION
             && (*relation).rd_options.cast::<pg_sys::StdRdOptions>().as_ref().is_some_and(|o| o.user_catalog_table)
-    }
-}
-
-unsafe fn of_indexes(relation: pg_sys::Relation, table: &str, found: &mut Vec<String>) {
-    // SAFETY: an open relation; guarded calls; an index that is open has its catalog row.
-    unsafe {
-        if !(*(*relation).rd_rel).relhasindex {
-            return;
-        }
-        let indexes = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
-        for index in indexes.iter_oid() {
-            let index = pg_sys::index_open(index, pg_sys::RowExclusiveLock.cast_signed());
-            let name = name_of(index);
-            if (*(*index).rd_index).indisexclusion {
-                found.push(format!("Table \"{table}\" has the exclusion constraint \"{name}\"."));
-            } else if !(*(*index).rd_index).indimmediate {
-                found.push(format!("Table \"{table}\" has the deferrable constraint \"{name}\"."));
-            }
-            pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::pg::compat::{self, Rights};
 use crate::pg::encoding::from_server;
 use crate::pg::source::Location;
+use crate::pg::unguarded::{find_all_inheritors, guard};
 
 /// What kind of thing a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +84,11 @@ impl Target {
             return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
         }
         let kind = kind(relation)?;
+        if kind == Kind::Partitioned && options.lock == LockOption::Share {
+            // At once, so that nobody has to ask for more when the indexes of a partition are rebuilt.
+            // SAFETY: a guarded call; the locks are kept.
+            unsafe { guard(|| find_all_inheritors(relid, lock.cast_signed(), std::ptr::null_mut())) };
+        }
         if obstacle::is_distributed(relid) {
             let message = format!("table \"{}\" is distributed by Citus", relation_name(relation));
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)

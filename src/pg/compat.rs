@@ -318,19 +318,37 @@ pub unsafe fn init_range_table(estate: *mut pg_sys::EState, relation: pg_sys::Re
 /// `ExecInsertIndexTuples` for a new row: the indexes whose constraints are to be checked later.
 ///
 /// # Safety
-/// A result relation with its indexes open, and a slot with a row that has a TID; a guarded frame.
+/// A plain frame; a result relation with its indexes open, and a slot with a row that has a TID.
 pub unsafe fn insert_index_tuples(
     relinfo: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
     estate: *mut pg_sys::EState,
 ) -> *mut pg_sys::List {
     use std::ptr::null_mut;
+
+    use super::unguarded::ExecInsertIndexTuples;
     // SAFETY: passed on.
     unsafe {
         #[cfg(feature = "pg15")]
-        return pg_sys::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
+        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
         #[cfg(not(feature = "pg15"))]
-        return pg_sys::ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+    }
+}
+
+/// `reindex_index` without a statement of the user's.
+///
+/// # Safety
+/// A plain frame outside of parallel mode; an index that may be locked exclusively.
+pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
+    use super::unguarded::reindex_index;
+    let mut params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        reindex_index(index, false, persistence, &raw mut params);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        reindex_index(std::ptr::null(), index, false, persistence, &raw const params);
     }
 }
 

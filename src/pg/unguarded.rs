@@ -4,9 +4,13 @@
 //! line says why.
 #![allow(non_snake_case)]
 
+mod access;
+
 use std::ffi::{c_char, c_int, c_void};
 
 use pgrx::pg_sys;
+
+pub use self::access::*;
 
 unsafe extern "C-unwind" {
     /// fmgr.c. Runs a type's input function; null `str` for NULL.

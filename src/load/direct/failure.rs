@@ -1,6 +1,6 @@
 //! An error that ended a process's rows, between being caught and being raised again.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
 
@@ -44,7 +44,7 @@ pub unsafe fn forget_worker(error: *mut pg_sys::ErrorData) {
         if context.is_null() {
             return;
         }
-        let words = CStr::from_ptr(gettext(c"parallel worker".as_ptr())).to_bytes();
+        let words = gettext(c"parallel worker").to_bytes();
         let bytes = CStr::from_ptr(context).to_bytes();
         let lines = bytes.strip_suffix(words);
         if let Some(rest) = lines.and_then(|rest| rest.strip_suffix(b"\n")) {
@@ -55,7 +55,13 @@ pub unsafe fn forget_worker(error: *mut pg_sys::ErrorData) {
     }
 }
 
-unsafe extern "C" {
-    /// libintl.h, part of the C library. The server has set its own catalog as the default one.
-    fn gettext(words: *const std::ffi::c_char) -> *const std::ffi::c_char;
+/// A message of the server's in the language of its messages.
+pub fn gettext(words: &CStr) -> &CStr {
+    unsafe extern "C" {
+        /// libintl.h, part of the C library. The server has set its own catalog as the default one.
+        #[link_name = "gettext"]
+        fn translated(words: *const c_char) -> *const c_char;
+    }
+    // SAFETY: a string, and one that lives as long as the process, or the same again.
+    unsafe { CStr::from_ptr(translated(words.as_ptr())) }
 }

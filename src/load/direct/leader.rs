@@ -26,13 +26,14 @@ use super::failure;
 use super::hazard::Hazards;
 use super::process::{Parts, Process};
 use super::row_loop;
-use super::settle;
+use super::settle::{self, Settling, Written};
 use super::shared::Shared;
 use super::spec::Spec;
 use super::wide::{Received, Wide};
 use super::workers::workers_for;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
+use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
 use crate::pg::append::Traits;
@@ -81,11 +82,14 @@ pub unsafe fn load(load: *mut Load) {
     // SAFETY: the caller vouches for the load; the leader lives as long as it.
     unsafe {
         let leader = prepare(load);
+        settle::before_rows((*leader).process.executor);
         let error = attempt(work, leader.cast());
         if !error.is_null() {
             fail(leader, error);
         }
-        settle_down(leader, load);
+        let settling = close_heaps(leader, load);
+        settle::after_rows(settling);
+        finish(leader, settling, load);
     }
 }
 
@@ -208,9 +212,20 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 /// # Safety
 /// A valid leader and its load.
 #[pg_guard]
-unsafe extern "C-unwind" fn settle_down(leader: *mut Leader, load: *mut Load) {
-    // SAFETY: the caller vouches for it.
-    unsafe { &mut *leader }.settle(&mut unsafe { &mut *load }.counts).or_raise();
+unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
+    // SAFETY: the caller vouches for both. What is made is dropped with the memory context.
+    unsafe {
+        let settling = (*leader).close_heaps((*load).options.indexes);
+        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(settling)
+    }
+}
+
+/// # Safety
+/// A valid leader, what it has settled, and its load.
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling, load: *mut Load) {
+    // SAFETY: the caller vouches for all.
+    unsafe { (*leader).finish(&mut *settling, &mut (*load).counts) }.or_raise();
 }
 
 impl Leader {
@@ -284,7 +299,6 @@ impl Leader {
         if traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
-        settle::before_rows(&executor);
         let mut process = Process::new(Parts {
             rows,
             chunks: Chunks::InOrder,
@@ -346,22 +360,36 @@ impl Leader {
         }
     }
 
-    /// What comes after the rows, outside of parallel mode.
-    fn settle(&mut self, counts: &mut Counts) -> Result<()> {
+    /// The rows are in. What has to wait for them is still to be done.
+    fn close_heaps(&mut self, indexes: IndexesOption) -> Settling {
         self.process.tolerance.report();
         self.count_rows();
         self.process.release();
         self.process.progress.end();
         point!("load.settle");
-        settle::after_rows(&mut self.process, &mut self.counts)?;
+        let written = |(index, &(oid, traits))| Written {
+            oid,
+            traits,
+            rows: self.total(index),
+            start: self.process.start_of(index),
+            elsewhere: self.process.elsewhere(index),
+        };
+        let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
+        Settling::new(self.process.executor, self.process.stamp, relations, indexes)
+    }
+
+    /// Outside of parallel mode.
+    fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
         self.process.rows.close()?;
         executor::tear_down(&self.process.executor);
         point!("load.settled");
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
         counts.workers = self.workers;
+        counts.indexes = std::mem::take(&mut settling.indexes);
         counts.notes.extend(notes);
         counts.notes.append(&mut self.notes);
+        counts.notes.append(&mut settling.notes);
         Ok(())
     }
 }

@@ -351,6 +351,11 @@ impl Process {
         self.starts.get(index).copied().unwrap_or(0)
     }
 
+    /// Rows of a relation that were put before that block.
+    pub fn elsewhere(&self, index: usize) -> Vec<pg_sys::ItemPointerData> {
+        self.heaps.iter().filter(|heap| heap.index == index).flat_map(|heap| heap.elsewhere.iter().copied()).collect()
+    }
+
     /// Rows of a relation that this process has put into it.
     pub fn rows_of(&self, index: usize) -> u64 {
         self.heaps.iter().filter(|heap| heap.index == index).map(|heap| heap.rows).sum()

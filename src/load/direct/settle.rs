@@ -1,26 +1,37 @@
 //! Before and after the rows: what needs all of them, or must not be done in parallel mode.
 //!
+//! ```text
+//!   for each relation:  read its new rows back ─┬─► indexes: sort keys, or insert   ─► insert sorted keys ─► rebuild
+//!                                               └─► queue row triggers, checks of foreign keys
+//!   then: fire them
+//! ```
+//!
 //! The leader locks every relation that a worker may write to, because a worker's locks end with it, long before the
 //! transaction does.
 //!
-//! Indexes and row triggers learn of the rows when these are in the heap: the leader reads the new pages back, through
-//! shared buffers, and tells its own rows by their xid and command. Until then no index knows of them, so nobody finds
-//! what is not there yet.
+//! Indexes and triggers learn of the rows when these are in the heap. Until then no index knows of them, so nobody
+//! finds what is not there yet. Triggers fire when the rows of all relations are in their indexes, as after an INSERT.
+//!
+//! Expressions of indexes, conditions and triggers are the user's, so [`before_rows`] and [`after_rows`] are plain frames.
 
-use std::time::Instant;
+use std::ffi::CStr;
 
-use pg_bulk_format::page::MAX_TUPLES;
-use pgrx::pg_sys;
+use pg_bulk_format::tuple::Stamp;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
 
 use super::freeze;
-use super::process::{Executor, Process};
-use crate::error::Result;
-use crate::load::report::{Counts, IndexReport};
-use crate::pg::points::point;
-use crate::pg::unguarded;
+use super::indexes::Indexes;
+use super::new_rows::NewRows;
+use super::process::Executor;
+use super::rebuild::{self, Rebuild};
+use crate::load::options::IndexesOption;
+use crate::load::report::IndexReport;
+use crate::pg::append::Traits;
+use crate::pg::encoding::from_server;
+use crate::pg::unguarded::{self as c, guard};
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 
 fn is_partitioned(relation: pg_sys::Relation) -> bool {
     // SAFETY: an open relation.
@@ -38,7 +49,7 @@ pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
     let mode = pg_sys::RowExclusiveLock.cast_signed();
     // SAFETY: guarded calls; find_all_inheritors has locked what it returns.
     unsafe {
-        let oids = unguarded::guard(|| unguarded::find_all_inheritors((*relation).rd_id, mode, std::ptr::null_mut()));
+        let oids = guard(|| c::find_all_inheritors((*relation).rd_id, mode, std::ptr::null_mut()));
         let count = if oids.is_null() { 0 } else { (*oids).length };
         let open = |i| pg_sys::table_open(pg_sys::list_nth_oid(oids, i), NO_LOCK);
         let relations: Vec<_> = (0..count).map(open).collect();
@@ -59,25 +70,25 @@ pub unsafe fn close_leaves(relation: pg_sys::Relation, leaves: &[pg_sys::Relatio
     }
 }
 
-/// What CopyFrom does before the first row. Guarded.
-pub fn before_rows(executor: &Executor) {
-    // SAFETY: guarded calls on the executor's own structures.
+/// What CopyFrom does before the first row.
+///
+/// # Safety
+/// A plain frame; a load's executor state.
+pub unsafe fn before_rows(executor: Executor) {
+    // SAFETY: the caller vouches for it.
     unsafe {
-        pg_sys::AfterTriggerBeginQuery();
-        pg_sys::ExecBSInsertTriggers(executor.estate, executor.target);
+        c::AfterTriggerBeginQuery();
+        c::ExecBSInsertTriggers(executor.estate, executor.target);
         // An early answer where there is one; the check that counts comes after the rows.
-        let relation = (*executor.target).ri_RelationDesc;
-        check_serializable(relation);
+        check_serializable((*executor.target).ri_RelationDesc);
     }
 }
 
-fn check_serializable(relation: pg_sys::Relation) {
-    // SAFETY: an open relation.
-    unsafe {
-        unguarded::guard(|| {
-            unguarded::CheckForSerializableConflictIn(relation, std::ptr::null_mut(), pg_sys::InvalidBlockNumber);
-        });
-    }
+/// # Safety
+/// A plain frame, and an open relation.
+unsafe fn check_serializable(relation: pg_sys::Relation) {
+    // SAFETY: the caller vouches for it.
+    unsafe { c::CheckForSerializableConflictIn(relation, std::ptr::null_mut(), pg_sys::InvalidBlockNumber) }
 }
 
 /// Tell the statistics collector of rows that were appended. Guarded.
@@ -93,175 +104,199 @@ pub fn count_rows(relation: pg_sys::Oid, rows: u64) {
     }
 }
 
-/// What has to wait for the rows. Outside of parallel mode. Guarded.
-pub fn after_rows(process: &mut Process, counts: &mut Counts) -> Result<()> {
-    let executor = process.executor;
-    for index in 0..process.traits.len() {
-        let Some(&(oid, _)) = process.traits.get(index) else { continue };
-        let heap = process.heaps.iter().find(|heap| heap.index == index);
-        let start = process.start_of(index);
-        let elsewhere = heap.map(|heap| heap.elsewhere.clone()).unwrap_or_default();
-        // SAFETY: a relation that the leader has locked; all calls are guarded.
-        unsafe {
-            let relation = pg_sys::table_open(oid, NO_LOCK);
-            check_serializable(relation);
-            if process.stamp.frozen {
-                freeze::set_visibility(relation, start);
-            }
-            point!("settle.indexes");
-            let new = NewRows { relation, start, elsewhere, xmin: process.stamp.xmin, cid: process.stamp.cid };
-            tell_about(&new, &executor, counts);
-            pg_sys::table_close(relation, NO_LOCK);
-        }
-    }
-    // SAFETY: guarded calls on the executor's own structures, as CopyFrom ends.
-    unsafe {
-        pg_sys::ExecASInsertTriggers(executor.estate, executor.target, std::ptr::null_mut());
-        pg_sys::AfterTriggerEndQuery(executor.estate);
-    }
-    Ok(())
+/// A relation that has new rows.
+#[derive(Debug)]
+pub struct Written {
+    pub oid: pg_sys::Oid,
+    pub traits: Traits,
+    pub rows: u64,
+    /// They are in this block and behind it, but for some elsewhere.
+    pub start: u32,
+    pub elsewhere: Vec<pg_sys::ItemPointerData>,
 }
 
-/// The rows that a load put into a relation.
-struct NewRows {
-    relation: pg_sys::Relation,
-    /// They are in this block and behind it, ...
-    start: u32,
-    /// ... but for these.
-    elsewhere: Vec<pg_sys::ItemPointerData>,
-    xmin: u32,
-    cid: u32,
+/// What is to be done after the rows, and what came of it.
+#[derive(Debug)]
+pub struct Settling {
+    executor: Executor,
+    stamp: Stamp,
+    relations: Vec<Written>,
+    option: IndexesOption,
+    pub indexes: Vec<IndexReport>,
+    pub notes: Vec<String>,
 }
 
-/// Insert index entries for the new rows, and queue their triggers.
+impl Settling {
+    pub fn new(executor: Executor, stamp: Stamp, relations: Vec<Written>, option: IndexesOption) -> Settling {
+        Settling { executor, stamp, relations, option, indexes: Vec::new(), notes: Vec::new() }
+    }
+}
+
+/// One of the relations, open.
+#[derive(Debug)]
+struct Table {
+    new: NewRows,
+    slot: *mut pg_sys::TupleTableSlot,
+    has_triggers: bool,
+    indexes: Indexes,
+    rebuild: Rebuild,
+    /// Everything of the table is in it.
+    memory: pg_sys::MemoryContext,
+}
+
+/// What has to wait for the rows.
 ///
 /// # Safety
-/// A guarded frame; an open relation, and the load's executor state.
-unsafe fn tell_about(new: &NewRows, executor: &Executor, counts: &mut Counts) {
-    // SAFETY: guarded calls. The result relation is made as ExecInitPartitionInfo (execPartition.c) makes one, and is
-    // the target's own where it is the target.
+/// A plain frame outside of parallel mode; the load's executor state is valid, its relations are locked.
+pub unsafe fn after_rows(settling: *mut Settling) {
+    // SAFETY: the caller vouches for all; nothing in this frame has a destructor, for the tables belong to their memory.
     unsafe {
-        let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
-        let is_target = (*(*executor.target).ri_RelationDesc).rd_id == (*new.relation).rd_id;
-        let relinfo = if is_target {
-            executor.target
-        } else {
-            let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-            (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
-            pg_sys::InitResultRelInfo(relinfo, new.relation, 0, executor.target, 0);
-            relinfo
-        };
-        let triggers = (*relinfo).ri_TrigDesc;
-        let has_triggers = !triggers.is_null() && (*triggers).trig_insert_after_row;
-        if (*(*new.relation).rd_rel).relhasindex || has_triggers {
-            pg_sys::ExecOpenIndices(relinfo, false);
-            let started = Instant::now();
-            let slot = pg_sys::table_slot_create(new.relation, std::ptr::null_mut());
-            new.for_each(slot, |slot| {
-                let recheck = if (*relinfo).ri_NumIndices > 0 {
-                    crate::pg::compat::insert_index_tuples(relinfo, slot, executor.estate)
-                } else {
-                    std::ptr::null_mut()
-                };
-                pg_sys::ExecARInsertTriggers(executor.estate, relinfo, slot, recheck, std::ptr::null_mut());
-                pg_sys::MemoryContextReset((*executor.econtext).ecxt_per_tuple_memory);
-            });
-            pg_sys::ExecDropSingleTupleTableSlot(slot);
-            let seconds = started.elapsed().as_secs_f64();
-            for i in 0..usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0) {
-                let index = *(*relinfo).ri_IndexRelationDescs.add(i);
-                let name = std::ffi::CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr());
-                let name = name.to_string_lossy().into_owned();
-                counts.indexes.push(IndexReport { name, method: "insert", seconds });
-            }
-            pg_sys::ExecCloseIndices(relinfo);
-            (*relinfo).ri_NumIndices = 0;
+        let Executor { estate, target, .. } = (*settling).executor;
+        for number in 0..(*settling).relations.len() {
+            tell(settling, (*settling).relations.as_ptr().add(number));
         }
-        pg_sys::MemoryContextSwitchTo(old);
+        c::ExecASInsertTriggers(estate, target, std::ptr::null_mut());
+        c::AfterTriggerEndQuery(estate);
     }
 }
 
-impl NewRows {
-    /// Call `visit` with each row, in a slot for buffered tuples.
-    ///
-    /// # Safety
-    /// A guarded frame, an open relation, and a slot for it.
-    unsafe fn for_each(&self, slot: *mut pg_sys::TupleTableSlot, mut visit: impl FnMut(*mut pg_sys::TupleTableSlot)) {
-        // SAFETY: guarded calls on an open relation; pages are looked at under a pin and a lock, rows under a pin: they are
-        // ours, and nobody moves them before we commit.
-        unsafe {
-            let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
-            let end = pg_sys::RelationGetNumberOfBlocksInFork(self.relation, MAIN);
-            for block in self.start..end {
-                pgrx::check_for_interrupts!();
-                self.visit_page(block, None, strategy, slot, &mut visit);
-            }
-            for tid in &self.elsewhere {
-                let block = (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo);
-                self.visit_page(block, Some(tid.ip_posid), strategy, slot, &mut visit);
-            }
-            pg_sys::FreeAccessStrategy(strategy);
+/// Tell the indexes and triggers of a relation of its new rows.
+///
+/// # Safety
+/// As [`after_rows`]; one of its relations.
+unsafe fn tell(settling: *mut Settling, written: *const Written) {
+    // SAFETY: as in `after_rows`.
+    unsafe {
+        let Executor { estate, econtext, .. } = (*settling).executor;
+        let caller = pg_sys::CurrentMemoryContext;
+        let relinfo = open(settling, written);
+        let relation = (*relinfo).ri_RelationDesc;
+        c::ExecOpenIndices(relinfo, false);
+        let table = look(settling, written, relinfo);
+        pg_sys::CurrentMemoryContext = (*table).memory;
+        (*table).indexes.prepare();
+        if (*table).has_triggers || (*table).indexes.want_rows() {
+            let slot = (*table).slot;
+            (*table).new.for_each(slot, || {
+                let recheck = (*table).indexes.add(slot);
+                if (*table).has_triggers {
+                    c::ExecARInsertTriggers(estate, relinfo, slot, recheck, std::ptr::null_mut());
+                }
+                c::list_free(recheck);
+                c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+            });
         }
+        (*table).indexes.insert_sorted();
+        close_indexes(table);
+        rebuild::run(relation, &raw mut (*table).indexes);
+        // Last of all, since rebuilding an index makes locks on its pages locks on the table.
+        check_serializable(relation);
+        pg_sys::CurrentMemoryContext = caller;
+        close(settling, table);
     }
+}
 
-    /// # Safety
-    /// As [`NewRows::for_each`]; a block of the relation.
-    unsafe fn visit_page(
-        &self,
-        block: u32,
-        only: Option<u16>,
-        strategy: pg_sys::BufferAccessStrategy,
-        slot: *mut pg_sys::TupleTableSlot,
-        visit: &mut impl FnMut(*mut pg_sys::TupleTableSlot),
-    ) {
-        // SAFETY: the caller vouches for it.
-        unsafe {
-            let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
-            let buffer = pg_sys::ReadBufferExtended(self.relation, MAIN, block, normal, strategy);
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-            let page = pg_sys::BufferGetPage(buffer);
-            let mut own = [0u16; MAX_TUPLES];
-            let mut count = 0;
-            for offset in 1..=pg_sys::PageGetMaxOffsetNumber(page) {
-                let id = pg_sys::PageGetItemId(page, offset);
-                let tuple = pg_sys::PageGetItem(page, id).cast::<pg_sys::HeapTupleHeaderData>();
-                let is_normal = (*id).lp_flags() == pg_sys::LP_NORMAL;
-                if is_normal && self.is_ours(tuple) && only.is_none_or(|only| only == offset) && count < own.len() {
-                    own[count] = offset;
-                    count += 1;
+/// Open a relation; it becomes a result relation.
+///
+/// # Safety
+/// As [`tell`].
+#[pg_guard]
+unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Written) -> *mut pg_sys::ResultRelInfo {
+    // SAFETY: the caller vouches for it; guarded calls. The result relation is made as ExecInitPartitionInfo
+    // (execPartition.c) makes one, and is the target's own where it is the target.
+    unsafe {
+        let (Settling { executor, stamp, .. }, written) = (&*settling, &*written);
+        let relation = pg_sys::table_open(written.oid, NO_LOCK);
+        if stamp.frozen {
+            freeze::set_visibility(relation, written.start);
+        }
+        if (*(*executor.target).ri_RelationDesc).rd_id == written.oid {
+            return executor.target;
+        }
+        let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
+        let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+        (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
+        pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, 0);
+        pg_sys::MemoryContextSwitchTo(old);
+        relinfo
+    }
+}
+
+/// Look at a result relation whose indexes are open.
+///
+/// # Safety
+/// As [`tell`]; what [`open`] made of the relation.
+#[pg_guard]
+unsafe extern "C-unwind" fn look(
+    settling: *const Settling,
+    written: *const Written,
+    relinfo: *mut pg_sys::ResultRelInfo,
+) -> *mut Table {
+    // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
+    unsafe {
+        let (Settling { executor, stamp, option, .. }, written) = (&*settling, &*written);
+        let relation = (*relinfo).ri_RelationDesc;
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            (*executor.estate).es_query_cxt,
+            c"pg_bulk settle".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let mut rebuild = Rebuild::new(relation, written.traits, written.start, written.rows, *option);
+        let indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild);
+        let triggers = (*relinfo).ri_TrigDesc;
+        let table = Table {
+            new: NewRows {
+                relation,
+                start: written.start,
+                elsewhere: written.elsewhere.clone(),
+                xmin: stamp.xmin,
+                cid: stamp.cid,
+            },
+            slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
+            has_triggers: !triggers.is_null() && (*triggers).trig_insert_after_row,
+            indexes,
+            rebuild,
+            memory,
+        };
+        pg_sys::MemoryContextSwitchTo(old);
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
+    }
+}
+
+/// # Safety
+/// As [`tell`], with what [`look`] made.
+#[pg_guard]
+unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        pg_sys::ExecDropSingleTupleTableSlot((*table).slot);
+        (*table).indexes.close();
+    }
+}
+
+/// # Safety
+/// As [`tell`], with what [`look`] made.
+#[pg_guard]
+unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
+    // SAFETY: the caller vouches for it; deleting the context drops the table.
+    unsafe {
+        {
+            let (indexes, notes) = (&mut (*settling).indexes, &mut (*settling).notes);
+            let table = &mut *table;
+            let relation = table.new.relation;
+            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            table.rebuild.warn(&name, &table.indexes);
+            indexes.extend(table.indexes.reports());
+            for note in table.rebuild.notes.drain(..) {
+                if !notes.contains(&note) {
+                    notes.push(note);
                 }
             }
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK.cast_signed());
-            for &offset in own.iter().take(count) {
-                let id = pg_sys::PageGetItemId(page, offset);
-                let mut tuple = pg_sys::HeapTupleData {
-                    t_len: (*id).lp_len(),
-                    t_self: pg_sys::ItemPointerData {
-                        ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
-                        ip_posid: offset,
-                    },
-                    t_tableOid: (*self.relation).rd_id,
-                    t_data: pg_sys::PageGetItem(page, id).cast(),
-                };
-                pg_sys::ExecStoreBufferHeapTuple(&raw mut tuple, slot, buffer);
-                visit(slot);
-            }
-            if let Some(clear) = (*(*slot).tts_ops).clear {
-                unguarded::guard(|| clear(slot));
-            }
-            pg_sys::ReleaseBuffer(buffer);
+            pg_sys::table_close(relation, NO_LOCK);
         }
-    }
-
-    /// Did this load insert the tuple?
-    ///
-    /// # Safety
-    /// A tuple's header.
-    unsafe fn is_ours(&self, tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
-        // SAFETY: the caller vouches for it. A row of ours that nobody has deleted has no combo command id.
-        unsafe {
-            let heap = (*tuple).t_choice.t_heap;
-            heap.t_xmin.into_inner() == self.xmin && heap.t_field3.t_cid == self.cid
-        }
+        pg_sys::MemoryContextDelete((*table).memory);
     }
 }

@@ -1,0 +1,257 @@
+//! Indexes that are built from the whole heap, when the rows are in.
+//!
+//! Core builds every kind of index faster than it inserts into it. But a rebuilt index has a new file, and that must not
+//! take anybody by surprise: whoever wrote to the old one would be lost, whoever reads the index waits until this
+//! transaction ends. So indexes are rebuilt
+//!
+//! * where nobody else can have the table open: its file is new in this transaction, or it is temporary. By itself if
+//!   the file was empty, so that nothing but the new rows has to be sorted;
+//! * if it is asked for, where writers were kept out from the start (lock "share"), and readers let go of the index
+//!   within a while.
+//!
+//! Locks are not upgraded: a load that holds RowExclusiveLock does not ask for more. Where an index cannot be rebuilt,
+//! keys are inserted, which is always right.
+//!
+//! Building finds equal keys while it sorts them, and says so in words that are about indexes. What went wrong is that
+//! a row violates a constraint, so that is what is said, as COPY would.
+
+use std::ffi::{CStr, CString, c_char};
+use std::time::{Duration, Instant};
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::failure::{forget_worker, gettext};
+use super::indexes::{Index, Indexes, Way};
+use crate::load::options::IndexesOption;
+use crate::pg::append::Traits;
+use crate::pg::attempt::attempt;
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+use crate::pg::unguarded::{self as c, Opaque};
+
+/// A new file and a line in the catalog take as long as to insert some thousand keys.
+const FEWEST_ROWS: u64 = 10_000;
+/// How long readers may keep an index, and how often we look, as VACUUM does before it truncates (vacuumlazy.c).
+const PATIENCE: Duration = Duration::from_secs(5);
+const INTERVAL: std::ffi::c_long = 50;
+
+/// Whether the indexes of a relation are rebuilt.
+#[derive(Debug)]
+pub struct Rebuild {
+    wanted: bool,
+    /// Nobody else can use the indexes.
+    alone: bool,
+    /// Until when to wait for readers, once any kept us waiting.
+    deadline: Option<Instant>,
+    pub notes: Vec<String>,
+}
+
+impl Rebuild {
+    /// For a relation with so many new rows, from block `start` on. Guarded.
+    ///
+    /// # Safety
+    /// An open relation.
+    pub unsafe fn new(
+        relation: pg_sys::Relation,
+        traits: Traits,
+        start: u32,
+        rows: u64,
+        option: IndexesOption,
+    ) -> Rebuild {
+        let mut rebuild = Rebuild { wanted: false, alone: !traits.shared, deadline: None, notes: Vec::new() };
+        match option {
+            IndexesOption::Insert => (),
+            IndexesOption::Merge => {
+                rebuild.notes.push("Indexes cannot be merged yet; the new keys were inserted.".into());
+            }
+            IndexesOption::Auto => rebuild.wanted = rebuild.alone && start == 0 && rows >= FEWEST_ROWS,
+            // SAFETY: the caller vouches for the relation; guarded calls.
+            IndexesOption::Rebuild => unsafe {
+                let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
+                rebuild.wanted = rebuild.alone || pg_sys::CheckRelationLockedByMe(relation, writers_wait, true);
+                if !rebuild.wanted {
+                    let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+                    let why = "can be rebuilt only with lock \"share\"; the new keys were inserted.";
+                    rebuild.notes.push(format!("Indexes of table \"{name}\" {why}"));
+                }
+            },
+        }
+        rebuild
+    }
+
+    /// Is this index to be rebuilt? It is locked then, and no constraint that is checked later or by looking around.
+    /// Guarded.
+    ///
+    /// # Safety
+    /// An open index of the relation.
+    pub unsafe fn takes(&mut self, index: pg_sys::Relation) -> bool {
+        // SAFETY: the caller vouches for the index; guarded calls.
+        unsafe {
+            let form = (*index).rd_index;
+            // Rebuilding would make an invalid one valid.
+            if !self.wanted || !(*form).indisvalid {
+                return false;
+            }
+            // As CheckTableNotInUse (tablecmds.c) asks: a query that is still running must not find another file.
+            if (*index).rd_refcnt == 1 && (self.alone || self.lock((*index).rd_id)) {
+                return true;
+            }
+            let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
+            self.notes.push(format!("Index \"{name}\" is in use; the new keys were inserted."));
+            false
+        }
+    }
+
+    /// Lock an index exclusively, if its readers are done soon.
+    fn lock(&mut self, index: pg_sys::Oid) -> bool {
+        let exclusive = pg_sys::AccessExclusiveLock.cast_signed();
+        let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH).cast_signed();
+        loop {
+            // SAFETY: guarded calls. The relation is locked, so that the index stays; there is nothing that waits for us
+            // to wait for, since others' locks are only tried.
+            unsafe {
+                if pg_sys::ConditionalLockRelationOid(index, exclusive) {
+                    return true;
+                }
+                let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+                if Instant::now() >= deadline {
+                    return false;
+                }
+                pg_sys::WaitLatch(pg_sys::MyLatch, events, INTERVAL, pg_sys::PG_WAIT_EXTENSION);
+                pg_sys::ResetLatch(pg_sys::MyLatch);
+            }
+            pgrx::check_for_interrupts!();
+        }
+    }
+
+    /// Say whom it makes wait.
+    pub fn warn(&mut self, relation: &str, indexes: &Indexes) {
+        if !self.alone && indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
+            let until = "wait until this transaction ends: its indexes have new files.";
+            self.notes.push(format!("Queries of table \"{relation}\" {until}"));
+        }
+    }
+}
+
+/// What the errors of a build need.
+#[derive(Debug)]
+struct Build {
+    index: *const Index,
+    persistence: c_char,
+    /// The user may see the keys of the table.
+    reveals: bool,
+}
+
+/// Rebuild those that are to be rebuilt.
+///
+/// # Safety
+/// A plain frame outside of parallel mode. The indexes are closed.
+pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes) {
+    // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+    unsafe {
+        let persistence = (*(*relation).rd_rel).relpersistence;
+        for index in &mut (*indexes).list {
+            if index.way != Way::Rebuilt {
+                continue;
+            }
+            c::check_for_interrupts();
+            let began = Instant::now();
+            let mut build = Build { index, persistence, reveals: may_see_keys(relation, index.oid) };
+            let build = (&raw mut build).cast::<Build>();
+            let error = attempt(reindex, build.cast());
+            if !error.is_null() {
+                forget_worker(error);
+                reword(error, build);
+                c::ReThrowError(error);
+            }
+            index.took += began.elapsed();
+        }
+    }
+}
+
+/// # Safety
+/// A plain frame; a [`Build`].
+unsafe extern "C-unwind" fn reindex(build: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let build = build.cast::<Build>();
+        compat::reindex_index((*(*build).index).oid, (*build).persistence);
+        c::CommandCounterIncrement();
+    }
+}
+
+/// May the user be shown a key that is not unique? As BuildIndexValueDescription (genam.c) asks; while an index is built,
+/// it asks for the table's owner.
+///
+/// # Safety
+/// An open relation, and one of its indexes.
+#[pg_guard]
+unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_sys::Oid) -> bool {
+    // SAFETY: the caller vouches for it; guarded calls. An index has so many keys, those first.
+    unsafe {
+        let (relid, user) = ((*relation).rd_id, pg_sys::GetUserId());
+        let enabled = pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
+        if pg_sys::check_enable_rls(relid, pg_sys::InvalidOid, true) == enabled {
+            return false;
+        }
+        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+        if pg_sys::pg_class_aclcheck(relid, user, select) == pg_sys::AclResult::ACLCHECK_OK {
+            return true;
+        }
+        let index = pg_sys::index_open(index, pg_sys::AccessShareLock.cast_signed());
+        let form = (*index).rd_index;
+        let keys = usize::try_from((*form).indnkeyatts).unwrap_or(0);
+        let may = (*form).indkey.values.as_slice(keys).iter().all(|&attnum| {
+            attnum != 0
+                && pg_sys::pg_attribute_aclcheck(relid, attnum, user, select) == pg_sys::AclResult::ACLCHECK_OK
+        });
+        pg_sys::index_close(index, pg_sys::AccessShareLock.cast_signed());
+        may
+    }
+}
+
+/// Put a build's complaint about equal keys into the words of an insertion's (_bt_check_unique, nbtinsert.c).
+///
+/// # Safety
+/// An error that was caught, and what it came from.
+#[pg_guard]
+unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const Build) {
+    // SAFETY: the caller vouches for both. Strings of the error are allocated; the server finds translations of its own
+    // messages, which are formats with one name or value.
+    unsafe {
+        if (*error).sqlerrcode != Code::ERRCODE_UNIQUE_VIOLATION as i32 || (*error).message.is_null() {
+            return;
+        }
+        let name = (*(*build).index).name.as_bytes();
+        let built = filled(c"could not create unique index \"%s\"", name);
+        if CStr::from_ptr((*error).message).to_bytes() != built.to_bytes() {
+            return;
+        }
+        let inserted = filled(c"duplicate key value violates unique constraint \"%s\"", name);
+        (*error).message = pg_sys::pstrdup(inserted.as_ptr());
+        if (*error).detail.is_null() {
+            return;
+        }
+        let detail = CStr::from_ptr((*error).detail).to_bytes();
+        let (before, after) = halves(c"Key %s is duplicated.");
+        let key = detail.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        (*error).detail = match key {
+            Some(key) if (*build).reveals => pg_sys::pstrdup(filled(c"Key %s already exists.", key).as_ptr()),
+            _ => std::ptr::null_mut(),
+        };
+    }
+}
+
+/// A message of the server's, in its language: what is before its `%s`, and what is behind.
+fn halves(format: &CStr) -> (&[u8], &[u8]) {
+    let words = gettext(format).to_bytes();
+    match words.windows(2).position(|two| two == b"%s") {
+        Some(at) => (words.get(..at).unwrap_or_default(), words.get(at + 2..).unwrap_or_default()),
+        None => (words, b""),
+    }
+}
+
+fn filled(format: &CStr, value: &[u8]) -> CString {
+    let (before, after) = halves(format);
+    CString::new([before, value, after].concat()).unwrap_or_default()
+}

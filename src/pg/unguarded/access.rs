@@ -1,0 +1,143 @@
+//! Pages, sorts, indexes, triggers.
+
+use std::ffi::{c_char, c_int};
+
+use pgrx::pg_sys;
+
+unsafe extern "C-unwind" {
+    /// bufmgr.c.
+    pub fn ReadBufferExtended(
+        relation: pg_sys::Relation,
+        fork: pg_sys::ForkNumber::Type,
+        block: pg_sys::BlockNumber,
+        mode: pg_sys::ReadBufferMode::Type,
+        strategy: pg_sys::BufferAccessStrategy,
+    ) -> pg_sys::Buffer;
+    /// bufmgr.c.
+    pub fn RelationGetNumberOfBlocksInFork(
+        relation: pg_sys::Relation,
+        fork: pg_sys::ForkNumber::Type,
+    ) -> pg_sys::BlockNumber;
+    /// bufmgr.c.
+    pub fn LockBuffer(buffer: pg_sys::Buffer, mode: c_int);
+    /// bufmgr.c.
+    pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
+    /// freelist.c.
+    pub fn GetAccessStrategy(kind: pg_sys::BufferAccessStrategyType::Type) -> pg_sys::BufferAccessStrategy;
+    /// freelist.c.
+    pub fn FreeAccessStrategy(strategy: pg_sys::BufferAccessStrategy);
+    /// execTuples.c. The slot gets a pin of its own.
+    pub fn ExecStoreBufferHeapTuple(
+        tuple: pg_sys::HeapTuple,
+        slot: *mut pg_sys::TupleTableSlot,
+        buffer: pg_sys::Buffer,
+    ) -> *mut pg_sys::TupleTableSlot;
+    /// execExpr.c. Runs immutable functions; allocates in the executor's memory.
+    pub fn ExecPrepareQual(qual: *mut pg_sys::List, estate: *mut pg_sys::EState) -> *mut pg_sys::ExprState;
+    /// execIndexing.c. Runs immutable functions.
+    pub fn ExecOpenIndices(relinfo: *mut pg_sys::ResultRelInfo, speculative: bool);
+    #[cfg(feature = "pg15")]
+    /// execIndexing.c.
+    pub fn ExecInsertIndexTuples(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+        update: bool,
+        no_duplicate_error: bool,
+        conflict: *mut bool,
+        arbiters: *mut pg_sys::List,
+    ) -> *mut pg_sys::List;
+    #[cfg(not(feature = "pg15"))]
+    /// execIndexing.c.
+    pub fn ExecInsertIndexTuples(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+        update: bool,
+        no_duplicate_error: bool,
+        conflict: *mut bool,
+        arbiters: *mut pg_sys::List,
+        only_summarizing: bool,
+    ) -> *mut pg_sys::List;
+    /// index.c. Runs the index's expressions.
+    pub fn FormIndexDatum(
+        info: *mut pg_sys::IndexInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+    );
+    /// indexam.c.
+    pub fn index_insert(
+        index: pg_sys::Relation,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+        tid: pg_sys::ItemPointer,
+        heap: pg_sys::Relation,
+        check: pg_sys::IndexUniqueCheck::Type,
+        unchanged: bool,
+        info: *mut pg_sys::IndexInfo,
+    ) -> bool;
+    /// indextuple.c. Raises nothing.
+    pub fn index_deform_tuple(
+        tuple: pg_sys::IndexTuple,
+        descriptor: pg_sys::TupleDesc,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+    );
+    /// tuplesort.c.
+    pub fn tuplesort_putindextuplevalues(
+        state: *mut pg_sys::Tuplesortstate,
+        index: pg_sys::Relation,
+        tid: pg_sys::ItemPointer,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+    );
+    /// tuplesort.c. Runs comparison functions.
+    pub fn tuplesort_performsort(state: *mut pg_sys::Tuplesortstate);
+    /// tuplesort.c. What it returns is valid until the next call.
+    pub fn tuplesort_getindextuple(state: *mut pg_sys::Tuplesortstate, forward: bool) -> pg_sys::IndexTuple;
+    /// tuplesort.c.
+    pub fn tuplesort_end(state: *mut pg_sys::Tuplesortstate);
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    /// index.c.
+    pub fn reindex_index(
+        index: pg_sys::Oid,
+        skip_checks: bool,
+        persistence: c_char,
+        params: *mut pg_sys::ReindexParams,
+    );
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    /// index.c.
+    pub fn reindex_index(
+        statement: *const pg_sys::ReindexStmt,
+        index: pg_sys::Oid,
+        skip_checks: bool,
+        persistence: c_char,
+        params: *const pg_sys::ReindexParams,
+    );
+    /// list.c.
+    pub fn list_concat(list: *mut pg_sys::List, more: *const pg_sys::List) -> *mut pg_sys::List;
+    /// list.c.
+    pub fn list_free(list: *mut pg_sys::List);
+    /// trigger.c.
+    pub fn AfterTriggerBeginQuery();
+    /// trigger.c. Fires the triggers of what was queued since, but for deferred ones.
+    pub fn AfterTriggerEndQuery(estate: *mut pg_sys::EState);
+    /// trigger.c. Fires statement triggers.
+    pub fn ExecBSInsertTriggers(estate: *mut pg_sys::EState, relinfo: *mut pg_sys::ResultRelInfo);
+    /// trigger.c. Queues statement triggers.
+    pub fn ExecASInsertTriggers(
+        estate: *mut pg_sys::EState,
+        relinfo: *mut pg_sys::ResultRelInfo,
+        capture: *mut pg_sys::TransitionCaptureState,
+    );
+    /// trigger.c. Queues row triggers whose conditions hold, and checks of constraints.
+    pub fn ExecARInsertTriggers(
+        estate: *mut pg_sys::EState,
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        recheck: *mut pg_sys::List,
+        capture: *mut pg_sys::TransitionCaptureState,
+    );
+}
