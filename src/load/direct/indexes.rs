@@ -101,7 +101,8 @@ impl Indexes {
                 // Rows with equal keys are for index_insert to judge: it knows what is dead.
                 let (unique, nulls, options, alone) = (false, false, 0, std::ptr::null_mut());
                 let heap = (*relinfo).ri_RelationDesc;
-                let sort = pg_sys::tuplesort_begin_index_btree(heap, index.relation, unique, nulls, memory, alone, options);
+                let sort =
+                    pg_sys::tuplesort_begin_index_btree(heap, index.relation, unique, nulls, memory, alone, options);
                 index.way = Way::Sorted(sort);
             }
             let shown = if count == 0 {

@@ -202,8 +202,7 @@ unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_s
         let form = (*index).rd_index;
         let keys = usize::try_from((*form).indnkeyatts).unwrap_or(0);
         let may = (*form).indkey.values.as_slice(keys).iter().all(|&attnum| {
-            attnum != 0
-                && pg_sys::pg_attribute_aclcheck(relid, attnum, user, select) == pg_sys::AclResult::ACLCHECK_OK
+            attnum != 0 && pg_sys::pg_attribute_aclcheck(relid, attnum, user, select) == pg_sys::AclResult::ACLCHECK_OK
         });
         pg_sys::index_close(index, pg_sys::AccessShareLock.cast_signed());
         may

@@ -18,7 +18,7 @@ use std::ffi::CStr;
 
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::freeze;
 use super::indexes::Indexes;
@@ -203,7 +203,7 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
 #[pg_guard]
 unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Written) -> *mut pg_sys::ResultRelInfo {
     // SAFETY: the caller vouches for it; guarded calls. The result relation is made as ExecInitPartitionInfo
-    // (execPartition.c) makes one, and is the target's own where it is the target.
+    // (execPartition.c) makes one, unless that is what happened, or it is the target.
     unsafe {
         let (Settling { executor, stamp, .. }, written) = (&*settling, &*written);
         let relation = pg_sys::table_open(written.oid, NO_LOCK);
@@ -212,6 +212,13 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
         }
         if (*(*executor.target).ri_RelationDesc).rd_id == written.oid {
             return executor.target;
+        }
+        let routed = PgList::<pg_sys::ResultRelInfo>::from_pg((*executor.estate).es_tuple_routing_result_relations);
+        if let Some(relinfo) = routed.iter_ptr().find(|&relinfo| (*relinfo).ri_RelationDesc == relation) {
+            // Routing has opened its indexes, which nobody may have open when they are rebuilt.
+            pg_sys::ExecCloseIndices(relinfo);
+            (*relinfo).ri_NumIndices = 0;
+            return relinfo;
         }
         let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
         let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
