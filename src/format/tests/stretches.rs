@@ -293,7 +293,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
     assert_eq!(reader.advance(), Event::Record);
     assert_eq!(reader.value(0), Value::Plain(b"a"));
     // A reader that waits for the rest of a line that is not for the kernels.
-    let mut reader = after(&Settings { read_size: 4, ..plan(&d, BLOCK).settings }, b"\"a\"", 1);
+    let mut reader = after(&Settings { read_size: 4, ..plan(&d, BLOCK).settings }, b"\"aaaaaaaa", 2);
     reader.resume(place);
     assert_eq!(reader.advance(), Event::NeedData);
     reader.space().copy_from_slice(b"\"a\"\n");
@@ -306,7 +306,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
 #[test]
 fn nothing_is_asked_for_behind_the_end() {
     let d = dialects::regular().remove(0);
-    let mut reader = after(&Settings { read_size: 100, ..plan(&d, BLOCK).settings }, &[b'x'; 100], 3);
+    let mut reader = after(&Settings { read_size: 100, ..plan(&d, BLOCK).settings }, &[b'x'; 200], 2);
     reader.resume(Place { eol: Eol::Nl, offset: 1000, lines: 7 });
     assert_eq!(reader.advance(), Event::NeedData);
     reader.space()[..5].copy_from_slice(b"\\.\nx\n");
