@@ -1,11 +1,13 @@
 //! Every difference between the supported versions of PostgreSQL.
 
+mod encoding;
 mod rights;
 mod soft;
 
 use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
 
+pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::rights::{Rights, check_insert_rights, forgo_insert_rights, owns_relation, wanted_rights};
 pub use self::soft::{Soft, input_function_call_soft};
 

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use pg_bulk_format::convert::Charset;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::compat;
 use crate::error::{Error, Result};
 
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
@@ -43,13 +44,13 @@ pub enum Treatment {
 pub fn encoding_by_name(name: &str) -> Option<c_int> {
     let name = CString::new(name).ok()?;
     // SAFETY: a guarded call with a valid string.
-    let encoding = unsafe { pg_sys::pg_char_to_encoding(name.as_ptr()) };
+    let encoding = unsafe { compat::char_to_encoding(name.as_ptr()) };
     (encoding >= 0).then_some(encoding)
 }
 
 fn name_of(encoding: c_int) -> String {
     // SAFETY: the table of names answers every number, with an empty string if need be.
-    unsafe { CStr::from_ptr(pg_sys::pg_encoding_to_char(encoding)) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(compat::encoding_to_char(encoding)) }.to_string_lossy().into_owned()
 }
 
 impl Encodings {
