@@ -83,6 +83,9 @@ impl Target {
             let message = format!("relation with OID {} does not exist", relid.to_u32());
             return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
         }
+        // What an INSERT holds, whatever stronger lock there is: the executor insists on it.
+        // SAFETY: a guarded call.
+        unsafe { pg_sys::LockRelationOid(relid, pg_sys::RowExclusiveLock.cast_signed()) };
         let kind = kind(relation)?;
         if kind == Kind::Partitioned && options.lock == LockOption::Share {
             // At once, so that nobody has to ask for more when the indexes of a partition are rebuilt.
