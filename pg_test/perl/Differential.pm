@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Differential - a scan by bulk_fdw compared with COPY of the same file
+Differential - a scan by bulk_fdw and a load by bulk_load compared with COPY of the same file
 
 =head1 SYNOPSIS
 
@@ -23,8 +23,10 @@ goes on in a new session.
 Cases with the same label make one TAP result.
 
 PG_BULK_FDW=file_fdw puts file_fdw in the place of bulk_fdw. Since file_fdw is
-COPY, every comparison must then hold; what only bulk_fdw has is left out.
-PG_BULK_SEED sets the seed, PG_BULK_SOAK=1 runs all chunk sizes and all grids.
+COPY, every comparison must then hold; what only bulk_fdw has is left out, and so
+are loads.
+PG_BULK_SEED sets the seed, PG_BULK_SOAK=1 runs all chunk sizes, both writers for
+each case and all grids.
 
 =cut
 
@@ -40,7 +42,7 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Options qw(sql_string text_columns column_name copy_options scan_options scan_columns);
+use Options qw(sql_string text_columns column_name copy_options scan_options scan_columns load_options);
 
 our @EXPORT_OK = qw(bulk_fdw soak seed start_server escaped write_bytes install_wrapper);
 
@@ -232,6 +234,9 @@ sub insert_case
 		sql_string(join(', ', @columns)),
 		sql_string($loaded),
 		sql_string(scan_columns($case->{columns}, $case->{options})),
+		# Without a list of columns the table has none besides those of the file.
+		bulk_fdw() ? load_options($loaded ? $case->{columns} : [], $case->{options}) : 'NULL',
+		soak() ? "'{buffered,direct}'" : $case->{id} % 2 ? "'{direct}'" : "'{buffered}'",
 		"'{" . join(',', @{ $case->{chunks} }) . "}'",
 		sql_string($case->{client_encoding}),
 		'ARRAY[' . join(', ', map { sql_string($_) } @{ $case->{settings} }) . ']::text[]',

@@ -8,7 +8,7 @@ Options - columns and COPY's options as SQL spells them
 =head1 DESCRIPTION
 
 Options are a hash from COPY's names to values; force_null and force_not_null
-name a list of columns. COPY and CREATE FOREIGN TABLE write them differently. All
+name a list of columns. COPY, CREATE FOREIGN TABLE and bulk_load write them differently. All
 that comes out is ASCII, whatever bytes go in, so that the encoding of the session
 that sends it does not matter.
 
@@ -21,7 +21,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT_OK = qw(sql_string text_columns column_name copy_options scan_options scan_columns);
+our @EXPORT_OK = qw(sql_string text_columns column_name copy_options scan_options scan_columns load_options);
 
 # An E'' literal of bytes; the statement around it stays ASCII.
 sub sql_string
@@ -76,6 +76,22 @@ sub scan_columns
 		push @list, $column . (@forced ? ' OPTIONS (' . join(', ', map { "$_ 'true'" } @forced) . ')' : '');
 	}
 	return join(', ', @list);
+}
+
+# Options as an expression that gives the jsonb of bulk_load. A list is an array there.
+sub load_options
+{
+	my ($columns, $options) = @_;
+	my @list = map { s/^"(.*)"$/$1/sr } map { column_name($_) } @$columns;
+	my $array = sub { return 'to_jsonb(ARRAY[' . join(', ', map { sql_string(s/^"(.*)"$/$1/sr) } @_) . ']::text[])' };
+	my @pairs = @list ? ("'columns', " . $array->(@list)) : ();
+	for my $name (sort keys %$options)
+	{
+		my $value = $options->{$name};
+		my $names = ref $value ? $value : $name =~ /^force/ && $value ne '*' ? [ split /, */, $value ] : undef;
+		push @pairs, "'$name', " . ($names ? $array->(@$names) : sql_string($value) . '::text');
+	}
+	return 'jsonb_build_object(' . join(', ', @pairs) . ')';
 }
 
 1;

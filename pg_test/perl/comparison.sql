@@ -1,7 +1,8 @@
 -- One comparison, seen from the server: a case names a file, the options and
 -- the columns; compare_case() loads the file with COPY into copied.t, then
 -- scans it through the foreign table scanned.t into kept.t, once per chunk
--- size, and writes down every scan whose outcome is not COPY's.
+-- size, and loads it into kept.t by bulk_load, and writes down every scan and
+-- load whose outcome is not COPY's.
 --
 -- An outcome is all the rows in order, or all that an error says. Every load
 -- runs in a subtransaction of its own that is rolled back on success too, so
@@ -27,6 +28,8 @@ CREATE TABLE cases (
     heap_columns    text NOT NULL,
     loaded_columns  text NOT NULL,      -- the list of those that are loaded, or nothing for all of them
     scan_columns    text NOT NULL,      -- the same with the options of columns
+    load_options    jsonb,              -- for bulk_load; NULL: no loads
+    load_writers    text[] NOT NULL,    -- which writers load
     chunk_sizes     int[] NOT NULL,     -- 0: the default
     client_encoding text NOT NULL,
     settings        text[] NOT NULL,    -- name, value, name, value, ...
@@ -39,7 +42,7 @@ CREATE TABLE done (
     id       int PRIMARY KEY,
     accepted boolean NOT NULL,
     row_count int NOT NULL,
-    scans    int NOT NULL
+    scans    int NOT NULL               -- scans and loads
 );
 
 CREATE TABLE mismatches (
@@ -159,13 +162,26 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION difference_of(by_copy outcome, by_other outcome, other text, rows_only boolean) RETURNS text
+LANGUAGE sql AS $$
+    SELECT CASE WHEN by_other.rows IS DISTINCT FROM by_copy.rows THEN
+        CASE WHEN by_copy.rows IS NULL THEN format('COPY fails, the %s does not', other)
+             WHEN by_other.rows IS NULL THEN format('the %s fails, COPY does not', other)
+             ELSE format('the rows differ in the %s', other) END
+    WHEN by_other.error IS DISTINCT FROM by_copy.error AND NOT rows_only THEN
+        format('the errors differ in the %s', other)
+    END
+$$;
+
 CREATE FUNCTION compare_case(which int, chunk_guc text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     c cases;
     by_copy outcome;
     by_scan outcome;
+    by_load outcome;
     chunk_size int;
+    writer text;
     found mismatches[] := '{}';
     difference text;
     scans int := 0;
@@ -199,19 +215,25 @@ BEGIN
                                       'kept.t', c.heap_columns, c.scan_file, c.typed);
             END IF;
             scans := scans + 1;
-            difference := NULL;
-            IF by_scan.rows IS DISTINCT FROM by_copy.rows THEN
-                difference := CASE WHEN by_copy.rows IS NULL THEN 'COPY fails, the scan does not'
-                                   WHEN by_scan.rows IS NULL THEN 'the scan fails, COPY does not'
-                                   ELSE 'the rows differ' END;
-            ELSIF by_scan.error IS DISTINCT FROM by_copy.error AND NOT c.rows_only THEN
-                difference := 'the errors differ';
-            ELSIF by_copy.rows IS NOT NULL THEN
-                difference := projection_differs(by_copy.rows);
-            END IF;
+            difference := coalesce(difference_of(by_copy, by_scan, 'scan', c.rows_only),
+                                   CASE WHEN by_copy.rows IS NOT NULL THEN projection_differs(by_copy.rows) END);
             IF difference IS NOT NULL THEN
                 found := found || ROW(which, chunk_size, difference, digest(by_copy, by_scan), digest(by_scan, by_copy))::mismatches;
             END IF;
+            -- A load takes longer than a scan: one chunk size will do.
+            CONTINUE WHEN c.load_options IS NULL OR chunk_size <> c.chunk_sizes[cardinality(c.chunk_sizes)];
+            FOREACH writer IN ARRAY c.load_writers LOOP
+                by_load := outcome_of(format('SELECT bulk_load(%L, ''kept.t'', %L)', c.scan_file,
+                                             c.load_options || jsonb_build_object('writer', writer)),
+                                      'kept.t', c.heap_columns, c.scan_file, c.typed);
+                -- What is wrong with one option's value is 22023 to functions.
+                by_load.error := regexp_replace(by_load.error, '^22023(: COPY \w+ must be a single one-byte character)', '0A000\1');
+                scans := scans + 1;
+                difference := difference_of(by_copy, by_load, writer || ' load', c.rows_only);
+                IF difference IS NOT NULL THEN
+                    found := found || ROW(which, chunk_size, difference, digest(by_copy, by_load), digest(by_load, by_copy))::mismatches;
+                END IF;
+            END LOOP;
         END LOOP;
         RAISE EXCEPTION SQLSTATE 'UNDO1';
     EXCEPTION WHEN SQLSTATE 'UNDO1' THEN

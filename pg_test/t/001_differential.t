@@ -1,7 +1,8 @@
 
-# A scan by bulk_fdw returns what COPY loads, and fails as COPY fails: for every
-# file here, every set of options, every chunk size. See perl/Differential.pm for
-# how one comparison is made, corpus/ for the files written by hand.
+# A scan by bulk_fdw returns what COPY loads, bulk_load loads it, by turns with each of
+# its writers, and all fail as COPY fails: for every file here, every set of options,
+# every chunk size. See perl/Differential.pm for how one comparison is made, corpus/ for
+# the files written by hand.
 
 use strict;
 use warnings FATAL => 'all';
@@ -260,7 +261,7 @@ for my $s (@suites)
 	$rejected += $totals[1];
 	$scans += $totals[2];
 }
-note "$accepted files accepted and $rejected rejected by COPY, $scans scans";
+note "$accepted files accepted and $rejected rejected by COPY, $scans scans and loads";
 cmp_ok($accepted, '>', 1000, 'COPY accepts many of the cases');
 cmp_ok($rejected, '>', 1000, 'COPY rejects many of the cases');
 
