@@ -93,6 +93,11 @@ impl<T> OrRaise<T> for Result<T> {
     }
 }
 
+/// There is no memory for a record.
+pub fn out_of_memory() -> Error {
+    Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
+}
+
 fn bad_format(message: impl Into<String>) -> Error {
     Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
 }

@@ -94,7 +94,7 @@ fn records_of(stream: &mut Stream, mut bytes: &[u8]) -> (u64, u64) {
             Event::Header => (),
             Event::NeedData if bytes.is_empty() => break,
             Event::NeedData => {
-                let space = stream.reader.space();
+                let Some(space) = stream.reader.try_space() else { break };
                 let (now, later) = bytes.split_at(bytes.len().min(space.len()));
                 if let Some(space) = space.get_mut(..now.len()) {
                     space.copy_from_slice(now);

@@ -71,6 +71,14 @@ pub struct Cut {
     pub suspicious: bool,
 }
 
+impl Cut {
+    /// Does the stretch, of `len` bytes, end where a record does?
+    #[must_use]
+    pub fn ends_with_record(&self, len: usize) -> bool {
+        self.end == Some(len)
+    }
+}
+
 /// Cuts the stretches of a file.
 #[derive(Debug)]
 pub struct Cutter {

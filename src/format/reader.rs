@@ -384,16 +384,32 @@ impl Reader {
     }
 
     /// Where the source writes the next bytes. Ends the life of the current record.
+    ///
+    /// # Panics
+    /// If there is no memory: who reads what may not fit calls [`Reader::try_space`].
+    #[doc(hidden)]
     pub fn space(&mut self) -> &mut [u8] {
+        self.try_space().expect("memory")
+    }
+
+    /// Where the source writes the next bytes. Ends the life of the current record. `None` if there is no memory.
+    pub fn try_space(&mut self) -> Option<&mut [u8]> {
         self.settle_lines();
         // A source that raises an error does so while the next line is being read.
         self.exact_line = Some(self.line_base + 1);
         self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
-        let moved = self.window.make_space(self.pos);
+        let moved = self.window.make_space(self.pos)?;
         self.pos -= moved;
         self.chunk_end -= moved;
         self.line_pos -= moved;
-        self.window.space()
+        Some(self.window.space())
+    }
+
+    /// Bytes of the current record, its end included.
+    #[inline]
+    #[must_use]
+    pub fn record_len(&self) -> usize {
+        self.current.next - self.current.start
     }
 
     /// The source wrote `n` bytes; 0 means that it has ended. Where the reader does not verify by itself, the caller
@@ -437,8 +453,8 @@ impl Reader {
     }
 
     /// The buffer, at least `len` bytes long, in which a chunk is put together; then comes [`Reader::begin_chunk`].
-    /// Ends the life of the current record; the reader has nothing to read until then.
-    pub fn chunk_space(&mut self, len: usize) -> &mut [u8] {
+    /// Ends the life of the current record; the reader has nothing to read until then. `None` if there is no memory.
+    pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
         self.finished = true;
         self.batch.len = 0;
         self.cursor = 0;

@@ -94,12 +94,12 @@ impl Window {
     }
 
     /// The buffer itself, at least `len` bytes long, for a chunk that is put together in place. What it holds stays.
-    pub fn chunk_space(&mut self, len: usize) -> &mut [u8] {
+    /// `None` if there is no memory.
+    pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.buf.len() < len {
-            self.buf.reserve_exact(len - self.buf.len());
-            self.buf.resize(len, 0);
+            self.grow(len)?;
         }
-        &mut self.buf
+        Some(&mut self.buf)
     }
 
     /// Give back the memory of a buffer that is longer than `len`.
@@ -123,8 +123,8 @@ impl Window {
     }
 
     /// Everything before `start` has been read. Returns by how much positions shrink: the buffer was moved so that
-    /// a read fits.
-    pub fn make_space(&mut self, start: usize) -> usize {
+    /// a read fits. `None` if there is no memory.
+    pub fn make_space(&mut self, start: usize) -> Option<usize> {
         self.start = start.min(self.verified);
         let mut moved = 0;
         if self.filled + self.read_size > self.buf.len() && self.start > 0 {
@@ -144,10 +144,17 @@ impl Window {
         let wanted = self.filled + self.read_size;
         if wanted > self.buf.len() {
             let len = wanted.max(self.filled + self.filled / 16);
-            self.buf.reserve_exact(len - self.buf.len());
-            self.buf.resize(len, 0);
+            self.grow(len)?;
         }
-        moved
+        Some(moved)
+    }
+
+    /// Make the buffer `len` bytes long. A record may be larger than memory, and an allocation that fails must not be the
+    /// end of the process.
+    fn grow(&mut self, len: usize) -> Option<()> {
+        self.buf.try_reserve_exact(len - self.buf.len()).ok()?;
+        self.buf.resize(len, 0);
+        Some(())
     }
 
     /// Where the source writes. At least one byte long after [`Window::make_space`].

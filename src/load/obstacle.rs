@@ -10,6 +10,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgList, pg_sys};
 
+use super::volatile;
 use crate::pg::encoding::from_server;
 use crate::pg::unguarded::find_all_inheritors;
 
@@ -93,6 +94,7 @@ unsafe fn of_storage(relation: pg_sys::Relation, found: &mut Vec<String>) {
         }) {
             found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
         }
+        volatile::of_constraints(relation, found);
     }
 }
 

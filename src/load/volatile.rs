@@ -16,6 +16,48 @@ use crate::pg::encoding::from_server;
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
 
+/// The same of the CHECK constraints and domains of a relation that rows are written to. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>) {
+    // SAFETY: the caller vouches for the relation; what its descriptor says of itself; guarded calls.
+    unsafe {
+        let descriptor = (*relation).rd_att;
+        if let Some(constraints) = (*descriptor).constr.as_ref() {
+            for i in 0..usize::from(constraints.num_check) {
+                let check = &*constraints.check.add(i);
+                if calls_volatile(pg_sys::stringToNode(check.ccbin).cast()) {
+                    let name = from_server(CStr::from_ptr(check.ccname));
+                    found.push(format!("The constraint \"{name}\" calls a volatile function."));
+                }
+            }
+        }
+        for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
+            let attribute = &*compat::attribute(descriptor, index);
+            let is_domain = !attribute.attisdropped
+                && pg_sys::get_typtype(attribute.atttypid).cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
+            if is_domain && domain_calls_volatile(attribute.atttypid) {
+                let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
+                found.push(format!("The domain of column \"{name}\" calls a volatile function."));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// A domain. Guarded; allocates in the current memory context.
+unsafe fn domain_calls_volatile(domain: pg_sys::Oid) -> bool {
+    // SAFETY: guarded calls. The context's callback points into the reference, which lives as long.
+    unsafe {
+        let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
+        let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
+        pg_sys::InitDomainConstraintRef(domain, constraints, pg_sys::CurrentMemoryContext, false);
+        let list = PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
+        list.iter_ptr().any(|constraint| calls_volatile((*constraint).check_expr.cast()))
+    }
+}
+
 /// One sentence for each default that rows get, and for the condition, that calls such a function. Without a mapping,
 /// every column may get its default. Guarded.
 ///

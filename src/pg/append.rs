@@ -260,7 +260,8 @@ impl Appender {
             written += bytes_written / BLCKSZ;
             point_quiet!("append.written");
             if !self.traits.temporary {
-                self.request_sync(piece);
+                // In a critical section the queue of requests is not made room in, which allocates: it says no instead.
+                section.critically(|| self.request_sync(piece));
             }
             point_quiet!("append.registered");
             if let Err(error) = result {

@@ -13,7 +13,7 @@ use pgrx::PgSqlErrorCode as Code;
 
 use super::encoding::Treatment;
 use super::stream::Stream;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, out_of_memory};
 
 /// Room for the beginning of a chunk's first record, without moving what was read.
 const ROOM: usize = 64 * 1024;
@@ -73,14 +73,15 @@ impl Stream {
         let left = self.size().unwrap_or(0).saturating_sub(offset);
         let known = (len + LOOKAHEAD).min(usize::try_from(left).unwrap_or(usize::MAX)).max(len);
         let (source, reader) = self.source_and_reader();
-        let buffer = reader.chunk_space(ROOM + known);
+        let buffer = reader.chunk_space(ROOM + known).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(ROOM..ROOM + known).unwrap_or_default(), offset)?;
         Ok(Stretch { offset, at: ROOM, len, known })
     }
 
     /// The bytes of a stretch.
     pub fn stretch(&mut self, stretch: &Stretch) -> &[u8] {
-        self.reader.chunk_space(0).get(stretch.at..stretch.at + stretch.len).unwrap_or_default()
+        let buffer = self.reader.chunk_space(0).unwrap_or_default();
+        buffer.get(stretch.at..stretch.at + stretch.len).unwrap_or_default()
     }
 
     /// Make the records from `place`, which is not behind the stretch, to the stretch's byte `end` the stream's next
@@ -93,11 +94,11 @@ impl Stream {
         let (source, reader) = self.source_and_reader();
         if head > at {
             let known = known.min(end + LOOKAHEAD);
-            let buffer = reader.chunk_space(head + known);
+            let buffer = reader.chunk_space(head + known).ok_or_else(out_of_memory)?;
             buffer.copy_within(at..at + known, head);
             at = head;
         }
-        let buffer = reader.chunk_space(0);
+        let buffer = reader.chunk_space(0).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(at - head..at).unwrap_or_default(), place.offset)?;
         reader.begin_chunk(at - head + inside, at + end, at + known, place);
         self.verify_chunk();

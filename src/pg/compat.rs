@@ -175,6 +175,21 @@ pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_
     }
 }
 
+/// `AbortBufferIO`: a buffer is not being read any more. From 16 on the resource owner knows.
+///
+/// # Safety
+/// After an error, before the transaction is aborted.
+pub unsafe fn abort_buffer_io() {
+    #[cfg(feature = "pg15")]
+    {
+        unsafe extern "C-unwind" {
+            fn AbortBufferIO();
+        }
+        // SAFETY: what AbortTransaction (xact.c) calls first, too; raises nothing.
+        unsafe { AbortBufferIO() };
+    }
+}
+
 /// DELAY_CHKPT_START (proc.h)
 pub const DELAY_CHKPT_START: i32 = 1;
 

@@ -25,6 +25,7 @@ pub mod encoding;
 pub mod header;
 pub mod jsonb;
 pub mod option_value;
+pub mod original;
 pub mod parallel;
 pub mod points;
 pub mod progress;

@@ -20,6 +20,8 @@ use super::stream::{Advance, Header, Stream};
 use super::unguarded;
 use crate::error::{self, Result};
 
+/// A record of more bytes is not taken for granted.
+const LARGE: usize = 4 << 20;
 /// Bytes of a buffer that are kept from row to row.
 const KEPT: usize = 1 << 20;
 
@@ -153,7 +155,7 @@ impl Rows {
 
     /// Nothing is left to be read, until a chunk begins.
     pub fn end_stream(&mut self) {
-        self.stream.reader.chunk_space(0);
+        let _ = self.stream.reader.chunk_space(0);
         self.attention = Attention::NONE;
     }
 
@@ -194,6 +196,9 @@ impl Rows {
             }
         }
         self.rows += 1;
+        if self.reader().record_len() > LARGE {
+            self.check_memory()?;
+        }
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
             self.check_escapes();
         }
@@ -205,6 +210,14 @@ impl Rows {
             return Err(error::extra_data());
         }
         Ok(true)
+    }
+
+    /// What is made of a large record is about as large; an allocation that fails on the way would be the end of the
+    /// process.
+    #[cold]
+    fn check_memory(&self) -> Result<()> {
+        let wanted = self.reader().record_len().saturating_mul(3);
+        Vec::<u8>::new().try_reserve_exact(wanted).map_err(|_| error::out_of_memory())
     }
 
     /// Does the record lack fields? Then COPY converts those that are there and raises an error.

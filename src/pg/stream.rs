@@ -7,7 +7,7 @@ use pg_bulk_format::scan::Level;
 
 use super::encoding::{Encodings, Treatment};
 use super::source::Source;
-use crate::error::{Result, read_error};
+use crate::error::{Result, out_of_memory, read_error};
 use crate::guc;
 
 /// Fields of a runaway record that are kept.
@@ -100,11 +100,11 @@ impl Stream {
     fn feed(&mut self) -> Result<()> {
         match self.treatment {
             Treatment::Utf8 => {
-                let n = self.source.read(self.reader.space())?;
+                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
                 self.reader.filled(n);
             }
             Treatment::Verify => {
-                let n = self.source.read(self.reader.space())?;
+                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
                 self.reader.filled(n);
                 let valid = self.encodings.valid_up_to(self.reader.unverified());
                 self.reader.verified(valid);
@@ -118,7 +118,7 @@ impl Stream {
         loop {
             let waiting = self.converted.get(self.taken..).unwrap_or_default();
             if !waiting.is_empty() {
-                let space = self.reader.space();
+                let space = self.reader.try_space().ok_or_else(out_of_memory)?;
                 let n = waiting.len().min(space.len());
                 if let (Some(to), Some(from)) = (space.get_mut(..n), waiting.get(..n)) {
                     to.copy_from_slice(from);
@@ -140,7 +140,7 @@ impl Stream {
                 return Ok(());
             }
             if self.raw_ended {
-                let _ = self.reader.space();
+                let _ = self.reader.try_space().ok_or_else(out_of_memory)?;
                 self.reader.filled(0);
                 return Ok(());
             }

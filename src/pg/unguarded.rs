@@ -34,6 +34,14 @@ unsafe extern "C-unwind" {
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
     /// elog.c. A copy of the error that was just caught; raises nothing but out of memory.
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+    /// elog.c. Frees a copy; raises nothing.
+    pub fn FreeErrorData(edata: *mut pg_sys::ErrorData);
+    /// mcxt.c. Raises nothing but out of memory.
+    pub fn MemoryContextAlloc(context: pg_sys::MemoryContext, size: usize) -> *mut c_void;
+    /// bufmgr.c. Raises nothing.
+    pub fn UnlockBuffers();
+    /// xloginsert.c. Raises nothing.
+    pub fn XLogResetInsertion();
     /// elog.c. Forgets the error that was just caught.
     pub fn FlushErrorState();
     /// elog.c. Raises an error again, as it is.

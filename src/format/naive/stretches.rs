@@ -149,7 +149,7 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
         let is_last = offset + len == data.len();
         let reader = &mut readers[number % plan.readers];
         let space = plan.room..plan.room + known;
-        reader.chunk_space(space.end)[space].copy_from_slice(&data[offset..offset + known]);
+        reader.chunk_space(space.end).expect("memory")[space].copy_from_slice(&data[offset..offset + known]);
         let cut = cutter.cut(stretch, offset as u64, edge);
         let place = edge.place(place.eol);
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
@@ -165,10 +165,10 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
         if end > 0 {
             let mut at = plan.room;
             if head > at {
-                reader.chunk_space(head + known).copy_within(at..at + known, head);
+                reader.chunk_space(head + known).expect("memory").copy_within(at..at + known, head);
                 at = head;
             }
-            reader.chunk_space(0)[at - head..at].copy_from_slice(&data[offset - head..offset]);
+            reader.chunk_space(0).expect("memory")[at - head..at].copy_from_slice(&data[offset - head..offset]);
             reader.begin_chunk(at - head, at + end, at + known, place);
             chunk.rest(reader, None);
             assert!(chunk.failure.is_some() || reader.advance() == Event::End, "the end stays");

@@ -250,7 +250,7 @@ fn from_anything(d: &Dialect, eol: Eol, data: &[u8]) {
                 let mut found = Reading::default();
                 let begun;
                 if chunk {
-                    reader.chunk_space(rest.len() + 7)[7..7 + rest.len()].copy_from_slice(rest);
+                    reader.chunk_space(rest.len() + 7).expect("memory")[7..7 + rest.len()].copy_from_slice(rest);
                     reader.begin_chunk(7, 7 + rest.len(), 7 + rest.len(), place);
                     begun = reader.place_behind();
                     found.rest(&mut reader, None);
@@ -288,7 +288,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
     let place = Place { eol: Eol::Nl, offset: 1000, lines: 7 };
     let d = dialects::regular().remove(0);
     let mut reader = Reader::new(plan(&d, BLOCK).settings);
-    reader.chunk_space(7)[..6].copy_from_slice(b"\"a\",b\n");
+    reader.chunk_space(7).expect("memory")[..6].copy_from_slice(b"\"a\",b\n");
     reader.begin_chunk(0, 6, 6, place);
     assert_eq!(reader.advance(), Event::Record);
     assert_eq!(reader.value(0), Value::Plain(b"a"));

@@ -1,8 +1,8 @@
 //! Where a process of a load gets its records from: its chunks, one after the other, or the whole file in order.
 //!
 //! A process takes the next stretch, reads it, waits for its turn to cut it, and has the records that end in it. When
-//! a cut finds what may be the end of the data, or a record of COPY's greatest length, nobody takes a stretch behind it:
-//! the process reads the file in order from there on.
+//! a cut finds what may be the end of the data, a record of COPY's greatest length, or the file's last line without an
+//! end, nobody takes a stretch behind it: the process reads the file in order from there on, to where it ends then.
 
 use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::reader::LINE_LIMIT;
@@ -53,15 +53,16 @@ impl Chunks {
             let place = edge.place(shared.eol());
             let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
-            if cut.suspicious || is_huge {
+            // The file may have grown since, and its last record with it.
+            let is_open = is_last && !cut.ends_with_record(len);
+            if cut.suspicious || is_huge || is_open {
                 shared.end_at(claimed);
                 *self = Chunks::InOrder;
                 rows.stream_mut().resume(place)?;
                 return Ok(true);
             }
-            let end = if is_last { len } else { cut.end.unwrap_or(0) };
-            // What follows the last line end is a record, too.
-            reserve(cut.most_records + u64::from(is_last))?;
+            let end = cut.end.unwrap_or(0);
+            reserve(cut.most_records)?;
             shared.pass_turn(claimed, cut.edge);
             if end == 0 {
                 continue;

@@ -107,6 +107,7 @@ impl Defaults {
     pub fn refill(&mut self) {
         for ids in &mut self.ids {
             ids.refills = true;
+            ids.range = None;
         }
     }
 

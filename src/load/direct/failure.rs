@@ -1,9 +1,11 @@
 //! An error that ended a process's rows, between being caught and being raised again.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
+use crate::pg::compat;
+use crate::pg::original::without_worker;
 use crate::pg::unguarded;
 
 /// After an error was caught, before anything is waited for: whatever the error left locked would make others wait.
@@ -16,7 +18,15 @@ pub unsafe fn recover() {
     unsafe {
         unguarded::LWLockReleaseAll();
         unguarded::ConditionVariableCancelSleep();
+        compat::abort_buffer_io();
+        unguarded::UnlockBuffers();
+        unguarded::XLogResetInsertion();
     }
+}
+
+/// A class of SQLSTATEs as it is in a number: six bits a character.
+fn class_of(class: &[u8; 2]) -> i32 {
+    i32::from(class[0] - b'0') + (i32::from(class[1] - b'0') << 6)
 }
 
 /// Is an error about a row, so that an earlier row's comes before it? Not if somebody or something wants the load to
@@ -25,15 +35,25 @@ pub unsafe fn recover() {
 /// # Safety
 /// An error that was caught.
 pub unsafe fn is_about_a_row(error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: the caller vouches for it. The class of a SQLSTATE is in its first two characters, of six bits each.
+    // SAFETY: the caller vouches for it.
     let class = unsafe { (*error).sqlerrcode } & 0xfff;
-    let class_of = |a: u8, b: u8| i32::from(a - b'0') + (i32::from(b - b'0') << 6);
-    // Operator intervention, insufficient resources, system error, internal error.
-    ![class_of(b'5', b'7'), class_of(b'5', b'3'), class_of(b'5', b'8'), class_of(b'X', b'X')].contains(&class)
+    // Transaction rollback, insufficient resources, object not in the state it must be in (a lock that is not to be had),
+    // operator intervention, system error, internal error.
+    ![b"40", b"53", b"55", b"57", b"58", b"XX"].map(class_of).contains(&class)
+}
+
+/// May more be done before an error is raised again? Not if the server is short of something, or wrong.
+///
+/// # Safety
+/// An error that was caught.
+pub unsafe fn leaves_server_well(error: *const pg_sys::ErrorData) -> bool {
+    // SAFETY: the caller vouches for it.
+    let class = unsafe { (*error).sqlerrcode } & 0xfff;
+    ![b"53", b"58", b"XX"].map(class_of).contains(&class)
 }
 
 /// Take the line off an error's context that says that it comes from a parallel worker (HandleParallelMessage,
-/// parallel.c): which process read the file is nobody's business.
+/// parallel.c).
 ///
 /// # Safety
 /// An error that was caught.
@@ -44,24 +64,10 @@ pub unsafe fn forget_worker(error: *mut pg_sys::ErrorData) {
         if context.is_null() {
             return;
         }
-        let words = gettext(c"parallel worker").to_bytes();
-        let bytes = CStr::from_ptr(context).to_bytes();
-        let lines = bytes.strip_suffix(words);
-        if let Some(rest) = lines.and_then(|rest| rest.strip_suffix(b"\n")) {
-            *context.add(rest.len()) = 0;
-        } else if lines.is_some_and(<[u8]>::is_empty) {
-            (*error).context = std::ptr::null_mut();
+        match without_worker(CStr::from_ptr(context).to_bytes()) {
+            Some([]) => (*error).context = std::ptr::null_mut(),
+            Some(rest) => *context.add(rest.len()) = 0,
+            None => (),
         }
     }
-}
-
-/// A message of the server's in the language of its messages.
-pub fn gettext(words: &CStr) -> &CStr {
-    unsafe extern "C" {
-        /// libintl.h, part of the C library. The server has set its own catalog as the default one.
-        #[link_name = "gettext"]
-        fn translated(words: *const c_char) -> *const c_char;
-    }
-    // SAFETY: a string, and one that lives as long as the process, or the same again.
-    unsafe { CStr::from_ptr(translated(words.as_ptr())) }
 }

@@ -40,8 +40,10 @@ pub struct Heap {
     xmin: u32,
     command: pg_sys::CommandId,
     frozen: bool,
-    /// Rows that were appended.
+    /// Rows that are in.
     pub rows: u64,
+    /// Of these, rows that core has inserted, and told the statistics of.
+    pub counted: u64,
     /// Tuples that heap_insert put before `start`.
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
     /// Block from which on the load's rows are to be found, but for those.
@@ -84,6 +86,7 @@ impl Heap {
             command: stamp.cid,
             frozen: stamp.frozen,
             rows: 0,
+            counted: 0,
             elsewhere: Vec::new(),
             start,
             bulk: std::ptr::null_mut(),
@@ -202,8 +205,9 @@ impl Heap {
             let old = pg_sys::MemoryContextSwitchTo(memory);
             let descriptor = (*self.relation).rd_att;
             let slot = |_| pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsHeapTuple);
-            let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..MULTI).map(slot).collect();
-            let mut headers = vec![pg_sys::HeapTupleData::default(); MULTI];
+            let most = usize::try_from(self.batch.rows()).unwrap_or(MULTI).min(MULTI);
+            let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..most).map(slot).collect();
+            let mut headers = vec![pg_sys::HeapTupleData::default(); most];
             let mut tuples = self.batch.all_tuples();
             loop {
                 let mut count = 0;
@@ -236,6 +240,7 @@ impl Heap {
                     pg_sys::ExecClearTuple(slot);
                 }
                 self.rows += count as u64;
+                self.counted += count as u64;
             }
             for slot in slots {
                 pg_sys::ExecDropSingleTupleTableSlot(slot);
@@ -285,6 +290,7 @@ impl Heap {
         }
         drop(held);
         self.rows += 1;
+        self.counted += 1;
         Ok(())
     }
 

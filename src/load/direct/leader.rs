@@ -24,7 +24,7 @@ use super::defaults::Defaults;
 use super::executor;
 use super::failure;
 use super::hazard::Hazards;
-use super::process::{Parts, Process};
+use super::process::{Executor, Parts, Process};
 use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::shared::Shared;
@@ -40,6 +40,7 @@ use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
+use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
 use crate::pg::progress::Progress;
@@ -81,12 +82,41 @@ pub struct Leader {
 pub unsafe fn load(load: *mut Load) {
     // SAFETY: the caller vouches for the load; the leader lives as long as it.
     unsafe {
-        let leader = prepare(load);
-        settle::before_rows((*leader).process.executor);
-        let error = attempt(work, leader.cast());
+        let mut call = Call { load, leader: std::ptr::null_mut() };
+        let mut original = Original::new();
+        let mut context = pg_sys::ErrorContextCallback::default();
+        Original::push(&raw mut original, &raw mut context);
+        let error = attempt(all, (&raw mut call).cast());
         if !error.is_null() {
-            fail(leader, error);
+            let error = fail(call.leader, error, &raw mut original);
+            Original::pop(&raw mut original, &raw mut context);
+            unguarded::ReThrowError(error);
         }
+        Original::pop(&raw mut original, &raw mut context);
+    }
+}
+
+struct Call {
+    load: *mut Load,
+    /// Null until it is made.
+    leader: *mut Leader,
+}
+
+/// # Safety
+/// A plain frame, and a valid call.
+unsafe extern "C-unwind" fn all(call: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let call = call.cast::<Call>();
+        let load = (*call).load;
+        let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
+        set_up(load, executor.as_mut_ptr());
+        // Statement triggers may do to the table and its partitions what they want, so they come before anything is
+        // known of these.
+        settle::before_rows(executor.assume_init());
+        let leader = prepare(load, executor.as_ptr());
+        (*call).leader = leader;
+        work(leader.cast());
         let settling = close_heaps(leader, load);
         settle::after_rows(settling);
         finish(leader, settling, load);
@@ -94,12 +124,24 @@ pub unsafe fn load(load: *mut Load) {
 }
 
 /// # Safety
-/// A valid load.
+/// A valid load, and room for what is set up.
 #[pg_guard]
-unsafe extern "C-unwind" fn prepare(load: *mut Load) -> *mut Leader {
+unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let load = &*load;
+        let inserted: Vec<i16> = load.mapping.attributes().collect();
+        *executor = executor::set_up(load.target.relation, &inserted, load.where_clause.conditions.cast());
+    }
+}
+
+/// # Safety
+/// A valid load, and what was set up for it.
+#[pg_guard]
+unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) -> *mut Leader {
     // SAFETY: the caller vouches for it. The leader is dropped with the memory context.
     unsafe {
-        let leader = Leader::new(&mut *load).or_raise();
+        let leader = Leader::new(&mut *load, *executor).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
     }
 }
@@ -141,27 +183,31 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
     }
 }
 
-/// An error ended the rows: raise it, or an earlier one of the file.
+/// An error ended the load: the one to be raised, which is an earlier one of the file if there is one.
 ///
 /// # Safety
-/// A plain frame; a valid leader, and an error that was caught.
-unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData) -> ! {
+/// A plain frame; a valid leader or null, and an error that was caught.
+unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mut Original) -> *mut pg_sys::ErrorData {
     // SAFETY: the caller vouches for it.
     unsafe {
         let mut error = error;
         failure::recover();
-        if (*leader).parallel.is_some() && failure::is_about_a_row(error) {
+        // A worker raises an error only if it is the earliest.
+        let is_own = !Original::restore(original, error);
+        if is_own && !leader.is_null() && (*leader).parallel.is_some() && failure::is_about_a_row(error) {
             let earlier = attempt(wait_for_earlier, leader.cast());
             if !earlier.is_null() {
                 error = earlier;
+                failure::recover();
+                Original::restore(original, error);
             }
         }
-        if !attempt(count_dead, leader.cast()).is_null() {
+        // What the server itself is short of, or wrong about, is not to be asked for more.
+        if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
             // Statistics are not worth losing the error for.
             failure::recover();
         }
-        failure::forget_worker(error);
-        unguarded::ReThrowError(error)
+        error
     }
 }
 
@@ -176,7 +222,21 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
     let shared = unsafe { &*process.shared };
     let wide = &mut process.wide;
     // The workers' wide rows are of no use any more, but their queues must not fill.
-    shared.wait_until_earliest(0, || while let Received::Row(..) = wide.receive() {});
+    let mut discard = || while let Received::Row(..) = wide.receive() {};
+    if shared.wait_until_earliest(0, &mut discard) {
+        return;
+    }
+    // A worker has an earlier one, and raises it: here, in the end.
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    loop {
+        discard();
+        // SAFETY: guarded calls on this process's latch.
+        unsafe {
+            pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), 10, pg_sys::PG_WAIT_EXTENSION);
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        pgrx::check_for_interrupts!();
+    }
 }
 
 /// # Safety
@@ -229,12 +289,10 @@ unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling,
 }
 
 impl Leader {
-    fn new(load: &mut Load) -> Result<Leader> {
+    fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
         let relation = load.target.relation;
         let condition = load.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.options, &load.mapping);
-        // SAFETY: a guarded call on an open relation.
-        let relations = unsafe { settle::lock_leaves(relation) };
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let rows = load.rows.take().ok_or_else(no_rows)?;
         // SAFETY: guarded calls.
@@ -243,8 +301,8 @@ impl Leader {
             (xmin, pg_sys::GetCurrentCommandId(true))
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
-        let inserted: Vec<i16> = mapping.attributes().collect();
-        let executor = executor::set_up(relation, &inserted, condition);
+        // SAFETY: a guarded call on an open relation.
+        let relations = unsafe { settle::lock_leaves(relation) };
         let expressions = source::defaults(relation, mapping);
         let defaults = Defaults::new(&expressions, |default| default.open())?;
         // SAFETY: open relations, in the process that may have made them.
@@ -356,7 +414,7 @@ impl Leader {
     /// it: a worker's transaction always ends well.
     fn count_rows(&self) {
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
-            settle::count_rows(*oid, self.total(index));
+            settle::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
         }
     }
 

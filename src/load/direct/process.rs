@@ -2,6 +2,7 @@
 //!
 //! This is the part that owns things; how rows go through it is in [`row_loop`](super::row_loop).
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,6 +16,7 @@ use super::shared::Shared;
 use super::wide::{Received, Wide};
 use crate::error::Result;
 use crate::pg::append::Traits;
+use crate::pg::original;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
@@ -23,6 +25,8 @@ use crate::pg::soft::{OnError, Outcome, Tolerance};
 const ROUND: u32 = 256;
 /// Bytes of pages that a process keeps in memory at most, over all heaps.
 const MOST_BYTES: usize = 16 << 20;
+/// ... but so many for each heap, however many there are.
+const LEAST_PAGES: usize = 4;
 
 /// Executor state of a load's target.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +72,10 @@ pub struct Process {
     /// All columns of the file.
     pub wanted: Vec<usize>,
     pub heaps: Vec<Heap>,
+    /// Which of these is a relation's.
+    by_oid: HashMap<u32, usize>,
+    /// Memory that their pages take.
+    page_bytes: usize,
     /// Traits of all relations that rows may go to.
     pub traits: Vec<(pg_sys::Oid, Traits)>,
     /// In the leader: the numbers of blocks that they had before the load.
@@ -80,6 +88,8 @@ pub struct Process {
     /// The leaf that the last row went to: its result relation and the index of its heap.
     pub last_leaf: (*mut pg_sys::ResultRelInfo, usize),
     pub filtered: u64,
+    /// Rows since interrupts were last looked for.
+    round: u32,
     /// Rows and bytes that were reported.
     unreported_rows: u64,
     reported: u64,
@@ -93,6 +103,19 @@ pub const END: i32 = 0;
 pub const ROW: i32 = 1;
 /// The same, and it lacks fields: what there is is converted, then comes the error.
 pub const SHORT: i32 = 2;
+
+/// Rows of workers that are inserted before the process's own go on.
+const RECEIVED: usize = 64;
+
+/// What became of the rows that workers have sent.
+enum Sent {
+    /// There may be more.
+    More,
+    /// All that were there are inserted.
+    All,
+    /// And there will be no more.
+    Closed,
+}
 
 /// The parts a process is made of.
 #[derive(Debug)]
@@ -134,6 +157,8 @@ impl Process {
             not_null: Vec::new(),
             wanted,
             heaps: Vec::new(),
+            by_oid: HashMap::new(),
+            page_bytes: 0,
             traits,
             starts,
             stamp,
@@ -142,6 +167,7 @@ impl Process {
             form: FormBuffer::new(),
             last_leaf: (std::ptr::null_mut(), 0),
             filtered: 0,
+            round: 0,
             unreported_rows: 0,
             reported: 0,
             progress: Progress::none(),
@@ -161,8 +187,7 @@ impl Process {
     }
 
     fn heap_of(&self, oid: pg_sys::Oid) -> Option<usize> {
-        // SAFETY: a heap's relation is open.
-        self.heaps.iter().position(|heap| unsafe { (*heap.relation).rd_id } == oid)
+        self.by_oid.get(&oid.to_u32()).copied()
     }
 
     /// The heap of a relation that rows may go to. Guarded.
@@ -191,6 +216,8 @@ impl Process {
             // SAFETY: there is a counter for each of the traits.
             heap.counter = unsafe { self.counters.add(index) };
         }
+        self.page_bytes += heap.bytes();
+        self.by_oid.insert(oid.to_u32(), self.heaps.len());
         self.heaps.push(heap);
         Ok(self.heaps.len() - 1)
     }
@@ -210,10 +237,10 @@ impl Process {
     pub fn advance(&mut self) -> Result<i32> {
         let is_plain = self.is_plain();
         let arrays = self.arrays();
-        let mut round = 0;
         loop {
-            round += 1;
-            if round % ROUND == 0 {
+            self.round += 1;
+            if self.round >= ROUND {
+                self.round = 0;
                 pgrx::check_for_interrupts!();
                 if self.chunks.is_over(self.shared()) {
                     return Ok(END);
@@ -241,7 +268,9 @@ impl Process {
             unsafe { self.rows.decode(&self.wanted, arrays) };
             if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
                 // SAFETY: as above.
-                match unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }? {
+                let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
+                original::forget();
+                match outcome {
                     Outcome::Good => (),
                     Outcome::Raises => return Ok(ROW),
                     Outcome::LeftOut => {
@@ -268,6 +297,7 @@ impl Process {
 
     fn next_chunk(&mut self) -> Result<bool> {
         let Process { rows, chunks, shared, number, defaults, .. } = self;
+        self.round = ROUND;
         // SAFETY: as in `shared`.
         let more = chunks.next(rows, unsafe { &**shared }, *number, |n| defaults.reserve(n))?;
         if matches!(chunks, Chunks::InOrder) {
@@ -302,16 +332,17 @@ impl Process {
         self.reported = self.rows.stream().bytes_read();
     }
 
-    /// Insert the rows that workers have sent so far; false if nothing will come any more. Guarded.
-    fn receive(&mut self) -> Result<bool> {
+    /// Insert rows that workers have sent, some at a time. Guarded, and interruptible.
+    fn receive(&mut self) -> Result<Sent> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
-        loop {
+        for _ in 0..RECEIVED {
             let (oid, message) = match self.wide.receive() {
                 Received::Row(oid, message) => (oid, message),
-                Received::Nothing => return Ok(true),
-                Received::Closed => return Ok(false),
+                Received::Nothing => return Ok(Sent::All),
+                Received::Closed => return Ok(Sent::Closed),
             };
+            pgrx::check_for_interrupts!();
             let index = match self.heap_of(oid) {
                 Some(index) => index,
                 None => {
@@ -329,21 +360,25 @@ impl Process {
                 unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
             }
         }
+        Ok(Sent::More)
     }
 
     /// Insert the rows that workers send, until all workers are done. Guarded, and interruptible.
     pub fn receive_all(&mut self) -> Result<()> {
         let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
-        while self.receive()? {
-            // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
-            // sender is gone.
-            unsafe {
-                pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), -1, pg_sys::PG_WAIT_EXTENSION);
-                pg_sys::ResetLatch(pg_sys::MyLatch);
+        loop {
+            match self.receive()? {
+                Sent::Closed => return Ok(()),
+                Sent::More => (),
+                // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
+                // sender is gone.
+                Sent::All => unsafe {
+                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), -1, pg_sys::PG_WAIT_EXTENSION);
+                    pg_sys::ResetLatch(pg_sys::MyLatch);
+                },
             }
             pgrx::check_for_interrupts!();
         }
-        Ok(())
     }
 
     /// The block from which on rows of a relation may have been put.
@@ -361,6 +396,11 @@ impl Process {
         self.heaps.iter().filter(|heap| heap.index == index).map(|heap| heap.rows).sum()
     }
 
+    /// Of these, rows that core has told the statistics of.
+    pub fn counted_rows_of(&self, index: usize) -> u64 {
+        self.heaps.iter().filter(|heap| heap.index == index).map(|heap| heap.counted).sum()
+    }
+
     /// Let go of what heaps hold. Guarded.
     pub fn release(&mut self) {
         self.heaps.iter_mut().for_each(Heap::release);
@@ -375,24 +415,39 @@ impl Process {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
+        let before = destination.bytes();
         // SAFETY: the arrays are the slot's.
         let added = unsafe { destination.add(arrays, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
             // SAFETY: as above.
             unsafe { self.wide.add(destination, arrays, &shared.baton) }?;
         }
+        if destination.bytes() != before {
+            self.page_bytes += destination.bytes() - before;
+            self.relieve()?;
+        }
         Ok(())
     }
 
-    /// Append the largest batches while all together are too large. Guarded.
-    pub fn relieve(&mut self) -> Result<()> {
+    /// Append the largest batches while all together are too large; half of what is allowed stays, so that this is not
+    /// to be done again for the next row. Guarded.
+    fn relieve(&mut self) -> Result<()> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
-        while self.heaps.iter().map(Heap::bytes).sum::<usize>() > MOST_BYTES {
-            let most = self.heaps.iter_mut().filter(|h| h.has_pages()).max_by_key(|h| h.bytes());
-            let Some(largest) = most else { break };
-            largest.append(&shared.baton)?;
-            largest.shrink();
+        let most = MOST_BYTES.max(self.heaps.len() * LEAST_PAGES * pg_sys::BLCKSZ as usize);
+        if self.page_bytes <= most {
+            return Ok(());
+        }
+        let mut heaps: Vec<&mut Heap> = self.heaps.iter_mut().filter(|heap| heap.has_pages()).collect();
+        heaps.sort_by_key(|heap| std::cmp::Reverse(heap.bytes()));
+        for heap in heaps {
+            if self.page_bytes <= most / 2 {
+                break;
+            }
+            let before = heap.bytes();
+            heap.append(&shared.baton)?;
+            heap.shrink();
+            self.page_bytes -= before - heap.bytes();
         }
         Ok(())
     }

@@ -20,13 +20,14 @@ use std::time::{Duration, Instant};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::failure::{forget_worker, gettext};
+use super::failure::forget_worker;
 use super::indexes::{Index, Indexes, Way};
 use crate::load::options::IndexesOption;
 use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
+use crate::pg::original::gettext;
 use crate::pg::unguarded::{self as c, Opaque};
 
 /// A new file and a line in the catalog take as long as to insert some thousand keys.

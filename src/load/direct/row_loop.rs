@@ -51,12 +51,8 @@ unsafe extern "C-unwind" fn store(
         // SAFETY: as above.
         let relation = unsafe { (*relinfo).ri_RelationDesc };
         process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
-        process.relieve().or_raise();
     }
     process.add(process.last_leaf.1, slot).or_raise();
-    if process.heaps.len() > 1 {
-        process.relieve().or_raise();
-    }
 }
 
 /// Append all that is left.

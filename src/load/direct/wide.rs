@@ -9,6 +9,7 @@
 //! worker without looking into the queue. It does not: a worker sends only while it makes rows, when it holds neither
 //! the baton nor the turn, and these are all that the leader waits for with its eyes closed.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -44,7 +45,7 @@ pub struct Wide {
 #[derive(Debug)]
 enum Way {
     /// There, at once. The queues are the workers'.
-    Leader(Vec<*mut pg_sys::shm_mq_handle>),
+    Leader(VecDeque<*mut pg_sys::shm_mq_handle>),
     /// To the leader.
     Worker(*mut pg_sys::shm_mq_handle),
 }
@@ -52,7 +53,7 @@ enum Way {
 impl Wide {
     /// The leader's. Guarded; the current memory context outlives it.
     pub fn leader() -> Wide {
-        Wide::new(Way::Leader(Vec::new()))
+        Wide::new(Way::Leader(VecDeque::new()))
     }
 
     /// A worker's. Guarded; the current memory context outlives it.
@@ -76,7 +77,7 @@ impl Wide {
 
     /// The queues of the workers that were started.
     pub fn set_queues(&mut self, queues: Vec<*mut pg_sys::shm_mq_handle>) {
-        self.way = Way::Leader(queues);
+        self.way = Way::Leader(queues.into());
     }
 
     /// Let the leader know that nothing more will come. Guarded.
@@ -128,21 +129,24 @@ impl Wide {
     /// What a worker sent. Guarded.
     pub fn receive(&mut self) -> Received {
         let Way::Leader(queues) = &mut self.way else { return Received::Closed };
-        let mut open = false;
-        for queue in queues.iter_mut().filter(|queue| !queue.is_null()) {
+        // The one that is looked at first comes last the next time.
+        for _ in 0..queues.len() {
+            let Some(queue) = queues.pop_front() else { break };
             let (mut length, mut data): (usize, *mut c_void) = (0, std::ptr::null_mut());
             // SAFETY: a guarded call on an attached queue.
-            let result = unsafe { pg_sys::shm_mq_receive(*queue, &raw mut length, &raw mut data, true) };
+            let result = unsafe { pg_sys::shm_mq_receive(queue, &raw mut length, &raw mut data, true) };
+            if result != pg_sys::shm_mq_result::SHM_MQ_DETACHED {
+                queues.push_back(queue);
+            }
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
                     // SAFETY: a message of `length` bytes, valid until the next call; queues align messages.
                     return Received::Row(unsafe { data.cast::<Envelope>().read() }.relation, data);
                 }
-                pg_sys::shm_mq_result::SHM_MQ_DETACHED => *queue = std::ptr::null_mut(),
-                _ => open = true,
+                _ => (),
             }
         }
-        if open { Received::Nothing } else { Received::Closed }
+        if queues.is_empty() { Received::Closed } else { Received::Nothing }
     }
 
     /// Store a row that was received. Guarded.

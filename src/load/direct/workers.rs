@@ -30,7 +30,7 @@ impl Leader {
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
         let len = (guc::chunk_size() * STRETCH).next_multiple_of(BLOCK);
         let len = if guc::chunk_size() < 4096 { guc::chunk_size().next_multiple_of(BLOCK) } else { len };
-        let grid = Grid { base: place.offset, end: stream.size().unwrap_or(0), len: len as u64 };
+        let grid = Grid { base: place.offset, end: file.size, len: len as u64 };
         let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());
