@@ -173,14 +173,18 @@ CREATE FUNCTION complaints(kind text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	copys text[];
 	ours text[];
+	writer text;
 BEGIN
 	EXECUTE format('CREATE TRIGGER complain %s EXECUTE FUNCTION complain()', kind);
 	copys := ARRAY(SELECT error_of(format('COPY triggered FROM %L', data_path('f'))));
-	ours := ARRAY(SELECT error_of(format('SELECT bulk_load(%L, ''triggered'', ''{"writer": "buffered"}'')', data_path('f'))));
+	FOREACH writer IN ARRAY ARRAY['buffered', 'auto'] LOOP
+		ours := ARRAY(SELECT error_of(format('SELECT bulk_load(%L, ''triggered'', ''{"writer": "%s"}'')', data_path('f'), writer)));
+		IF array_remove(ours, 'CONTEXT: file "PGB_DATA/f"') <> copys THEN
+			RETURN QUERY SELECT writer || ': ' || unnest(ours);
+			RETURN QUERY SELECT 'COPY: ' || unnest(copys);
+		END IF;
+	END LOOP;
 	RETURN QUERY SELECT unnest(ours);
-	IF array_remove(ours, 'CONTEXT: file "PGB_DATA/f"') <> copys THEN
-		RETURN QUERY SELECT 'COPY: ' || unnest(copys);
-	END IF;
 	DROP TRIGGER complain ON triggered;
 END $$;
 SELECT complaints('BEFORE INSERT ON triggered FOR EACH STATEMENT');
