@@ -21,9 +21,11 @@ use crate::pg::baton::Baton;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 
-/// Pages of a batch: 8 MB. Smaller batches pay for the flush of the WAL, larger ones keep others waiting for the
-/// extension lock.
-pub const BATCH_PAGES: usize = 1024;
+/// Pages of a batch where WAL is flushed before them: 2 MB. Smaller batches pay for the flush; larger ones have left the
+/// cache by the time they are logged and written, and keep others waiting for the extension lock.
+const FLUSHED_PAGES: usize = 256;
+/// Pages of a batch where nothing is flushed.
+const NEW_PAGES: usize = 128;
 
 /// Fewer pages than this are inserted by way of shared buffers.
 const SMALL: usize = 64;
@@ -67,7 +69,7 @@ pub enum Added {
 
 impl Heap {
     /// For an open relation. `stamp` is what its tuples' headers say. Guarded.
-    pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp, pages: usize) -> Result<Heap> {
+    pub fn new(relation: pg_sys::Relation, traits: Traits, stamp: Stamp) -> Result<Heap> {
         // SAFETY: an open relation.
         let (descriptor, start) = unsafe {
             let start = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
@@ -76,6 +78,7 @@ impl Heap {
         let attributes = attributes(descriptor);
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
+        let pages = if traits.existed && traits.needs_wal { FLUSHED_PAGES } else { NEW_PAGES };
         let batch = PageBatch::new(pages, reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
         Ok(Heap {
             relation,

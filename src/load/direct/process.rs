@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 
 use super::chunks::Chunks;
 use super::defaults::Defaults;
-use super::heap::{Added, BATCH_PAGES, Heap};
+use super::heap::{Added, Heap};
 use super::shared::Shared;
 use super::wide::{Received, Wide};
 use crate::error::Result;
@@ -207,7 +207,7 @@ impl Process {
             ));
         };
         let Some(&(_, traits)) = self.traits.get(index) else { return Ok(0) };
-        let mut heap = Heap::new(relation, traits, self.stamp, BATCH_PAGES)?;
+        let mut heap = Heap::new(relation, traits, self.stamp)?;
         heap.index = index;
         if let Some(&start) = self.starts.get(index) {
             heap.start = start;
