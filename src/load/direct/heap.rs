@@ -21,11 +21,9 @@ use crate::pg::baton::Baton;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 
-/// Pages of a batch where WAL is flushed before them: 2 MB. Smaller batches pay for the flush; larger ones have left the
-/// cache by the time they are logged and written, and keep others waiting for the extension lock.
-const FLUSHED_PAGES: usize = 256;
-/// Pages of a batch where nothing is flushed.
-const NEW_PAGES: usize = 128;
+/// Pages of a batch: 2 MB. Smaller batches pay for the flush of WAL, and for handing over the baton; larger ones have left
+/// the cache by the time they are logged and written, and keep others waiting for the extension lock.
+const BATCH_PAGES: usize = 256;
 
 /// Fewer pages than this are inserted by way of shared buffers.
 const SMALL: usize = 64;
@@ -78,8 +76,7 @@ impl Heap {
         let attributes = attributes(descriptor);
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
-        let pages = if traits.existed && traits.needs_wal { FLUSHED_PAGES } else { NEW_PAGES };
-        let batch = PageBatch::new(pages, reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
+        let batch = PageBatch::new(BATCH_PAGES, reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
         Ok(Heap {
             relation,
             layout,
