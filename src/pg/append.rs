@@ -80,13 +80,11 @@ impl Traits {
     pub unsafe fn of(relation: pg_sys::Relation) -> Traits {
         // SAFETY: the caller vouches for the relation; reads settings of this process.
         unsafe {
-            let none = 0;
-            let new = (*relation).rd_createSubid != none || (*relation).rd_firstRelfilenodeSubid != none;
+            let new = compat::is_new_file(relation);
             let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
             let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP;
-            let permanent = persistence == pg_sys::RELPERSISTENCE_PERMANENT;
             let level = pg_sys::wal_level;
-            let needs_wal = permanent && (level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed() || !new);
+            let needs_wal = compat::needs_wal(relation);
             let logical = needs_wal && level >= pg_sys::WalLevel::WAL_LEVEL_LOGICAL.cast_signed();
             Traits { shared: !temporary && !new, existed: !temporary && !new, needs_wal, logical, temporary }
         }

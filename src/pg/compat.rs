@@ -105,15 +105,9 @@ pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
 pub unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
     // SAFETY: passed on; wal_level is a setting.
     unsafe {
-        #[cfg(feature = "pg15")]
-        let new_storage = (*relation).rd_firstRelfilenodeSubid;
-        #[cfg(not(feature = "pg15"))]
-        let new_storage = (*relation).rd_firstRelfilelocatorSubid;
         let permanent = (*(*relation).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT;
         let minimal = pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed();
-        const NONE: pg_sys::SubTransactionId = 0; // InvalidSubTransactionId
-        let old = (*relation).rd_createSubid == NONE && new_storage == NONE;
-        permanent && (!minimal || old)
+        permanent && !(minimal && is_new_file(relation))
     }
 }
 
@@ -423,12 +417,72 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, persistence: std::ffi::c_
 /// # Safety
 /// A table that is locked exclusively; a guarded frame outside of parallel mode.
 pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
-    let mut params = pg_sys::ReindexParams::default();
+    let params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on; the parameters are only read.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        pg_sys::reindex_relation(relid, flags, (&raw const params).cast_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        pg_sys::reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+    }
+}
+
+/// Is a relation's file of this transaction, so that nothing refers to it after a crash?
+///
+/// # Safety
+/// An open relation, in the process that may have made it.
+pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let renewed = (*relation).rd_firstRelfilenodeSubid;
+        #[cfg(not(feature = "pg15"))]
+        let renewed = (*relation).rd_firstRelfilelocatorSubid;
+        (*relation).rd_createSubid != 0 || renewed != 0
+    }
+}
+
+/// How rows of the routed table become rows of a leaf; null if they are the same (`ExecGetRootToChildMap`).
+///
+/// # Safety
+/// A leaf that ExecFindPartition gave; a plain frame.
+pub unsafe fn root_to_leaf(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    _estate: *mut pg_sys::EState,
+) -> *mut pg_sys::TupleConversionMap {
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*relinfo).ri_RootToPartitionMap;
+        #[cfg(not(feature = "pg15"))]
+        {
+            unsafe extern "C-unwind" {
+                fn ExecGetRootToChildMap(
+                    relinfo: *mut pg_sys::ResultRelInfo,
+                    estate: *mut pg_sys::EState,
+                ) -> *mut pg_sys::TupleConversionMap;
+            }
+            ExecGetRootToChildMap(relinfo, _estate)
+        }
+    }
+}
+
+/// `CheckValidResultRel` for an INSERT.
+///
+/// # Safety
+/// A valid result relation; a guarded frame.
+pub unsafe fn check_valid_result_rel(target: *mut pg_sys::ResultRelInfo) {
+    let insert = pg_sys::CmdType::CMD_INSERT;
     // SAFETY: passed on.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        pg_sys::reindex_relation(relid, flags, &raw mut params);
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        pg_sys::reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+        pg_sys::CheckValidResultRel(target, insert);
+        #[cfg(feature = "pg17")]
+        pg_sys::CheckValidResultRel(target, insert, std::ptr::null_mut());
+        #[cfg(feature = "pg18")]
+        {
+            let none = pg_sys::OnConflictAction::ONCONFLICT_NONE;
+            pg_sys::CheckValidResultRel(target, insert, none, std::ptr::null_mut());
+        }
     }
 }

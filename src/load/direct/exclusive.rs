@@ -27,7 +27,7 @@ pub unsafe fn renew(relation: pg_sys::Relation) -> Result<bool> {
         let relid = (*relation).rd_id;
         let persistence = (*(*relation).rd_rel).relpersistence;
         let temporary = persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
-        let new = (*relation).rd_createSubid != 0 || (*relation).rd_firstRelfilenodeSubid != 0;
+        let new = compat::is_new_file(relation);
         if temporary || new || !is_unused(relation) || !may_truncate(relid) {
             return Ok(false);
         }

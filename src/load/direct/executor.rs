@@ -17,7 +17,7 @@ pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_s
         compat::init_range_table(estate, relation, inserted);
         let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
         pg_sys::ExecInitResultRelation(estate, target, 1);
-        pg_sys::CheckValidResultRel(target, pg_sys::CmdType::CMD_INSERT);
+        compat::check_valid_result_rel(target);
         let mtstate = node::<pg_sys::ModifyTableState>(pg_sys::NodeTag::T_ModifyTableState);
         (*mtstate).ps.state = estate;
         (*mtstate).operation = pg_sys::CmdType::CMD_INSERT;

@@ -16,6 +16,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::defaults::Default;
 use super::process::{END, Process, SHORT};
 use crate::error::OrRaise;
+use crate::pg::compat;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::unguarded;
 
@@ -106,7 +107,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
             let mut relinfo = e.target;
             if !e.routing.is_null() {
                 relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
-                let map = (*relinfo).ri_RootToPartitionMap;
+                let map = compat::root_to_leaf(relinfo, e.estate);
                 if !map.is_null() {
                     slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
                 }
