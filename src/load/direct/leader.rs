@@ -73,6 +73,8 @@ pub struct Leader {
     /// The error context outside of the load's own.
     outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
+    /// The statistics know of the rows.
+    told: bool,
 }
 
 /// Load a file.
@@ -244,7 +246,7 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
 #[pg_guard]
 unsafe extern "C-unwind" fn count_dead(leader: Opaque) {
     // SAFETY: the caller vouches for it.
-    unsafe { &*leader.cast::<Leader>() }.count_rows();
+    unsafe { &mut *leader.cast::<Leader>() }.count_rows();
 }
 
 /// # Safety
@@ -394,6 +396,7 @@ impl Leader {
             notes: Vec::new(),
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
+            told: false,
         })
     }
 
@@ -412,7 +415,11 @@ impl Leader {
 
     /// Tell the statistics of the rows appended so far. They count as dead if the transaction fails. Only the leader does
     /// it: a worker's transaction always ends well.
-    fn count_rows(&self) {
+    fn count_rows(&mut self) {
+        // An error may come after they were told.
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
             settle::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
         }
