@@ -209,13 +209,13 @@ These cases are of no use unless COPY loads their files.
 sub expect_accepted
 {
 	my ($self, @ids) = @_;
-	$self->{must_accept}{$_} = 1 for @ids;
+	$self->{must_accept}{$_} = 1 for grep { defined } @ids;
 	return;
 }
 
 sub insert_case
 {
-	my ($case) = @_;
+	my ($self, $case) = @_;
 	my @columns = @{ $case->{columns} };
 	my $loaded = '';
 	# A list cannot be empty, nor a table have 1601 columns; those keep the heap's order.
@@ -265,7 +265,7 @@ sub run_session
 
 sub describe
 {
-	my ($case) = @_;
+	my ($self, $case) = @_;
 	my $text = 'file: ' . escaped($case->{bytes}) . "\n";
 	$text .= "columns: " . join(', ', @{ $case->{columns} }[ 0 .. ($#{ $case->{columns} } < 9 ? $#{ $case->{columns} } : 9) ]) . "\n";
 	$text .= 'options: ' . copy_options($case->{options}) . "\n";
@@ -282,7 +282,7 @@ sub disagreements
 	my ($node, $database) = ($self->{node}, $self->{database});
 	my %found;
 
-	$node->safe_psql($database, join('', "BEGIN;\nTRUNCATE cases;\n", map({ insert_case($_) } @cases), "COMMIT;\n"));
+	$node->safe_psql($database, join('', "BEGIN;\nTRUNCATE cases;\n", map({ $self->insert_case($_) } @cases), "COMMIT;\n"));
 	my @left = @cases;
 	while (@left)
 	{
@@ -306,15 +306,15 @@ sub disagreements
 	}
 
 	my $rows = $node->safe_psql($database,
-		q{SELECT case_id, chunk_size, what, encode(copy_said, 'hex'), encode(scan_said, 'hex') FROM mismatches ORDER BY 1, 2});
+		q{SELECT case_id, chunk_size, encode(as_bytes(what), 'hex'), encode(copy_said, 'hex'), encode(scan_said, 'hex') FROM mismatches ORDER BY 1, 2});
 	for my $row (split /\n/, $rows)
 	{
 		my ($id, $chunk, $what, $copy, $scan) = split /\|/, $row, 5;
 		push @{ $found{$id} },
-		    "$what\n"
+		    pack('H*', $what) . "\n"
 		  . "chunk size: " . ($chunk || 'default') . "\n"
 		  . 'COPY: ' . said($copy) . "\n"
-		  . 'scan: ' . said($scan) . "\n";
+		  . 'pg_bulk: ' . said($scan) . "\n";
 	}
 	for my $id (split /\n/, $node->safe_psql($database, 'SELECT id FROM done WHERE NOT accepted'))
 	{
@@ -364,7 +364,7 @@ sub run
 		for my $case (@bad[ 0 .. ($#bad < MISMATCHES_SHOWN ? $#bad : MISMATCHES_SHOWN - 1) ])
 		{
 			my $reports = $found->{ $case->{id} };
-			diag(describe($case) . $reports->[0]
+			diag($self->describe($case) . $reports->[0]
 				  . (@$reports > 1 ? '(and ' . (@$reports - 1) . " more chunk sizes or findings)\n" : ''));
 		}
 	}
@@ -387,7 +387,7 @@ sub expect_disagreement
 	my $id = $self->add($label, @case);
 	my $case = $self->{cases}[-1];
 	my $found = $self->disagreements;
-	my $report = $found->{$id} ? describe($case) . $found->{$id}[0] : 'no disagreement';
+	my $report = $found->{$id} ? $self->describe($case) . $found->{$id}[0] : 'no disagreement';
 	like($report, $pattern, $label);
 	return;
 }

@@ -65,15 +65,29 @@ LANGUAGE sql AS $$
         format($f$ || ' ' || coalesce(pg_column_size(the_row.%1$I) || ':' || md5(%2$s(the_row.%1$I)), '-')$f$,
                attname, typsend::regproc), '' ORDER BY attnum), '') ELSE '' END
     FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-    WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attname <> 'ordinal in the file'
+    WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('ordinal in the file', 'generated from it')
 $$;
 
+-- All that an error says. Its context is cut where the lines of the function begin that caught it, and a scan's own
+-- last line, which names the file, is cut off. What is left is what a client would see from COPY, which is more than
+-- one line when a field's value spans lines or a type's own parser (json) adds a line before COPY's.
+CREATE FUNCTION error_text(state text, message text, detail text, hint text, type_name text, constraint_name text,
+                           column_name text, context text, file text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    context := split_part(E'\n' || context, E'\nSQL statement "', 1);
+    IF right(context, length(file) + 8) = format(E'\nfile "%s"', file) THEN
+        context := left(context, -length(file) - 8);
+    END IF;
+    RETURN state || ': ' || message
+        || coalesce(E'\nDETAIL: ' || nullif(detail, ''), '') || coalesce(E'\nHINT: ' || nullif(hint, ''), '')
+        || coalesce(E'\nTYPE: ' || nullif(type_name, ''), '')
+        || coalesce(E'\nCONSTRAINT: ' || nullif(constraint_name, ''), '')
+        || coalesce(E'\nCOLUMN: ' || nullif(column_name, ''), '')
+        || coalesce(E'\nCONTEXT: ' || nullif(substr(context, 2), ''), '');
+END $$;
+
 -- What one load of a new table comes to. (A table that held rows of an aborted
--- load would give rows in another order: their space is used again.) The error's
--- context is cut where the lines of this function begin, and a scan's own last
--- line, which names the file, is cut off. What is left is what a client would see
--- from COPY, which is more than one line when a field's value spans lines or a
--- type's own parser (json) adds a line before COPY's.
+-- load would give rows in another order: their space is used again.)
 CREATE FUNCTION outcome_of(load text, relation text, columns text, file text, typed boolean) RETURNS outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -95,17 +109,8 @@ EXCEPTION
         GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
             hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, type_name = PG_DATATYPE_NAME,
             constraint_name = CONSTRAINT_NAME, column_name = COLUMN_NAME;
-        context := split_part(E'\n' || context, E'\nSQL statement "', 1);
-        IF right(context, length(file) + 8) = format(E'\nfile "%s"', file) THEN
-            context := left(context, -length(file) - 8);
-        END IF;
         result.rows := NULL;
-        result.error := state || ': ' || message
-            || coalesce(E'\nDETAIL: ' || nullif(detail, ''), '') || coalesce(E'\nHINT: ' || nullif(hint, ''), '')
-            || coalesce(E'\nTYPE: ' || nullif(type_name, ''), '')
-            || coalesce(E'\nCONSTRAINT: ' || nullif(constraint_name, ''), '')
-            || coalesce(E'\nCOLUMN: ' || nullif(column_name, ''), '')
-            || coalesce(E'\nCONTEXT: ' || nullif(substr(context, 2), ''), '');
+        result.error := error_text(state, message, detail, hint, type_name, constraint_name, column_name, context, file);
         RETURN result;
 END
 $$;
