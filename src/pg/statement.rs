@@ -29,6 +29,27 @@ impl Checked {
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
 /// context, in which everything is allocated.
 pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64 {
+    // SAFETY: passed on.
+    unsafe { run_in(source, argument, checked, std::ptr::null_mut()) }
+}
+
+/// The same for a query that knows the relations of an environment: the number of its rows.
+///
+/// # Safety
+/// As [`run`]; the environment outlives the call.
+pub unsafe fn count(source: *const c_char, environment: *mut pg_sys::QueryEnvironment) -> u64 {
+    // SAFETY: passed on.
+    unsafe { run_in(source, 0, Checked::NONE, environment) }
+}
+
+/// # Safety
+/// As [`count`]; the environment may be null.
+unsafe fn run_in(
+    source: *const c_char,
+    argument: i64,
+    checked: Checked,
+    environment: *mut pg_sys::QueryEnvironment,
+) -> u64 {
     // SAFETY: the caller vouches for the frame; lists are walked to their length; an error frees snapshots, executor
     // and memory with the (sub)transaction.
     unsafe {
@@ -46,8 +67,7 @@ pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64
             c::CommandCounterIncrement();
             c::PushActiveSnapshot(c::GetTransactionSnapshot());
             let raw = element::<pg_sys::RawStmt>(parsed, i);
-            let queries =
-                c::pg_analyze_and_rewrite_fixedparams(raw, source, &raw const bigint, 1, std::ptr::null_mut());
+            let queries = c::pg_analyze_and_rewrite_fixedparams(raw, source, &raw const bigint, 1, environment);
             let plans = c::pg_plan_queries(queries, source, 0, std::ptr::null_mut());
             for i in 0..len(plans) {
                 if i > 0 {
@@ -56,7 +76,7 @@ pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64
                 }
                 let plan = element(plans, i);
                 compat::forgo_insert_rights(plan, checked.relid, checked.inserted);
-                processed += execute(plan, source, params);
+                processed += execute(plan, source, params, environment);
             }
             c::PopActiveSnapshot();
         }
@@ -67,20 +87,24 @@ pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64
 
 /// # Safety
 /// As [`run`], with an active snapshot.
-unsafe fn execute(plan: *mut pg_sys::PlannedStmt, source: *const c_char, params: pg_sys::ParamListInfo) -> u64 {
+unsafe fn execute(
+    plan: *mut pg_sys::PlannedStmt,
+    source: *const c_char,
+    params: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+) -> u64 {
     // SAFETY: the caller vouches for it; None_Receiver is a constant of the server's.
     unsafe {
         let nobody = pg_sys::None_Receiver;
-        let no_environment = std::ptr::null_mut();
         if (*plan).commandType == pg_sys::CmdType::CMD_UTILITY {
             let context = pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY;
             let completion = std::ptr::null_mut();
-            c::ProcessUtility(plan, source, false, context, std::ptr::null_mut(), no_environment, nobody, completion);
+            c::ProcessUtility(plan, source, false, context, std::ptr::null_mut(), environment, nobody, completion);
             return 0;
         }
         let no_crosscheck = std::ptr::null_mut();
         let query =
-            c::CreateQueryDesc(plan, source, c::GetActiveSnapshot(), no_crosscheck, nobody, params, no_environment, 0);
+            c::CreateQueryDesc(plan, source, c::GetActiveSnapshot(), no_crosscheck, nobody, params, environment, 0);
         c::ExecutorStart(query, 0);
         compat::executor_run(query);
         let processed = if (*plan).canSetTag { (*(*query).estate).es_processed } else { 0 };

@@ -28,8 +28,6 @@ use crate::pg::encoding::from_server;
 use crate::pg::unguarded as c;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
-/// The least that a sort works with, in kB (tuplesort.c).
-const LEAST_MEMORY: i32 = 64;
 
 /// How an index comes by the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,25 +84,13 @@ impl Indexes {
         unsafe {
             let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
             let open = (*relinfo).ri_IndexRelationDescs;
-            let mut list: Vec<Index> = (0..count)
-                .map(|i| {
-                    let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                    let way = way(relation, info, rebuild);
-                    let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
-                    Index { oid: (*relation).rd_id, name, relation, info, way, took: Duration::ZERO }
-                })
-                .collect();
-            let is_sorted = |index: &&mut Index| matches!(index.way, Way::Sorted(_));
-            let sorts = i32::try_from(list.iter_mut().filter(is_sorted).count()).unwrap_or(i32::MAX).max(1);
-            let memory = (pg_sys::maintenance_work_mem / sorts).max(LEAST_MEMORY);
-            for index in list.iter_mut().filter(is_sorted) {
-                // Rows with equal keys are for index_insert to judge: it knows what is dead.
-                let (unique, nulls, options, alone) = (false, false, 0, std::ptr::null_mut());
-                let heap = (*relinfo).ri_RelationDesc;
-                let sort =
-                    pg_sys::tuplesort_begin_index_btree(heap, index.relation, unique, nulls, memory, alone, options);
-                index.way = Way::Sorted(sort);
-            }
+            let index = |i| {
+                let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
+                let way = way(relation, info, rebuild);
+                let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
+                Index { oid: (*relation).rd_id, name, relation, info, way, took: Duration::ZERO }
+            };
+            let list = (0..count).map(index).collect();
             let shown = if count == 0 {
                 std::ptr::null_mut()
             } else {
@@ -120,6 +106,34 @@ impl Indexes {
     /// Does any of them want to see the rows?
     pub fn want_rows(&self) -> bool {
         self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::RowByRow))
+    }
+
+    /// How many have to be sorted?
+    pub fn sorts(&self) -> usize {
+        self.list.iter().filter(|index| matches!(index.way, Way::Sorted(_))).count()
+    }
+
+    /// Get ready to sort, with so much memory for each, in kB. Guarded; allocates in the current memory context.
+    pub fn begin_sorts(&mut self, memory: i32) {
+        // Rows with equal keys are for index_insert to judge: it knows what is dead.
+        let (unique, nulls, options, alone) = (false, false, 0, std::ptr::null_mut());
+        for index in &mut self.list {
+            if let Way::Sorted(sort) = &mut index.way {
+                // SAFETY: guarded calls on open relations.
+                unsafe {
+                    let heap = (*self.relinfo).ri_RelationDesc;
+                    *sort = pg_sys::tuplesort_begin_index_btree(
+                        heap,
+                        index.relation,
+                        unique,
+                        nulls,
+                        memory,
+                        alone,
+                        options,
+                    );
+                }
+            }
+        }
     }
 
     /// Make predicates ready.

@@ -17,6 +17,7 @@ mod defaults;
 mod exclusive;
 mod executor;
 mod failure;
+mod foreign_keys;
 mod freeze;
 mod hazard;
 mod heap;

@@ -1,9 +1,10 @@
 //! Before and after the rows: what needs all of them, or must not be done in parallel mode.
 //!
 //! ```text
-//!   for each relation:  read its new rows back ─┬─► indexes: sort keys, or insert   ─► insert sorted keys ─► rebuild
-//!                                               └─► queue row triggers, checks of foreign keys
-//!   then: fire them
+//!   for each relation:  read its new rows back ─┬─► indexes: sort keys, or insert ─► insert sorted keys ─► rebuild ─┐
+//!                                               ├─► foreign keys: collect ──────────────────────────────────────────┴─► check
+//!                                               └─► queue other row triggers
+//!   then: fire triggers
 //! ```
 //!
 //! The leader locks every relation that a worker may write to, because a worker's locks end with it, long before the
@@ -20,6 +21,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::foreign_keys::ForeignKeys;
 use super::freeze;
 use super::indexes::Indexes;
 use super::new_rows::NewRows;
@@ -31,6 +33,8 @@ use crate::pg::append::Traits;
 use crate::pg::encoding::from_server;
 use crate::pg::unguarded::{self as c, guard};
 
+/// The least that a sort works with, in kB (tuplesort.c).
+const LEAST_MEMORY: i32 = 64;
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
 fn is_partitioned(relation: pg_sys::Relation) -> bool {
@@ -137,8 +141,8 @@ impl Settling {
 struct Table {
     new: NewRows,
     slot: *mut pg_sys::TupleTableSlot,
-    has_triggers: bool,
     indexes: Indexes,
+    keys: ForeignKeys,
     rebuild: Rebuild,
     /// Everything of the table is in it.
     memory: pg_sys::MemoryContext,
@@ -175,11 +179,13 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
         let table = look(settling, written, relinfo);
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.prepare();
-        if (*table).has_triggers || (*table).indexes.want_rows() {
-            let slot = (*table).slot;
+        let slot = (*table).slot;
+        let queue = (*table).keys.leave_others();
+        if queue || !(*table).keys.are_none() || (*table).indexes.want_rows() {
             (*table).new.for_each(slot, || {
                 let recheck = (*table).indexes.add(slot);
-                if (*table).has_triggers {
+                (*table).keys.add(slot);
+                if queue {
                     c::ExecARInsertTriggers(estate, relinfo, slot, recheck, std::ptr::null_mut());
                 }
                 c::list_free(recheck);
@@ -189,6 +195,12 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
         (*table).indexes.insert_sorted();
         close_indexes(table);
         rebuild::run(relation, &raw mut (*table).indexes);
+        if !(*table).keys.check() {
+            (*table).keys.give_back();
+            (*table).new.for_each(slot, || {
+                c::ExecARInsertTriggers(estate, relinfo, slot, std::ptr::null_mut(), std::ptr::null_mut());
+            });
+        }
         // Last of all, since rebuilding an index makes locks on its pages locks on the table.
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
@@ -252,8 +264,13 @@ unsafe extern "C-unwind" fn look(
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let mut rebuild = Rebuild::new(relation, written.traits, written.start, written.rows, *option);
-        let indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild);
-        let triggers = (*relinfo).ri_TrigDesc;
+        let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild);
+        let mut keys = ForeignKeys::new(relinfo, written.rows);
+        // All sorts together get what one index that is built may have.
+        let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
+        let share = (pg_sys::maintenance_work_mem / sorts.max(1)).max(LEAST_MEMORY);
+        indexes.begin_sorts(share);
+        keys.prepare(share);
         let table = Table {
             new: NewRows {
                 relation,
@@ -263,8 +280,8 @@ unsafe extern "C-unwind" fn look(
                 cid: stamp.cid,
             },
             slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
-            has_triggers: !triggers.is_null() && (*triggers).trig_insert_after_row,
             indexes,
+            keys,
             rebuild,
             memory,
         };
@@ -279,7 +296,6 @@ unsafe extern "C-unwind" fn look(
 unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
     // SAFETY: the caller vouches for it.
     unsafe {
-        pg_sys::ExecDropSingleTupleTableSlot((*table).slot);
         (*table).indexes.close();
     }
 }
@@ -294,6 +310,7 @@ unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
             let (indexes, notes) = (&mut (*settling).indexes, &mut (*settling).notes);
             let table = &mut *table;
             let relation = table.new.relation;
+            pg_sys::ExecDropSingleTupleTableSlot(table.slot);
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
             table.rebuild.warn(&name, &table.indexes);
             indexes.extend(table.indexes.reports());

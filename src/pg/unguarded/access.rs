@@ -98,6 +98,16 @@ unsafe extern "C-unwind" {
     /// tuplesort.c. What it returns is valid until the next call.
     pub fn tuplesort_getindextuple(state: *mut pg_sys::Tuplesortstate, forward: bool) -> pg_sys::IndexTuple;
     /// tuplesort.c.
+    pub fn tuplesort_puttupleslot(state: *mut pg_sys::Tuplesortstate, slot: *mut pg_sys::TupleTableSlot);
+    /// tuplesort.c. Without `copy`, what is in the slot is valid until the next call.
+    pub fn tuplesort_gettupleslot(
+        state: *mut pg_sys::Tuplesortstate,
+        forward: bool,
+        copy: bool,
+        slot: *mut pg_sys::TupleTableSlot,
+        abbreviated: *mut pg_sys::Datum,
+    ) -> bool;
+    /// tuplesort.c.
     pub fn tuplesort_end(state: *mut pg_sys::Tuplesortstate);
     #[cfg(any(feature = "pg15", feature = "pg16"))]
     /// index.c.
@@ -116,6 +126,17 @@ unsafe extern "C-unwind" {
         persistence: c_char,
         params: *const pg_sys::ReindexParams,
     );
+    /// tuplestore.c.
+    pub fn tuplestore_putvalues(
+        state: *mut pg_sys::Tuplestorestate,
+        descriptor: pg_sys::TupleDesc,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+    );
+    /// tuplestore.c.
+    pub fn tuplestore_end(state: *mut pg_sys::Tuplestorestate);
+    /// execTuples.c.
+    pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, attnum: c_int);
     /// list.c.
     pub fn list_concat(list: *mut pg_sys::List, more: *const pg_sys::List) -> *mut pg_sys::List;
     /// list.c.
