@@ -22,6 +22,7 @@ mod freeze;
 mod hazard;
 mod heap;
 mod indexes;
+mod key_query;
 mod leader;
 mod new_rows;
 mod process;

@@ -1,0 +1,220 @@
+//! The query that finds the rows that keys refer to, and locks them.
+//!
+//! It does for many keys what RI_FKey_check (ri_triggers.c) does for one, by the constraint's operators, as the owner of the
+//! referenced table. The keys are a relation of the query's environment, as transition tables are, and numbered: what is
+//! counted are keys, not rows, whatever the number of rows that a key finds.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use crate::pg::compat;
+use crate::pg::statement;
+
+/// What the query calls the keys.
+const KEYS: &CStr = c"pg_bulk_keys";
+
+/// The query of a foreign key.
+#[derive(Debug)]
+pub struct KeyQuery {
+    text: CString,
+    /// The owner of the referenced table.
+    owner: pg_sys::Oid,
+    /// The referring columns.
+    pub columns: Vec<i16>,
+    /// MATCH FULL
+    pub full: bool,
+    /// Of keys: their columns, and a number.
+    pub descriptor: pg_sys::TupleDesc,
+}
+
+impl KeyQuery {
+    /// For the foreign key of a relation that a constraint is. `None` if it cannot be checked like this. Guarded; allocates in
+    /// the current memory context.
+    ///
+    /// # Safety
+    /// An open relation.
+    pub unsafe fn new(relation: pg_sys::Relation, constraint: pg_sys::Oid) -> Option<KeyQuery> {
+        // SAFETY: the caller vouches for the relation; guarded calls. The lists and descriptors have so many elements.
+        unsafe {
+            let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
+            let key = **known.iter_ptr().find(|&key| (*key).conoid == constraint).as_ref()?;
+            let full = is_full(key.conoid)?;
+            let parent = pg_sys::table_open(key.confrelid, pg_sys::RowShareLock.cast_signed());
+            let form = &*(*parent).rd_rel;
+            let is_plain = form.relkind.cast_unsigned() == pg_sys::RELKIND_RELATION;
+            let name = pg_sys::get_namespace_name(form.relnamespace);
+            let name = CStr::from_ptr(pg_sys::quote_qualified_identifier(name, form.relname.data.as_ptr()));
+            let count = usize::try_from(key.nkeys).unwrap_or(0).min(key.conkey.len());
+            let descriptor = pg_sys::CreateTemplateTupleDesc(key.nkeys + 1);
+            let clause = pg_sys::makeStringInfo();
+            let mut sortable = true;
+            let columns = key.conkey.iter().zip(&key.confkey).zip(&key.conpfeqop).take(count);
+            for (i, ((&own, &their), &operator)) in columns.enumerate() {
+                let at = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
+                let own = &*compat::attribute((*relation).rd_att, at(own));
+                let their = &*compat::attribute((*parent).rd_att, at(their));
+                let column = CString::new(format!("k{}", i + 1)).unwrap_or_default();
+                let attnum = i16::try_from(i + 1).unwrap_or(i16::MAX);
+                pg_sys::TupleDescInitEntry(descriptor, attnum, column.as_ptr(), own.atttypid, -1, 0);
+                let quoted = CStr::from_ptr(pg_sys::quote_identifier(their.attname.data.as_ptr()));
+                let left = CString::new([b"x.", quoted.to_bytes()].concat()).unwrap_or_default();
+                let right = CString::new([b"k.", column.to_bytes()].concat()).unwrap_or_default();
+                if i > 0 {
+                    pg_sys::appendStringInfoString(clause, c" AND ".as_ptr());
+                }
+                let (left, right) = (left.as_ptr(), right.as_ptr());
+                pg_sys::generate_operator_clause(clause, left, their.atttypid, operator, right, own.atttypid);
+                sortable &= sort_operator(own.atttypid) != pg_sys::InvalidOid;
+            }
+            let last = i16::try_from(count + 1).unwrap_or(i16::MAX);
+            pg_sys::TupleDescInitEntry(descriptor, last, c"number".as_ptr(), pg_sys::INT8OID, -1, 0);
+            // As often as a row is found for a key, the key is found; ONLY as in RI_FKey_check (ri_triggers.c).
+            let query = [
+                b"SELECT FROM (SELECT k.number FROM ".as_slice(),
+                KEYS.to_bytes(),
+                b" k JOIN ONLY ",
+                name.to_bytes(),
+                b" x ON ",
+                CStr::from_ptr((*clause).data).to_bytes(),
+                b" FOR KEY SHARE OF x) found GROUP BY number",
+            ];
+            let owner = form.relowner;
+            pg_sys::table_close(parent, pg_sys::NoLock.cast_signed());
+            (is_plain && sortable).then(|| KeyQuery {
+                text: CString::new(query.concat()).unwrap_or_default(),
+                owner,
+                columns: key.conkey.iter().take(count).copied().collect(),
+                full,
+                descriptor,
+            })
+        }
+    }
+
+    /// How many of the keys in a tuplestore have a row that is there and locked now.
+    ///
+    /// # Safety
+    /// A plain frame outside of parallel mode; a tuplestore of so many tuples, numbered from 1. What is needed is allocated in
+    /// the current memory context.
+    pub unsafe fn run(&self, keys: *mut pg_sys::Tuplestorestate, count: u64) -> u64 {
+        // SAFETY: the caller vouches for frame and keys; nothing in the frame has a destructor.
+        unsafe {
+            let environment = environment(self.descriptor, keys, count);
+            let mut before = Settings::default();
+            enter(&raw mut before, self.owner);
+            let found = statement::count(self.text.as_ptr(), environment);
+            leave(&raw const before);
+            found
+        }
+    }
+}
+
+/// The operator by which values of a type are sorted, or none. Guarded.
+pub fn sort_operator(type_oid: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a guarded call; entries live as long as the process.
+    unsafe { (*pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_LT_OPR.cast_signed())).lt_opr }
+}
+
+/// Is a foreign key MATCH FULL? `None` if it is of a kind that is not known here. Guarded.
+fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
+    /// ConstraintRelationId (pg_constraint.h)
+    const PG_CONSTRAINT: pg_sys::Oid = pg_sys::Oid::from_u32(2606);
+    // SAFETY: guarded catalog lookups; the tuple is released when it was looked at.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::CONSTROID as i32;
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(constraint));
+        if tuple.is_null() {
+            return None;
+        }
+        let attribute = |name: &CStr| {
+            let attnum = pg_sys::get_attnum(PG_CONSTRAINT, name.as_ptr());
+            let mut is_null = true;
+            let value = (attnum > 0).then(|| pg_sys::SysCacheGetAttr(cache, tuple, attnum, &raw mut is_null));
+            value.filter(|_| !is_null).map(|value| value.value())
+        };
+        // From 18 on keys may match periods.
+        let periods = attribute(c"conperiod").unwrap_or(0) != 0;
+        let kind = attribute(c"confmatchtype").unwrap_or(0) as u8;
+        pg_sys::ReleaseSysCache(tuple);
+        match kind {
+            pg_sys::FKCONSTR_MATCH_FULL if !periods => Some(true),
+            pg_sys::FKCONSTR_MATCH_SIMPLE if !periods => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// What the query finds its keys in.
+///
+/// # Safety
+/// A tuplestore with so many tuples. What is returned lives as long as the current memory context.
+#[pg_guard]
+unsafe extern "C-unwind" fn environment(
+    descriptor: pg_sys::TupleDesc,
+    keys: *mut pg_sys::Tuplestorestate,
+    count: u64,
+) -> *mut pg_sys::QueryEnvironment {
+    // SAFETY: the caller vouches for the keys; guarded calls, and zeroed structs that are filled.
+    unsafe {
+        let relation = pg_sys::palloc0(size_of::<pg_sys::EphemeralNamedRelationData>());
+        let relation = relation.cast::<pg_sys::EphemeralNamedRelationData>();
+        (*relation).md.name = KEYS.as_ptr().cast_mut();
+        (*relation).md.tupdesc = descriptor;
+        (*relation).md.enrtype = pg_sys::EphemeralNameRelationType::ENR_NAMED_TUPLESTORE;
+        (*relation).md.enrtuples = count as f64;
+        (*relation).reldata = keys.cast();
+        let environment = pg_sys::create_queryEnv();
+        pg_sys::register_ENR(environment, relation);
+        environment
+    }
+}
+
+/// What is different while a query runs as the server's own would.
+#[derive(Debug, Default)]
+struct Settings {
+    user: pg_sys::Oid,
+    security: i32,
+    level: i32,
+}
+
+/// Become the owner of the referenced table, as ri_PerformCheck (ri_triggers.c) does; and let the query have the memory that
+/// validating a constraint has, as RI_Initial_Check does. After an error, the abort does what [`leave`] would.
+///
+/// # Safety
+/// A valid place to remember what there was.
+#[pg_guard]
+unsafe extern "C-unwind" fn enter(before: *mut Settings, owner: pg_sys::Oid) {
+    // SAFETY: the caller vouches for it; guarded calls.
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&raw mut (*before).user, &raw mut (*before).security);
+        (*before).level = pg_sys::NewGUCNestLevel();
+        let memory = pg_sys::maintenance_work_mem;
+        let memory = CString::new(memory.to_string()).unwrap_or_default();
+        // A query of unknown size would be compiled for its cost, and run once.
+        for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
+            pg_sys::set_config_option(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+        }
+        let own = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_NOFORCE_RLS;
+        pg_sys::SetUserIdAndSecContext(owner, (*before).security | own.cast_signed());
+    }
+}
+
+/// # Safety
+/// What [`enter`] remembered.
+#[pg_guard]
+unsafe extern "C-unwind" fn leave(before: *const Settings) {
+    // SAFETY: the caller vouches for it; guarded calls.
+    unsafe {
+        pg_sys::SetUserIdAndSecContext((*before).user, (*before).security);
+        pg_sys::AtEOXact_GUC(true, (*before).level);
+    }
+}
