@@ -322,6 +322,25 @@ SELECT error_of($$SELECT bulk_load(data_path('negative'), 'watch', '{"indexes": 
 SELECT error_of($$SELECT bulk_load(data_path('seven'), 'watch')$$);
 SELECT error_of($$SELECT bulk_load(data_path('seven'), 'watch', '{"indexes": "rebuild", "lock": "share"}')$$);
 SELECT faults('watch');
+-- Loads that fail again and again leave neither memory nor locks behind, nor anything open.
+SET client_min_messages = warning;
+DO $$
+DECLARE
+	left_over text;
+BEGIN
+	FOR i IN 1..30 LOOP
+		PERFORM error_of(format('SELECT bulk_load(data_path(%L), %L, %L)', (ARRAY['negative', 'seven', 'dup'])[1 + i % 3],
+			(ARRAY['watch', 'watch', 'secret'])[1 + i % 3], jsonb_build_object('lock', 'share', 'indexes', (ARRAY['insert', 'rebuild'])[1 + i % 2])));
+	END LOOP;
+	SELECT string_agg(name, ', ') INTO left_over FROM (
+		SELECT name FROM pg_backend_memory_contexts WHERE name ~ 'bulk|TupleSort' UNION ALL
+		SELECT relation::regclass || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation IN (
+			SELECT indexrelid FROM pg_index WHERE indrelid IN ('watch'::regclass, 'secret'::regclass))) l;
+	IF left_over <> '' THEN
+		RAISE '%', left_over;
+	END IF;
+END $$;
+DROP TABLE watch, secret;
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA load_indexes CASCADE;
