@@ -24,7 +24,7 @@ srand(seed());
 
 # Points of the load, and who comes there.
 my %who = (
-	(map { $_ => ['leader'] } qw(load.first load.launched load.rows load.received load.settle load.settled)),
+	(map { $_ => ['leader'] } qw(load.first load.launched load.rows load.received load.settle load.key load.settled)),
 	(map { $_ => ['worker'] } qw(worker.begin worker.end)));
 my @points = grep { /^(append|chunk|load|worker|wide)\./ && !/^append\.(write|allocate)$/ } point_names();
 $who{$_} //= [ 'leader', 'worker' ] for @points;

@@ -25,6 +25,7 @@ use super::rebuild::Rebuild;
 use crate::load::report::IndexReport;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
+use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
@@ -219,6 +220,7 @@ impl Indexes {
                 c::tuplesort_performsort(sort);
                 loop {
                     c::check_for_interrupts();
+                    point_plain!("load.key");
                     let tuple = c::tuplesort_getindextuple(sort, true);
                     if tuple.is_null() {
                         break;
