@@ -1,0 +1,324 @@
+
+=pod
+
+=head1 NAME
+
+Load - servers that are loaded into, and what must hold of them afterwards
+
+=head1 SYNOPSIS
+
+  my $primary = load_server('primary', wal_level => 'replica');
+  my $standby = standby_of($primary, 'standby');
+  numbers_file("$dir/rows", 1, 100_000);
+  $primary->safe_psql('postgres', load_sql("$dir/rows", 't', workers => 2));
+  healthy($primary, 'after the load');
+  standby_equal($primary, $standby, 't');
+
+=head1 DESCRIPTION
+
+The checks are TAP results: amcheck on everything, index scans against
+sequential scans, a standby against its primary page by page, checksums.
+
+=cut
+
+package Load;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use IPC::Run ();
+use Test::More;
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Options qw(sql_string);
+
+our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session healthy rows_of standby_equal checksums_ok kinds make_tables);
+
+# Rows are (id int, word text, at timestamp). Of each kind one table.
+my %kinds = (
+	plain => 'CREATE TABLE plain (id int, word text, at timestamp)',
+	keyed => 'CREATE TABLE keyed (id int PRIMARY KEY, word text, at timestamp); CREATE INDEX ON keyed (word); CREATE INDEX ON keyed USING brin (at)',
+	parts => 'CREATE TABLE parts (id int, word text, at timestamp) PARTITION BY HASH (id);
+		CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+		CREATE TABLE parts_1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1)',
+	# Some rows have a value that is stored elsewhere, some one that is compressed.
+	toasted => q{CREATE TABLE toasted (id int PRIMARY KEY, word text, at timestamp,
+			long text GENERATED ALWAYS AS (CASE WHEN id % 50 = 0 THEN repeat(word, 400) END) STORED,
+			short text GENERATED ALWAYS AS (CASE WHEN id % 30 = 0 THEN repeat(word, 400) END) STORED);
+		ALTER TABLE toasted ALTER long SET STORAGE EXTERNAL},
+	numbered => 'CREATE TABLE numbered (id int, word text, at timestamp, row_number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)');
+
+sub kinds { return sort keys %kinds; }
+
+# The tables of these kinds, with a few rows in them that were there before.
+sub make_tables
+{
+	my ($node, @kinds) = @_;
+	for my $kind (@kinds)
+	{
+		$node->safe_psql('postgres', "$kinds{$kind};
+			INSERT INTO $kind (id, word, at) SELECT -i, 'before', 'epoch' FROM generate_series(1, 500) i");
+	}
+	return;
+}
+
+=pod
+
+=head2 load_server(name, setting => value, ...)
+
+A primary with checksums, the extension and amcheck, with enough workers for
+everybody. C<conf> is further configuration.
+
+=cut
+
+sub load_server
+{
+	my ($name, %how) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	delete $ENV{RUST_BACKTRACE};
+	$node->init(allows_streaming => $how{allows_streaming} // 1, extra => [ '-E', 'UTF8', '--locale=C.UTF-8', '--data-checksums' ]);
+	delete $how{allows_streaming};
+	my %settings = (
+		autovacuum => 'off',
+		# What a test kills is processes, not the machine.
+		fsync => 'off',
+		restart_after_crash => 'on',
+		checkpoint_timeout => '1h',
+		max_wal_size => '2GB',
+		max_worker_processes => 16,
+		max_parallel_workers => 16,
+		log_min_messages => 'warning',
+		'pg_bulk.workers' => 2,
+		%how);
+	my $conf = delete $settings{conf} // '';
+	$node->append_conf('postgresql.conf', join('', map { "$_ = '$settings{$_}'\n" } sort keys %settings) . $conf);
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_bulk; CREATE EXTENSION amcheck; CREATE EXTENSION pageinspect');
+	return $node;
+}
+
+=pod
+
+=head2 standby_of(primary, name)
+
+A streaming standby, running.
+
+=cut
+
+sub standby_of
+{
+	my ($primary, $name) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+	$primary->backup("for_$name");
+	$standby->init_from_backup($primary, "for_$name", has_streaming => 1);
+	$standby->start;
+	return $standby;
+}
+
+=pod
+
+=head2 numbers_file(path, first, last)
+
+A CSV file of rows as the tables of make_tables() have them.
+
+=cut
+
+sub numbers_file
+{
+	my ($path, $first, $last) = @_;
+	open my $file, '>:raw', $path or die "$path: $!";
+	print $file join('', map { sprintf "%d,word %x,2024-02-29 12:%02d:%02d\n", $_, $_ * 7919 % 1_000_003, $_ / 60 % 60, $_ % 60 } $_ .. ($_ + 999 < $last ? $_ + 999 : $last))
+	  for map { $first + 1000 * $_ } 0 .. int(($last - $first) / 1000);
+	close $file or die "$path: $!";
+	return;
+}
+
+=pod
+
+=head2 load_sql(path, table, option => value, ...)
+
+A statement. Unless an option says otherwise the file is CSV and the writer
+direct. A list is an array.
+
+=cut
+
+sub load_sql
+{
+	my ($path, $table, %options) = @_;
+	%options = (format => 'csv', writer => 'direct', %options);
+	# Its identity column is not in the file.
+	$options{columns} = [qw(id word at)] if $table eq 'numbered';
+	my $value = sub { return ref $_[0] ? 'ARRAY[' . join(', ', map { sql_string($_) } @{ $_[0] }) . ']' : sql_string($_[0]) . '::text'; };
+	my $json = join(', ', map { sql_string($_) . ', ' . $value->($options{$_}) } sort keys %options);
+	return 'SELECT rows_loaded FROM bulk_load(' . sql_string($path) . ", '$table', jsonb_build_object($json))";
+}
+
+=pod
+
+=head2 begin_session(node, sql)
+
+Begins it in a session of its own. Returns the backend's pid and a function
+that waits for its end and returns its output and its errors.
+
+=cut
+
+sub begin_session
+{
+	my ($node, $sql) = @_;
+	my ($in, $out, $err) = ("SELECT pg_backend_pid();\n", '', '');
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres') ],
+		'<', \$in, '>', \$out, '2>', \$err, IPC::Run::timer(180));
+	$psql->pump until $out =~ /^(\d+)\n/;
+	my $pid = $1;
+	($in, $out) = ("$sql;\n", '');
+	$psql->pump_nb;
+	return ($pid, sub { $psql->finish; $err =~ s/^psql:<stdin>:\d+: //mg; return ($out, $err); });
+}
+
+=pod
+
+=head2 healthy(node, name)
+
+amcheck finds nothing wrong in any table and any B-tree, and every index of the
+tables finds as many rows as a sequential scan.
+
+=cut
+
+my $complaints = <<'SQL';
+SET client_min_messages = warning;
+SELECT format('%s, block %s, item %s: %s', relation.oid::regclass, blkno, offnum, msg)
+FROM pg_class relation, verify_heapam(relation.oid, check_toast => true)
+WHERE relkind IN ('r', 't') AND relpersistence <> 't' AND (relpersistence = 'p' OR NOT pg_is_in_recovery())
+	AND relnamespace <> 'pg_catalog'::regnamespace;
+DO $$
+DECLARE
+	index regclass;
+	relation regclass;
+	method name;
+	by_index bigint;
+	by_scan bigint;
+	key text;
+BEGIN
+	FOR index, relation, method IN
+		SELECT indexrelid, indrelid, amname FROM pg_index, pg_class, pg_am
+		WHERE pg_class.oid = indexrelid AND pg_am.oid = relam AND indisvalid AND relpersistence <> 't'
+			AND (relpersistence = 'p' OR NOT pg_is_in_recovery()) AND relkind = 'i'
+	LOOP
+		BEGIN
+			IF method = 'btree' AND NOT pg_is_in_recovery() THEN
+				PERFORM bt_index_parent_check(index, true, true);
+			ELSIF method = 'btree' THEN
+				PERFORM bt_index_check(index, true);
+			END IF;
+		EXCEPTION WHEN OTHERS THEN
+			RAISE WARNING 'index %: %', index, SQLERRM;
+		END;
+		CONTINUE WHEN relation::text LIKE 'pg\_%' OR relation::text LIKE 'information_schema.%';
+		key := pg_get_indexdef(index, 1, true);
+		SET LOCAL enable_seqscan = on;
+		SET LOCAL enable_indexscan = off;
+		SET LOCAL enable_indexonlyscan = off;
+		SET LOCAL enable_bitmapscan = off;
+		EXECUTE format('SELECT count(*) FROM ONLY %s WHERE %s IS NOT NULL', relation, key) INTO by_scan;
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_indexscan = on;
+		SET LOCAL enable_indexonlyscan = on;
+		SET LOCAL enable_bitmapscan = on;
+		EXECUTE format('SELECT count(*) FROM ONLY %s WHERE %s IS NOT NULL', relation, key) INTO by_index;
+		IF by_index <> by_scan THEN
+			RAISE WARNING 'index % finds % rows of %', index, by_index, by_scan;
+		END IF;
+	END LOOP;
+END $$;
+SQL
+
+sub complaints
+{
+	my ($node, $database) = @_;
+	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $complaints, on_error_stop => 0);
+	return join("\n", grep { $_ ne '' } $stdout, $stderr);
+}
+
+sub healthy
+{
+	my ($node, $name, $database) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(complaints($node, $database), '', "amcheck is content: $name");
+}
+
+=pod
+
+=head2 rows_of(node, table)
+
+Number of rows and a digest of them, in no order.
+
+=cut
+
+sub rows_of
+{
+	my ($node, $table) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM $table t");
+}
+
+=pod
+
+=head2 standby_equal(primary, standby, tables)
+
+The standby has replayed everything, holds the same rows in the same places, and
+is healthy. Hint bits, command ids and the space between tuples may differ.
+
+=cut
+
+my $tuples = <<'SQL';
+SELECT block, lp, lp_off, lp_flags, lp_len, t_xmin, t_ctid, t_infomask2, t_infomask & x'f0ff'::int, t_hoff, t_bits, md5(t_data)
+FROM generate_series(0, pg_relation_size(:'leaf') / 8192 - 1) block, heap_page_items(get_raw_page(:'leaf', block::int))
+ORDER BY block, lp
+SQL
+
+sub tuples_of
+{
+	my ($node, $leaf) = @_;
+	my $sql = $tuples =~ s/:'leaf'/'$leaf'/gr;
+	return $node->safe_psql('postgres', "SELECT count(*), md5(string_agg(t::text, E'\\n')) FROM ($sql) t");
+}
+
+sub standby_equal
+{
+	my ($primary, $standby, @tables) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+	for my $table (@tables)
+	{
+		is(rows_of($standby, $table), rows_of($primary, $table), "$table: the standby has the primary's rows");
+		for my $leaf (split /\n/, $primary->safe_psql('postgres',
+			"SELECT relid FROM pg_partition_tree('$table') WHERE isleaf UNION SELECT oid FROM pg_class WHERE oid = '$table'::regclass AND relkind = 'r'"))
+		{
+			is(tuples_of($standby, $leaf), tuples_of($primary, $leaf), "$leaf: ... in the same places");
+		}
+	}
+	return healthy($standby, 'standby');
+}
+
+=pod
+
+=head2 checksums_ok(node)
+
+Stops the server, lets pg_checksums read all of it, starts it again.
+
+=cut
+
+sub checksums_ok
+{
+	my ($node) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$node->stop;
+	command_ok([ 'pg_checksums', '--check', '-D', $node->data_dir ], $node->name . ': all checksums are right');
+	$node->start;
+	return;
+}
+
+1;

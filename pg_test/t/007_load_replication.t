@@ -1,0 +1,214 @@
+
+# What is loaded reaches everyone: a standby holds the same tuples in the same
+# places, a recovery to a point in time ends where it should, a subscriber gets
+# every row once, and none of a load that failed. The server compares each page
+# that it replays with one that the primary put into the WAL beside the record.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use File::Spec::Functions qw(rel2abs);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Load qw(checksums_ok healthy kinds load_server load_sql make_tables numbers_file rows_of standby_equal standby_of);
+use Points qw(point_clear point_set);
+
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
+my ($first, $second, $third, $bad) = map { "$directory/$_" } qw(first second third bad);
+numbers_file($first, 1, 40_000);
+numbers_file($second, 40_001, 60_000);
+numbers_file($third, 200_001, 210_000);
+numbers_file($bad, 60_001, 90_000);
+append_to_file($bad, "90001,word,no time\n");
+# Many stretches, so that workers have something to do.
+my $small_chunks = "SET pg_bulk.chunk_size = '8kB';";
+
+my @tables = kinds();
+
+#
+# wal_level = replica: a standby, and an archive.
+#
+my $primary = load_server('primary', wal_consistency_checking => 'all', archive_mode => 'on', archive_command => '/bin/false', max_wal_size => '4GB');
+my $archive = $primary->archive_dir;
+$primary->append_conf('postgresql.conf', "archive_command = 'cp \"%p\" \"$archive/%f\"'");
+$primary->reload;
+make_tables($primary, @tables);
+$primary->backup('before');
+my $standby = standby_of($primary, 'standby');
+
+sub load
+{
+	my ($node, $path, $table, %options) = @_;
+	return $node->safe_psql('postgres', "$small_chunks " . load_sql($path, $table, %options));
+}
+
+# Tables that were there before.
+is(load($primary, $first, $_, workers => 2), '40000', "$_: a load by three processes") for @tables;
+standby_equal($primary, $standby, @tables);
+my %after_first = map { $_ => rows_of($primary, $_) } @tables;
+$primary->safe_psql('postgres', "SELECT pg_create_restore_point('first')");
+
+# Loads that fail, after pages were written and where a write fails.
+$primary->safe_psql('postgres', 'CHECKPOINT');
+for my $table (@tables)
+{
+	my ($status, $stdout, $stderr) = $primary->psql('postgres', "$small_chunks " . load_sql($bad, $table, workers => 2));
+	like($stderr, qr/invalid input syntax for type timestamp: "no time"/, "$table: a load fails");
+	point_set($primary, 'append.write', 'errno=28 after=1 once');
+	($status, $stdout, $stderr) = $primary->psql('postgres', "$small_chunks " . load_sql($second, $table, workers => 2));
+	like($stderr, qr/No space left on device/, "$table: a write fails");
+	point_clear($primary);
+	is(rows_of($primary, $table), $after_first{$table}, "$table: ... and no row is left");
+}
+standby_equal($primary, $standby, @tables);
+
+# New files: tables made, or emptied, in the transaction. Frozen rows. A subtransaction that fails.
+$primary->safe_psql('postgres', <<"SQL");
+$small_chunks
+BEGIN;
+CREATE TABLE made (id int PRIMARY KEY, word text, at timestamp);
+@{[ load_sql($first, 'made', workers => 2) ]};
+COMMIT;
+@{[ load_sql($second, 'plain', workers => 2, truncate => 'true') ]};
+CREATE TABLE frozen (id int, word text, at timestamp);
+BEGIN;
+TRUNCATE frozen;
+@{[ load_sql($first, 'frozen', workers => 2, freeze => 'true') ]};
+COMMIT;
+CREATE TABLE kept (id int, word text, at timestamp);
+BEGIN;
+@{[ load_sql($first, 'kept', workers => 2) ]};
+SAVEPOINT s;
+@{[ load_sql($second, 'kept', workers => 2) ]};
+ROLLBACK TO s;
+@{[ load_sql($second, 'kept', workers => 1) ]};
+COMMIT;
+VACUUM;
+SQL
+push @tables, qw(made frozen kept);
+is($primary->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM kept'), '60000|60000', 'a subtransaction that was rolled back leaves no row');
+is($primary->safe_psql('postgres', "SELECT count(*) FROM heap_page_items(get_raw_page('frozen', 0)) WHERE t_infomask & 768 = 768"),
+	$primary->safe_psql('postgres', "SELECT count(*) FROM heap_page_items(get_raw_page('frozen', 0))"), 'frozen rows are frozen');
+healthy($primary, 'after all loads');
+standby_equal($primary, $standby, @tables);
+
+# Compressed images must make no difference: loads have none.
+for my $method ('pglz', 'off')
+{
+	my $table = "compressed_$method";
+	$primary->safe_psql('postgres', "ALTER SYSTEM SET wal_compression = $method; ALTER SYSTEM SET wal_consistency_checking = ''; SELECT pg_reload_conf();
+		CREATE TABLE $table (id int, word text, at timestamp); INSERT INTO $table VALUES (0)");
+	my $size = $primary->safe_psql('postgres', "$small_chunks CREATE TEMPORARY TABLE lsn AS SELECT pg_current_wal_insert_lsn() AS lsn; "
+		  . 'CREATE TEMPORARY TABLE done AS ' . load_sql($first, $table, workers => 2) . '; SELECT pg_current_wal_insert_lsn() - lsn FROM lsn');
+	push @tables, $table;
+	my $heap = $primary->safe_psql('postgres', "SELECT pg_relation_size('$table')");
+	cmp_ok($size, '<', $heap, "wal_compression = $method: less WAL than data ($size of $heap bytes)");
+}
+standby_equal($primary, $standby, @tables);
+
+# The standby takes over. What a failed load left, if anything, must not stand in VACUUM's way.
+$standby->promote;
+$standby->safe_psql('postgres', 'VACUUM (FREEZE)');
+healthy($standby, 'the promoted standby');
+is(load($standby, $second, 'plain', workers => 2), '20000', 'it can be loaded into');
+healthy($standby, 'the promoted standby, loaded');
+checksums_ok($standby);
+
+# To a point in time.
+$primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+my $restored = PostgreSQL::Test::Cluster->new('restored');
+$restored->init_from_backup($primary, 'before', has_restoring => 1);
+$restored->append_conf('postgresql.conf', "recovery_target_name = 'first'\nrecovery_target_action = 'promote'");
+$restored->start;
+$restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+is(rows_of($restored, $_), $after_first{$_}, "$_: a recovery to a point in time has the rows of that time") for grep { !/made|frozen|kept|compressed/ } @tables;
+healthy($restored, 'the restored server');
+$restored->stop;
+checksums_ok($primary);
+$primary->stop;
+$standby->stop;
+
+#
+# wal_level = logical: a subscriber.
+#
+my $publisher = load_server('publisher', allows_streaming => 'logical', logical_decoding_work_mem => '64kB', max_replication_slots => 10);
+my $subscriber = load_server('subscriber', allows_streaming => 'logical');
+@tables = grep { $_ ne 'numbered' } kinds();
+make_tables($publisher, @tables);
+# A subscriber generates nothing.
+make_tables($subscriber, @tables);
+$subscriber->safe_psql('postgres', 'ALTER TABLE toasted ALTER long DROP EXPRESSION, ALTER short DROP EXPRESSION');
+$subscriber->safe_psql('postgres', "TRUNCATE $_") for @tables;
+$publisher->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
+my $connection = $publisher->connstr('postgres') =~ s/'/''/gr;
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION everything CONNECTION '$connection' PUBLICATION everything WITH (streaming = on)");
+$subscriber->wait_for_subscription_sync($publisher, 'everything');
+
+my $columns = sub { return $_[0] eq 'toasted' ? '(SELECT id, word, at FROM toasted)' : $_[0]; };
+sub subscriber_equal
+{
+	my ($name) = @_;
+	$publisher->wait_for_catchup('everything');
+	is(rows_of($subscriber, $columns->($_)), rows_of($publisher, $columns->($_)), "$_: the subscriber has the rows: $name") for @tables;
+	return;
+}
+subscriber_equal('before');
+load($publisher, $first, $_, workers => 2) for @tables;
+subscriber_equal('loads by three processes');
+for my $table (@tables)
+{
+	$publisher->psql('postgres', "$small_chunks " . load_sql($bad, $table, workers => 2));
+	$publisher->safe_psql('postgres', "$small_chunks BEGIN; INSERT INTO $table VALUES (100000, 'inserted', now()); SAVEPOINT s; "
+		  . load_sql($second, $table, workers => 2) . '; RELEASE s; SAVEPOINT t; '
+		  . load_sql($third, $table, workers => 2, where => 'id % 2 = 0') . '; ROLLBACK TO t; COMMIT');
+}
+subscriber_equal('savepoints, and loads that fail');
+$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION everything SET (streaming = off)");
+for my $table (@tables)
+{
+	$publisher->safe_psql('postgres', "TRUNCATE $table");
+	load($publisher, $second, $table, workers => 2);
+}
+subscriber_equal('after TRUNCATE, without streaming');
+healthy($publisher, 'publisher');
+checksums_ok($publisher);
+$subscriber->stop;
+$publisher->stop;
+
+#
+# wal_level = minimal: new files have no WAL, and are there after a crash.
+#
+my $alone = load_server('alone', wal_level => 'minimal', max_wal_senders => 0, allows_streaming => 0);
+@tables = kinds();
+make_tables($alone, @tables);
+for my $threshold ('0', '1GB')
+{
+	$alone->safe_psql('postgres', "ALTER SYSTEM SET wal_skip_threshold = '$threshold'; SELECT pg_reload_conf()");
+	for my $table (@tables)
+	{
+		$alone->safe_psql('postgres', "$small_chunks BEGIN; TRUNCATE $table; " . load_sql($first, $table, workers => 2) . '; '
+			  . load_sql($second, $table, workers => 0) . "; INSERT INTO $table VALUES (-1, 'one', 'epoch'); COMMIT");
+	}
+	my %rows = map { $_ => rows_of($alone, $_) } @tables;
+	$alone->stop('immediate');
+	$alone->start;
+	for my $table (@tables)
+	{
+		is(rows_of($alone, $table), $table eq 'unlogged' ? '0|0' : $rows{$table}, "$table: wal_level minimal, threshold $threshold, after a crash");
+	}
+	healthy($alone, 'wal_level minimal');
+	load($alone, $first, $_, workers => 2, truncate => 'true') for @tables;
+	%rows = map { $_ => rows_of($alone, $_) } @tables;
+	$alone->stop('immediate');
+	$alone->start;
+	is(rows_of($alone, $_), $_ eq 'unlogged' ? '0|0' : $rows{$_}, "$_: emptied and loaded, after a crash") for @tables;
+	healthy($alone, 'wal_level minimal, truncate');
+}
+checksums_ok($alone);
+$alone->stop;
+done_testing();
