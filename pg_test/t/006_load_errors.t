@@ -46,7 +46,8 @@ for my $case (some(6, @disk))
 {
 	my ($errno, $point, $whom) = @$case;
 	my $name = "$point: errno $errno, $whom";
-	my $file = $whom =~ /^after/ ? 'large' : 'small';
+	# A process has its share of the small file in few pieces, or in one.
+	my $file = $whom =~ /after/ ? 'large' : 'small';
 	my $load = $faults->bring($point, $whom, "errno=$errno", "\\set VERBOSITY verbose\n" . $faults->load_sql($file));
 	like($load->end, qr/^ERROR:  $states{$errno}: could not extend file "base\/.*\nHINT:  Check free disk space\./, $name);
 	ok(point_taken($node, $point), "$name: taken");
