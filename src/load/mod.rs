@@ -4,7 +4,8 @@
 //! pushes COPY's error context, which speaks only while rows are being read. It goes through a load step by step:
 //!
 //! ```text
-//!   begin       arguments, rights, the lock; the relation is looked at and closed again
+//!   begin_call  arguments
+//!   begin       rights, the lock; the relation is looked at and closed again
 //!   TRUNCATE    the server's own, if asked for
 //!   analyze     the where clause
 //!   prepare     the columns, the right to insert into them; which writer; the load's number; the file is opened
@@ -14,6 +15,8 @@
 //!   ANALYZE     the server's own, if asked for
 //!   deliver     the row of the result
 //! ```
+//!
+//! A job of the queue begins and performs its load in the same way, with a number that it has already.
 //!
 //! What is known of the load is in [`Load`], which lives in a memory context of its own: after an error that context
 //! goes, and the load with it.
@@ -110,10 +113,24 @@ pub extern "C-unwind" fn pg_finfo_bulk_load() -> *const pg_sys::Pg_finfo_record 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the load that `begin` makes is used by one step at a time; its strings live as long as it.
+    // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin(fcinfo);
+        let load = begin_call(fcinfo);
+        perform(load);
+        pg_sys::CurrentMemoryContext = caller;
+        deliver(load, fcinfo);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// From the first step after [`begin`] to the last before the result. The load's memory context becomes the current one.
+///
+/// # Safety
+/// A plain frame; a load that has begun, in the same transaction, and an active snapshot.
+pub unsafe fn perform(load: *mut Load) {
+    // SAFETY: the caller vouches for the load, which is used by one step at a time; its strings live as long as it.
+    unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).truncate_statement {
             statement::run(truncate.as_ptr(), 0, Checked::NONE);
@@ -143,9 +160,6 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
         if let Some(analyze) = &(*load).analyze_statement {
             statement::run(analyze.as_ptr(), 0, Checked::NONE);
         }
-        pg_sys::CurrentMemoryContext = caller;
-        deliver(load, fcinfo);
-        pg_sys::Datum::from(0usize)
     }
 }
 
@@ -165,12 +179,12 @@ unsafe extern "C-unwind" fn load_context(load: Opaque) {
     }
 }
 
-/// Arguments, rights, the lock.
+/// The arguments of a call.
 ///
 /// # Safety
 /// Arguments as declared.
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load {
+unsafe extern "C-unwind" fn begin_call(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load {
     // SAFETY: the caller vouches for the arguments; guarded calls.
     unsafe {
         pg_sys::InitMaterializedSRF(fcinfo, 0);
@@ -186,10 +200,23 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load
         let relid = argument(1, "target").or_raise();
         let json = argument(2, "options").or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
+        begin(path, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, 0)
+    }
+}
+
+/// Rights, the lock. `id` is the load's number, if it has one already: a job has; else 0. `schema` is the extension's.
+/// Guarded.
+///
+/// # Safety
+/// `json` is a datum of type jsonb.
+pub unsafe fn begin(path: &CStr, relid: pg_sys::Oid, json: pg_sys::Datum, schema: pg_sys::Oid, id: i64) -> *mut Load {
+    // SAFETY: the caller vouches for the datum; guarded calls.
+    unsafe {
         let options = LoadOptions::parse(path.to_owned(), json).or_raise();
         target::check_transaction();
         target::check_location(&options.location).or_raise();
-        let mut target = Target::open(pg_sys::Oid::from_u32(relid.value() as u32), &options).or_raise();
+        let mut target = Target::open(relid, &options).or_raise();
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
         // ONLY: what is emptied is what is loaded, and not the children of a table that has some.
         let truncate = if target.kind == target::Kind::Plain { "TRUNCATE ONLY" } else { "TRUNCATE" };
@@ -216,8 +243,8 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load
             mapping: Mapping::default(),
             rows: None,
             where_clause: WhereClause::NONE,
-            id: 0,
-            schema: pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid),
+            id,
+            schema,
             memory,
             writer: Writer::Buffered,
             counts: Counts::default(),
@@ -258,7 +285,9 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     let volatile = unsafe { volatile::obstacles(relation, mapping.as_ref(), load.where_clause.conditions) };
     load.target.obstacles.extend(volatile);
     load.writer = choose_writer(load).or_raise();
-    load.id = next_id(load.schema).or_raise();
+    if load.id == 0 {
+        load.id = next_id(load.schema).or_raise();
+    }
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
     if load.writer == Writer::Direct {
@@ -303,8 +332,8 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
     Ok(Writer::Buffered)
 }
 
-/// A number for the load. Nobody needs rights on the sequence for that.
-fn next_id(schema: pg_sys::Oid) -> Result<i64> {
+/// A number for a load. Nobody needs rights on the sequence for that. Guarded.
+pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
     let name = c"bulk_load_id_seq";
     // SAFETY: guarded calls.
     unsafe {
