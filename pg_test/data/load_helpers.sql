@@ -57,3 +57,45 @@ CREATE FUNCTION same(definition text, content text, copy text DEFAULT '', option
 	columns text DEFAULT '') RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT same(definition, convert_to(content, 'UTF8'), copy, options, columns)
 $$;
+
+-- Loads `content` by one process, and by several in small chunks, into tables of the same definition. Says how many rows
+-- were loaded and rejected, or what the error is, if both agree; and shows both sides if not.
+CREATE FUNCTION alike(definition text, content text, options jsonb) RETURNS SETOF text LANGUAGE plpgsql
+SET client_min_messages = warning AS $$
+DECLARE
+	said text[] := '{}';
+	rows text[] := '{}';
+	digest text;
+	workers int;
+	call text;
+	result record;
+BEGIN
+	CALL write_bytes('t', convert_to(content, 'UTF8'));
+	FOREACH workers IN ARRAY ARRAY[0, 3] LOOP
+		DROP SCHEMA IF EXISTS loaded CASCADE;
+		CREATE SCHEMA loaded;
+		EXECUTE format('CREATE TABLE loaded.t (%s)', definition);
+		PERFORM set_config('pg_bulk.chunk_size', CASE workers WHEN 0 THEN '256kB' ELSE '64' END, true);
+		call := format('SELECT rows_loaded, rows_rejected, workers FROM bulk_load(%L, ''loaded.t'', %L)', data_path('t'),
+			options || jsonb_build_object('workers', workers, 'writer', 'direct'));
+		BEGIN
+			EXECUTE call INTO result;
+			IF result.workers <> workers THEN
+				RETURN NEXT format('%s workers', result.workers);
+			END IF;
+			said := said || format('%s loaded, %s rejected', result.rows_loaded, result.rows_rejected);
+		EXCEPTION WHEN OTHERS THEN
+			said := said || array_to_string(ARRAY(SELECT error_of(call)), E'\n');
+		END;
+		SELECT md5(string_agg(t::text, E'\n' ORDER BY t::text)) INTO digest FROM loaded.t;
+		rows := rows || digest;
+		RETURN QUERY SELECT workers || ' workers, corrupt: ' || v::text FROM public.verify_heapam('loaded.t') v;
+	END LOOP;
+	IF rows[1] IS DISTINCT FROM rows[2] THEN
+		RETURN NEXT 'the rows differ';
+	END IF;
+	RETURN NEXT said[1];
+	IF said[1] <> said[2] THEN
+		RETURN NEXT 'with workers: ' || said[2];
+	END IF;
+END $$;

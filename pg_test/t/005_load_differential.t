@@ -57,6 +57,32 @@ add_written($suite, $node, $_), $suite->run for 0 .. (soak() ? 5 : 1);
 $node->safe_psql('postgres', prerequisites());
 add_types($suite, $node), $suite->run;
 
+# Bad values that are survived, by several processes: as if the rows had not been in the file, or had no value there.
+srand(seed() + 3);
+for my $n (1 .. (soak() ? 400 : 40))
+{
+	my $share = (0.02, 0.2, 0.9, 1)[ rand 4 ];
+	my (@file, @ignored, @nulls);
+	for my $line (1 .. 10 + rand 200)
+	{
+		my $bad = rand() < $share ? ('x', '99999999999', '1 2', '"', ' ')[ rand 5 ] : undef;
+		my $text = join '', map { ('a' .. 'e')[ rand 5 ] } 1 .. 1 + rand 20;
+		my $given = defined $bad ? '"' . ($bad =~ s/"/""/r) . '"' : $line;
+		push @file, "$given,$text";
+		push @ignored, "$given,$text" unless defined $bad;
+		push @nulls, (defined $bad ? '' : $line) . ",$text";
+	}
+	my @columns = ([ 'a int4', 'b text' ]);
+	my $end = ("\n", "\r\n", "\r")[ rand 3 ];
+	my %bytes = map { $_->[0] => join('', map { "$_$end" } @{ $_->[1] }) } [ file => \@file ], [ ignore => \@ignored ], [ set_null => \@nulls ];
+	for my $way (qw(ignore set_null))
+	{
+		$suite->expect_accepted($suite->add("on_error $way", $bytes{file}, @columns, csv(on_error => $way),
+			oracle => { bytes => $bytes{$way}, options => csv() }));
+	}
+}
+$suite->run;
+
 my ($accepted, $rejected, $loads) = $suite->totals;
 my ($direct, $parallel, $others) = (0, 0, 0);
 for my $row ($suite->census)

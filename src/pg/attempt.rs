@@ -18,8 +18,41 @@ use super::unguarded::{self, Opaque};
 /// # Safety
 /// The caller is a plain frame. `body` is one, too: it owns nothing that has a destructor, and no panic leaves it.
 pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for the body.
+    unsafe {
+        if returns(body, argument) {
+            return std::ptr::null_mut();
+        }
+        let error = unguarded::CopyErrorData();
+        unguarded::FlushErrorState();
+        error
+    }
+}
+
+/// The same for a guarded frame, and for an error that is not going to be raised again: the body is C that looks at
+/// what it is given and allocates, or there is a subtransaction around it that the caller rolls back.
+///
+/// # Safety
+/// As [`attempt`], but for the caller's frame.
+pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for the body; guarded calls.
+    unsafe {
+        if returns(body, argument) {
+            return std::ptr::null_mut();
+        }
+        let error = pg_sys::CopyErrorData();
+        pg_sys::FlushErrorState();
+        error
+    }
+}
+
+/// Does it return? Else the error is the newest of the server's stack.
+///
+/// # Safety
+/// As [`attempt`].
+unsafe fn returns(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> bool {
     // SAFETY: what PG_TRY and PG_CATCH (elog.h) do. The jump buffer outlives its use: the exception stack is put back
-    // before the frame is left, on both ways.
+    // before the frame is left, on both ways. Only the body's frames are jumped over.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
         let exception_stack = pg_sys::PG_exception_stack;
@@ -32,11 +65,9 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
         pg_sys::PG_exception_stack = exception_stack;
         pg_sys::error_context_stack = context_stack;
         if jumped == 0 {
-            return std::ptr::null_mut();
+            return true;
         }
         pg_sys::CurrentMemoryContext = memory;
-        let error = unguarded::CopyErrorData();
-        unguarded::FlushErrorState();
-        error
+        false
     }
 }

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::rights::{Rights, check_insert_rights, forgo_insert_rights, owns_relation, wanted_rights};
-pub use self::soft::{Soft, input_function_call_soft};
+pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 
 /// Major version this library was built for; the server refuses to load it into another.
 pub const MAJOR: u32 = pg_sys::PG_VERSION_NUM / 10000;

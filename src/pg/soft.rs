@@ -160,7 +160,7 @@ impl Rows {
             let message = format!("skipped more than REJECT_LIMIT ({n}) rows due to data type incompatibility");
             return Err(Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message));
         }
-        self.attention = Attention::NONE;
+        // Attention stays where it is: the caller may have more to say of the value.
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use super::executor;
 use super::failure;
 use super::hazard::Hazards;
 use super::process::{Executor, Parts, Process};
+use super::rejects::Rejects;
 use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::shared::Shared;
@@ -38,13 +39,15 @@ use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
 use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
+use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
+use crate::pg::copy_options::CopyOptions;
 use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
 use crate::pg::progress::Progress;
-use crate::pg::soft::{OnError, Tolerance};
+use crate::pg::soft::{OnError, Tolerance, Verbosity};
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
 
@@ -53,6 +56,7 @@ pub const KEY_SHARED: u64 = 1;
 pub const KEY_COUNTERS: u64 = 2;
 pub const KEY_SPEC: u64 = 3;
 pub const KEY_QUEUES: u64 = 4;
+pub const KEY_REJECTS: u64 = 5;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -333,7 +337,7 @@ impl Leader {
         let alone = Box::new(Shared::alone());
         let most_workers = if is_safe
             && rows.stream().has_chunks()
-            && copy.on_error == OnError::Stop
+            && survives(copy, rows.columns())
             && copy.limit.is_none()
             && traits.iter().all(|(_, t)| !t.temporary)
         {
@@ -366,12 +370,8 @@ impl Leader {
             number: 0,
             executor,
             defaults,
-            tolerance: Tolerance {
-                on_error: copy.on_error,
-                verbosity: copy.verbosity,
-                reject_limit: copy.reject_limit,
-                bad_rows: 0,
-            },
+            tolerance: Tolerance { on_error: copy.on_error, verbosity: copy.verbosity, reject_limit: 0, bad_rows: 0 },
+            rejects: Rejects::new(copy.reject_limit),
             skip: copy.skip,
             limit: copy.limit.unwrap_or(u64::MAX),
             traits,
@@ -471,6 +471,13 @@ fn log_transaction() {
             pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
         }
     }
+}
+
+/// Can workers do with bad values what is asked for? Subtransactions are not for them, and what is said of each bad value
+/// is said in the order of the file.
+fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
+    let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
+    copy.on_error == OnError::Stop || (copy.verbosity != Verbosity::Verbose && values_are())
 }
 
 fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {

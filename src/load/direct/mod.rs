@@ -27,6 +27,7 @@ mod leader;
 mod new_rows;
 mod process;
 mod rebuild;
+mod rejects;
 mod row_loop;
 mod settle;
 mod shared;

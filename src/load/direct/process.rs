@@ -12,13 +12,14 @@ use pgrx::pg_sys;
 use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::heap::{Added, Heap};
+use super::rejects::Rejects;
 use super::shared::Shared;
 use super::wide::{Received, Wide};
 use crate::error::Result;
 use crate::pg::append::Traits;
 use crate::pg::original;
 use crate::pg::progress::Progress;
-use crate::pg::row::{RowArrays, Rows};
+use crate::pg::row::{Attention, RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
 
 /// Rows between two looks at interrupts and at whether the chunk is still wanted.
@@ -61,6 +62,7 @@ pub struct Process {
     pub executor: Executor,
     pub defaults: Defaults,
     pub tolerance: Tolerance,
+    pub rejects: Rejects,
     /// Records that are still to be passed over.
     pub skip_left: u64,
     /// Records that are to be read before [`run`] returns.
@@ -127,6 +129,7 @@ pub struct Parts {
     pub executor: Executor,
     pub defaults: Defaults,
     pub tolerance: Tolerance,
+    pub rejects: Rejects,
     pub skip: u64,
     pub limit: u64,
     pub traits: Vec<(pg_sys::Oid, Traits)>,
@@ -140,7 +143,7 @@ impl Process {
     /// Guarded.
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts { skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
+        let Parts { rejects, skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
         let wanted = rows.all();
         let mut process = Process {
             rows,
@@ -151,6 +154,7 @@ impl Process {
             executor,
             defaults,
             tolerance,
+            rejects,
             skip_left: skip,
             records_left: u64::MAX,
             limit,
@@ -270,6 +274,9 @@ impl Process {
                 // SAFETY: as above.
                 let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
                 original::forget();
+                if self.tolerance.bad_rows > 0 {
+                    self.count_bad()?;
+                }
                 match outcome {
                     Outcome::Good => (),
                     Outcome::Raises => return Ok(ROW),
@@ -293,6 +300,19 @@ impl Process {
             }
             self.add(0, self.executor.slot)?;
         }
+    }
+
+    /// Count the row whose values were bad.
+    #[cold]
+    fn count_bad(&mut self) -> Result<()> {
+        self.tolerance.bad_rows = 0;
+        let wide = &mut self.wide;
+        // The load is going to fail while this is called.
+        let discard = || while let Received::Row(..) = wide.receive() {};
+        // SAFETY: as in `shared`.
+        self.rejects.count(unsafe { &*self.shared }, self.number, discard)?;
+        self.rows.attention = Attention::NONE;
+        Ok(())
     }
 
     fn next_chunk(&mut self) -> Result<bool> {

@@ -74,6 +74,10 @@ pub struct Shared {
     pub rows: AtomicU64,
     pub filtered: AtomicU64,
     pub bytes: AtomicU64,
+    /// Rows with bad values.
+    pub bad: AtomicU64,
+    /// Of these, those before the first stretch.
+    pub bad_before: u64,
     /// The stretch that each process works on.
     working: [AtomicU64; MOST_PROCESSES],
 }
@@ -94,11 +98,11 @@ impl Shared {
     /// For a file that is read in order by one process. Guarded.
     pub fn alone() -> Shared {
         let place = Place { eol: Eol::Nl, offset: 0, lines: 0 };
-        Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0)
+        Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0, 0)
     }
 
-    /// For a file whose records from `place` on are to be read. Guarded.
-    pub fn new(file: Identity, grid: Grid, place: Place, build: u64) -> Shared {
+    /// For a file whose records from `place` on are to be read; `bad` rows came before. Guarded.
+    pub fn new(file: Identity, grid: Grid, place: Place, bad: u64, build: u64) -> Shared {
         let mut changed = pg_sys::ConditionVariable::default();
         // SAFETY: a valid condition variable that nobody waits for.
         unsafe { pg_sys::ConditionVariableInit(&raw mut changed) };
@@ -117,6 +121,8 @@ impl Shared {
             rows: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            bad: AtomicU64::new(bad),
+            bad_before: bad,
             working: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
         }
     }
@@ -212,6 +218,43 @@ impl Shared {
         self.announce();
     }
 
+    /// The stretch that a process works on, if there are stretches.
+    pub fn working_on(&self, process: usize) -> Option<u64> {
+        let number = self.slot(process).load(SeqCst);
+        (number != NONE).then_some(number)
+    }
+
+    /// The load is going to fail because of a row in one of the stretches that were given out: give out no more.
+    pub fn end_here(&self) {
+        self.limit.fetch_min(self.next.load(SeqCst), SeqCst);
+        self.announce();
+    }
+
+    /// Wait until the stretches before the process's own are done; false if there is no use in going on with it. `meanwhile`
+    /// is called now and then. Guarded, and interruptible.
+    pub fn wait_for_earlier(&self, process: usize, mut meanwhile: impl FnMut()) -> bool {
+        let own = self.slot(process).load(SeqCst);
+        loop {
+            if self.is_over(own) {
+                return false;
+            }
+            if self.are_done_before(own, process) {
+                return true;
+            }
+            meanwhile();
+            // SAFETY: as in `wait_for`.
+            unsafe {
+                pg_sys::ConditionVariableTimedSleep(self.changed(), 10, pg_sys::PG_WAIT_EXTENSION);
+            }
+        }
+    }
+
+    /// Does no other process work on a stretch before this one?
+    fn are_done_before(&self, number: u64, process: usize) -> bool {
+        let mut others = self.working.iter().enumerate().filter(|&(i, _)| i != process).map(|(_, slot)| slot);
+        others.all(|slot| slot.load(SeqCst) >= number)
+    }
+
     /// The process met an error. Wait until the stretches before its own are done; true if none of them failed.
     /// Guarded, and interruptible.
     pub fn is_earliest(&self, process: usize) -> bool {
@@ -223,12 +266,11 @@ impl Shared {
         let own = self.slot(process).load(SeqCst);
         self.failed.fetch_min(own, SeqCst);
         self.announce();
-        let others = self.working.iter().enumerate().filter(|&(i, _)| i != process).map(|(_, slot)| slot);
         loop {
             if self.failed.load(SeqCst) < own {
                 return false;
             }
-            if own == NONE || others.clone().all(|slot| slot.load(SeqCst) >= own) {
+            if own == NONE || self.are_done_before(own, process) {
                 return true;
             }
             meanwhile();

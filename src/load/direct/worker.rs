@@ -13,8 +13,9 @@ use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::executor;
 use super::failure;
-use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_SHARED, KEY_SPEC};
+use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC};
 use super::process::{Parts, Process};
+use super::rejects::Rejects;
 use super::row_loop;
 use super::shared::Shared;
 use super::spec::{Spec, condition_node};
@@ -29,7 +30,7 @@ use crate::pg::context::copy_context;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
-use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::soft::Tolerance;
 use crate::pg::unguarded::{self, Opaque};
 
 /// Called by ParallelWorkerMain, in a transaction that is the leader's.
@@ -171,6 +172,11 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
     })?;
+    let mut rejects = Rejects::new(options.copy.reject_limit);
+    if rejects.limit.is_some() {
+        // SAFETY: the leader has put them there where there is a limit.
+        rejects.by_stretch = unsafe { lookup(toc, KEY_REJECTS) }.cast::<AtomicU64>();
+    }
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     let mut process = Process::new(Parts {
@@ -180,7 +186,8 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         number,
         executor,
         defaults,
-        tolerance: Tolerance { on_error: OnError::Stop, verbosity: Verbosity::Default, reject_limit: 0, bad_rows: 0 },
+        tolerance: Tolerance { reject_limit: 0, ..options.copy.tolerance() },
+        rejects,
         skip: 0,
         limit: u64::MAX,
         traits: spec.traits,

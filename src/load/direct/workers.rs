@@ -7,7 +7,7 @@ use pg_bulk_format::chunk::BLOCK;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::chunks::Chunks;
-use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_SHARED, KEY_SPEC, Leader};
+use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, Leader};
 use super::shared::{Grid, MOST_PROCESSES, Shared};
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
@@ -42,6 +42,9 @@ impl Leader {
         parallel.estimate(counters * size_of::<AtomicU64>());
         parallel.estimate(spec.len() + 8);
         parallel.estimate(wanted * QUEUE);
+        let has_limit = self.process.rejects.limit.is_some();
+        let stretches = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
+        parallel.estimate(stretches * size_of::<AtomicU64>());
         parallel.initialize();
         let wanted = parallel.most_workers().min(wanted);
         if wanted == 0 {
@@ -53,9 +56,14 @@ impl Leader {
         let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
         let text = parallel.insert(KEY_SPEC, spec.len() + 8);
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
+        let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<AtomicU64>()).cast::<AtomicU64>();
+        let bad = self.alone.bad.swap(0, Relaxed);
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
-            shared.write(Shared::new(file, grid, place, build_id()));
+            shared.write(Shared::new(file, grid, place, bad, build_id()));
+            for i in 0..stretches {
+                rejects.add(i).write(AtomicU64::new(0));
+            }
             for i in 0..counters {
                 counts.add(i).write(AtomicU64::new(0));
             }
@@ -72,6 +80,9 @@ impl Leader {
         self.workers = launched;
         if launched < wanted {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
+        }
+        if has_limit {
+            self.process.rejects.by_stretch = rejects;
         }
         self.process.shared = shared;
         self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
@@ -90,6 +101,7 @@ impl Leader {
             point!("load.received");
             parallel.wait();
             self.gather()?;
+            self.process.rejects.by_stretch = std::ptr::null();
             self.process.shared = &raw const *self.alone;
             parallel.finish();
         } else {
@@ -119,9 +131,11 @@ impl Leader {
         self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
         self.counters = std::ptr::null();
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
+        let bad = both(|s| &s.bad);
+        self.process.tolerance.bad_rows = bad;
         // Rows whose values became NULL are in the table.
         if self.process.tolerance.on_error == OnError::Ignore {
-            self.counts.rejected = self.process.tolerance.bad_rows;
+            self.counts.rejected = bad;
         }
         if made != self.counts.loaded {
             let message = format!("{made} rows were made, but {} were stored", self.counts.loaded);

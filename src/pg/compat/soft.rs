@@ -2,6 +2,11 @@
 
 use pgrx::pg_sys;
 
+#[cfg(feature = "pg15")]
+use crate::pg::attempt::complaint;
+#[cfg(feature = "pg15")]
+use crate::pg::unguarded::{self, Opaque};
+
 /// What an input function made of a string.
 #[derive(Debug)]
 pub enum Soft {
@@ -12,6 +17,19 @@ pub enum Soft {
     /// Another error. Only before 16, where it was caught; from 16 on it goes its way.
     #[cfg_attr(not(feature = "pg15"), expect(dead_code, reason = "raised, not returned"))]
     Raises,
+}
+
+/// Can bad values of a type be survived without a subtransaction?
+#[cfg(not(feature = "pg15"))]
+pub fn is_survivable(_type_oid: pg_sys::Oid) -> bool {
+    true
+}
+
+/// Can bad values of a type be survived without a subtransaction? Guarded.
+#[cfg(feature = "pg15")]
+pub fn is_survivable(type_oid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe { is_plain_scalar(type_oid) }
 }
 
 /// `InputFunctionCallSafe`. Before 16 the error is caught (see [`crate::pg::soft`]). Guarded.
@@ -42,6 +60,28 @@ pub unsafe fn input_function_call_soft(
     Ok(if good { Soft::Good(datum) } else { Soft::Bad })
 }
 
+/// A call of an input function, for a plain frame.
+#[cfg(feature = "pg15")]
+struct Call {
+    function: *mut pg_sys::FmgrInfo,
+    string: *mut std::ffi::c_char,
+    typioparam: pg_sys::Oid,
+    typmod: i32,
+    datum: pg_sys::Datum,
+}
+
+/// # Safety
+/// A plain frame, and a valid call.
+#[cfg(feature = "pg15")]
+unsafe extern "C-unwind" fn run(call: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let call = call.cast::<Call>();
+        (*call).datum =
+            unguarded::InputFunctionCall((*call).function, (*call).string, (*call).typioparam, (*call).typmod);
+    }
+}
+
 /// `InputFunctionCallSafe`. Before 16 the error is caught (see [`crate::pg::soft`]). Guarded.
 ///
 /// # Safety
@@ -57,11 +97,17 @@ pub unsafe fn input_function_call_soft(
     use crate::error::Error;
     use pgrx::PgSqlErrorCode as Code;
 
+    let mut call = Call { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
+    let argument: Opaque = (&raw mut call).cast();
     // SAFETY: guarded calls; a subtransaction is begun and ended by the same owner and in the same context.
     unsafe {
-        let call = || pg_sys::InputFunctionCall(function, string, typioparam, typmod);
         if is_plain_scalar(type_oid) {
-            return Ok(catch_bad_value(type_oid, call, || ()));
+            // Nobody reads the context of an error that is not raised.
+            let context = pg_sys::error_context_stack;
+            pg_sys::error_context_stack = std::ptr::null_mut();
+            let error = complaint(run, argument);
+            pg_sys::error_context_stack = context;
+            return Ok(if error.is_null() { Soft::Good(call.datum) } else { judge(type_oid, error) });
         }
         if pg_sys::IsInParallelMode() {
             let message = "cannot survive bad values of this type during a parallel operation";
@@ -71,21 +117,62 @@ pub unsafe fn input_function_call_soft(
         let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
-        let roll_back = || {
-            pg_sys::MemoryContextSwitchTo(context);
-            pg_sys::RollbackAndReleaseCurrentSubTransaction();
-            pg_sys::MemoryContextSwitchTo(context);
-            pg_sys::CurrentResourceOwner = owner;
-        };
-        let caught = catch_bad_value(type_oid, call, roll_back);
-        if matches!(caught, Soft::Good(_)) {
+        let error = complaint(run, argument);
+        pg_sys::MemoryContextSwitchTo(context);
+        // A subtransaction left open would outlive the statement.
+        if error.is_null() {
             pg_sys::ReleaseCurrentSubTransaction();
-            pg_sys::MemoryContextSwitchTo(context);
-            pg_sys::CurrentResourceOwner = owner;
+        } else {
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
         }
-        Ok(caught)
+        pg_sys::MemoryContextSwitchTo(context);
+        pg_sys::CurrentResourceOwner = owner;
+        Ok(if error.is_null() { Soft::Good(call.datum) } else { judge(type_oid, error) })
     }
 }
+
+/// Does an error say that the value is bad? Guarded: one that says that somebody wants us to stop is raised again.
+///
+/// # Safety
+/// An error that was caught.
+#[cfg(feature = "pg15")]
+unsafe fn judge(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
+    use pgrx::PgSqlErrorCode as Code;
+    // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
+    const CLASS: i32 = (1 << 12) - 1;
+    // SAFETY: the caller vouches for the error; a guarded call that raises it.
+    unsafe {
+        let code = (*error).sqlerrcode;
+        let is = |known: &[Code]| known.iter().any(|&k| k as i32 == code);
+        if code & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
+            || is(&[Code::ERRCODE_CHECK_VIOLATION, Code::ERRCODE_NOT_NULL_VIOLATION])
+            || (type_oid.to_u32() < pg_sys::FirstGenbkiObjectId && is(BUILTIN_COMPLAINTS))
+        {
+            return Soft::Bad;
+        }
+        if code & CLASS == (Code::ERRCODE_QUERY_CANCELED as i32) & CLASS {
+            pg_sys::ReThrowError(error);
+        }
+    }
+    Soft::Raises
+}
+
+/// Further codes with which input functions of the server's own types say that a value is bad: of text search and
+/// JSON paths, and of types that look names up.
+#[cfg(feature = "pg15")]
+const BUILTIN_COMPLAINTS: &[pgrx::PgSqlErrorCode] = {
+    use pgrx::PgSqlErrorCode as Code;
+    &[
+        Code::ERRCODE_SYNTAX_ERROR,
+        Code::ERRCODE_INVALID_NAME,
+        Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        Code::ERRCODE_UNDEFINED_OBJECT,
+        Code::ERRCODE_UNDEFINED_FUNCTION,
+        Code::ERRCODE_UNDEFINED_TABLE,
+        Code::ERRCODE_INVALID_SCHEMA_NAME,
+        Code::ERRCODE_AMBIGUOUS_FUNCTION,
+    ]
+};
 
 /// Is this one of the server's own scalar types, whose input function is C and leaves nothing behind when it raises?
 /// Types that look things up (regclass and its kin), hold other types or run user code are not.
@@ -120,50 +207,4 @@ fn is_reg_type(type_oid: pg_sys::Oid) -> bool {
         pg_sys::REGDICTIONARYOID,
     ]
     .contains(&type_oid)
-}
-
-/// Run `call`; and tell an error that says that the value is bad from others. After either, `clean_up`
-/// has run: a subtransaction left open would outlive the statement.
-#[cfg(feature = "pg15")]
-fn catch_bad_value(type_oid: pg_sys::Oid, call: impl FnOnce() -> pg_sys::Datum, clean_up: impl FnOnce()) -> Soft {
-    use pgrx::pg_sys::panic::CaughtError;
-    use pgrx::{PgSqlErrorCode as Code, PgTryBuilder};
-    use std::panic::AssertUnwindSafe;
-
-    let outcome = PgTryBuilder::new(AssertUnwindSafe(|| Ok(call()))).catch_others(|e| Err(Box::new(e))).execute();
-    let error = match outcome {
-        Ok(datum) => return Soft::Good(datum),
-        Err(error) => error,
-    };
-    clean_up();
-    let code = match &*error {
-        CaughtError::PostgresError(e) | CaughtError::ErrorReport(e) => Some(e.sql_error_code()),
-        CaughtError::RustPanic { .. } => None,
-    };
-    let bad_value = code.is_some_and(|code| {
-        // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
-        const CLASS: i32 = (1 << 12) - 1;
-        (code as i32) & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS
-            || matches!(code, Code::ERRCODE_CHECK_VIOLATION | Code::ERRCODE_NOT_NULL_VIOLATION)
-            || (type_oid.to_u32() < pg_sys::FirstGenbkiObjectId && is_builtin_complaint(code))
-    });
-    if bad_value { Soft::Bad } else { Soft::Raises }
-}
-
-/// Further codes with which input functions of the server's own types say that a value is bad: of text search and
-/// JSON paths, and of types that look names up.
-#[cfg(feature = "pg15")]
-fn is_builtin_complaint(code: pgrx::PgSqlErrorCode) -> bool {
-    use pgrx::PgSqlErrorCode as Code;
-    matches!(
-        code,
-        Code::ERRCODE_SYNTAX_ERROR
-            | Code::ERRCODE_INVALID_NAME
-            | Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED
-            | Code::ERRCODE_UNDEFINED_OBJECT
-            | Code::ERRCODE_UNDEFINED_FUNCTION
-            | Code::ERRCODE_UNDEFINED_TABLE
-            | Code::ERRCODE_INVALID_SCHEMA_NAME
-            | Code::ERRCODE_AMBIGUOUS_FUNCTION
-    )
 }
