@@ -14,21 +14,27 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
+-- A row takes its time, so that all processes get some.
+CREATE FUNCTION slowly(a int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+	PERFORM pg_sleep(CASE WHEN a % 50 = 0 THEN 0.01 ELSE 0.0002 END);
+	RETURN true;
+END $$;
 -- Several processes leave out what one does, and name the same line when it is too much.
 SELECT string_agg(CASE WHEN i % 7 = 3 THEN 'x' ELSE '' END || i || ',' || repeat('y', i % 13), E'\n') || E'\n' AS content
 FROM generate_series(1, 1000) i \gset
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "ignore"}');
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "set_null"}');
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "stop"}');
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 143}');
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 142}');
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 70}');
-SELECT alike('a int, b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 1}');
-SELECT alike('a int, b text', 'z' || :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 2}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore"}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "set_null"}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "stop"}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 143}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 142}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 70}');
+SELECT alike('a int CHECK (slowly(a)), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 1}');
+SELECT alike('a int CHECK (slowly(a)), b text', 'z' || :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 2}');
 -- Another error that comes first, or not.
-SELECT alike('a int CHECK (a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 72}');
-SELECT alike('a int CHECK (a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 71}');
-SELECT alike('a int CHECK (a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 70}');
+SELECT alike('a int CHECK (slowly(a) AND a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 72}');
+SELECT alike('a int CHECK (slowly(a) AND a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 71}');
+SELECT alike('a int CHECK (slowly(a) AND a <> 501), b text', :'content', '{"format": "csv", "on_error": "ignore", "reject_limit": 70}');
 -- Each process knows the settings that values depend on.
 SET DateStyle = 'ISO, DMY';
 SELECT alike('a date, b int', string_agg(format('%s.%s.2024,%s', i % 28 + 1, i % 14, i), E'\n'), '{"format": "csv", "on_error": "ignore"}')

@@ -99,6 +99,13 @@ impl Parallel {
         unsafe { pg_sys::WaitForParallelWorkersToFinish(self.0) };
     }
 
+    /// End the workers, wherever they are, and stay in parallel mode: the transaction is going to fail. What was shared is
+    /// gone. Guarded.
+    pub fn destroy(self) {
+        // SAFETY: a guarded call on a valid context.
+        unsafe { pg_sys::DestroyParallelContext(self.0) };
+    }
+
     /// Wait for the workers, and leave parallel mode. What was shared is gone. Guarded.
     pub fn finish(self) {
         // SAFETY: guarded calls on a valid context.

@@ -5,7 +5,7 @@
 //! end, nobody takes a stretch behind it: the process reads the file in order from there on, to where it ends then.
 
 use pg_bulk_format::chunk::Cutter;
-use pg_bulk_format::reader::LINE_LIMIT;
+use pg_bulk_format::reader::{LINE_LIMIT, Place};
 
 use super::shared::Shared;
 use crate::error::Result;
@@ -27,13 +27,15 @@ pub enum Chunks {
 
 impl Chunks {
     /// Make the next chunk's records the ones that `rows` has next. False when there is no further one. `reserve` is
-    /// called in the order of chunks, with the most records that a chunk can have. Guarded.
+    /// called in the order of chunks, with the most records that a chunk can have; `mark` with the number of a stretch, and
+    /// where it begins. Guarded.
     pub fn next(
         &mut self,
         rows: &mut Rows,
         shared: &Shared,
         process: usize,
         mut reserve: impl FnMut(u64) -> Result<()>,
+        mark: impl Fn(u64, Place),
     ) -> Result<bool> {
         let Chunks::Shared { cutter, number } = self else { return Ok(false) };
         loop {
@@ -51,6 +53,7 @@ impl Chunks {
             };
             point!("chunk.turn");
             let place = edge.place(shared.eol());
+            mark(claimed, place);
             let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.

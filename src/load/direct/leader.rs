@@ -25,7 +25,7 @@ use super::executor;
 use super::failure;
 use super::hazard::Hazards;
 use super::process::{Executor, Parts, Process};
-use super::rejects::Rejects;
+use super::rejects::{Rejects, TooMuch};
 use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::shared::Shared;
@@ -74,6 +74,8 @@ pub struct Leader {
     pub most_workers: usize,
     pub workers: usize,
     pub notes: Vec<String>,
+    /// The row that is to blame, if too many were left out.
+    pub too_much: Option<TooMuch>,
     /// The error context outside of the load's own.
     outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
@@ -186,7 +188,49 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         // What workers do from here on is not about the line that we read last.
         pg_sys::error_context_stack = context.previous;
         end_workers(leader);
+        blame(leader.cast());
     }
+}
+
+/// Raise the error about the row that was too many for `reject_limit`, if there is one.
+///
+/// # Safety
+/// A plain frame, and a valid leader; its workers are done, or those that are not have no say any more.
+unsafe extern "C-unwind" fn blame(leader: Opaque) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
+        let leader = leader.cast::<Leader>();
+        if !look_again(leader) {
+            return;
+        }
+        let process = &raw mut (*leader).process;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*process).rows).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        row_loop::run(process);
+        // Values that are bad once and good another time.
+        pg_sys::error_context_stack = context.previous;
+        raise_too_many(leader);
+    }
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn look_again(leader: *mut Leader) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.look_again().or_raise()
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &*leader }.process.rejects.too_many().raise();
 }
 
 /// An error ended the load: the one to be raised, which is an earlier one of the file if there is one.
@@ -212,6 +256,14 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mu
         if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
             // Statistics are not worth losing the error for.
             failure::recover();
+        }
+        if !leader.is_null() && failure::is_about_a_row(error) {
+            let too_many = attempt(blame, leader.cast());
+            if !too_many.is_null() {
+                error = too_many;
+                failure::recover();
+                Original::restore(original, error);
+            }
         }
         error
     }
@@ -394,6 +446,7 @@ impl Leader {
             most_workers,
             workers: 0,
             notes: Vec::new(),
+            too_much: None,
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
             told: false,

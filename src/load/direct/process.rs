@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pg_bulk_format::reader::Place;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::pg_sys;
 
@@ -63,6 +64,8 @@ pub struct Process {
     pub defaults: Defaults,
     pub tolerance: Tolerance,
     pub rejects: Rejects,
+    /// Rows are made and judged, but there is no heap for them.
+    is_dry: bool,
     /// Records that are still to be passed over.
     pub skip_left: u64,
     /// Records that are to be read before [`run`] returns.
@@ -155,6 +158,7 @@ impl Process {
             defaults,
             tolerance,
             rejects,
+            is_dry: false,
             skip_left: skip,
             records_left: u64::MAX,
             limit,
@@ -194,8 +198,21 @@ impl Process {
         self.by_oid.get(&oid.to_u32()).copied()
     }
 
+    /// Read the file in order from a place on, and store nothing. Guarded.
+    pub fn look_again(&mut self, place: Place) -> Result<()> {
+        self.chunks = Chunks::InOrder;
+        self.records_left = u64::MAX;
+        self.is_dry = true;
+        self.heaps.clear();
+        self.wide.set_queues(Vec::new());
+        self.rows.stream_mut().resume(place)
+    }
+
     /// The heap of a relation that rows may go to. Guarded.
     pub fn open_heap(&mut self, relation: pg_sys::Relation) -> Result<usize> {
+        if self.is_dry {
+            return Ok(0);
+        }
         // SAFETY: an open relation.
         let oid = unsafe { (*relation).rd_id };
         if let Some(index) = self.heap_of(oid) {
@@ -316,10 +333,12 @@ impl Process {
     }
 
     fn next_chunk(&mut self) -> Result<bool> {
-        let Process { rows, chunks, shared, number, defaults, .. } = self;
+        let Process { rows, chunks, shared, number, defaults, rejects, .. } = self;
         self.round = ROUND;
         // SAFETY: as in `shared`.
-        let more = chunks.next(rows, unsafe { &**shared }, *number, |n| defaults.reserve(n))?;
+        let shared = unsafe { &**shared };
+        let mark = |stretch, place| rejects.mark(stretch, place);
+        let more = chunks.next(rows, shared, *number, |n| defaults.reserve(n), mark)?;
         if matches!(chunks, Chunks::InOrder) {
             defaults.refill();
         }

@@ -255,6 +255,12 @@ impl Shared {
         others.all(|slot| slot.load(SeqCst) >= number)
     }
 
+    /// The earliest stretch with an error.
+    pub fn failed(&self) -> Option<u64> {
+        let number = self.failed.load(SeqCst);
+        (number != NONE).then_some(number)
+    }
+
     /// The process met an error. Wait until the stretches before its own are done; true if none of them failed.
     /// Guarded, and interruptible.
     pub fn is_earliest(&self, process: usize) -> bool {

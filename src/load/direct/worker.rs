@@ -15,7 +15,7 @@ use super::executor;
 use super::failure;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC};
 use super::process::{Parts, Process};
-use super::rejects::Rejects;
+use super::rejects::{Rejects, Tally};
 use super::row_loop;
 use super::shared::Shared;
 use super::spec::{Spec, condition_node};
@@ -175,7 +175,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let mut rejects = Rejects::new(options.copy.reject_limit);
     if rejects.limit.is_some() {
         // SAFETY: the leader has put them there where there is a limit.
-        rejects.by_stretch = unsafe { lookup(toc, KEY_REJECTS) }.cast::<AtomicU64>();
+        rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();
     }
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();

@@ -8,6 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::chunks::Chunks;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, Leader};
+use super::rejects::{Tally, TooMuch};
 use super::shared::{Grid, MOST_PROCESSES, Shared};
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
@@ -44,7 +45,7 @@ impl Leader {
         parallel.estimate(wanted * QUEUE);
         let has_limit = self.process.rejects.limit.is_some();
         let stretches = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        parallel.estimate(stretches * size_of::<AtomicU64>());
+        parallel.estimate(stretches * size_of::<Tally>());
         parallel.initialize();
         let wanted = parallel.most_workers().min(wanted);
         if wanted == 0 {
@@ -56,13 +57,13 @@ impl Leader {
         let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
         let text = parallel.insert(KEY_SPEC, spec.len() + 8);
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
-        let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<AtomicU64>()).cast::<AtomicU64>();
+        let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<Tally>()).cast::<Tally>();
         let bad = self.alone.bad.swap(0, Relaxed);
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
             for i in 0..stretches {
-                rejects.add(i).write(AtomicU64::new(0));
+                rejects.add(i).write(Tally::new());
             }
             for i in 0..counters {
                 counts.add(i).write(AtomicU64::new(0));
@@ -82,7 +83,7 @@ impl Leader {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
         if has_limit {
-            self.process.rejects.by_stretch = rejects;
+            self.process.rejects.tallies = rejects;
         }
         self.process.shared = shared;
         self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
@@ -94,20 +95,49 @@ impl Leader {
 
     /// Take what workers still send, and wait for them.
     pub fn end(&mut self) -> Result<()> {
-        if let Some(parallel) = self.parallel.take() {
+        if self.parallel.is_some() {
             self.process.receive_all()?;
             // Rows of workers are on the leader's pages.
             self.process.finish()?;
             point!("load.received");
-            parallel.wait();
+            if let Some(parallel) = &self.parallel {
+                parallel.wait();
+            }
             self.gather()?;
-            self.process.rejects.by_stretch = std::ptr::null();
+            self.too_much = self.find_too_much();
+            self.process.rejects.tallies = std::ptr::null();
             self.process.shared = &raw const *self.alone;
-            parallel.finish();
+            if let Some(parallel) = self.parallel.take() {
+                parallel.finish();
+            }
         } else {
             self.gather()?;
         }
         Ok(())
+    }
+
+    /// The row that was too many for `reject_limit`, if the file has one up to where the load ended.
+    pub fn find_too_much(&self) -> Option<TooMuch> {
+        let shared = self.process.shared();
+        self.process.rejects.too_much(shared, shared.eol())
+    }
+
+    /// Get ready to find that row again. False if there is none. Guarded.
+    pub fn look_again(&mut self) -> Result<bool> {
+        let Some(TooMuch { place, before }) = self.too_much.or_else(|| self.find_too_much()) else { return Ok(false) };
+        let process = &mut self.process;
+        process.shared = &raw const *self.alone;
+        self.counters = std::ptr::null();
+        if let Some(parallel) = self.parallel.take() {
+            // SAFETY: raises nothing. Whoever waited with a timeout is still in the queue of a condition variable there.
+            unsafe { pg_sys::ConditionVariableCancelSleep() };
+            // One that raised its error is gone, and must not be missed.
+            parallel.destroy();
+        }
+        process.rejects = process.rejects.again(before);
+        self.alone.bad.store(0, Relaxed);
+        process.look_again(place)?;
+        Ok(true)
     }
 
     /// What all processes have counted. After the last one is done, before the shared memory is gone.
