@@ -18,7 +18,18 @@ static ALLOWED_DIRECTORIES: GucSetting<Option<CString>> = GucSetting::<Option<CS
 /// -1: as many as the server gives to maintenance commands, which bulk loads are like.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(-1);
 
+/// Off: who asks for it knows what to do with it.
+static LOG_TIMING: GucSetting<bool> = GucSetting::<bool>::new(false);
+
 pub fn init() {
+    GucRegistry::define_bool_guc(
+        c"pg_bulk.log_timing",
+        c"The log line of a load tells where the time of its processes went.",
+        c"Reading, waiting for each other, rows, extending, WAL, writing; besides the phases, which are always there.",
+        &LOG_TIMING,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_int_guc(
         c"pg_bulk.workers",
         c"Parallel workers of a load, besides the process that was called.",
@@ -52,6 +63,11 @@ pub fn init() {
 /// Workers of a load; `None` where the server's own setting counts.
 pub fn workers() -> Option<usize> {
     usize::try_from(WORKERS.get()).ok()
+}
+
+/// Is the time of a load's processes to be told by stage?
+pub fn log_timing() -> bool {
+    LOG_TIMING.get()
 }
 
 /// Bytes asked of a file at a time.

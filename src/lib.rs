@@ -21,6 +21,7 @@ use pgrx::prelude::*;
 
 extension_sql_file!("../sql/fdw.sql", name = "fdw", requires = [fdw::bulk_fdw_handler, fdw::bulk_fdw_validator]);
 extension_sql_file!("../sql/load.sql", name = "load");
+extension_sql_file!("../sql/history.sql", name = "history", requires = ["load"]);
 
 /// Called by the server when it loads the library.
 #[pg_guard]

@@ -50,6 +50,8 @@ sub load
 # Tables that were there before.
 is(load($primary, $first, $_, workers => 2), '40000', "$_: a load by three processes") for @tables;
 standby_equal($primary, $standby, @tables);
+is($standby->safe_psql('postgres', 'SELECT string_agg(target, \' \' ORDER BY load_id) FROM bulk_history'),
+	join(' ', map { "public.$_" } @tables), 'the standby has the history');
 my %after_first = map { $_ => rows_of($primary, $_) } @tables;
 $primary->safe_psql('postgres', "SELECT pg_create_restore_point('first')");
 
@@ -160,6 +162,9 @@ sub subscriber_equal
 subscriber_equal('before');
 load($publisher, $first, $_, workers => 2) for @tables;
 subscriber_equal('loads by three processes');
+# The subscriber might not even have the table.
+is($publisher->safe_psql('postgres', 'SELECT count(*) FROM bulk_history'), scalar(@tables), 'the history has the loads');
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM bulk_loads'), '0', '... and is not published');
 for my $table (@tables)
 {
 	$publisher->psql('postgres', "$small_chunks " . load_sql($bad, $table, workers => 2));

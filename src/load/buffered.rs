@@ -126,7 +126,6 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
     // SAFETY: the caller vouches for both, and nobody else uses them now.
     unsafe {
         let (load, feed) = (&mut *load, &mut *feed);
-        feed.progress.end();
         feed.tolerance.report();
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot);
         pg_sys::FreeExecutorState((*feed.econtext).ecxt_estate);

@@ -13,10 +13,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::{Load, source};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::progress::Progress;
+use crate::pg::progress::Figures;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
-use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
 
 /// Rows on their way into an INSERT.
@@ -40,7 +39,6 @@ pub struct Feed {
     pub filtered: u64,
     /// Rows handed over.
     pub given: u64,
-    pub progress: Progress,
     /// Bytes at which progress was last reported.
     reported: u64,
     /// Who reads the series that is being read; else null.
@@ -71,8 +69,6 @@ impl Feed {
                 *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
             }
             let (copy, rows) = (&this.options.copy, this.rows.as_ref());
-            let is_program = matches!(this.options.location, Location::Program(_));
-            let size = rows.and_then(|rows| rows.stream().size());
             let feed = Feed {
                 load,
                 token: new_token()?,
@@ -87,7 +83,6 @@ impl Feed {
                 limit_left: copy.limit.unwrap_or(u64::MAX),
                 filtered: 0,
                 given: 0,
-                progress: Progress::start(this.target.relid, is_program, size),
                 reported: 0,
                 reader: std::ptr::null_mut(),
                 started: false,
@@ -235,7 +230,11 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
             let bytes = rows.stream().bytes_read();
             if bytes != feed.reported {
                 feed.reported = bytes;
-                feed.progress.update(bytes, rows.count());
+                let (rows, rejected) = (rows.count(), feed.tolerance.bad_rows);
+                let excluded = feed.filtered;
+                load.phases.show(|f| {
+                    *f = Figures { bytes, rows: rows.saturating_sub(excluded + rejected), excluded, rejected, ..*f }
+                });
             }
             if !more {
                 return END;
@@ -251,6 +250,9 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                     Outcome::Good => (),
                     Outcome::Raises => return RAISES,
                     Outcome::LeftOut => {
+                        // A subtransaction that failed may have ended what others see.
+                        let rejected = feed.tolerance.bad_rows;
+                        load.phases.show(|figures| figures.rejected = rejected);
                         pgrx::check_for_interrupts!();
                         pg_sys::MemoryContextReset((*feed.econtext).ecxt_per_tuple_memory);
                         continue;

@@ -13,6 +13,7 @@
 //!   a writer    direct, or `buffered`
 //!   finish      the file and the relation are closed
 //!   ANALYZE     the server's own, if asked for
+//!   record      the row of the history, the line in the log
 //!   deliver     the row of the result
 //! ```
 //!
@@ -27,32 +28,39 @@
 mod buffered;
 mod direct;
 mod feed;
+mod history;
 mod obstacle;
 pub mod options;
+pub mod phase;
 pub mod report;
 pub mod scan;
 pub mod source;
+mod summary;
 mod target;
 mod volatile;
 mod where_clause;
 
 use std::ffi::{CStr, CString};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
+use self::phase::{Phase, Phases};
 use self::report::Counts;
 use self::source::Mapping;
 use self::target::Target;
 use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::context::copy_context;
+use crate::pg::progress::{Figures, Progress};
 use crate::pg::row::Rows;
+use crate::pg::source::Location;
 use crate::pg::statement::{self, Checked};
 use crate::pg::unguarded::{Opaque, nextval_internal};
+use crate::pg::usage::Usage;
 
 /// A load.
 #[derive(Debug)]
@@ -80,6 +88,12 @@ pub struct Load {
     truncate_statement: Option<CString>,
     analyze_statement: Option<CString>,
     began: Instant,
+    /// When it is done: how long it took.
+    pub took: Duration,
+    started: pg_sys::TimestampTz,
+    /// What this process had used when it began.
+    usage: Usage,
+    pub phases: Phases,
 }
 
 /// Who writes the rows.
@@ -160,6 +174,7 @@ pub unsafe fn perform(load: *mut Load) {
         if let Some(analyze) = &(*load).analyze_statement {
             statement::run(analyze.as_ptr(), 0, Checked::NONE);
         }
+        record(load);
     }
 }
 
@@ -253,6 +268,10 @@ pub unsafe fn begin(path: &CStr, relid: pg_sys::Oid, json: pg_sys::Datum, schema
             truncate_statement,
             analyze_statement,
             began: Instant::now(),
+            took: Duration::ZERO,
+            started: pg_sys::GetCurrentTimestamp(),
+            usage: Usage::now(),
+            phases: Phases::begin(),
         };
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
     }
@@ -298,6 +317,10 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
             unsafe { direct::renew(relation) }.or_raise();
         }
     }
+    let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
+    let program = matches!(load.options.location, Location::Program(_));
+    load.phases.progress = Progress::of_load(load.target.relid, load.id, program, size, Figures::default());
+    load.phases.enter(Phase::Rows);
 }
 
 /// Who is to write; what that means for the options becomes a note or an error.
@@ -376,6 +399,31 @@ unsafe extern "C-unwind" fn finish(load: *mut Load) {
         rows.close().or_raise();
     }
     load.target.close();
+    // ANALYZE has a progress report of its own, and only a free slot for it.
+    load.phases.progress.end();
+    if load.analyze_statement.is_some() {
+        load.phases.enter(Phase::Analyze);
+    }
+}
+
+/// Leave behind what remains of the load.
+///
+/// # Safety
+/// A valid load that is done, whose memory context is current.
+#[pg_guard]
+unsafe extern "C-unwind" fn record(load: *mut Load) {
+    // SAFETY: the caller vouches for it.
+    let load = unsafe { &mut *load };
+    load.took = load.began.elapsed();
+    history::record(load);
+    summary::log(load);
+}
+
+impl Load {
+    /// The row of the result. Guarded; allocates in the current memory context.
+    fn result(&self) -> [Option<pg_sys::Datum>; report::COLUMNS] {
+        report::row(self.id, &self.counts, self.took, self.writer.name())
+    }
 }
 
 /// Put the result where the executor wants it, and forget the load.
@@ -389,7 +437,7 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
         {
             let load = &*load;
             let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-            report::put_row(&mut *result, load.id, &load.counts, load.began.elapsed(), load.writer.name());
+            report::put_row(&mut *result, load.result());
         }
         pg_sys::MemoryContextDelete((*load).memory);
     }

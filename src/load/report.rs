@@ -5,6 +5,8 @@ use std::time::Duration;
 use pgrx::{IntoDatum, pg_sys};
 
 use crate::pg::encoding::to_server;
+use crate::pg::stages::Stages;
+use crate::pg::usage::Cpu;
 
 /// What a writer counted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,6 +20,11 @@ pub struct Counts {
     /// Rows that `where` or a trigger left out.
     pub filtered: u64,
     pub bytes_read: u64,
+    /// Pages that were made and appended.
+    pub pages: u64,
+    /// What processes other than the one that was called took, and where the time of all of them went.
+    pub others: Cpu,
+    pub stages: Stages,
     /// Processes besides the one that was called.
     pub workers: usize,
     /// What is worth knowing about how it went, one sentence each.
@@ -35,15 +42,12 @@ pub struct IndexReport {
 }
 
 /// Columns of the result.
-const COLUMNS: usize = 11;
+pub const COLUMNS: usize = 11;
 
-/// Put the one row of the result. Guarded.
-///
-/// # Safety
-/// The result of a function whose row type is that of `bulk_load`, materialized.
-pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, id: i64, counts: &Counts, took: Duration, writer: &str) {
+/// The one row of the result. Guarded; allocates in the current memory context.
+pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [Option<pg_sys::Datum>; COLUMNS] {
     let number = |n: u64| Some(pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX)));
-    let row: [Option<pg_sys::Datum>; COLUMNS] = [
+    [
         Some(pg_sys::Datum::from(id)),
         number(counts.loaded),
         number(counts.rejected),
@@ -55,7 +59,14 @@ pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, id: i64, counts: &Coun
         i32::try_from(counts.workers).unwrap_or(i32::MAX).into_datum(),
         Some(indexes(&counts.indexes)),
         Some(notes(&counts.notes)),
-    ];
+    ]
+}
+
+/// Put it. Guarded.
+///
+/// # Safety
+/// The result of a function whose row type is that of `bulk_load`, materialized.
+pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, row: [Option<pg_sys::Datum>; COLUMNS]) {
     let mut nulls = row.map(|value| value.is_none());
     let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
     // SAFETY: the caller vouches for the result; a guarded call.

@@ -35,6 +35,7 @@ use super::compat;
 use super::points::{point, point_quiet};
 use super::section::Section;
 use super::segment::{Piece, Pieces, allocate, write_all};
+use super::stages::{Stage, Stages, Watch};
 use crate::error::{Error, Result};
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
@@ -102,6 +103,20 @@ pub struct Appender {
     redo: pg_sys::XLogRecPtr,
     /// The data of one WAL record.
     wal: Vec<u8>,
+    appended: Appended,
+}
+
+/// What an appender has done.
+#[derive(Debug, Default)]
+pub struct Appended {
+    pub pages: u64,
+    pub stages: Stages,
+}
+
+impl Appended {
+    fn new() -> Appended {
+        Appended { pages: 0, stages: Stages::new() }
+    }
 }
 
 /// The extension lock.
@@ -137,11 +152,16 @@ impl Appender {
         };
         // SAFETY: raises nothing; takes a spinlock.
         let redo = unsafe { pg_sys::GetRedoRecPtr() };
-        Ok(Appender { relation, traits, frozen, path, redo, wal: Vec::new() })
+        Ok(Appender { relation, traits, frozen, path, redo, wal: Vec::new(), appended: Appended::new() })
     }
 
     pub fn traits(&self) -> Traits {
         self.traits
+    }
+
+    /// What was done since this was asked for.
+    pub fn take_appended(&mut self) -> Appended {
+        std::mem::replace(&mut self.appended, Appended::new())
     }
 
     /// Append the complete pages of a batch. Their tuples learn where they are. Returns the block number of the first
@@ -149,7 +169,9 @@ impl Appender {
     pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {
         let count = batch.complete();
         point!("append.begin");
+        let mut watch = self.appended.stages.watch();
         let held = baton.take();
+        self.appended.stages.lap(&mut watch, Stage::Baton);
         point!("append.baton");
         self.let_checkpoint_pass();
         let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
@@ -159,11 +181,14 @@ impl Appender {
         let pieces = self.open_pieces(first, count)?;
         pgrx::check_for_interrupts!();
         point!("append.ready");
-        let written = self.log_and_write(batch, count, first, &pieces);
+        self.appended.stages.lap(&mut watch, Stage::Space);
+        let written = self.log_and_write(batch, count, first, &pieces, &mut watch);
         drop(pieces);
         drop(lock);
         drop(held);
         point!("append.done");
+        self.appended.stages.lap(&mut watch, Stage::Write);
+        self.appended.pages += count as u64;
         written.map(|()| first)
     }
 
@@ -226,7 +251,14 @@ impl Appender {
     }
 
     /// The part in which nothing may be raised.
-    fn log_and_write(&mut self, batch: &mut PageBatch, count: usize, first: u32, pieces: &Pieces) -> Result<()> {
+    fn log_and_write(
+        &mut self,
+        batch: &mut PageBatch,
+        count: usize,
+        first: u32,
+        pieces: &Pieces,
+        watch: &mut Watch,
+    ) -> Result<()> {
         batch.set_block_numbers(first);
         let section = Section::begin(self.traits.needs_wal);
         if self.traits.needs_wal {
@@ -239,10 +271,12 @@ impl Appender {
                     batch.set_lsn(page, end);
                 }
                 point_quiet!("append.logged");
+                self.appended.stages.lap(watch, Stage::Log);
                 if self.traits.existed {
                     // SAFETY: in a critical section, where an error would be a panic of the server, as in core.
                     unsafe { pg_sys::XLogFlush(end) };
                     point_quiet!("append.flushed");
+                    self.appended.stages.lap(watch, Stage::Flush);
                 }
             });
         }

@@ -347,6 +347,9 @@ pub unsafe fn insert_index_tuples(
     }
 }
 
+/// Where COPY reports the rows that it skips, in versions whose COPY does (progress.h).
+pub const PROGRESS_SKIPPED: Option<u32> = if MAJOR >= 17 { Some(6) } else { None };
+
 /// `reindex_index` without a statement of the user's.
 ///
 /// # Safety

@@ -1,78 +1,152 @@
-//! `pg_stat_progress_copy` for a scan.
+//! `pg_stat_progress_copy` for scans and loads.
 //!
-//! A backend has one progress slot and no stack of them. A scan uses it only if nobody else does, and from then on
-//! only as long as it is still its own: a COPY TO over a foreign table, a CREATE INDEX, an ANALYZE keep theirs, and a
-//! second foreign table of a join goes unreported. After an error the server clears the slot by itself.
+//! A backend has one progress slot and no stack of them. Whoever reads a file uses it only if nobody else does when they
+//! begin: a COPY TO over a foreign table, a CREATE INDEX, an ANALYZE keep theirs, and a second foreign table of a join
+//! goes unreported. What runs inside (a trigger's COPY, a subtransaction that fails) may take the slot or end it; so it is
+//! looked at each time, and taken again when it is free. After an error the server clears it by itself.
+//!
+//! A load fills COPY's parameters, and of those that COPY does not use (`st_progress_param`, from 0; in
+//! `pg_stat_get_progress_info('COPY')`, which shows all of them with the rights of `pg_stat_activity`, from 1):
+//!
+//! | index | column | |
+//! |--:|---|---|
+//! | 7 | `param8` | the phase: a number of [`Phase`](crate::load::phase::Phase); 0 for what is not a load |
+//! | 17 | `param18` | parallel workers |
+//! | 18 | `param19` | rows rejected |
+//! | 19 | `param20` | the load's number |
+//!
+//! The others are left alone because CREATE INDEX uses them, also when a load has an index built: 9 to 12, 15 and 16 tell
+//! then how far the build is, as in `pg_stat_progress_create_index`.
 
 use pgrx::pg_sys;
 
-const BYTES_PROCESSED: u32 = pg_sys::PROGRESS_COPY_BYTES_PROCESSED;
-const BYTES_TOTAL: u32 = pg_sys::PROGRESS_COPY_BYTES_TOTAL;
-const TUPLES_PROCESSED: u32 = pg_sys::PROGRESS_COPY_TUPLES_PROCESSED;
-const COMMAND: u32 = pg_sys::PROGRESS_COPY_COMMAND;
-const TYPE: u32 = pg_sys::PROGRESS_COPY_TYPE;
+use super::compat;
 
-/// The slot, if it is ours.
+const PHASE: u32 = 7;
+const WORKERS: u32 = 17;
+const REJECTED: u32 = 18;
+const LOAD: u32 = 19;
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub bytes: u64,
+    pub rows: u64,
+    /// Rows that a condition left out.
+    pub excluded: u64,
+    pub rejected: u64,
+    pub workers: usize,
+    pub phase: u32,
+}
+
+/// The slot, if it was free.
 #[derive(Debug)]
 pub struct Progress {
     relid: pg_sys::Oid,
-    owned: bool,
+    /// A load's number; 0 for a scan.
+    load: i64,
+    kind: u32,
+    total: u64,
+    /// Nobody else had the slot.
+    wanted: bool,
+    pub figures: Figures,
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 impl Progress {
     /// Nothing to report.
     pub fn none() -> Progress {
-        Progress { relid: pg_sys::InvalidOid, owned: false }
+        let (relid, kind) = (pg_sys::InvalidOid, pg_sys::PROGRESS_COPY_TYPE_FILE);
+        Progress { relid, load: 0, kind, total: 0, wanted: false, figures: Figures::default() }
     }
 
-    /// Take the slot if it is free. Guarded.
+    /// Take the slot for a scan if it is free. Guarded.
     pub fn start(relid: pg_sys::Oid, program: bool, total: Option<u64>) -> Progress {
-        // SAFETY: the entry is this backend's own; only this backend writes it.
-        let owned = unsafe {
-            let entry = pg_sys::MyBEEntry;
-            !entry.is_null() && (*entry).st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID
-        };
-        let progress = Progress { relid, owned };
-        if owned {
-            // SAFETY: a guarded call with valid arguments.
-            unsafe { pg_sys::pgstat_progress_start_command(pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY, relid) }
-            progress.set(COMMAND, pg_sys::PROGRESS_COPY_COMMAND_FROM.into());
-            let kind = if program { pg_sys::PROGRESS_COPY_TYPE_PROGRAM } else { pg_sys::PROGRESS_COPY_TYPE_FILE };
-            progress.set(TYPE, kind.into());
-            progress.set(BYTES_TOTAL, total.map_or(0, |t| i64::try_from(t).unwrap_or(i64::MAX)));
-        }
+        Progress::of_load(relid, 0, program, total, Figures::default())
+    }
+
+    /// The same for a load. Guarded.
+    pub fn of_load(relid: pg_sys::Oid, load: i64, program: bool, total: Option<u64>, figures: Figures) -> Progress {
+        let kind = if program { pg_sys::PROGRESS_COPY_TYPE_PROGRAM } else { pg_sys::PROGRESS_COPY_TYPE_FILE };
+        let total = total.unwrap_or(0);
+        let progress = Progress { relid, load, kind, total, wanted: is_free(), figures };
+        progress.show();
         progress
     }
 
-    fn is_ours(&self) -> bool {
-        // SAFETY: as in `start`.
-        self.owned
-            && unsafe {
-                let entry = pg_sys::MyBEEntry;
-                (*entry).st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY
-                    && (*entry).st_progress_command_target == self.relid
-            }
+    /// So far, for a scan. Guarded.
+    pub fn update(&mut self, bytes: u64, rows: u64) {
+        (self.figures.bytes, self.figures.rows) = (bytes, rows);
+        self.show();
     }
 
-    fn set(&self, index: u32, value: i64) {
-        // SAFETY: a guarded call; the index is one of the slot's.
-        unsafe { pg_sys::pgstat_progress_update_param(index.cast_signed(), value) }
-    }
-
-    /// So far. Guarded.
-    pub fn update(&self, bytes: u64, rows: u64) {
-        if self.is_ours() {
-            self.set(BYTES_PROCESSED, i64::try_from(bytes).unwrap_or(i64::MAX));
-            self.set(TUPLES_PROCESSED, i64::try_from(rows).unwrap_or(i64::MAX));
+    /// Show the figures. Guarded.
+    pub fn show(&self) {
+        if !self.wanted || (!self.is_ours() && !self.take()) {
+            return;
         }
+        let Figures { bytes, rows, excluded, rejected, workers, phase } = self.figures;
+        // The beginnings of some records are read more than once.
+        let bytes = if self.total > 0 { bytes.min(self.total) } else { bytes };
+        let figures = [
+            (pg_sys::PROGRESS_COPY_BYTES_PROCESSED, number(bytes)),
+            (pg_sys::PROGRESS_COPY_BYTES_TOTAL, number(self.total)),
+            (pg_sys::PROGRESS_COPY_TUPLES_PROCESSED, number(rows)),
+            (pg_sys::PROGRESS_COPY_TUPLES_EXCLUDED, number(excluded)),
+            (pg_sys::PROGRESS_COPY_COMMAND, pg_sys::PROGRESS_COPY_COMMAND_FROM.into()),
+            (pg_sys::PROGRESS_COPY_TYPE, self.kind.into()),
+            (PHASE, phase.into()),
+            (WORKERS, number(workers as u64)),
+            (REJECTED, number(rejected)),
+            (LOAD, self.load),
+            (compat::PROGRESS_SKIPPED.unwrap_or(REJECTED), number(rejected)),
+        ];
+        let indexes = figures.map(|(index, _)| index.cast_signed());
+        let values = figures.map(|(_, value)| value);
+        // SAFETY: a guarded call; as many indexes, each one of the slot's, as values.
+        unsafe {
+            let count = i32::try_from(indexes.len()).unwrap_or(0);
+            pg_sys::pgstat_progress_update_multi_param(count, indexes.as_ptr(), values.as_ptr());
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        // SAFETY: the entry is this backend's own; only this backend writes it.
+        unsafe {
+            let Some(entry) = pg_sys::MyBEEntry.as_ref() else { return false };
+            entry.st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY
+                && entry.st_progress_command_target == self.relid
+                && entry.st_progress_param[LOAD as usize] == self.load
+        }
+    }
+
+    fn take(&self) -> bool {
+        let free = is_free();
+        if free {
+            let copy = pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY;
+            // SAFETY: a guarded call with valid arguments.
+            unsafe { pg_sys::pgstat_progress_start_command(copy, self.relid) }
+        }
+        free
     }
 
     /// Give the slot back. Guarded.
     pub fn end(&mut self) {
-        if self.is_ours() {
+        if self.wanted && self.is_ours() {
             // SAFETY: a guarded call.
             unsafe { pg_sys::pgstat_progress_end_command() }
         }
-        self.owned = false;
+        self.wanted = false;
+    }
+}
+
+fn is_free() -> bool {
+    // SAFETY: as in `is_ours`.
+    unsafe {
+        let entry = pg_sys::MyBEEntry.as_ref();
+        entry.is_some_and(|e| e.st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID)
     }
 }

@@ -20,6 +20,16 @@ unsafe extern "C-unwind" {
         typioparam: pg_sys::Oid,
         typmod: i32,
     ) -> pg_sys::Datum;
+    /// elog.c. Is anybody to hear of a message of this level? Raises nothing but out of memory, nor do those that follow.
+    pub fn errstart_cold(elevel: c_int, domain: *const c_char) -> bool;
+    /// elog.c. Not translated.
+    pub fn errmsg_internal(fmt: *const c_char, ...) -> c_int;
+    /// elog.c. The log gets no STATEMENT.
+    pub fn errhidestmt(hide_stmt: bool) -> c_int;
+    /// elog.c. The log gets no CONTEXT.
+    pub fn errhidecontext(hide_ctx: bool) -> c_int;
+    /// elog.c. Sends the message; jumps only for an ERROR.
+    pub fn errfinish(filename: *const c_char, lineno: c_int, funcname: *const c_char);
     /// elog.c. Only within an error context callback.
     pub fn errcontext_msg(fmt: *const c_char, ...) -> c_int;
     /// elog.c. Only within an error context callback; stores a pointer.

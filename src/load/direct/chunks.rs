@@ -11,6 +11,7 @@ use super::shared::Shared;
 use crate::error::Result;
 use crate::pg::points::point;
 use crate::pg::row::Rows;
+use crate::pg::stages::{Stage, Stages};
 
 /// Records of one process.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ impl Chunks {
         rows: &mut Rows,
         shared: &Shared,
         process: usize,
+        stages: &mut Stages,
         mut reserve: impl FnMut(u64) -> Result<()>,
         mark: impl Fn(u64, Place),
     ) -> Result<bool> {
@@ -46,11 +48,14 @@ impl Chunks {
             let is_last = offset + len as u64 >= shared.grid.end;
             let stream = rows.stream_mut();
             stream.shrink(len);
+            let mut watch = stages.watch();
             let stretch = stream.read_stretch(offset, len)?;
+            stages.lap(&mut watch, Stage::Read);
             let Some(edge) = shared.wait_turn(claimed) else {
                 shared.rest(process);
                 return Ok(false);
             };
+            stages.lap(&mut watch, Stage::Turn);
             point!("chunk.turn");
             let place = edge.place(shared.eol());
             mark(claimed, place);

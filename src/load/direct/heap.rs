@@ -16,7 +16,7 @@ use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZ
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::append::{Appender, Traits};
+use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::baton::Baton;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
@@ -182,6 +182,11 @@ impl Heap {
             self.batch.take_full();
         }
         Ok(())
+    }
+
+    /// What was appended since this was asked for.
+    pub fn take_appended(&mut self) -> Appended {
+        self.appender.take_appended()
     }
 
     /// Append everything, the last page as it is. Guarded.

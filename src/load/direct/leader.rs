@@ -46,10 +46,9 @@ use crate::pg::copy_options::CopyOptions;
 use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
-use crate::pg::progress::Progress;
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
-use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
+use crate::pg::usage::Share;
 
 /// Keys of what is in shared memory.
 pub const KEY_SHARED: u64 = 1;
@@ -57,6 +56,7 @@ pub const KEY_COUNTERS: u64 = 2;
 pub const KEY_SPEC: u64 = 3;
 pub const KEY_QUEUES: u64 = 4;
 pub const KEY_REJECTS: u64 = 5;
+pub const KEY_SHARES: u64 = 6;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -70,6 +70,8 @@ pub struct Leader {
     pub counters: *const AtomicU64,
     /// The same, when the workers are gone.
     pub gathered: Vec<u64>,
+    /// What workers have used, for each of them.
+    pub shares: *mut Share,
     /// Workers that there may be.
     pub most_workers: usize,
     pub workers: usize,
@@ -432,10 +434,7 @@ impl Leader {
             wide: Wide::leader(),
             counters: std::ptr::null(),
         })?;
-        process.progress = match &load.options.location {
-            Location::File(_) => Progress::start(load.target.relid, false, process.rows.stream().size()),
-            Location::Program(_) => Progress::start(load.target.relid, true, None),
-        };
+        process.phases = &raw mut load.phases;
         Ok(Leader {
             process,
             alone,
@@ -443,6 +442,7 @@ impl Leader {
             parallel: None,
             counters: std::ptr::null(),
             gathered: Vec::new(),
+            shares: std::ptr::null_mut(),
             most_workers,
             workers: 0,
             notes: Vec::new(),
@@ -483,7 +483,6 @@ impl Leader {
         self.process.tolerance.report();
         self.count_rows();
         self.process.release();
-        self.process.progress.end();
         point!("load.settle");
         let written = |(index, &(oid, traits))| Written {
             oid,
@@ -493,7 +492,7 @@ impl Leader {
             elsewhere: self.process.elsewhere(index),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        Settling::new(self.process.executor, self.process.stamp, relations, indexes)
+        Settling::new(self.process.executor, self.process.stamp, relations, indexes, self.process.phases)
     }
 
     /// Outside of parallel mode.

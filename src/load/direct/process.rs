@@ -17,14 +17,17 @@ use super::rejects::Rejects;
 use super::shared::Shared;
 use super::wide::{Received, Wide};
 use crate::error::Result;
+use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::original;
-use crate::pg::progress::Progress;
 use crate::pg::row::{Attention, RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
+use crate::pg::stages::{Stage, Stages};
 
 /// Rows between two looks at interrupts and at whether the chunk is still wanted.
 const ROUND: u32 = 256;
+/// Milliseconds after which a leader that waits shows how far the others are.
+const SHOW: std::ffi::c_long = 500;
 /// Bytes of pages that a process keeps in memory at most, over all heaps.
 const MOST_BYTES: usize = 16 << 20;
 /// ... but so many for each heap, however many there are.
@@ -98,8 +101,10 @@ pub struct Process {
     /// Rows and bytes that were reported.
     unreported_rows: u64,
     reported: u64,
-    /// In the leader: what others may see of the load.
-    pub progress: Progress,
+    /// In the leader: what others may see of the load. Null in a worker.
+    pub phases: *mut Phases,
+    /// Where its time goes, but for what its heaps know.
+    pub stages: Stages,
 }
 
 /// What a step ended with; numbers, so that they cross the guard as they are.
@@ -178,7 +183,8 @@ impl Process {
             round: 0,
             unreported_rows: 0,
             reported: 0,
-            progress: Progress::none(),
+            phases: std::ptr::null_mut(),
+            stages: Stages::new(),
         };
         if executor.routing.is_null() {
             // SAFETY: the executor's own structures.
@@ -329,16 +335,18 @@ impl Process {
         // SAFETY: as in `shared`.
         self.rejects.count(unsafe { &*self.shared }, self.number, discard)?;
         self.rows.attention = Attention::NONE;
+        // A subtransaction that failed may have ended what others see.
+        self.show();
         Ok(())
     }
 
     fn next_chunk(&mut self) -> Result<bool> {
-        let Process { rows, chunks, shared, number, defaults, rejects, .. } = self;
+        let Process { rows, chunks, shared, number, defaults, rejects, stages, .. } = self;
         self.round = ROUND;
         // SAFETY: as in `shared`.
         let shared = unsafe { &**shared };
         let mark = |stretch, place| rejects.mark(stretch, place);
-        let more = chunks.next(rows, shared, *number, |n| defaults.reserve(n), mark)?;
+        let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
         if matches!(chunks, Chunks::InOrder) {
             defaults.refill();
         }
@@ -358,17 +366,30 @@ impl Process {
 
     /// Show how far all are.
     fn show(&self) {
+        // SAFETY: null, or the load's, which outlives its processes and which nobody else uses now.
+        let Some(phases) = (unsafe { self.phases.as_mut() }) else { return };
         let shared = self.shared();
         let in_order = matches!(self.chunks, Chunks::InOrder);
         let unreported = if in_order { self.rows.stream().bytes_read() - self.reported } else { 0 };
-        self.progress.update(shared.bytes.load(Relaxed) + unreported, shared.rows.load(Relaxed) + self.unreported_rows);
+        phases.show(|figures| {
+            figures.bytes = shared.bytes.load(Relaxed) + unreported;
+            figures.rows = shared.rows.load(Relaxed) + self.unreported_rows;
+            figures.excluded = shared.filtered.load(Relaxed) + self.filtered;
+            figures.rejected = shared.bad.load(Relaxed);
+        });
     }
 
-    /// From now on the file is read in chunks. What was read of it beyond `place` will be read again.
-    pub fn hand_over(&mut self, place: u64) {
+    /// From now on the file is read in chunks, and all count together. What was read of it beyond `place` will be read
+    /// again. Before there are workers.
+    ///
+    /// # Safety
+    /// What they share, for as long as this process works.
+    pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
         self.report();
-        self.shared().bytes.store(place, Relaxed);
+        // SAFETY: the caller vouches for it.
+        self.shared().move_counts(unsafe { &*shared }, place);
         self.reported = self.rows.stream().bytes_read();
+        self.shared = shared;
     }
 
     /// Insert rows that workers have sent, some at a time. Guarded, and interruptible.
@@ -404,7 +425,7 @@ impl Process {
 
     /// Insert the rows that workers send, until all workers are done. Guarded, and interruptible.
     pub fn receive_all(&mut self) -> Result<()> {
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {
             match self.receive()? {
                 Sent::Closed => return Ok(()),
@@ -412,8 +433,9 @@ impl Process {
                 // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
                 // sender is gone.
                 Sent::All => unsafe {
-                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), -1, pg_sys::PG_WAIT_EXTENSION);
+                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), SHOW, pg_sys::PG_WAIT_EXTENSION);
                     pg_sys::ResetLatch(pg_sys::MyLatch);
+                    self.show();
                 },
             }
             pgrx::check_for_interrupts!();
@@ -496,11 +518,13 @@ impl Process {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         self.report();
+        self.show();
         shared.rest(self.number);
         // Rows that the others cannot see yet may be few; without others, all rows there are may be.
         let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
         // SAFETY: the executor's own memory, which outlives the heaps.
         let memory = unsafe { (*self.executor.estate).es_query_cxt };
+        let mut watch = self.stages.watch();
         for heap in &mut self.heaps {
             if alone {
                 heap.finish_small(memory, &shared.baton)?;
@@ -508,7 +532,22 @@ impl Process {
                 heap.finish(&shared.baton)?;
             }
         }
+        self.stages.lap(&mut watch, Stage::Rows);
+        self.account();
         Ok(())
+    }
+
+    /// Say what was written, and where the time went.
+    fn account(&mut self) {
+        let mut stages = std::mem::replace(&mut self.stages, Stages::new());
+        let mut pages = 0;
+        for heap in &mut self.heaps {
+            let appended = heap.take_appended();
+            pages += appended.pages;
+            stages.merge(&appended.stages);
+        }
+        stages.set_rest(Stage::Rows);
+        self.shared().account(pages, &stages);
     }
 }
 

@@ -18,6 +18,7 @@ use super::process::{END, Process, SHORT};
 use crate::error::OrRaise;
 use crate::pg::compat;
 use crate::pg::row::{RowArrays, Rows};
+use crate::pg::stages::Stage;
 use crate::pg::unguarded;
 
 /// # Safety
@@ -73,6 +74,7 @@ pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
 pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
     unsafe {
+        let mut watch = (*process).stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
         let memory = pg_sys::CurrentMemoryContext;
@@ -127,6 +129,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
             clear(e.slot, per_tuple);
         }
         pg_sys::CurrentMemoryContext = memory;
+        (*process).stages.lap(&mut watch, Stage::Rows);
     }
 }
 

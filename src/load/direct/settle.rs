@@ -23,11 +23,12 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::indexes::Indexes;
+use super::indexes::{Indexes, Way};
 use super::new_rows::NewRows;
 use super::process::Executor;
 use super::rebuild::{self, Rebuild};
 use crate::load::options::IndexesOption;
+use crate::load::phase::{Phase, Phases};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
 use crate::pg::encoding::from_server;
@@ -126,13 +127,21 @@ pub struct Settling {
     stamp: Stamp,
     relations: Vec<Written>,
     option: IndexesOption,
+    /// The load's.
+    phases: *mut Phases,
     pub indexes: Vec<IndexReport>,
     pub notes: Vec<String>,
 }
 
 impl Settling {
-    pub fn new(executor: Executor, stamp: Stamp, relations: Vec<Written>, option: IndexesOption) -> Settling {
-        Settling { executor, stamp, relations, option, indexes: Vec::new(), notes: Vec::new() }
+    pub fn new(
+        executor: Executor,
+        stamp: Stamp,
+        relations: Vec<Written>,
+        option: IndexesOption,
+        phases: *mut Phases,
+    ) -> Settling {
+        Settling { executor, stamp, relations, option, phases, indexes: Vec::new(), notes: Vec::new() }
     }
 }
 
@@ -159,6 +168,7 @@ pub unsafe fn after_rows(settling: *mut Settling) {
         for number in 0..(*settling).relations.len() {
             tell(settling, (*settling).relations.as_ptr().add(number));
         }
+        enter((*settling).phases, Phase::Triggers);
         c::ExecASInsertTriggers(estate, target, std::ptr::null_mut());
         c::AfterTriggerEndQuery(estate);
     }
@@ -175,6 +185,7 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
         let caller = pg_sys::CurrentMemoryContext;
         let relinfo = open(settling, written);
         let relation = (*relinfo).ri_RelationDesc;
+        enter((*settling).phases, Phase::Indexes);
         c::ExecOpenIndices(relinfo, false);
         let table = look(settling, written, relinfo);
         pg_sys::CurrentMemoryContext = (*table).memory;
@@ -194,7 +205,13 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
         }
         (*table).indexes.insert_sorted();
         close_indexes(table);
-        rebuild::run(relation, &raw mut (*table).indexes);
+        if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
+            enter((*settling).phases, Phase::Rebuild);
+            rebuild::run(relation, &raw mut (*table).indexes);
+        }
+        if !(*table).keys.are_none() {
+            enter((*settling).phases, Phase::ForeignKeys);
+        }
         if !(*table).keys.check() {
             (*table).keys.give_back();
             (*table).new.for_each(slot, || {
@@ -206,6 +223,16 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
     }
+}
+
+/// Go to the next phase.
+///
+/// # Safety
+/// The load's phases, which nobody else uses now.
+#[pg_guard]
+unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *phases }.enter(phase);
 }
 
 /// Open a relation; it becomes a result relation.

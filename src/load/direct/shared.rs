@@ -9,7 +9,9 @@
 //! earlier error then takes its place. [`Shared::is_earliest`] is that wait.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 use pg_bulk_format::chunk::Edge;
 use pg_bulk_format::dialect::Eol;
@@ -18,6 +20,8 @@ use pgrx::pg_sys;
 
 use crate::pg::baton::Baton;
 use crate::pg::chunk::Identity;
+use crate::pg::stages::{STAGES, Stage, Stages};
+use crate::pg::usage::Cpu;
 
 /// Processes of a load at most, the leader included.
 pub const MOST_PROCESSES: usize = 128;
@@ -78,6 +82,11 @@ pub struct Shared {
     pub bad: AtomicU64,
     /// Of these, those before the first stretch.
     pub bad_before: u64,
+    /// Pages that were appended, and where the time went, in nanoseconds; of processes that are done.
+    pages: AtomicU64,
+    stages: [AtomicU64; STAGES],
+    /// Processor time of workers that are done, user and system, in microseconds.
+    cpu: [AtomicU64; 2],
     /// The stretch that each process works on.
     working: [AtomicU64; MOST_PROCESSES],
 }
@@ -123,8 +132,45 @@ impl Shared {
             bytes: AtomicU64::new(0),
             bad: AtomicU64::new(bad),
             bad_before: bad,
+            pages: AtomicU64::new(0),
+            stages: [const { AtomicU64::new(0) }; STAGES],
+            cpu: [const { AtomicU64::new(0) }; 2],
             working: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
         }
+    }
+
+    /// Let others go on counting, of the file from byte `place` on.
+    pub fn move_counts(&self, others: &Shared, place: u64) {
+        others.rows.store(self.rows.swap(0, Relaxed), Relaxed);
+        others.filtered.store(self.filtered.swap(0, Relaxed), Relaxed);
+        self.bytes.store(0, Relaxed);
+        others.bytes.store(place, Relaxed);
+    }
+
+    /// A process has appended so many pages, and this is where its time went.
+    pub fn account(&self, pages: u64, stages: &Stages) {
+        self.pages.fetch_add(pages, Relaxed);
+        for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {
+            place.fetch_add(u64::try_from(stages.of(stage).as_nanos()).unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// A worker took so much of the processor.
+    pub fn account_cpu(&self, cpu: Cpu) {
+        for (place, time) in self.cpu.iter().zip([cpu.user, cpu.system]) {
+            place.fetch_add(u64::try_from(time.as_micros()).unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// Add what was accounted for.
+    pub fn sum_up(&self, pages: &mut u64, stages: &mut Stages, cpu: &mut Cpu) {
+        *pages += self.pages.load(Relaxed);
+        for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {
+            stages.add(stage, Duration::from_nanos(place.load(Relaxed)));
+        }
+        let [user, system] = &self.cpu;
+        cpu.user += Duration::from_micros(user.load(Relaxed));
+        cpu.system += Duration::from_micros(system.load(Relaxed));
     }
 
     pub fn eol(&self) -> Eol {

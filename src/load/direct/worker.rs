@@ -13,7 +13,7 @@ use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::executor;
 use super::failure;
-use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC};
+use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
 use super::process::{Parts, Process};
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
@@ -32,6 +32,7 @@ use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
 use crate::pg::soft::Tolerance;
 use crate::pg::unguarded::{self, Opaque};
+use crate::pg::usage::{self, Cpu, Share};
 
 /// Called by ParallelWorkerMain, in a transaction that is the leader's.
 ///
@@ -44,7 +45,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
         let process = prepare(segment, toc);
         let error = attempt(work, process.cast());
         if error.is_null() {
-            finish(process);
+            finish(process, toc);
             return;
         }
         failure::recover();
@@ -63,6 +64,7 @@ unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut
     // SAFETY: the caller vouches for it. The process is dropped with the memory context.
     unsafe {
         point!("worker.begin");
+        usage::begin_share();
         let process = attach(segment, toc).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(process)
     }
@@ -109,17 +111,20 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
 }
 
 /// # Safety
-/// A valid process that is done.
+/// A valid process that is done, and the table of contents that it was made from.
 #[pg_guard]
-unsafe extern "C-unwind" fn finish(process: *mut Process) {
+unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_toc) {
     // SAFETY: the caller vouches for it.
     let process = unsafe { &mut *process };
     point!("worker.end");
+    process.shared().account_cpu(Cpu::now());
     process.wide.detach();
     process.rows.close().or_raise();
     executor::tear_down(&process.executor);
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
+    // SAFETY: there is a share for each worker.
+    unsafe { usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(process.number - 1)) };
 }
 
 /// # Safety

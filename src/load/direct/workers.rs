@@ -7,16 +7,18 @@ use pg_bulk_format::chunk::BLOCK;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::chunks::Chunks;
-use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SPEC, Leader};
+use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader};
 use super::rejects::{Tally, TooMuch};
 use super::shared::{Grid, MOST_PROCESSES, Shared};
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
 use crate::guc;
+use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
 use crate::pg::soft::OnError;
+use crate::pg::usage::{self, Share};
 
 /// Stretches are this many times as long as what is read of a file at a time by one process.
 const STRETCH: usize = 4;
@@ -46,6 +48,7 @@ impl Leader {
         let has_limit = self.process.rejects.limit.is_some();
         let stretches = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
         parallel.estimate(stretches * size_of::<Tally>());
+        parallel.estimate(wanted * size_of::<Share>());
         parallel.initialize();
         let wanted = parallel.most_workers().min(wanted);
         if wanted == 0 {
@@ -59,6 +62,7 @@ impl Leader {
         let queues = parallel.insert(KEY_QUEUES, wanted * QUEUE);
         let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<Tally>()).cast::<Tally>();
         let bad = self.alone.bad.swap(0, Relaxed);
+        let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
@@ -68,26 +72,32 @@ impl Leader {
             for i in 0..counters {
                 counts.add(i).write(AtomicU64::new(0));
             }
+            for i in 0..wanted {
+                shares.add(i).write(Share::default());
+            }
             text.cast::<u64>().write(spec.len() as u64);
             std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());
             (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
         };
+        // SAFETY: made above; it is there until the workers are gone.
+        unsafe { self.process.hand_over(shared, place.offset) };
         let launched = parallel.launch();
         point!("load.launched");
         // SAFETY: queues of workers that were launched.
         unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
         self.parallel = Some(parallel);
         self.counters = counts;
+        self.shares = shares;
         self.workers = launched;
+        // SAFETY: the load's, which outlives its leader.
+        unsafe { &mut *self.process.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
         if has_limit {
             self.process.rejects.tallies = rejects;
         }
-        self.process.shared = shared;
         self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
-        self.process.hand_over(place.offset);
         self.process.rows.end_stream();
         self.process.wide.set_queues(queues.into_iter().take(launched).collect());
         Ok(())
@@ -103,6 +113,8 @@ impl Leader {
             if let Some(parallel) = &self.parallel {
                 parallel.wait();
             }
+            // SAFETY: a share for each worker, and they are gone.
+            (0..self.workers).for_each(|i| unsafe { usage::take_share(self.shares.add(i)) });
             self.gather()?;
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
@@ -154,6 +166,11 @@ impl Leader {
         self.counts.filtered = both(|s| &s.filtered);
         self.counts.bytes_read = both(|s| &s.bytes);
         let made = both(|s| &s.rows);
+        let Counts { pages, stages, others, .. } = &mut self.counts;
+        alone.sum_up(pages, stages, others);
+        if !std::ptr::eq(shared, &raw const **alone) {
+            shared.sum_up(pages, stages, others);
+        }
         if let Some(size) = self.process.rows.stream().size() {
             // Beginnings of records are read more than once.
             self.counts.bytes_read = self.counts.bytes_read.min(size);

@@ -1,0 +1,92 @@
+//! The log's account of a load that has succeeded, in the manner of autovacuum's.
+//!
+//! It is a LOG message: in the server's log unless that keeps only fatal errors, and at a client that asks for such.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use pgrx::pg_sys;
+
+use super::{Load, Writer};
+use crate::guc;
+use crate::pg::encoding::{from_server, to_server};
+use crate::pg::source::Location;
+use crate::pg::stages::Stage;
+use crate::pg::unguarded as c;
+
+/// Write it. Guarded.
+pub fn log(load: &mut Load) {
+    let level = pg_sys::LOG.cast_signed();
+    // SAFETY: compares settings.
+    if !unsafe { pg_sys::message_level_is_interesting(level) } {
+        return;
+    }
+    let text = to_server(&text(load));
+    // SAFETY: the string outlives the message. What the load is part of is not to be told with it.
+    unsafe {
+        c::guard(|| {
+            if c::errstart_cold(level, std::ptr::null()) {
+                c::errmsg_internal(c"%s".as_ptr(), text.as_ptr());
+                c::errhidestmt(true);
+                c::errhidecontext(true);
+                c::errfinish(c"summary.rs".as_ptr(), 0, c"log".as_ptr());
+            }
+        });
+    }
+}
+
+fn text(load: &mut Load) -> String {
+    let (wal, own) = load.usage.since();
+    let phases = list(load.phases.spent());
+    let counts = &load.counts;
+    let seconds = load.took.as_secs_f64();
+    let what = match load.options.location {
+        Location::File(_) => "file",
+        Location::Program(_) => "program",
+    };
+    let (path, table, database) = (from_server(&load.path), from_server(&load.target.name), database());
+    let (writer, workers) = (load.writer.name(), counts.workers);
+    let plural = if workers == 1 { "" } else { "s" };
+    let mut text = format!("load {} from {what} \"{path}\" into table \"{database}.{table}\"", load.id);
+    let mut line = |line: &str| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n\t{line}");
+    };
+    line(&format!("writer: {writer}, {workers} worker{plural}"));
+    let (loaded, rejected, duplicate, filtered) = (counts.loaded, counts.rejected, counts.duplicate, counts.filtered);
+    line(&format!("rows: {loaded} loaded, {rejected} rejected, {duplicate} duplicate, {filtered} filtered"));
+    let rate = if seconds > 0.0 { counts.bytes_read as f64 / seconds / f64::from(1 << 20) } else { 0.0 };
+    line(&format!("bytes: {} read, avg rate: {rate:.3} MB/s", counts.bytes_read));
+    if load.writer == Writer::Direct {
+        line(&format!("pages: {} appended", counts.pages));
+    }
+    line(&format!("WAL usage: {} records, {} full page images, {} bytes", wal.records, wal.images, wal.bytes));
+    line(&format!("phases: {phases}"));
+    for index in &counts.indexes {
+        line(&format!("index \"{}\": {}, {:.3} s", index.name, index.method, index.seconds));
+    }
+    if guc::log_timing() && load.writer == Writer::Direct {
+        let stages = Stage::NAMES.iter().map(|&(stage, name)| (name, counts.stages.of(stage)));
+        line(&format!("stages of all processes: {}", list(stages)));
+    }
+    let (user, system) = (own.user + counts.others.user, own.system + counts.others.system);
+    line(&format!(
+        "system usage: CPU: user: {:.2} s, system: {:.2} s, elapsed: {seconds:.2} s",
+        user.as_secs_f64(),
+        system.as_secs_f64()
+    ));
+    text
+}
+
+fn list<'a>(times: impl Iterator<Item = (&'a str, Duration)>) -> String {
+    let times: Vec<_> = times.map(|(name, time)| format!("{name} {:.3} s", time.as_secs_f64())).collect();
+    times.join(", ")
+}
+
+fn database() -> String {
+    // SAFETY: a guarded catalog lookup; the string is allocated.
+    unsafe {
+        let name = pg_sys::get_database_name(pg_sys::MyDatabaseId);
+        if name.is_null() { String::new() } else { from_server(std::ffi::CStr::from_ptr(name)) }
+    }
+}

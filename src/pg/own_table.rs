@@ -1,0 +1,145 @@
+//! A table of the extension's own, read and written without a statement.
+//!
+//! A record of what was done must neither fail nor change what it tells of. So rows are put into the table by the heap's
+//! own function, not by an INSERT: no right is asked for, nothing that a user has hung on anything runs, no setting
+//! matters, and who may write is who calls this, which no SQL can. Changes are not decoded: a subscriber of all tables
+//! has no use for them, and perhaps no such table.
+//!
+//! **SERIALIZABLE.** Reading takes no predicate locks, since it is not done with a snapshot but with what is committed now
+//! (and what this transaction did); rows are never changed, so that every row is seen once. Without readers' predicate
+//! locks a writer has no conflicts. A record that is only ever appended to adds no serialization failure to anybody's
+//! transactions.
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::compat;
+use super::unguarded::guard;
+use crate::error::{Error, Result};
+
+/// A table, open.
+#[derive(Debug)]
+pub struct OwnTable {
+    relation: pg_sys::Relation,
+    lock: pg_sys::LOCKMODE,
+}
+
+impl OwnTable {
+    /// Open it to add rows. Guarded.
+    pub fn to_write(schema: pg_sys::Oid, name: &CStr, columns: &[pg_sys::Oid]) -> Result<OwnTable> {
+        OwnTable::open(schema, name, columns, pg_sys::RowExclusiveLock.cast_signed())
+    }
+
+    /// Open it to read rows. Guarded.
+    pub fn to_read(schema: pg_sys::Oid, name: &CStr, columns: &[pg_sys::Oid]) -> Result<OwnTable> {
+        OwnTable::open(schema, name, columns, pg_sys::AccessShareLock.cast_signed())
+    }
+
+    /// `columns` are the types of its columns.
+    fn open(schema: pg_sys::Oid, name: &CStr, columns: &[pg_sys::Oid], lock: pg_sys::LOCKMODE) -> Result<OwnTable> {
+        let shown = name.to_string_lossy();
+        // SAFETY: guarded calls.
+        let relation = unsafe {
+            let oid = pg_sys::get_relname_relid(name.as_ptr(), schema);
+            if oid == pg_sys::InvalidOid {
+                let message = format!("relation \"{shown}\" does not exist");
+                return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+            }
+            pg_sys::table_open(oid, lock)
+        };
+        // SAFETY: an open relation; its descriptor has natts attributes.
+        let fits = unsafe {
+            let descriptor = (*relation).rd_att;
+            (*(*relation).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID
+                && usize::try_from((*descriptor).natts) == Ok(columns.len())
+                && columns.iter().enumerate().all(|(i, &wanted)| {
+                    let attribute = &*compat::attribute(descriptor, i);
+                    attribute.atttypid == wanted && !attribute.attisdropped
+                })
+        };
+        if !fits {
+            let message = format!("table \"{shown}\" is not as extension pg_bulk has made it");
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        Ok(OwnTable { relation, lock })
+    }
+
+    /// Add a row. Guarded.
+    ///
+    /// # Safety
+    /// A value of its type for each column.
+    pub unsafe fn insert(&self, row: &[Option<pg_sys::Datum>]) {
+        let mut nulls: Vec<bool> = row.iter().map(Option::is_none).collect();
+        let mut values: Vec<_> = row.iter().map(|value| value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
+        // SAFETY: the caller vouches for the values; guarded calls on an open relation.
+        unsafe {
+            let descriptor = (*self.relation).rd_att;
+            let tuple = pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+            let options = pg_sys::HEAP_INSERT_NO_LOGICAL.cast_signed();
+            let command = pg_sys::GetCurrentCommandId(true);
+            pg_sys::heap_insert(self.relation, tuple, command, options, std::ptr::null_mut());
+            if (*(*self.relation).rd_rel).relhasindex {
+                self.insert_into_indexes(tuple);
+            }
+            pg_sys::heap_freetuple(tuple);
+        }
+    }
+
+    /// It has none by itself, but an administrator may have made some.
+    ///
+    /// # Safety
+    /// A tuple that was inserted. Guarded.
+    unsafe fn insert_into_indexes(&self, tuple: pg_sys::HeapTuple) {
+        // SAFETY: the caller vouches for the tuple; guarded calls on structures made here.
+        unsafe {
+            let estate = pg_sys::CreateExecutorState();
+            let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+            let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+            (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
+            pg_sys::InitResultRelInfo(relinfo, self.relation, 0, std::ptr::null_mut(), 0);
+            pg_sys::ExecOpenIndices(relinfo, false);
+            let ops = &raw const pg_sys::TTSOpsHeapTuple;
+            let slot = pg_sys::MakeSingleTupleTableSlot((*self.relation).rd_att, ops);
+            pg_sys::ExecStoreHeapTuple(tuple, slot, false);
+            guard(|| compat::insert_index_tuples(relinfo, slot, estate));
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            pg_sys::ExecCloseIndices(relinfo);
+            pg_sys::MemoryContextSwitchTo(old);
+            pg_sys::FreeExecutorState(estate);
+        }
+    }
+
+    /// Look at each row: the tuple and its values. Guarded.
+    pub fn for_each(&self, mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum], &[bool])) {
+        // SAFETY: guarded calls on an open relation; the arrays are as long as its descriptor. The snapshot is the
+        // server's own, which stands for what is committed.
+        unsafe {
+            let descriptor = (*self.relation).rd_att;
+            let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+            let mut values = vec![pg_sys::Datum::from(0usize); natts];
+            let mut nulls = vec![false; natts];
+            let snapshot = &raw mut pg_sys::SnapshotSelfData;
+            let (no_index, no_keys) = (pg_sys::InvalidOid, std::ptr::null_mut());
+            let scan = pg_sys::systable_beginscan(self.relation, no_index, false, snapshot, 0, no_keys);
+            loop {
+                pgrx::check_for_interrupts!();
+                let tuple = pg_sys::systable_getnext(scan);
+                if tuple.is_null() {
+                    break;
+                }
+                pg_sys::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+                visit(tuple, &values, &nulls);
+            }
+            pg_sys::systable_endscan(scan);
+        }
+    }
+
+    /// Close it. A lock to write is kept to the end of the transaction. Guarded.
+    pub fn close(self) {
+        let writes = self.lock != pg_sys::AccessShareLock.cast_signed();
+        let release = if writes { pg_sys::NoLock.cast_signed() } else { self.lock };
+        // SAFETY: opened here.
+        unsafe { pg_sys::table_close(self.relation, release) }
+    }
+}
