@@ -21,6 +21,12 @@ static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(-1);
 /// Off: who asks for it knows what to do with it.
 static LOG_TIMING: GucSetting<bool> = GucSetting::<bool>::new(false);
 
+/// Two: a load has workers of its own, and the slots for background workers are eight by default.
+static MAX_RUNNING_JOBS: GucSetting<i32> = GucSetting::<i32>::new(2);
+
+/// Seconds; a week, so that the jobs of the last weekend are there.
+static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
+
 pub fn init() {
     GucRegistry::define_bool_guc(
         c"pg_bulk.log_timing",
@@ -58,6 +64,36 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::SUPERUSER_ONLY,
     );
+    GucRegistry::define_int_guc(
+        c"pg_bulk.max_running_jobs",
+        c"Jobs of bulk_enqueue that run at a time in one database.",
+        c"Each needs a background worker, and its load may have parallel workers besides.",
+        &MAX_RUNNING_JOBS,
+        0,
+        1024,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_bulk.job_retention",
+        c"How long jobs of bulk_enqueue are kept when they have ended.",
+        c"-1 means for ever.",
+        &JOB_RETENTION,
+        -1,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+}
+
+/// Jobs that may run at a time in one database.
+pub fn max_running_jobs() -> usize {
+    usize::try_from(MAX_RUNNING_JOBS.get()).unwrap_or(0)
+}
+
+/// Seconds for which jobs that have ended are kept; `None`: for ever.
+pub fn job_retention() -> Option<i32> {
+    Some(JOB_RETENTION.get()).filter(|seconds| *seconds >= 0)
 }
 
 /// Workers of a load; `None` where the server's own setting counts.

@@ -1,10 +1,11 @@
 //! pg_bulk: files into PostgreSQL.
 //!
 //! ```text
-//!   fdw  ──┬► pg ──► format        format: bytes to datums, no server      (src/format, a crate of its own)
-//!   load ──┘   │                   pg:     sources, encodings, rows        (raw PostgreSQL)
-//!              └──► error, guc     fdw:    the foreign data wrapper
-//!                                  load:   bulk_load
+//!   fdw ───────────┬► pg ──► format    format: bytes to datums, no server      (src/format, a crate of its own)
+//!   queue ─► load ─┘   │               pg:     sources, encodings, rows        (raw PostgreSQL)
+//!                      └──► error, guc fdw:    the foreign data wrapper
+//!                                      load:   bulk_load
+//!                                      queue:  loads by background workers
 //! ```
 //!
 //! ARCHITECTURE.md shows the way of a byte through all of it.
@@ -14,6 +15,7 @@ mod fdw;
 mod guc;
 mod load;
 mod pg;
+mod queue;
 
 use pgrx::prelude::*;
 
@@ -22,10 +24,12 @@ use pgrx::prelude::*;
 extension_sql_file!("../sql/fdw.sql", name = "fdw", requires = [fdw::bulk_fdw_handler, fdw::bulk_fdw_validator]);
 extension_sql_file!("../sql/load.sql", name = "load");
 extension_sql_file!("../sql/history.sql", name = "history", requires = ["load"]);
+extension_sql_file!("../sql/queue.sql", name = "queue", requires = ["load"]);
 
 /// Called by the server when it loads the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::init();
     load::scan::init();
+    queue::init();
 }

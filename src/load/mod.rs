@@ -36,7 +36,7 @@ pub mod report;
 pub mod scan;
 pub mod source;
 mod summary;
-mod target;
+pub mod target;
 mod volatile;
 mod where_clause;
 

@@ -29,6 +29,24 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
     }
 }
 
+/// The same for a process of its own: the error is written to the log, and is not raised again but ends the transaction,
+/// which the caller sees to.
+///
+/// # Safety
+/// As [`attempt`].
+pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for the body; an error was just caught.
+    unsafe {
+        if returns(body, argument) {
+            return std::ptr::null_mut();
+        }
+        unguarded::EmitErrorReport();
+        let error = unguarded::CopyErrorData();
+        unguarded::FlushErrorState();
+        error
+    }
+}
+
 /// The same for a guarded frame, and for an error that is not going to be raised again: the body is C that looks at
 /// what it is given and allocates, or there is a subtransaction around it that the caller rolls back.
 ///

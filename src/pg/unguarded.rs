@@ -5,12 +5,14 @@
 #![allow(non_snake_case)]
 
 mod access;
+mod process;
 
 use std::ffi::{c_char, c_int, c_void};
 
 use pgrx::pg_sys;
 
 pub use self::access::*;
+pub use self::process::*;
 
 unsafe extern "C-unwind" {
     /// fmgr.c. Runs a type's input function; null `str` for NULL.

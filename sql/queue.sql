@@ -1,0 +1,165 @@
+-- Who may see or change a job is decided by the functions and the view; nobody has rights on the tables.
+CREATE TABLE bulk_queue (
+    job_id bigint PRIMARY KEY,
+    owner regrole NOT NULL,
+    path text NOT NULL,
+    -- The OID says which table was meant, the names whether it still is: a dump may be restored elsewhere.
+    target oid NOT NULL,
+    target_schema name NOT NULL,
+    target_name name NOT NULL,
+    options jsonb NOT NULL,
+    -- Names and values, by turns, of settings that a load depends on.
+    settings text[] NOT NULL,
+    -- Keeps other loads out of its target.
+    alone boolean NOT NULL,
+    priority integer NOT NULL,
+    run_at timestamptz NOT NULL,
+    max_attempts integer NOT NULL,
+    enqueued_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    status text NOT NULL DEFAULT 'queued' CHECK (status IN ('queued', 'running', 'succeeded', 'failed', 'canceled')),
+    attempt integer NOT NULL DEFAULT 0,
+    -- Attempts before bulk_retry: they do not count against max_attempts.
+    attempts_before integer NOT NULL DEFAULT 0,
+    -- How often the process ended before the load did.
+    crashes integer NOT NULL DEFAULT 0,
+    started_at timestamptz,
+    finished_at timestamptz,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    bytes_read bigint,
+    bytes_total bigint,
+    workers integer,
+    error_sqlstate text,
+    error_message text,
+    error_detail text,
+    error_hint text,
+    error_context text
+);
+CREATE INDEX bulk_queue_queued ON bulk_queue (priority, run_at, job_id) WHERE status = 'queued';
+CREATE INDEX bulk_queue_running ON bulk_queue (job_id) WHERE status = 'running';
+CREATE INDEX bulk_queue_target ON bulk_queue (target) WHERE status IN ('queued', 'running');
+CREATE INDEX bulk_queue_alone ON bulk_queue (target) WHERE alone AND status IN ('queued', 'running');
+REVOKE ALL ON TABLE bulk_queue FROM PUBLIC;
+
+CREATE TABLE bulk_queue_state (paused boolean NOT NULL);
+INSERT INTO bulk_queue_state VALUES (false);
+REVOKE ALL ON TABLE bulk_queue_state FROM PUBLIC;
+
+-- What is yet to be done belongs to this server: a restored copy does not begin to load.
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_queue', $$WHERE status NOT IN ('queued', 'running')$$);
+
+CREATE FUNCTION bulk_enqueue(
+    path text,
+    target regclass,
+    options jsonb DEFAULT '{}',
+    priority integer DEFAULT 0,
+    run_at timestamptz DEFAULT pg_catalog.now(),
+    max_attempts integer DEFAULT 1
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_enqueue';
+
+COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer)
+IS 'have a background worker load a file into a table, once this transaction has committed';
+
+CREATE FUNCTION bulk_wait(job_id bigint, timeout interval DEFAULT NULL) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_wait';
+
+COMMENT ON FUNCTION bulk_wait(bigint, interval) IS 'wait for the end of a job, and say how it ended';
+
+CREATE FUNCTION bulk_cancel(job_id bigint) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_cancel';
+
+COMMENT ON FUNCTION bulk_cancel(bigint) IS 'cancel a job that is queued or running';
+
+CREATE FUNCTION bulk_retry(job_id bigint) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_retry';
+
+COMMENT ON FUNCTION bulk_retry(bigint) IS 'put a job that has failed or was canceled into the queue again';
+
+CREATE FUNCTION bulk_pause() RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_pause';
+
+COMMENT ON FUNCTION bulk_pause() IS 'start no more jobs in this database';
+
+CREATE FUNCTION bulk_resume() RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_resume';
+
+COMMENT ON FUNCTION bulk_resume() IS 'start jobs again in this database';
+
+REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume() FROM PUBLIC;
+
+-- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
+-- its load reports (src/pg/progress.rs).
+CREATE VIEW bulk_jobs WITH (security_barrier) AS
+SELECT
+    q.job_id,
+    COALESCE(c.oid, q.target)::regclass AS target,
+    q.path,
+    q.options,
+    q.owner,
+    q.priority,
+    s.status,
+    CASE
+        WHEN s.status <> 'queued' THEN NULL
+        WHEN (SELECT p.paused FROM bulk_queue_state p LIMIT 1) THEN 'pause'
+        WHEN q.run_at > pg_catalog.clock_timestamp() THEN 'run_at'
+        WHEN EXISTS (
+            SELECT FROM bulk_queue o
+            WHERE o.target = q.target AND o.alone AND o.status IN ('queued', 'running') AND o.job_id <> q.job_id
+                AND (o.status = 'running'
+                    OR (o.run_at <= pg_catalog.clock_timestamp()
+                        AND (o.priority, o.run_at, o.job_id) < (q.priority, q.run_at, q.job_id)))
+        ) OR q.alone AND EXISTS (
+            SELECT FROM bulk_queue o
+            WHERE o.target = q.target AND o.status IN ('queued', 'running') AND o.job_id <> q.job_id
+                AND (o.status = 'running'
+                    OR (o.run_at <= pg_catalog.clock_timestamp()
+                        AND (o.priority, o.run_at, o.job_id) < (q.priority, q.run_at, q.job_id)))
+        ) THEN 'target'
+        ELSE 'worker slot'
+    END AS waits_for,
+    q.attempt,
+    q.max_attempts,
+    q.enqueued_at,
+    q.run_at,
+    q.started_at,
+    q.finished_at,
+    l.pid,
+    COALESCE(q.rows_loaded, r.param3) AS rows_loaded,
+    COALESCE(q.rows_rejected, r.param19) AS rows_rejected,
+    q.rows_duplicate,
+    COALESCE(q.bytes_read, r.param1) AS bytes_read,
+    COALESCE(q.bytes_total, r.param2) AS bytes_total,
+    CASE WHEN s.status = 'running' THEN
+        (ARRAY['prepare', 'rows', 'indexes', 'rebuild', 'foreign keys', 'triggers', 'analyze'])[COALESCE(r.param8, 0) + 1]
+    END AS phase,
+    COALESCE(q.workers, r.param18)::integer AS workers,
+    q.error_sqlstate,
+    q.error_message
+FROM bulk_queue q
+LEFT JOIN (
+    pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+) ON c.relname = q.target_name AND n.nspname = q.target_schema
+LEFT JOIN pg_catalog.pg_locks l
+    ON l.locktype = 'object' AND l.granted AND l.mode = 'ExclusiveLock'
+    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND l.classid = 'bulk_queue'::regclass
+    AND l.objid::bigint = q.job_id & 4294967295 AND l.objsubid = q.job_id >> 32 & 65535
+    AND q.status = 'running'
+LEFT JOIN pg_catalog.pg_stat_get_progress_info('COPY') r ON r.pid = l.pid AND r.param20 = q.job_id
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN q.status = 'running' AND l.pid IS NULL AND NOT pg_catalog.pg_is_in_recovery() THEN 'queued'
+        ELSE q.status
+    END
+) s (status)
+WHERE pg_catalog.pg_has_role(q.owner, 'USAGE');
+
+GRANT SELECT ON bulk_jobs TO PUBLIC;

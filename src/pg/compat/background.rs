@@ -1,0 +1,39 @@
+//! Background workers.
+
+use std::ffi::c_int;
+
+use pgrx::pg_sys;
+
+use crate::pg::unguarded::SignalHandler;
+
+/// Can a background worker connect as a role that may not log in? (BGWORKER_BYPASS_ROLELOGINCHECK)
+pub const WORKERS_BYPASS_LOGIN: bool = cfg!(any(feature = "pg17", feature = "pg18"));
+
+/// How such a worker connects.
+pub const CONNECT_FLAGS: u32 = if WORKERS_BYPASS_LOGIN { 2 } else { 0 };
+
+/// `pqsignal`, which is two functions from 18 on.
+///
+/// # Safety
+/// The handler is one for signals of a server process.
+pub unsafe fn set_signal_handler(signal: c_int, handler: SignalHandler) {
+    unsafe extern "C-unwind" {
+        #[cfg_attr(feature = "pg18", link_name = "pqsignal_be")]
+        fn pqsignal(signal: c_int, handler: Option<SignalHandler>) -> *const std::ffi::c_void;
+    }
+    // SAFETY: passed on; raises nothing. What it returns, where it returns something, is not looked at.
+    unsafe { pqsignal(signal, Some(handler)) };
+}
+
+/// May a role connect to a database? Guarded.
+pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    let connect = pg_sys::ACL_CONNECT as pg_sys::AclMode;
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_database_aclcheck(database, role, connect);
+        #[cfg(not(feature = "pg15"))]
+        let result = pg_sys::object_aclcheck(pg_sys::DatabaseRelationId, database, role, connect);
+        result == pg_sys::AclResult::ACLCHECK_OK
+    }
+}

@@ -1,0 +1,74 @@
+//! Code of ours that is to run with somebody else's rights, and with names that mean what they say.
+//!
+//! The caller may have any search path, and functions, operators and tables of his own on it. Whatever is run here sees
+//! `pg_catalog` first, and the caller's schemas not at all.
+
+use pgrx::pg_sys;
+
+/// Do `work` as `role`. Guarded; an error leaves it to the end of the (sub)transaction to bring the user and the path
+/// back.
+pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: guarded calls with valid pointers, in a transaction. What a security-definer function does (fmgr.c).
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        pg_sys::SetUserIdAndSecContext(role, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
+        let nest = pg_sys::NewGUCNestLevel();
+        pg_sys::set_config_option(
+            c"search_path".as_ptr(),
+            c"pg_catalog, pg_temp".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+        let result = work();
+        pg_sys::AtEOXact_GUC(false, nest);
+        pg_sys::SetUserIdAndSecContext(user, context);
+        result
+    }
+}
+
+/// What keeps a role from being a session of this database; None if nothing does. Guarded.
+pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
+    // SAFETY: guarded catalog lookups in a transaction; the tuple is released after it was looked at.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::AUTHOID as i32, pg_sys::Datum::from(role));
+        if tuple.is_null() {
+            return Some(NoSession::Role);
+        }
+        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_authid>();
+        let can_login = (*form).rolcanlogin || super::compat::WORKERS_BYPASS_LOGIN;
+        pg_sys::ReleaseSysCache(tuple);
+        if !can_login {
+            return Some(NoSession::Login);
+        }
+        if !super::compat::may_connect(pg_sys::MyDatabaseId, role) {
+            return Some(NoSession::Connect);
+        }
+        None
+    }
+}
+
+/// What a role lacks to have a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoSession {
+    /// There is no such role.
+    Role,
+    Login,
+    Connect,
+}
+
+/// A role's name, or its number if there is no such role. Guarded.
+pub fn role_name(role: pg_sys::Oid) -> String {
+    // SAFETY: a guarded catalog lookup, and the string that it returns.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(role, true);
+        if name.is_null() {
+            return role.to_u32().to_string();
+        }
+        super::encoding::from_server(std::ffi::CStr::from_ptr(name))
+    }
+}

@@ -1,0 +1,210 @@
+//! Statements on the extension's own tables, through SPI.
+//!
+//! Values go in and come out as the server's own datums, because text of the server is not always UTF-8.
+
+use std::ffi::{CStr, CString, c_char};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::compat;
+use crate::error::{Error, Result};
+
+/// A value for a statement; `$1` is the first one.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument {
+    kind: pg_sys::Oid,
+    value: Option<pg_sys::Datum>,
+}
+
+impl Argument {
+    pub fn datum(kind: pg_sys::Oid, value: pg_sys::Datum) -> Argument {
+        Argument { kind, value: Some(value) }
+    }
+
+    pub fn bigint(value: i64) -> Argument {
+        Argument::datum(pg_sys::INT8OID, pg_sys::Datum::from(value))
+    }
+
+    pub fn integer(value: i32) -> Argument {
+        Argument::datum(pg_sys::INT4OID, pg_sys::Datum::from(value))
+    }
+
+    pub fn boolean(value: bool) -> Argument {
+        Argument::datum(pg_sys::BOOLOID, pg_sys::Datum::from(value))
+    }
+
+    pub fn oid(value: pg_sys::Oid) -> Argument {
+        Argument::datum(pg_sys::OIDOID, pg_sys::Datum::from(value))
+    }
+
+    /// Text in the server's encoding, or NULL. Guarded.
+    pub fn text(value: Option<&CStr>) -> Argument {
+        // SAFETY: a guarded call that copies the string.
+        let value = value.map(|text| pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(text.as_ptr()) }));
+        Argument { kind: pg_sys::TEXTOID, value }
+    }
+
+    /// An array of text. Guarded.
+    pub fn texts(values: &[CString]) -> Argument {
+        // SAFETY: guarded calls that copy the strings, and then the values.
+        unsafe {
+            let mut values: Vec<_> =
+                values.iter().map(|text| pg_sys::Datum::from(pg_sys::cstring_to_text(text.as_ptr()))).collect();
+            let len = i32::try_from(values.len()).unwrap_or(i32::MAX);
+            let align = pg_sys::TYPALIGN_INT as c_char;
+            let array = pg_sys::construct_array(values.as_mut_ptr(), len, pg_sys::TEXTOID, -1, false, align);
+            Argument::datum(pg_sys::TEXTARRAYOID, pg_sys::Datum::from(array))
+        }
+    }
+}
+
+/// A value of a result.
+#[derive(Debug, Clone, Copy)]
+pub struct Value(Option<pg_sys::Datum>);
+
+impl Value {
+    pub fn datum(self) -> Option<pg_sys::Datum> {
+        self.0
+    }
+
+    /// Of type bigint, integer, oid or timestamptz; 0 for NULL.
+    pub fn number(self) -> i64 {
+        self.0.map_or(0, |datum| datum.value() as i64)
+    }
+
+    /// Of type integer.
+    pub fn integer(self) -> i32 {
+        self.0.map_or(0, |datum| datum.value() as i32)
+    }
+
+    pub fn oid(self) -> pg_sys::Oid {
+        self.0.map_or(pg_sys::InvalidOid, |datum| pg_sys::Oid::from_u32(datum.value() as u32))
+    }
+
+    pub fn boolean(self) -> bool {
+        self.0.is_some_and(|datum| datum.value() & 1 != 0)
+    }
+
+    /// Of type text; empty for NULL. Guarded.
+    ///
+    /// # Safety
+    /// The value is of type text.
+    pub unsafe fn text(self) -> CString {
+        let Some(datum) = self.0 else { return CString::default() };
+        // SAFETY: the caller vouches for the type; guarded calls.
+        unsafe {
+            let text = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+            CStr::from_ptr(pg_sys::text_to_cstring(text.cast())).to_owned()
+        }
+    }
+
+    /// Of type text[], without NULLs. Guarded.
+    ///
+    /// # Safety
+    /// The value is of type text[].
+    pub unsafe fn texts(self) -> Vec<CString> {
+        let Some(datum) = self.0 else { return Vec::new() };
+        let (mut elements, mut nulls, mut number) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        // SAFETY: the caller vouches for the type; guarded calls, which say how many elements there are.
+        unsafe {
+            let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast();
+            let align = pg_sys::TYPALIGN_INT as c_char;
+            let (elements_at, nulls_at) = (&raw mut elements, &raw mut nulls);
+            pg_sys::deconstruct_array(array, pg_sys::TEXTOID, -1, false, align, elements_at, nulls_at, &raw mut number);
+            let number = usize::try_from(number).unwrap_or(0);
+            (0..number).filter(|i| !*nulls.add(*i)).map(|i| Value(Some(*elements.add(i))).text()).collect()
+        }
+    }
+}
+
+/// What a statement returned, and how many rows it was about.
+#[derive(Debug)]
+pub struct Outcome {
+    pub rows: Vec<Vec<Value>>,
+    pub processed: u64,
+}
+
+impl Outcome {
+    /// A value of the first row.
+    pub fn first(&self, column: usize) -> Value {
+        value(self.rows.first(), column)
+    }
+}
+
+/// A value of a row; NULL if there is none.
+pub fn value(row: Option<&Vec<Value>>, column: usize) -> Value {
+    row.and_then(|row| row.get(column)).copied().unwrap_or(Value(None))
+}
+
+/// What a statement may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Sees what is committed now, whatever the isolation level.
+    ReadLatest,
+    Write,
+}
+
+/// Run one statement. Guarded; values of by-reference types are in the current memory context.
+pub fn execute(statement: &[u8], arguments: &[Argument], access: Access) -> Result<Outcome> {
+    let source = CString::new(statement).unwrap_or_default();
+    let mut kinds: Vec<_> = arguments.iter().map(|a| a.kind).collect();
+    let mut values: Vec<_> = arguments.iter().map(|a| a.value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
+    let nulls: Vec<c_char> = arguments.iter().map(|a| if a.value.is_some() { b' ' } else { b'n' } as c_char).collect();
+    let number = i32::try_from(arguments.len()).unwrap_or(0);
+    // SAFETY: guarded calls with arrays of that length. SPI_finish frees what is not copied before it.
+    unsafe {
+        let fails = |what: i32| {
+            let message = format!("statement on the queue failed with {what}");
+            Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+        };
+        let connected = pg_sys::SPI_connect();
+        if connected != pg_sys::SPI_OK_CONNECT.cast_signed() {
+            return fails(connected);
+        }
+        if access == Access::ReadLatest {
+            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        }
+        let result = pg_sys::SPI_execute_with_args(
+            source.as_ptr(),
+            number,
+            kinds.as_mut_ptr(),
+            values.as_mut_ptr(),
+            nulls.as_ptr(),
+            access == Access::ReadLatest,
+            0,
+        );
+        if access == Access::ReadLatest {
+            pg_sys::PopActiveSnapshot();
+        }
+        if result < 0 {
+            return fails(result);
+        }
+        let processed = pg_sys::SPI_processed;
+        let rows = rows(pg_sys::SPI_tuptable);
+        pg_sys::SPI_finish();
+        Ok(Outcome { rows, processed })
+    }
+}
+
+/// # Safety
+/// A result of SPI, or null.
+unsafe fn rows(table: *mut pg_sys::SPITupleTable) -> Vec<Vec<Value>> {
+    if table.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller vouches for the table, which has so many tuples of so many attributes; guarded calls.
+    unsafe {
+        let descriptor = (*table).tupdesc;
+        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+        let read = |tuple: pg_sys::HeapTuple, index: usize| {
+            let mut is_null = false;
+            let attribute = &*compat::attribute(descriptor, index);
+            let number = i32::try_from(index + 1).unwrap_or(0);
+            let datum = pg_sys::SPI_getbinval(tuple, descriptor, number, &raw mut is_null);
+            let (by_value, len) = (attribute.attbyval, i32::from(attribute.attlen));
+            Value((!is_null).then(|| pg_sys::SPI_datumTransfer(datum, by_value, len)))
+        };
+        let number = usize::try_from((*table).numvals).unwrap_or(0);
+        (0..number).map(|row| (0..natts).map(|i| read(*(*table).vals.add(row), i)).collect()).collect()
+    }
+}

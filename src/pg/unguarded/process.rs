@@ -1,0 +1,30 @@
+//! Processes, signals, transactions of their own.
+
+use std::ffi::{c_char, c_int};
+
+use pgrx::pg_sys;
+
+/// What `pqsignal` takes.
+pub type SignalHandler = unsafe extern "C-unwind" fn(c_int);
+
+unsafe extern "C-unwind" {
+    /// postgres.c. SIGTERM: end at the next interrupt that is served.
+    pub fn die(signal: c_int);
+    /// interrupt.c. SIGHUP.
+    pub fn SignalHandlerForConfigReload(signal: c_int);
+    /// latch.c. Raises nothing.
+    pub fn SetLatch(latch: *mut pg_sys::Latch);
+    /// bgworker.c. Raises nothing for a worker that it has accepted before; without a handle it allocates nothing.
+    pub fn RegisterDynamicBackgroundWorker(
+        worker: *mut pg_sys::BackgroundWorker,
+        handle: *mut *mut pg_sys::BackgroundWorkerHandle,
+    ) -> bool;
+    /// async.c.
+    pub fn Async_Notify(channel: *const c_char, payload: *const c_char);
+    /// xact.c.
+    pub fn CommitTransactionCommand();
+    /// elog.c. Writes the error that was just caught to the log.
+    pub fn EmitErrorReport();
+    /// timeout.c. Raises nothing.
+    pub fn disable_all_timeouts(keep_indicators: bool);
+}

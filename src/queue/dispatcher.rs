@@ -1,0 +1,293 @@
+//! The dispatcher: which job is next.
+//!
+//! One process for each database that has something to do (`wake`). It goes from lap to lap: what has become of the
+//! workers that ended, which jobs are due, and how many more may run; it starts workers for those, and sleeps until
+//! one of them ends, a transaction that has changed the queue commits, or the next job is due. With nothing left to do it
+//! stays a second, so that a series of jobs does not start a series of dispatchers, and leaves.
+//!
+//! It decides nothing that could not be decided again: claims are the workers' business. So any error ends it, and the
+//! postmaster starts it anew; workers that are busy then go on, and a job that is started twice is claimed once.
+//!
+//! A job that keeps others out of its table (`alone`) waits until no other one runs there, and those behind it wait for
+//! it.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::Queue;
+use super::job::{End, Failure, Queued};
+use crate::error::{OrRaise, Result};
+use crate::guc;
+use crate::pg::background::{self, Handle, Worker, in_transaction};
+use crate::pg::points::point;
+use crate::pg::role::{NoSession, cannot_connect, role_name};
+
+/// Milliseconds that it stays with nothing to do.
+const LINGER: i64 = 1_000;
+/// Milliseconds until it tries again to start a worker, or looks after jobs of workers that it has not started.
+const RETRY: i64 = 1_000;
+/// Milliseconds that it sleeps at most while jobs are running.
+const WATCH: i64 = 60_000;
+/// Milliseconds that it sleeps at most.
+const LONGEST: i64 = 3_600_000;
+/// How many jobs are looked at to find one that may run, at first.
+const CANDIDATES: i64 = 32;
+
+/// A worker that was started, and for what.
+#[derive(Debug)]
+struct Launched {
+    job: Queued,
+    handle: Handle,
+}
+
+#[derive(Debug)]
+struct Dispatcher {
+    queue: Queue,
+    launched: Vec<Launched>,
+    /// When to sweep next: orphans, and jobs that ended long ago.
+    sweep: Option<Instant>,
+}
+
+/// What to do after a lap.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Sleep(i64),
+    /// There is nothing to do.
+    Idle,
+    /// The extension is gone.
+    Gone,
+}
+
+/// Entry point of the dispatcher.
+///
+/// # Safety
+/// Called in a background worker, with the OID of the database.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum) {
+    background::obey_signals();
+    background::connect_or_give_up(pg_sys::Oid::from_u32(database.value() as u32));
+    // The database's owner may have settings for all of its sessions.
+    let settings = [
+        (c"role", c"none"),
+        (c"search_path", c"pg_catalog, pg_temp"),
+        (c"default_transaction_isolation", c"read committed"),
+        (c"default_transaction_read_only", c"off"),
+        (c"default_transaction_deferrable", c"off"),
+        (c"synchronous_commit", c"on"),
+        (c"statement_timeout", c"0"),
+        (c"lock_timeout", c"0"),
+    ];
+    for (name, value) in settings {
+        background::force(name, value);
+    }
+    let queue = in_transaction(|| Queue::of_database().or_raise());
+    let Some(queue) = queue.filter(Queue::live) else { return };
+    let mut dispatcher = Dispatcher { queue, launched: Vec::new(), sweep: None };
+    let mut lingered = false;
+    loop {
+        match dispatcher.lap() {
+            Next::Sleep(milliseconds) => {
+                lingered = false;
+                background::sleep(milliseconds);
+            }
+            Next::Idle if !lingered => {
+                lingered = true;
+                background::sleep(LINGER);
+            }
+            Next::Idle => {
+                if dispatcher.leave() {
+                    return;
+                }
+                // Somebody is about to commit, and wakes us.
+                background::sleep(LINGER);
+            }
+            Next::Gone => return,
+        }
+    }
+}
+
+impl Dispatcher {
+    fn lap(&mut self) -> Next {
+        let ended = self.reap();
+        let sweeps = self.sweep.is_none_or(|at| Instant::now() >= at);
+        if sweeps {
+            self.sweep = Some(Instant::now() + Duration::from_millis(WATCH.unsigned_abs()));
+        }
+        // What is settled here must be visible to the workers that are started below.
+        let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
+        let there = in_transaction(|| -> Result<bool> {
+            let there = self.still_there()?;
+            if there {
+                for job in &ended {
+                    self.settle(job)?;
+                }
+                for job in self.queue.running()?.iter().filter(|job| !known.contains(&job.id)) {
+                    self.queue.requeue_if_lost(job.id)?;
+                }
+                if sweeps && let Some(retention) = guc::job_retention() {
+                    self.queue.forget_older(retention)?;
+                }
+            }
+            Ok(there)
+        });
+        match there {
+            Ok(true) => (),
+            Ok(false) => return Next::Gone,
+            Err(error) => error.raise(),
+        }
+        let outlook = in_transaction(|| self.look()).or_raise();
+        point!("dispatcher.looked");
+        let mut full = false;
+        for job in outlook.start {
+            full |= !self.start(job);
+        }
+        match outlook.next {
+            Next::Sleep(milliseconds) if full => Next::Sleep(milliseconds.min(RETRY)),
+            next => next,
+        }
+    }
+
+    /// The extension may have been dropped, and even made again. Until the end of the transaction it is not dropped.
+    fn still_there(&self) -> Result<bool> {
+        Ok(Queue::of_database()?.is_some_and(|queue| queue.table == self.queue.table))
+    }
+
+    /// The jobs of workers that have ended.
+    fn reap(&mut self) -> Vec<Queued> {
+        let mut ended = Vec::new();
+        let mut at = 0;
+        while let Some(launched) = self.launched.get(at) {
+            if launched.handle.has_ended() {
+                let launched = self.launched.swap_remove(at);
+                launched.handle.free();
+                ended.push(launched.job);
+            } else {
+                at += 1;
+            }
+        }
+        ended
+    }
+
+    /// The job of a worker that has ended, if that was not the job's doing.
+    fn settle(&self, job: &Queued) -> Result<()> {
+        match self.queue.look_up(job.id)? {
+            Some((status, attempt)) if status == "queued" && attempt == job.attempt => {
+                let no_session = self.fail_if_no_session(job)?;
+                if !no_session {
+                    self.queue.did_not_start(job.id, attempt)?;
+                }
+            }
+            Some((status, _)) if status == "running" => self.queue.requeue_if_lost(job.id)?,
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// A job whose owner cannot have a session has failed.
+    fn fail_if_no_session(&self, job: &Queued) -> Result<bool> {
+        let Some(why) = cannot_connect(job.owner) else { return Ok(false) };
+        let role = role_name(job.owner);
+        let failure = match why {
+            NoSession::Role => Failure::new(c"42704", &format!("role with OID {role} does not exist")),
+            NoSession::Login => Failure::new(c"28000", &format!("role \"{role}\" is not permitted to log in")),
+            NoSession::Connect => {
+                Failure::new(c"42501", &format!("role \"{role}\" may not connect to the database of the queue"))
+            }
+        };
+        self.queue.fail(job.id, job.attempt, End::Failed, &failure)?;
+        Ok(true)
+    }
+
+    /// Which jobs to start, and what then.
+    fn look(&self) -> Result<Outlook> {
+        let running = self.queue.running()?;
+        // The tables that are being loaded, and whether they are by a job that has to be alone.
+        let mut busy: Vec<(pg_sys::Oid, bool)> = running.iter().map(|job| (job.target, job.alone)).collect();
+        let launched = |id: i64| self.launched.iter().any(|l| l.job.id == id);
+        let started = self.launched.iter().filter(|l| running.iter().all(|job| job.id != l.job.id));
+        busy.extend(started.map(|l| (l.job.target, l.job.alone)));
+        let strangers = running.iter().any(|job| !launched(job.id));
+        let free = guc::max_running_jobs().saturating_sub(busy.len());
+
+        let mut start = Vec::new();
+        if free > 0 && !self.queue.is_paused()? {
+            let mut most = CANDIDATES;
+            loop {
+                let candidates = self.queue.due(most)?;
+                let all = i64::try_from(candidates.len()).unwrap_or(most) < most;
+                start = choose(candidates.into_iter().filter(|job| !launched(job.id)), free, busy.clone());
+                if all || start.len() == free {
+                    break;
+                }
+                most *= 16;
+            }
+            let mut failed = Vec::new();
+            for job in &start {
+                if self.fail_if_no_session(job)? {
+                    failed.push(job.id);
+                }
+            }
+            start.retain(|job| !failed.contains(&job.id));
+            if !failed.is_empty() {
+                return Ok(Outlook { start, next: Next::Sleep(1) });
+            }
+        }
+
+        let is_busy = !busy.is_empty() || !start.is_empty();
+        if !is_busy && !self.queue.has_work()? {
+            return Ok(Outlook { start, next: Next::Idle });
+        }
+        let due = if start.len() < free { self.queue.next_due()? } else { None };
+        let longest = if strangers { RETRY } else { LONGEST };
+        let longest = if is_busy { longest.min(WATCH) } else { longest };
+        Ok(Outlook { start, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
+    }
+
+    /// Start a worker. False if there is no slot for it.
+    fn start(&mut self, job: Queued) -> bool {
+        // SAFETY: a variable of this process.
+        let database = unsafe { pg_sys::MyDatabaseId };
+        let numbers = [database.to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), 0];
+        let name = format!("pg_bulk job {}", job.id);
+        let worker = Worker::new(&name, "pg_bulk job", c"pg_bulk_job_main", job.id);
+        match worker.with(numbers).telling_us().start() {
+            Some(handle) => self.launched.push(Launched { job, handle }),
+            None => return false,
+        }
+        true
+    }
+
+    /// Leave, unless somebody has changed the queue.
+    fn leave(&mut self) -> bool {
+        let queue = self.queue.clone();
+        point!("dispatcher.leaves");
+        queue.leave_unless(|| in_transaction(|| Ok(self.still_there()? && self.queue.has_work()?)).or_raise())
+    }
+}
+
+/// Of the jobs that are due, in order, those that may start now: `free` at most.
+fn choose(candidates: impl Iterator<Item = Queued>, free: usize, mut busy: Vec<(pg_sys::Oid, bool)>) -> Vec<Queued> {
+    let mut start = Vec::new();
+    for job in candidates {
+        if start.len() == free {
+            break;
+        }
+        let waits = busy.iter().any(|(target, alone)| *target == job.target && (*alone || job.alone));
+        // What waits for its table is as good as there for those behind it.
+        busy.push((job.target, job.alone));
+        if !waits {
+            start.push(job);
+        }
+    }
+    start
+}
+
+/// What a lap found.
+#[derive(Debug)]
+struct Outlook {
+    start: Vec<Queued>,
+    next: Next,
+}

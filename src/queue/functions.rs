@@ -1,0 +1,287 @@
+//! What users call, but for [`super::wait`].
+//!
+//! Whoever calls sees jobs of roles whose privileges he has; others' are as if they did not exist. Rights to the file and
+//! the table are asked when a job is enqueued, so that mistakes show at once, and again when it runs, when they count.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::Queue;
+use super::job::New;
+use crate::error::{Error, OrRaise, Result};
+use crate::load;
+use crate::load::options::{LoadOptions, LockOption};
+use crate::load::target::check_location;
+use crate::pg::lock::{Mode, Until};
+use crate::pg::role::{NoSession, cannot_connect, role_name};
+
+/// Settings that the meaning of a file depends on, or of what is evaluated for its rows.
+const SETTINGS: [&CStr; 6] =
+    [c"client_encoding", c"DateStyle", c"TimeZone", c"IntervalStyle", c"lc_monetary", c"search_path"];
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+macro_rules! version_1 {
+    ($($record:ident),*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub extern "C-unwind" fn $record() -> *const pg_sys::Pg_finfo_record {
+                &raw const VERSION_1
+            }
+        )*
+    };
+}
+
+version_1!(
+    pg_finfo_bulk_enqueue,
+    pg_finfo_bulk_wait,
+    pg_finfo_bulk_cancel,
+    pg_finfo_bulk_retry,
+    pg_finfo_bulk_pause,
+    pg_finfo_bulk_resume
+);
+
+/// An argument of a call; None for NULL.
+///
+/// # Safety
+/// A call of a function with more than `index` arguments.
+pub unsafe fn argument(fcinfo: pg_sys::FunctionCallInfo, index: usize) -> Option<pg_sys::Datum> {
+    // SAFETY: the caller vouches for the call.
+    let argument = unsafe { *(*fcinfo).args.as_ptr().add(index) };
+    (!argument.isnull).then_some(argument.value)
+}
+
+/// An argument that must not be NULL.
+///
+/// # Safety
+/// As [`argument`].
+pub unsafe fn required(fcinfo: pg_sys::FunctionCallInfo, index: usize, name: &str) -> Result<pg_sys::Datum> {
+    let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
+    // SAFETY: passed on.
+    unsafe { argument(fcinfo, index) }.ok_or_else(missing)
+}
+
+/// The queue of the extension that a function belongs to. Guarded.
+///
+/// # Safety
+/// A call of a function.
+pub unsafe fn queue_of(fcinfo: pg_sys::FunctionCallInfo) -> Queue {
+    // SAFETY: the caller vouches for the call.
+    let function = unsafe { (*(*fcinfo).flinfo).fn_oid };
+    // SAFETY: a guarded catalog lookup.
+    Queue::in_schema(unsafe { pg_sys::get_func_namespace(function) }).or_raise()
+}
+
+/// Raise what forbids to change the queue here and now. Guarded.
+fn check_transaction(what: &CStr) -> Result<()> {
+    // SAFETY: guarded calls with a string.
+    unsafe {
+        pg_sys::PreventCommandDuringRecovery(what.as_ptr());
+        pg_sys::PreventCommandIfReadOnly(what.as_ptr());
+        pg_sys::PreventCommandIfParallelMode(what.as_ptr());
+        if pg_sys::InSecurityRestrictedOperation() {
+            let message = format!("cannot call {} within security-restricted operation", what.to_string_lossy());
+            return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
+        }
+    }
+    Ok(())
+}
+
+/// No such job, or none that the caller may know of.
+pub fn unknown(job: i64) -> Error {
+    Error::new(Code::ERRCODE_UNDEFINED_OBJECT, format!("job {job} does not exist"))
+}
+
+/// `bulk_enqueue(path, target, options, priority, run_at, max_attempts)`.
+///
+/// # Safety
+/// Called by the executor, with six arguments.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments, which are of the types that are declared; guarded calls.
+    unsafe {
+        let path = required(fcinfo, 0, "path").or_raise();
+        let target = required(fcinfo, 1, "target").or_raise();
+        let json = required(fcinfo, 2, "options").or_raise();
+        let priority = required(fcinfo, 3, "priority").or_raise();
+        let run_at = required(fcinfo, 4, "run_at").or_raise();
+        let max_attempts = required(fcinfo, 5, "max_attempts").or_raise().value() as i32;
+        check_transaction(c"bulk_enqueue()").or_raise();
+        if max_attempts < 1 {
+            let message = "max_attempts must be at least 1";
+            Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+        }
+        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let target = pg_sys::Oid::from_u32(target.value() as u32);
+        let owner = pg_sys::GetUserId();
+        let options = LoadOptions::parse(path.to_owned(), json).or_raise();
+        check_location(&options.location).or_raise();
+        let (schema, name) = check_target(target).or_raise();
+        check_owner(owner).or_raise();
+        let queue = queue_of(fcinfo);
+        let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
+        let id = load::next_id(queue.schema).or_raise();
+        queue.look_at_commit();
+        let job = New {
+            id,
+            owner,
+            path,
+            target,
+            schema: &schema,
+            name: &name,
+            options: json,
+            settings: &settings,
+            alone: options.truncate || options.lock == LockOption::Share,
+            priority: priority.value() as i32,
+            run_at,
+            max_attempts,
+        };
+        queue.add(&job).or_raise();
+        pg_sys::Datum::from(id)
+    }
+}
+
+/// A setting's value, as SET would take it.
+fn setting(name: &CStr) -> CString {
+    // SAFETY: a guarded call with a string; what it returns is good until the next call.
+    unsafe {
+        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
+        if value.is_null() { CString::default() } else { CStr::from_ptr(value).to_owned() }
+    }
+}
+
+/// The table's schema and name, if there is such a table, and the caller may insert into some column of it. No lock is
+/// taken: a job may be loading it just now.
+fn check_target(target: pg_sys::Oid) -> Result<(CString, CString)> {
+    let insert = pg_sys::ACL_INSERT as pg_sys::AclMode;
+    // SAFETY: guarded catalog lookups, and the strings that they return.
+    unsafe {
+        let (name, namespace) = (pg_sys::get_rel_name(target), pg_sys::get_rel_namespace(target));
+        let schema = pg_sys::get_namespace_name(namespace);
+        if name.is_null() || schema.is_null() {
+            let message = format!("relation with OID {} does not exist", target.to_u32());
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+        }
+        let user = pg_sys::GetUserId();
+        let result = pg_sys::pg_class_aclcheck(target, user, insert);
+        if result != pg_sys::AclResult::ACLCHECK_OK
+            && pg_sys::pg_attribute_aclcheck_all(target, user, insert, pg_sys::AclMaskHow::ACLMASK_ANY)
+                != pg_sys::AclResult::ACLCHECK_OK
+        {
+            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(target));
+            pg_sys::aclcheck_error(result, object, name);
+        }
+        if pg_sys::isAnyTempNamespace(namespace) {
+            let message = "cannot enqueue a load of a temporary table";
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+                .detail("Its rows are seen by this session only; a job runs in another one."));
+        }
+        Ok((CStr::from_ptr(schema).to_owned(), CStr::from_ptr(name).to_owned()))
+    }
+}
+
+/// The job will be a session of its owner's.
+fn check_owner(owner: pg_sys::Oid) -> Result<()> {
+    let role = role_name(owner);
+    let (message, hint) = match cannot_connect(owner) {
+        None => return Ok(()),
+        Some(NoSession::Connect) => {
+            (format!("role \"{role}\" may not connect to this database"), "Grant it CONNECT on the database.")
+        }
+        Some(_) => (
+            format!("role \"{role}\" is not permitted to log in"),
+            "A job runs in a session of the role that enqueues it. Call bulk_enqueue as a role with LOGIN.",
+        ),
+    };
+    Err(Error::new(Code::ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION, message).hint(hint))
+}
+
+/// The status of the job that a call is about.
+fn status_for_caller(queue: &Queue, job: i64) -> Result<String> {
+    // SAFETY: a guarded call.
+    let caller = unsafe { pg_sys::GetUserId() };
+    queue.status(job, caller)?.map(|(status, _)| status).ok_or_else(|| unknown(job))
+}
+
+/// `bulk_cancel(job_id)`.
+///
+/// # Safety
+/// Called by the executor, with one argument.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_cancel(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments.
+    let (job, queue) = unsafe {
+        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
+        check_transaction(c"bulk_cancel()").or_raise();
+        (job, queue_of(fcinfo))
+    };
+    pg_sys::Datum::from(cancel(&queue, job).or_raise())
+}
+
+fn cancel(queue: &Queue, job: i64) -> Result<bool> {
+    status_for_caller(queue, job)?;
+    queue.look_at_commit();
+    if queue.cancel_queued(job)? {
+        return Ok(true);
+    }
+    if status_for_caller(queue, job)? != "running" {
+        return Ok(false);
+    }
+    let lock = queue.job_lock(job);
+    if let Some(pid) = lock.holder() {
+        // As pg_cancel_backend does: the process and those it has started. One that has just gone is not there.
+        // SAFETY: a signal to a process that obeys it by cancelling what it does.
+        return Ok(unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 });
+    }
+    // Its process is gone, and nobody has noticed yet.
+    Ok(lock.try_take(Mode::Exclusive, Until::TransactionEnd) && queue.cancel_lost(job)?)
+}
+
+/// `bulk_retry(job_id)`.
+///
+/// # Safety
+/// Called by the executor, with one argument.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_retry(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments.
+    let (job, queue) = unsafe {
+        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
+        check_transaction(c"bulk_retry()").or_raise();
+        (job, queue_of(fcinfo))
+    };
+    status_for_caller(&queue, job).or_raise();
+    queue.look_at_commit();
+    pg_sys::Datum::from(queue.retry(job).or_raise())
+}
+
+/// `bulk_pause()`.
+///
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_pause(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    check_transaction(c"bulk_pause()").or_raise();
+    // SAFETY: the executor vouches for the call.
+    let queue = unsafe { queue_of(fcinfo) };
+    pg_sys::Datum::from(queue.set_paused(true).or_raise())
+}
+
+/// `bulk_resume()`. There may be jobs without a dispatcher even if the queue is not paused.
+///
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_resume(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    check_transaction(c"bulk_resume()").or_raise();
+    // SAFETY: the executor vouches for the call.
+    let queue = unsafe { queue_of(fcinfo) };
+    queue.look_at_commit();
+    pg_sys::Datum::from(queue.set_paused(false).or_raise())
+}

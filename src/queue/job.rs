@@ -1,0 +1,426 @@
+//! A row of the queue, and what becomes of it.
+//!
+//! ```text
+//!              ┌──────────── retry, orphan, transient error ───────────┐
+//!              ▼                                                       │
+//!   (new) ─► queued ─► running ─► succeeded                            │
+//!              │          ├─────► failed ──────────────────────────────┤
+//!              └──────────┴─────► canceled ────────────────────────────┘
+//! ```
+//!
+//! Each change says from which state it leads, so that of two at once one finds nothing to change; and each tells
+//! whoever listens. Nothing takes a lock on the row of a running job before its end, so that nobody who looks at or
+//! cancels a job waits for it.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::Queue;
+use crate::error::{Error, Result};
+use crate::pg::lock::{Mode, Until};
+use crate::pg::spi::{Access, Argument, Outcome, Value, value};
+use crate::pg::unguarded;
+
+/// After so many crashes a job is given up: it may be what crashes the server.
+const MOST_CRASHES: i32 = 10;
+
+/// What is said of a job whose process was killed.
+const LOST: &str = "the process of the job ended before the load did";
+
+/// A job as the dispatcher sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Queued {
+    pub id: i64,
+    pub owner: pg_sys::Oid,
+    pub target: pg_sys::Oid,
+    pub alone: bool,
+    pub attempt: i32,
+}
+
+/// A job that is running.
+#[derive(Debug, Clone, Copy)]
+pub struct Running {
+    pub id: i64,
+    pub target: pg_sys::Oid,
+    pub alone: bool,
+}
+
+/// A new job.
+#[derive(Debug)]
+pub struct New<'a> {
+    pub id: i64,
+    pub owner: pg_sys::Oid,
+    pub path: &'a CStr,
+    pub target: pg_sys::Oid,
+    pub schema: &'a CStr,
+    pub name: &'a CStr,
+    /// A datum of type jsonb.
+    pub options: pg_sys::Datum,
+    pub settings: &'a [CString],
+    pub alone: bool,
+    pub priority: i32,
+    /// A datum of type timestamptz.
+    pub run_at: pg_sys::Datum,
+    pub max_attempts: i32,
+}
+
+/// A job that a worker has claimed.
+#[derive(Debug)]
+pub struct Claimed {
+    pub id: i64,
+    pub path: CString,
+    pub target: pg_sys::Oid,
+    pub schema: CString,
+    pub name: CString,
+    /// A datum of type jsonb.
+    pub options: pg_sys::Datum,
+    pub settings: Vec<CString>,
+    pub attempt: i32,
+    /// Attempts that are left after this one.
+    pub more_attempts: i32,
+    /// Attempts since the job was enqueued or retried, with this one.
+    pub tried: i32,
+}
+
+impl Claimed {
+    /// Make it outlive the transaction.
+    ///
+    /// # Safety
+    /// Its options are still there.
+    pub unsafe fn keep(self) -> Claimed {
+        // SAFETY: the caller vouches for the options; guarded calls.
+        let options = unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+            let copy = pg_sys::pg_detoast_datum_copy(self.options.cast_mut_ptr());
+            pg_sys::MemoryContextSwitchTo(old);
+            pg_sys::Datum::from(copy)
+        };
+        Claimed { options, ..self }
+    }
+}
+
+/// What a load has brought.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    pub loaded: u64,
+    pub rejected: u64,
+    pub duplicate: u64,
+    pub bytes_read: u64,
+    pub workers: usize,
+}
+
+/// Why a load failed, in the server's encoding.
+#[derive(Debug, Default)]
+pub struct Failure {
+    pub sqlstate: CString,
+    pub message: CString,
+    pub detail: Option<CString>,
+    pub hint: Option<CString>,
+    pub context: Option<CString>,
+}
+
+impl Failure {
+    pub fn new(sqlstate: &CStr, message: &str) -> Failure {
+        let message = crate::pg::encoding::to_server(message);
+        Failure { sqlstate: sqlstate.to_owned(), message, ..Failure::default() }
+    }
+}
+
+/// How a job ended for now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum End {
+    Failed,
+    Canceled,
+    /// To be tried again after so many seconds.
+    Queued(f64),
+}
+
+fn bigint(n: u64) -> Argument {
+    Argument::bigint(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// Tell who listens to the channel, when this transaction commits. Guarded.
+fn tell(id: i64, status: &str) {
+    let payload = CString::new(format!("{{\"job_id\":{id},\"status\":\"{status}\"}}")).unwrap_or_default();
+    // SAFETY: a guarded call that copies the strings.
+    unsafe { unguarded::guard(|| unguarded::Async_Notify(c"pg_bulk".as_ptr(), payload.as_ptr())) }
+}
+
+impl Queue {
+    /// Run a statement that changes the status of one job. Was there one to change?
+    fn change(&self, id: i64, status: &str, statement: &str, arguments: &[Argument]) -> Result<bool> {
+        let changed = self.run(statement, arguments, Access::Write)?.processed > 0;
+        if changed {
+            tell(id, status);
+        }
+        Ok(changed)
+    }
+
+    /// Guarded.
+    pub fn add(&self, job: &New) -> Result<()> {
+        let arguments = [
+            Argument::bigint(job.id),
+            Argument::oid(job.owner),
+            Argument::text(Some(job.path)),
+            Argument::oid(job.target),
+            Argument::text(Some(job.schema)),
+            Argument::text(Some(job.name)),
+            Argument::datum(pg_sys::JSONBOID, job.options),
+            Argument::texts(job.settings),
+            Argument::boolean(job.alone),
+            Argument::integer(job.priority),
+            Argument::datum(pg_sys::TIMESTAMPTZOID, job.run_at),
+            Argument::integer(job.max_attempts),
+        ];
+        let statement = "INSERT INTO @.bulk_queue (job_id, owner, path, target, target_schema, target_name, options,
+                settings, alone, priority, run_at, max_attempts)
+            VALUES ($1, $2::regrole, $3, $4, $5::name, $6::name, $7, $8, $9, $10, $11, $12)";
+        self.change(job.id, "queued", statement, &arguments).map(drop)
+    }
+
+    /// Claim a job that is queued. The caller holds its lock. Guarded.
+    pub fn claim(&self, id: i64, owner: pg_sys::Oid) -> Result<Option<Claimed>> {
+        let statement =
+            "UPDATE @.bulk_queue SET status = 'running', attempt = attempt + 1, started_at = clock_timestamp(),
+                finished_at = NULL, rows_loaded = NULL, rows_rejected = NULL, rows_duplicate = NULL, bytes_read = NULL,
+                bytes_total = NULL, workers = NULL, error_sqlstate = NULL, error_message = NULL, error_detail = NULL,
+                error_hint = NULL, error_context = NULL
+            WHERE job_id = $1 AND owner = $2::regrole AND status = 'queued'
+            RETURNING path, target, target_schema::text, target_name::text, options, settings, attempt,
+                max_attempts - (attempt - attempts_before), attempt - attempts_before";
+        let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(owner)], Access::Write)?;
+        if outcome.rows.is_empty() {
+            return Ok(None);
+        }
+        tell(id, "running");
+        let value = |column| outcome.first(column);
+        // SAFETY: the columns are of these types.
+        unsafe {
+            Ok(Some(Claimed {
+                id,
+                path: value(0).text(),
+                target: value(1).oid(),
+                schema: value(2).text(),
+                name: value(3).text(),
+                options: value(4).datum().unwrap_or(pg_sys::Datum::from(0usize)),
+                settings: value(5).texts(),
+                attempt: value(6).integer(),
+                more_attempts: value(7).integer(),
+                tried: value(8).integer(),
+            }))
+        }
+    }
+
+    /// The load is done, in this transaction. Guarded.
+    pub fn succeed(&self, id: i64, attempt: i32, figures: &Figures) -> Result<()> {
+        let arguments = [
+            Argument::bigint(id),
+            Argument::integer(attempt),
+            bigint(figures.loaded),
+            bigint(figures.rejected),
+            bigint(figures.duplicate),
+            bigint(figures.bytes_read),
+            Argument::integer(i32::try_from(figures.workers).unwrap_or(i32::MAX)),
+        ];
+        let statement =
+            "UPDATE @.bulk_queue SET status = 'succeeded', finished_at = clock_timestamp(), rows_loaded = $3,
+                rows_rejected = $4, rows_duplicate = $5, bytes_read = $6, bytes_total = $6, workers = $7
+            WHERE job_id = $1 AND status = 'running' AND attempt = $2";
+        if self.change(id, "succeeded", statement, &arguments)? {
+            return Ok(());
+        }
+        let message = format!("job {id} is no longer running");
+        Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+    }
+
+    /// An attempt has failed, and its transaction is rolled back. Guarded.
+    pub fn fail(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<()> {
+        let (status, delay) = match end {
+            End::Failed => ("failed", 0.0),
+            End::Canceled => ("canceled", 0.0),
+            End::Queued(delay) => ("queued", delay),
+        };
+        let delay = pgrx::IntoDatum::into_datum(delay).unwrap_or(pg_sys::Datum::from(0usize));
+        let arguments = [
+            Argument::bigint(id),
+            Argument::integer(attempt),
+            Argument::text(Some(&CString::new(status).unwrap_or_default())),
+            Argument::text(Some(&failure.sqlstate)),
+            Argument::text(Some(&failure.message)),
+            Argument::text(failure.detail.as_deref()),
+            Argument::text(failure.hint.as_deref()),
+            Argument::text(failure.context.as_deref()),
+            Argument::datum(pg_sys::FLOAT8OID, delay),
+        ];
+        let statement =
+            "UPDATE @.bulk_queue SET status = $3, error_sqlstate = $4, error_message = $5, error_detail = $6,
+                error_hint = $7, error_context = $8,
+                run_at = CASE $3 WHEN 'queued' THEN clock_timestamp() + $9 * interval '1 second' ELSE run_at END,
+                finished_at = CASE $3 WHEN 'queued' THEN NULL ELSE clock_timestamp() END
+            WHERE job_id = $1 AND attempt = $2 AND status IN ('queued', 'running')";
+        self.change(id, status, statement, &arguments).map(drop)
+    }
+
+    /// A worker ended without having claimed its job: somebody killed it, or it could not connect. Guarded.
+    pub fn did_not_start(&self, id: i64, attempt: i32) -> Result<()> {
+        let statement = "UPDATE @.bulk_queue SET crashes = crashes + 1,
+                run_at = greatest(run_at, clock_timestamp() + least(2 ^ crashes, 60) * interval '1 second')
+            WHERE job_id = $1 AND attempt = $2 AND status = 'queued' RETURNING crashes";
+        let outcome = self.run(statement, &[Argument::bigint(id), Argument::integer(attempt)], Access::Write)?;
+        if outcome.first(0).integer() > MOST_CRASHES {
+            let failure = Failure::new(c"58000", "the process of the job ended before the load began");
+            return self.fail(id, attempt, End::Failed, &failure);
+        }
+        Ok(())
+    }
+
+    /// A job that is running, as its row says: if nobody holds its lock, it is to be run again. Guarded.
+    pub fn requeue_if_lost(&self, id: i64) -> Result<()> {
+        if !self.job_lock(id).try_take(Mode::Exclusive, Until::TransactionEnd) {
+            return Ok(());
+        }
+        // The first crash says nothing about the job; after that, it is given time.
+        let statement = "UPDATE @.bulk_queue SET crashes = crashes + 1, attempt = attempt - 1,
+                status = CASE WHEN crashes >= $2 THEN 'failed' ELSE 'queued' END,
+                finished_at = CASE WHEN crashes >= $2 THEN clock_timestamp() END,
+                error_sqlstate = '57P02', error_message = $3, error_context = NULL, error_detail = NULL, error_hint = NULL,
+                run_at = CASE crashes WHEN 0 THEN run_at
+                    ELSE clock_timestamp() + least(2 ^ crashes, 60) * interval '1 second' END
+            WHERE job_id = $1 AND status = 'running' RETURNING status";
+        let lost = CString::new(LOST).unwrap_or_default();
+        let arguments = [Argument::bigint(id), Argument::integer(MOST_CRASHES), Argument::text(Some(&lost))];
+        let outcome = self.run(statement, &arguments, Access::Write)?;
+        if !outcome.rows.is_empty() {
+            // SAFETY: the column is of type text.
+            tell(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
+        }
+        Ok(())
+    }
+
+    /// Cancel a job that is not running. Was there one to cancel? Guarded.
+    pub fn cancel_queued(&self, id: i64) -> Result<bool> {
+        let statement = "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp()
+            WHERE job_id = $1 AND status = 'queued'";
+        self.change(id, "canceled", statement, &[Argument::bigint(id)])
+    }
+
+    /// Cancel a job whose process is gone, though the row does not say so yet. The caller holds its lock. Guarded.
+    pub fn cancel_lost(&self, id: i64) -> Result<bool> {
+        let statement =
+            "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp(), attempt = attempt - 1
+            WHERE job_id = $1 AND status = 'running'";
+        self.change(id, "canceled", statement, &[Argument::bigint(id)])
+    }
+
+    /// Put a job into the queue again. Was there one? Guarded.
+    pub fn retry(&self, id: i64) -> Result<bool> {
+        let statement = "UPDATE @.bulk_queue SET status = 'queued', finished_at = NULL, run_at = now(), crashes = 0,
+                attempts_before = attempt
+            WHERE job_id = $1 AND status IN ('failed', 'canceled')";
+        self.change(id, "queued", statement, &[Argument::bigint(id)])
+    }
+
+    /// The status of a job that a role may see: its name, and the row's xmin. Guarded.
+    pub fn status(&self, id: i64, role: pg_sys::Oid) -> Result<Option<(String, pg_sys::TransactionId)>> {
+        let statement = "SELECT status, xmin FROM @.bulk_queue
+            WHERE job_id = $1 AND pg_has_role($2, owner::oid, 'USAGE')";
+        let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(role)], Access::ReadLatest)?;
+        if outcome.rows.is_empty() {
+            return Ok(None);
+        }
+        // SAFETY: the column is of type text, with names in ASCII.
+        let status = unsafe { outcome.first(0).text() }.to_string_lossy().into_owned();
+        let xmin = pg_sys::TransactionId::from(outcome.first(1).integer().cast_unsigned());
+        Ok(Some((status, xmin)))
+    }
+
+    /// Why a job failed. Guarded.
+    pub fn failure(&self, id: i64) -> Result<Failure> {
+        let statement = "SELECT error_sqlstate, error_message, error_detail, error_hint, error_context
+            FROM @.bulk_queue WHERE job_id = $1";
+        let outcome = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
+        // SAFETY: the columns are of type text.
+        let text = |column: usize| unsafe { outcome.first(column).datum().map(|_| outcome.first(column).text()) };
+        Ok(Failure {
+            sqlstate: text(0).unwrap_or_default(),
+            message: text(1).unwrap_or_default(),
+            detail: text(2),
+            hint: text(3),
+            context: text(4),
+        })
+    }
+
+    /// Pause or resume. Did that change anything? Guarded.
+    pub fn set_paused(&self, paused: bool) -> Result<bool> {
+        let statement = "UPDATE @.bulk_queue_state SET paused = $1 WHERE paused <> $1";
+        Ok(self.run(statement, &[Argument::boolean(paused)], Access::Write)?.processed > 0)
+    }
+
+    /// Guarded.
+    pub fn is_paused(&self) -> Result<bool> {
+        let outcome = self.run("SELECT paused FROM @.bulk_queue_state", &[], Access::ReadLatest)?;
+        Ok(outcome.first(0).boolean())
+    }
+
+    /// The jobs that are running, as their rows say. Guarded.
+    pub fn running(&self) -> Result<Vec<Running>> {
+        let statement = "SELECT job_id, target, alone FROM @.bulk_queue WHERE status = 'running'";
+        let outcome = self.run(statement, &[], Access::ReadLatest)?;
+        let job = |row: &Vec<Value>| Running {
+            id: value(Some(row), 0).number(),
+            target: value(Some(row), 1).oid(),
+            alone: value(Some(row), 2).boolean(),
+        };
+        Ok(outcome.rows.iter().map(job).collect())
+    }
+
+    /// The first jobs that are due, in order. Guarded.
+    pub fn due(&self, most: i64) -> Result<Vec<Queued>> {
+        let statement = "SELECT job_id, owner::oid, target, alone, attempt FROM @.bulk_queue
+            WHERE status = 'queued' AND run_at <= clock_timestamp() ORDER BY priority, run_at, job_id LIMIT $1";
+        let outcome = self.run(statement, &[Argument::bigint(most)], Access::ReadLatest)?;
+        let job = |row: &Vec<Value>| Queued {
+            id: value(Some(row), 0).number(),
+            owner: value(Some(row), 1).oid(),
+            target: value(Some(row), 2).oid(),
+            alone: value(Some(row), 3).boolean(),
+            attempt: value(Some(row), 4).integer(),
+        };
+        Ok(outcome.rows.iter().map(job).collect())
+    }
+
+    /// Milliseconds until another job is due; None if none ever is. Guarded.
+    pub fn next_due(&self) -> Result<Option<i64>> {
+        let statement = "SELECT ceil(least(extract(epoch FROM min(run_at) - clock_timestamp()) * 1000, 1e9))::bigint
+            FROM @.bulk_queue WHERE status = 'queued' AND run_at > clock_timestamp() AND run_at < 'infinity'";
+        let outcome = self.run(statement, &[], Access::ReadLatest)?;
+        Ok(outcome.first(0).datum().map(|_| outcome.first(0).number().max(0)))
+    }
+
+    /// Is any job queued or running? Guarded.
+    pub fn has_work(&self) -> Result<bool> {
+        let statement = "SELECT EXISTS (SELECT FROM @.bulk_queue WHERE status = 'queued')
+            OR EXISTS (SELECT FROM @.bulk_queue WHERE status = 'running')";
+        Ok(self.run(statement, &[], Access::ReadLatest)?.first(0).boolean())
+    }
+
+    /// The status of a job, and its attempts. Guarded.
+    pub fn look_up(&self, id: i64) -> Result<Option<(String, i32)>> {
+        let statement = "SELECT status, attempt FROM @.bulk_queue WHERE job_id = $1";
+        let outcome = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
+        if outcome.rows.is_empty() {
+            return Ok(None);
+        }
+        // SAFETY: the column is of type text.
+        let status = unsafe { outcome.first(0).text() }.to_string_lossy().into_owned();
+        Ok(Some((status, outcome.first(1).integer())))
+    }
+
+    /// Forget jobs that ended more than so many seconds ago. Guarded.
+    pub fn forget_older(&self, seconds: i32) -> Result<Outcome> {
+        let statement = "DELETE FROM @.bulk_queue WHERE status NOT IN ('queued', 'running')
+            AND finished_at < clock_timestamp() - $1 * interval '1 second'";
+        self.run(statement, &[Argument::integer(seconds)], Access::Write)
+    }
+}

@@ -1,0 +1,132 @@
+//! The queue: files that background workers load.
+//!
+//! ```text
+//!   bulk_enqueue ─► row in bulk_queue ─ COMMIT ─► dispatcher ─► worker: lock, claim ─► load + "succeeded" ─► (gone)
+//!    (any session)                     wakes or    one per                       └───► rollback, "failed"
+//!                                      starts it   database
+//! ```
+//!
+//! * `functions`, `wait`: what users call.
+//! * `wake`: how it comes that there is a dispatcher whenever there is something to do, and none otherwise.
+//! * `dispatcher`: who decides which job is next.
+//! * `worker`: who runs one.
+//! * `job`: what becomes of a row of the queue; all statements on it are there.
+//! * `launcher`: with a preloaded library, who looks into all databases when the server starts.
+//!
+//! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until its process
+//! is gone. "running" is written in a transaction of its own, "succeeded" in the one that has the rows. So whatever dies
+//! when: either both are there, or the row still says "running" and nobody has the lock, which is how the dispatcher
+//! knows that the job is to be run again. Pids are never trusted.
+//!
+//! **Whose rights.** A load runs in a session of the job's owner; nothing in it can become anybody else. Rows of the queue
+//! are written by the code here, as the owner of the queue's table ([`Queue::run`]); no function that SQL can call writes
+//! what its caller says.
+
+mod dispatcher;
+mod functions;
+mod job;
+mod launcher;
+mod wait;
+mod wake;
+mod worker;
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+pub use self::launcher::init;
+use crate::error::{Error, Result};
+use crate::pg::lock::ObjectLock;
+use crate::pg::role::as_role;
+use crate::pg::spi::{self, Access, Argument, Outcome};
+
+/// The extension's name.
+const EXTENSION: &CStr = c"pg_bulk";
+
+/// The queue of this database.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// The extension's schema.
+    pub schema: pg_sys::Oid,
+    /// The schema's name, quoted, and a dot.
+    prefix: Vec<u8>,
+    /// Table bulk_queue, and its owner.
+    pub table: pg_sys::Oid,
+    owner: pg_sys::Oid,
+    /// Table bulk_queue_state.
+    state: pg_sys::Oid,
+}
+
+impl Queue {
+    /// The queue in a schema. Guarded.
+    pub fn in_schema(schema: pg_sys::Oid) -> Result<Queue> {
+        let missing = || Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist");
+        // SAFETY: guarded catalog lookups in a transaction, and the strings that they return.
+        unsafe {
+            let name = pg_sys::get_namespace_name(schema);
+            let table = pg_sys::get_relname_relid(c"bulk_queue".as_ptr(), schema);
+            let state = pg_sys::get_relname_relid(c"bulk_queue_state".as_ptr(), schema);
+            if name.is_null() || table == pg_sys::InvalidOid || state == pg_sys::InvalidOid {
+                return Err(missing());
+            }
+            let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as i32, pg_sys::Datum::from(table));
+            if tuple.is_null() {
+                return Err(missing());
+            }
+            let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
+            pg_sys::ReleaseSysCache(tuple);
+            let prefix = [CStr::from_ptr(pg_sys::quote_identifier(name)).to_bytes(), b"."].concat();
+            Ok(Queue { schema, prefix, table, owner, state })
+        }
+    }
+
+    /// The queue of the extension that is installed in this database, if it is. Until the end of the transaction nobody
+    /// drops it. Guarded.
+    pub fn of_database() -> Result<Option<Queue>> {
+        // SAFETY: guarded calls in a transaction.
+        unsafe {
+            let extension = pg_sys::get_extension_oid(EXTENSION.as_ptr(), true);
+            if extension == pg_sys::InvalidOid {
+                return Ok(None);
+            }
+            let class = pg_sys::ExtensionRelationId;
+            pg_sys::LockDatabaseObject(class, extension, 0, pg_sys::AccessShareLock.cast_signed());
+            let query = b"SELECT extnamespace FROM pg_catalog.pg_extension WHERE oid = $1";
+            let arguments = [Argument::oid(extension)];
+            let found = as_role(pg_sys::GetUserId(), || spi::execute(query, &arguments, Access::ReadLatest))?;
+            // It may have been dropped while we waited for the lock.
+            if found.rows.is_empty() {
+                return Ok(None);
+            }
+            Queue::in_schema(found.first(0).oid()).map(Some)
+        }
+    }
+
+    /// Run a statement on the queue's tables, which are called `@.name` in it. Guarded.
+    pub fn run(&self, statement: &str, arguments: &[Argument], access: Access) -> Result<Outcome> {
+        let mut source = Vec::with_capacity(statement.len() + 4 * self.prefix.len());
+        let mut parts = statement.split("@.");
+        source.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+        for part in parts {
+            source.extend_from_slice(&self.prefix);
+            source.extend_from_slice(part.as_bytes());
+        }
+        as_role(self.owner, || spi::execute(&source, arguments, access))
+    }
+
+    /// Held, in exclusive mode, by the process that runs the job.
+    pub fn job_lock(&self, job: i64) -> ObjectLock {
+        ObjectLock::new(self.table, job as u32, (job >> 32) as u16)
+    }
+
+    /// Held, in exclusive mode, by the dispatcher as long as it lives.
+    fn life_lock(&self) -> ObjectLock {
+        ObjectLock::new(self.state, 0, 0)
+    }
+
+    /// Held by transactions that have changed the queue and have not ended; and, in exclusive mode, by a dispatcher that
+    /// is about to leave.
+    fn gate_lock(&self) -> ObjectLock {
+        ObjectLock::new(self.state, 1, 0)
+    }
+}

@@ -1,0 +1,107 @@
+//! `bulk_wait`: until a job has ended.
+//!
+//! Without a time limit, the caller waits for a running job by its lock, so that the server notices if the job in turn
+//! waits for a lock of the caller's: that is a deadlock, which it resolves. Otherwise it looks again and again, less often
+//! from time to time. Each look sees what is committed by then, whatever the isolation level.
+
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::Queue;
+use super::functions::{argument, queue_of, required, unknown};
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::background;
+use crate::pg::encoding::{from_server, to_server};
+use crate::pg::lock::{Mode, Until};
+
+/// Milliseconds between two looks: at first, and at most.
+const FIRST_PAUSE: i64 = 1;
+const LAST_PAUSE: i64 = 100;
+/// How often to see to it that somebody works on the job.
+const CARE_EVERY: Duration = Duration::from_secs(1);
+
+/// `bulk_wait(job_id, timeout)`.
+///
+/// # Safety
+/// Called by the executor, with two arguments.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_wait(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments, which are of the types that are declared.
+    let (job, timeout, queue) = unsafe {
+        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
+        let timeout = argument(fcinfo, 1).map(|interval| duration(&*interval.cast_mut_ptr()));
+        pg_sys::PreventCommandIfParallelMode(c"bulk_wait()".as_ptr());
+        (job, timeout, queue_of(fcinfo))
+    };
+    let status = wait(&queue, job, timeout.map(|timeout| Instant::now() + timeout)).or_raise();
+    if status == "failed" {
+        tell_why(&queue, job).or_raise();
+    }
+    // SAFETY: a guarded call that copies the string.
+    pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(to_server(&status).as_ptr()) })
+}
+
+/// An interval's length; a month has 30 days.
+fn duration(interval: &pg_sys::Interval) -> Duration {
+    let days = i64::from(interval.month) * 30 + i64::from(interval.day);
+    let microseconds = days.saturating_mul(86_400_000_000).saturating_add(interval.time);
+    // Longer than anybody waits, and no overflow when it is added to now.
+    Duration::from_micros(u64::try_from(microseconds).unwrap_or(0).min(1 << 60))
+}
+
+fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
+    // SAFETY: guarded calls.
+    let (caller, in_recovery) = unsafe { (pg_sys::GetUserId(), pg_sys::RecoveryInProgress()) };
+    let mut pause = FIRST_PAUSE;
+    let mut care_at = Instant::now();
+    let mut waited = false;
+    loop {
+        let (status, xmin) = queue.status(job, caller)?.ok_or_else(|| unknown(job))?;
+        // SAFETY: a guarded call.
+        if unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xmin) } {
+            let message = format!("cannot wait for job {job} in the transaction that has changed it");
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .hint("The job can begin when the transaction has committed."));
+        }
+        let now = Instant::now();
+        if !matches!(status.as_str(), "queued" | "running") || deadline.is_some_and(|at| at <= now) {
+            return Ok(status);
+        }
+        // A job that is still running when its lock is free has lost its process.
+        if status == "running" && deadline.is_none() && !in_recovery && !waited {
+            let lock = queue.job_lock(job);
+            lock.take(Mode::Share, Until::TransactionEnd);
+            lock.release(Mode::Share, Until::TransactionEnd);
+            waited = true;
+            continue;
+        }
+        waited = false;
+        if !in_recovery && now >= care_at {
+            queue.look_now();
+            care_at = now + CARE_EVERY;
+        }
+        let left = deadline.map_or(pause, |at| i64::try_from((at - now).as_millis()).unwrap_or(pause) + 1);
+        background::pause(pause.min(left));
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// Why the job failed, with all that its error said, as a NOTICE.
+fn tell_why(queue: &Queue, job: i64) -> Result<()> {
+    let failure = queue.failure(job)?;
+    let message = format!("job {job} failed: {}", from_server(&failure.message));
+    let lines = [failure.detail, failure.context].into_iter().flatten();
+    let lines: Vec<String> = lines.map(|text| from_server(&text)).collect();
+    let mut report = ErrorReport::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, message, "pg_bulk");
+    if !lines.is_empty() {
+        report = report.set_detail(lines.join("\n"));
+    }
+    if let Some(hint) = failure.hint {
+        report = report.set_hint(from_server(&hint));
+    }
+    report.report(PgLogLevel::NOTICE);
+    Ok(())
+}
