@@ -1,0 +1,167 @@
+
+=pod
+
+=head1 NAME
+
+Queue - servers with a queue of loads, and what their jobs have done
+
+=head1 SYNOPSIS
+
+  my $queue = Queue->new('queue', 'pg_bulk.max_running_jobs = 1');
+  my $job = $queue->enqueue($queue->numbers('n.txt', 1 .. 10));
+  is($queue->ends($job), 'succeeded', 'a job');
+  my $pipe = $queue->pipe('pipe');
+  my $blocked = $queue->enqueue($pipe);        # runs until somebody writes
+  $queue->runs($blocked);
+  $queue->feed($pipe, 11 .. 20);
+
+=head1 DESCRIPTION
+
+Files have a number a line and are loaded into table C<t (a int)>. A FIFO is a
+load that goes on for as long as a test wants.
+
+=cut
+
+package Queue;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Errno qw(EINTR ENXIO);
+use Fcntl qw(O_WRONLY O_NONBLOCK);
+use File::Spec::Functions qw(rel2abs);
+use IO::Handle;
+use POSIX qw(mkfifo);
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use constant SECONDS => 60;
+
+sub new
+{
+	my ($class, $name, @conf) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	delete $ENV{RUST_BACKTRACE};
+	$node->init(allows_streaming => 1, extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
+	$node->append_conf('postgresql.conf', join "\n", 'fsync = off', 'autovacuum = off', 'max_worker_processes = 16',
+		'restart_after_crash = on', 'log_statement = none', @conf, '');
+	$node->start;
+	my $self = bless { node => $node, directory => rel2abs(PostgreSQL::Test::Utils::tempdir('queue')) }, $class;
+	chmod 0755, $self->{directory};
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)');
+	return $self;
+}
+
+sub node { return $_[0]{node}; }
+sub path { my ($self, $name) = @_; return "$self->{directory}/$name"; }
+sub sql { my ($self, $sql, $database) = @_; return $self->{node}->safe_psql($database // 'postgres', $sql); }
+
+# A file of numbers; returns its path.
+sub numbers
+{
+	my ($self, $name, @numbers) = @_;
+	my $path = $self->path($name);
+	open my $file, '>', $path or die "$path: $!";
+	print $file map { "$_\n" } @numbers;
+	close $file or die $!;
+	return $path;
+}
+
+# A FIFO; returns its path.
+sub pipe
+{
+	my ($self, $name) = @_;
+	my $path = $self->path($name);
+	unlink $path;
+	mkfifo($path, 0644) or die "$path: $!";
+	return $path;
+}
+
+# Write to a FIFO that a job reads, and close it.
+sub feed
+{
+	my ($self, $path, @numbers) = @_;
+	my $end = time + SECONDS;
+	my $file;
+	until (sysopen $file, $path, O_WRONLY | O_NONBLOCK)
+	{
+		die "$path: $!" unless $! == ENXIO && time < $end;
+		usleep(5_000);
+	}
+	$file->autoflush(1);
+	print $file map { "$_\n" } @numbers or die $!;
+	close $file or die $!;
+	return;
+}
+
+# Put a job into the queue; further arguments are as SQL has them.
+sub enqueue
+{
+	my ($self, $path, $target, @more) = @_;
+	my $arguments = join ', ', "'$path'", "'" . ($target // 't') . "'", @more;
+	return $self->sql("SELECT bulk_enqueue($arguments)");
+}
+
+sub status
+{
+	my ($self, $job) = @_;
+	return $self->sql("SELECT status FROM bulk_jobs WHERE job_id = $job");
+}
+
+# Wait for the end of a job, without helping.
+sub ends
+{
+	my ($self, $job) = @_;
+	my $end = time + SECONDS;
+	while (time < $end)
+	{
+		my $status = $self->status($job);
+		return $status if $status !~ /queued|running/;
+		usleep(20_000);
+	}
+	return 'never: ' . $self->sql("SELECT status, waits_for, attempt, error_message FROM bulk_jobs WHERE job_id = $job");
+}
+
+# Wait until a job runs, in its load; returns its pid.
+sub runs
+{
+	my ($self, $job) = @_;
+	my $end = time + SECONDS;
+	while (time < $end)
+	{
+		my $pid = $self->sql("SELECT pid FROM bulk_jobs WHERE job_id = $job AND status = 'running'
+			AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = bulk_jobs.pid AND l.mode = 'RowExclusiveLock')");
+		return $pid if $pid ne '';
+		usleep(10_000);
+	}
+	die "job $job does not run: " . $self->sql("SELECT status, waits_for, error_message FROM bulk_jobs WHERE job_id = $job");
+}
+
+# Wait until a query returns true; false when that takes too long.
+sub becomes
+{
+	my ($self, $query, $seconds) = @_;
+	my $end = time + ($seconds // SECONDS);
+	while (time < $end)
+	{
+		return 1 if $self->sql($query) eq 't';
+		usleep(20_000);
+	}
+	return 0;
+}
+
+# How many processes the queue has.
+sub processes
+{
+	my ($self) = @_;
+	return $self->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_bulk%'");
+}
+
+sub idle
+{
+	my ($self) = @_;
+	return $self->becomes("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'pg_bulk%'", 15);
+}
+
+1;
