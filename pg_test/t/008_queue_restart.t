@@ -1,0 +1,238 @@
+
+# The queue, the server and everything that can go away: restarts, crashes,
+# promotion, dumps; extension, tables, roles and databases that are dropped.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Queue;
+
+my $queue = Queue->new('queue', 'max_prepared_transactions = 5');
+my $node = $queue->node;
+my $one = $queue->numbers('one', 1);
+my $pipe = $queue->pipe('pipe');
+
+sub count_is
+{
+	my ($count, $name, $who) = @_;
+	$who //= $queue;
+	is($who->sql('SELECT count(*) FROM t'), $count, $name);
+	$who->sql('TRUNCATE t');
+	return;
+}
+
+# What an administrator does to the server must not wait for a load.
+sub quickly
+{
+	my ($name, $action) = @_;
+	my $began = time;
+	$action->();
+	cmp_ok(time - $began, '<', 3, "$name does not wait for a load");
+	return;
+}
+
+# Prepared transactions.
+like(($node->psql('postgres', "BEGIN; SELECT bulk_enqueue('$one', 't'); PREPARE TRANSACTION 'p'"))[2],
+	qr/cannot PREPARE a transaction that has/, 'a transaction that enqueues cannot be prepared');
+is($node->psql('postgres', "BEGIN; SELECT bulk_enqueue('$one', 't'); ROLLBACK; BEGIN; INSERT INTO t VALUES (0); PREPARE TRANSACTION 'p';
+	COMMIT PREPARED 'p'"), 0, '... one after it can');
+count_is(1, '... and nothing is loaded');
+
+# A restart without the library preloaded.
+my $running = $queue->enqueue($pipe);
+$queue->runs($running);
+my $queued = $queue->enqueue($one, 't', "'{\"truncate\": true}'");
+quickly('a fast shutdown', sub { $node->stop('fast') });
+$node->start;
+is($queue->sql("SELECT string_agg(status, ' ' ORDER BY job_id) FROM bulk_jobs"), 'queued queued', 'after a restart nothing is said to run');
+is($queue->processes, 0, '... and nothing does');
+$queue->sql('SELECT bulk_resume()');
+$queue->runs($running);
+is($queue->sql("SELECT attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $running"), '1|', '... until somebody asks');
+$queue->feed($pipe, 1 .. 5);
+is($queue->ends($_), 'succeeded', '... and all is done') for $running, $queued;
+count_is(1, '... in order');
+
+# Whoever waits for a job is enough.
+$running = $queue->enqueue($pipe);
+$queue->runs($running);
+$node->restart;
+$queue->sql("SELECT bulk_wait($running, '10 ms')");
+$queue->runs($running);
+$queue->feed($pipe, 1 .. 5);
+is($queue->ends($running), 'succeeded', 'waiting starts the queue, too');
+count_is(5, '... once');
+
+# Crashes: of the job, of the dispatcher, of somebody else; nobody asks.
+for my $victim ('pg_bulk job', 'pg_bulk dispatcher', 'checkpointer')
+{
+	$running = $queue->enqueue($pipe);
+	$queue->runs($running);
+	my $log = -s $node->logfile;
+	kill 'KILL', $queue->sql("SELECT pid FROM pg_stat_activity WHERE backend_type = '$victim'");
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log);
+	$node->wait_for_log(qr/database system is ready to accept connections/, $log);
+	$queue->runs($running);
+	is($queue->sql('SELECT count(*) FROM t'), 0, "$victim is killed: nothing is loaded");
+	$queue->feed($pipe, 1 .. 5);
+	is($queue->ends($running), 'succeeded', '... the job is run again');
+	is($queue->sql("SELECT attempt FROM bulk_jobs WHERE job_id = $running"), 1, '... which does not count');
+	count_is(5, '... and loads once');
+}
+# A job that is terminated is like one that crashed.
+$running = $queue->enqueue($pipe);
+my $pid = $queue->runs($running);
+quickly('pg_terminate_backend', sub {
+	$queue->sql("SELECT pg_terminate_backend($pid)");
+	$queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)") });
+$queue->runs($running);
+$queue->feed($pipe, 1 .. 5);
+is($queue->ends($running), 'succeeded', '... and runs again');
+count_is(5, '... once');
+
+# What crashes the server again and again is given up.
+$running = $queue->enqueue($pipe);
+$queue->runs($running);
+$queue->sql("UPDATE bulk_queue SET crashes = 10 WHERE job_id = $running");
+$queue->sql("SELECT pg_terminate_backend(" . $queue->runs($running) . ")");
+is($queue->ends($running), 'failed', 'a job that always ends with its process is given up');
+is($queue->sql("SELECT error_sqlstate FROM bulk_jobs WHERE job_id = $running"), '57P02', '... and says so');
+
+# The extension.
+$running = $queue->enqueue($pipe);
+$pid = $queue->runs($running);
+my $dropper = $node->background_psql('postgres', on_error_stop => 0);
+$dropper->query_until(qr/begun/, "\\echo begun\nDROP EXTENSION pg_bulk;\nSELECT 'dropped';\n");
+ok($queue->becomes("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock')"), 'DROP EXTENSION waits for a job');
+$queue->feed($pipe, 1 .. 5);
+ok($queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_bulk')"), '... and goes on');
+$dropper->quit;
+ok($queue->idle, '... and the dispatcher leaves');
+count_is(5, '... the job was done');
+$queue->sql('CREATE EXTENSION pg_bulk');
+my $new = $queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
+$queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
+$queue->sql('DROP EXTENSION pg_bulk; CREATE EXTENSION pg_bulk');
+is($queue->sql('SELECT count(*) FROM bulk_jobs'), 0, 'jobs in the queue go with it');
+$new = $queue->enqueue($one);
+is($queue->ends($new), 'succeeded', '... and it can be made again');
+count_is(1, '... and loads');
+
+# Tables.
+$queue->sql('CREATE TABLE dropped (a int); CREATE TABLE renamed (a int)');
+$queue->sql('SELECT bulk_pause()');
+my ($dropped, $renamed) = ($queue->enqueue($one, 'dropped'), $queue->enqueue($one, 'renamed'));
+$queue->sql('DROP TABLE dropped; ALTER TABLE renamed RENAME TO other; SELECT bulk_resume()');
+is($queue->ends($_), 'failed', 'the table is gone') for $dropped, $renamed;
+is($queue->sql("SELECT string_agg(error_sqlstate || ' ' || error_message, ',' ORDER BY job_id) FROM bulk_jobs WHERE job_id IN ($dropped, $renamed)"),
+	'42P01 relation "public.dropped" does not exist,42P01 relation "public.renamed" does not exist', '... and that is said');
+like($queue->sql("SELECT target FROM bulk_jobs WHERE job_id = $dropped"), qr/^\d+$/, '... while its number is known');
+
+# Roles: rights, LOGIN, CONNECT, themselves.
+$queue->sql("SELECT bulk_pause(); REVOKE CONNECT ON DATABASE postgres FROM PUBLIC");
+my %loses = (
+	files => [ 'REVOKE pg_read_server_files FROM %s', '42501', qr/permission denied to load from a file/ ],
+	inserts => [ 'REVOKE INSERT ON t FROM %s', '42501', qr/permission denied for table t/ ],
+	login => [ 'ALTER ROLE %s NOLOGIN', '28000', qr/role "login" is not permitted to log in/ ],
+	connects => [ 'REVOKE CONNECT ON DATABASE postgres FROM %s', '42501', qr/role "connects" may not connect/ ],
+	itself => [ 'REASSIGN OWNED BY %1$s TO postgres; DROP OWNED BY %1$s; DROP ROLE %1$s', '42704', qr/role with OID \d+ does not exist/ ]);
+my %job;
+for my $role (sort keys %loses)
+{
+	$queue->sql("CREATE ROLE $role LOGIN IN ROLE pg_read_server_files; GRANT INSERT ON t TO $role; GRANT CONNECT ON DATABASE postgres TO $role");
+	($job{$role}) = $queue->sql("SET ROLE $role; SELECT bulk_enqueue('$one', 't')");
+	$queue->sql(sprintf $loses{$role}[0], $role);
+}
+my $log = -s $node->logfile;
+$queue->sql('SELECT bulk_resume()');
+for my $role (sort keys %loses)
+{
+	my ($statement, $sqlstate, $message) = @{ $loses{$role} };
+	my $state = $queue->ends($job{$role});
+	# From 17 on a job needs no LOGIN.
+	my $may = $role eq 'login' && $queue->sql("SELECT current_setting('server_version_num')::int >= 170000") eq 't';
+	is($state, $may ? 'succeeded' : 'failed', "who loses: $role");
+	next if $may;
+	like($queue->sql("SELECT error_sqlstate || ' ' || error_message FROM bulk_jobs WHERE job_id = $job{$role}"), qr/^$sqlstate $message/, '... is told');
+}
+unlike(slurp_file($node->logfile, $log), qr/FATAL/, '... without processes that cannot connect');
+$queue->sql('GRANT CONNECT ON DATABASE postgres TO PUBLIC; DROP OWNED BY files, inserts, login, connects; DROP ROLE files, inserts, login, connects');
+count_is(0, 'nothing is loaded');
+
+# Databases.
+$queue->sql('CREATE DATABASE doomed');
+$queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)', 'doomed');
+$queue->sql("SELECT bulk_enqueue('$one', 't', run_at => now() + interval '1 day'), bulk_enqueue('$pipe', 't')", 'doomed');
+ok($queue->becomes("SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = 'doomed' AND backend_type LIKE 'pg_bulk%'"), 'a job runs in another database');
+$log = -s $node->logfile;
+quickly('DROP DATABASE (FORCE)', sub { $queue->sql('DROP DATABASE doomed (FORCE)') });
+usleep(6_500_000);
+is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 1, 'nobody looks for it twice');
+is($queue->processes, 0, '... or at all');
+
+# Dump and restore.
+$queue->sql('SELECT bulk_pause()');
+$queued = $queue->enqueue($one);
+my $dump = $queue->path('dump.sql');
+$node->command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('postgres') ], 'a dump');
+$queue->sql('SELECT bulk_resume()');
+$queue->ends($queued);
+$queue->sql('CREATE DATABASE restored');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('restored') ], '... and its restore');
+is($queue->sql("SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) > 5 FROM bulk_jobs", 'restored'), '0|t', 'jobs that have ended are there, others are not');
+is($queue->sql("SELECT string_agg(DISTINCT target::text, ',') FROM bulk_jobs WHERE status = 'succeeded'", 'restored'), 't', '... with their tables');
+cmp_ok($queue->sql("SELECT bulk_enqueue('$one', 't')", 'restored'), '>', $queued, '... and numbers go on');
+$queue->sql("SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'restored');
+count_is(1, 'one is loaded here');
+is($queue->sql('SELECT count(*) FROM t', 'restored'), 1, '... and one there');
+
+# Few slots: one is the logical replication launcher's, one the dispatcher's.
+$node->append_conf('postgresql.conf', 'max_worker_processes = 3');
+$node->restart;
+my $second_pipe = $queue->pipe('second pipe');
+my @blocked = ($queue->enqueue($pipe), $queue->enqueue($second_pipe));
+$queue->runs($blocked[0]);
+usleep(500_000);
+is($queue->sql("SELECT status, waits_for FROM bulk_jobs WHERE job_id = $blocked[1]"), 'queued|worker slot', 'there is no slot');
+$queue->feed($pipe, 1);
+$queue->runs($blocked[1]);
+$queue->feed($second_pipe, 2);
+is($queue->ends($_), 'succeeded', '... until there is') for @blocked;
+count_is(2, '... for each');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 16');
+
+# Preloaded, with a standby.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_bulk'");
+$node->restart;
+ok($queue->idle, 'a launcher leaves');
+$running = $queue->enqueue($pipe);
+$queue->runs($running);
+$node->restart;
+$queue->runs($running);
+pass('preloaded, a queue goes on by itself');
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+my $there = bless { %$queue, node => $standby }, 'Queue';
+$node->wait_for_catchup($standby);
+is($there->status($running), 'running', 'a standby shows what runs on its primary');
+is($there->processes, 0, '... and runs nothing');
+like(($standby->psql('postgres', "SELECT bulk_enqueue('$one', 't')"))[2], qr/cannot execute bulk_enqueue\(\) during recovery/, '... nor can anybody make it');
+is($there->sql("SELECT bulk_wait($running, '50 ms')"), 'running', '... but wait');
+$node->stop('immediate');
+$standby->promote;
+$there->runs($running);
+$there->feed($pipe, 1 .. 5);
+is($there->ends($running), 'succeeded', 'after a promotion the job runs there');
+count_is(5, '... once', $there);
+$standby->stop;
+done_testing();
