@@ -26,7 +26,7 @@ srand(seed());
 my %who = (
 	(map { $_ => ['leader'] } qw(load.first load.launched load.rows load.received load.settle load.key load.settled)),
 	(map { $_ => ['worker'] } qw(worker.begin worker.end)));
-my @points = grep { /^(append|chunk|load|worker|wide)\./ && !/^append\.(write|allocate)$/ } point_names();
+my @points = grep { /^(append|chunk|load|worker|wide)\./ && !/^append\.(write|allocate)$/ && !/^load\.rebuil/ } point_names();
 $who{$_} //= [ 'leader', 'worker' ] for @points;
 # No interrupt is served there; a checkpoint waits.
 my %flagged = map { $_ => 1 }

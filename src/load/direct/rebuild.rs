@@ -28,6 +28,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
 use crate::pg::original::gettext;
+use crate::pg::points::point_plain;
 use crate::pg::unguarded::{self as c, Opaque};
 
 /// A new file and a line in the catalog take as long as to insert some thousand keys.
@@ -176,8 +177,10 @@ unsafe extern "C-unwind" fn reindex(build: Opaque) {
     // SAFETY: the caller vouches for it.
     unsafe {
         let build = build.cast::<Build>();
+        point_plain!("load.rebuild");
         compat::reindex_index((*(*build).index).oid, (*build).persistence);
         c::CommandCounterIncrement();
+        point_plain!("load.rebuilt");
     }
 }
 
