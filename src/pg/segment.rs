@@ -49,13 +49,17 @@ pub fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
     }
 }
 
+/// Bytes of one write. The page cache takes memory for as much as it is given at once, in one piece if it can. Pieces as
+/// large as a huge page are rare, or a virtual machine has handed them back to its host: writes of 2 MB were found to take
+/// ten times as long as smaller ones. Where tests can make a write fail, a batch is to have several.
+const WRITE: usize = if cfg!(feature = "points") { 16 * pg_sys::BLCKSZ as usize } else { 256 << 10 };
+
 /// Write it all, and no byte twice: what is below the end of the file may already be somebody else's. Returns the
 /// number of bytes written.
 pub fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        // Where tests can make a write fail, there are several.
-        let len = if cfg!(feature = "points") { rest.len().min(16 * pg_sys::BLCKSZ as usize) } else { rest.len() };
+        let len = rest.len().min(WRITE);
         if let Some(errno) = point_errno!("append.write") {
             return (done, Err(std::io::Error::from_raw_os_error(errno)));
         }
