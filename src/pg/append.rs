@@ -272,11 +272,17 @@ impl Appender {
                 }
                 point_quiet!("append.logged");
                 self.appended.stages.lap(watch, Stage::Log);
-                if self.traits.existed {
-                    // SAFETY: in a critical section, where an error would be a panic of the server, as in core.
-                    unsafe { pg_sys::XLogFlush(end) };
-                    point_quiet!("append.flushed");
-                    self.appended.stages.lap(watch, Stage::Flush);
+                // SAFETY: in a critical section, where an error would be a panic of the server, as in core.
+                unsafe {
+                    if self.traits.existed {
+                        pg_sys::XLogFlush(end);
+                        point_quiet!("append.flushed");
+                        self.appended.stages.lap(watch, Stage::Flush);
+                    } else {
+                        // Nobody waits for it before the commit. But what the WAL writer has on disk by then need
+                        // not be waited for, nor written by us when the WAL buffers are full.
+                        pg_sys::XLogSetAsyncXactLSN(end);
+                    }
                 }
             });
         }
