@@ -6,6 +6,10 @@
 
 /// Size of the block that is kept between rows, in bytes.
 const BLOCK: usize = 64 * 1024;
+/// Bytes that can be read from the start of any slice on, however short it is.
+pub const SLACK: usize = 64;
+/// Words at the end of each block that are not handed out.
+const SLACK_WORDS: usize = SLACK / 8;
 
 /// A bump allocator whose slices are 8-byte aligned and stay where they are until [`Arena::reset`].
 #[derive(Debug, Default)]
@@ -26,7 +30,7 @@ impl Arena {
     #[inline]
     pub fn alloc(&mut self, len: usize) -> &mut [u8] {
         let words = len.div_ceil(8);
-        let fits = self.blocks.last().is_some_and(|b| b.len() - self.used >= words);
+        let fits = self.blocks.last().is_some_and(|b| b.len() - SLACK_WORDS - self.used >= words);
         if !fits {
             self.grow(words);
         }
@@ -40,7 +44,7 @@ impl Arena {
 
     #[cold]
     fn grow(&mut self, words: usize) {
-        let size = words.max(BLOCK / 8);
+        let size = (words + SLACK_WORDS).max(BLOCK / 8);
         self.blocks.push(vec![0u64; size].into_boxed_slice());
         self.used = 0;
     }

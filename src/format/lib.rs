@@ -15,6 +15,7 @@
 //! at every buffer size, and both against a naive reader that fits on a page.
 
 pub mod arena;
+pub mod block;
 pub mod chunk;
 pub mod convert;
 pub mod dialect;
@@ -25,6 +26,7 @@ pub mod line;
 #[allow(clippy::missing_panics_doc, reason = "an oracle")]
 pub mod naive;
 pub mod page;
+pub mod raw;
 pub mod reader;
 pub mod record;
 pub mod scan;

@@ -29,7 +29,7 @@ use crate::field::{self, FieldError};
 use crate::line::LineError;
 pub use crate::record::{Record, Value};
 use crate::scan::kernel::FLAG;
-use crate::scan::{Batch, CutState, Level, Needles, Scanner};
+use crate::scan::{Batch, CutState, Level, Needles, RecordEnd, Scanner};
 use crate::verify::utf8_valid_up_to;
 use crate::window::Window;
 
@@ -153,6 +153,8 @@ pub struct Reader {
     finished: bool,
 
     batch: Batch,
+    /// How many batches there were before.
+    batch_number: u64,
     /// Next record of the batch.
     cursor: usize,
     current: Current,
@@ -189,6 +191,7 @@ impl Reader {
             retry_at: 0,
             finished: false,
             batch: Batch::new(BATCH_FIELDS, BATCH_RECORDS),
+            batch_number: 0,
             cursor: 0,
             current: Current::default(),
             exact_ends: Vec::new(),
@@ -222,11 +225,10 @@ impl Reader {
 
     #[inline(never)]
     fn advance_slowly(&mut self) -> Event {
-        let done = std::mem::take(&mut self.batch.len);
+        let done = self.drop_batch();
         if !self.dialect.is_csv() {
             self.line_base += done as u64;
         }
-        self.cursor = 0;
         self.exact_line = None;
         if self.finished {
             return Event::End;
@@ -266,6 +268,51 @@ impl Reader {
                 return Event::NeedData;
             }
         }
+    }
+
+    /// Forget the batch. Returns how many records it had.
+    fn drop_batch(&mut self) -> usize {
+        self.batch_number += 1;
+        self.cursor = 0;
+        std::mem::take(&mut self.batch.len)
+    }
+
+    /// The current record's place among all that are known: the number of its batch, and its number in it. `None` if it
+    /// is in none.
+    #[inline]
+    pub(crate) fn place_in_batch(&self) -> Option<(u64, usize)> {
+        let record = self.cursor.checked_sub(1)?;
+        self.current.content.is_none().then_some((self.batch_number, record))
+    }
+
+    /// The current record and those behind it in its batch.
+    pub(crate) fn rest_of_batch(&self) -> &[RecordEnd] {
+        self.batch.records.get(self.cursor.saturating_sub(1)..self.batch.len).unwrap_or_default()
+    }
+
+    /// Where the fields of a batch end.
+    pub(crate) fn batch_ends(&self) -> &[u32] {
+        &self.batch.ends
+    }
+
+    /// Bytes that positions refer to.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.window.bytes()
+    }
+
+    /// The instruction set.
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Which of a batch's field ends is the current record's first one.
+    pub(crate) fn first_end(&self) -> usize {
+        self.current.first
+    }
+
+    /// Position of the current record.
+    pub(crate) fn record_start(&self) -> usize {
+        self.current.start
     }
 
     /// How far lines behind the chunk may be complete.
@@ -444,8 +491,7 @@ impl Reader {
         self.exact_next = false;
         self.retry_at = 0;
         self.finished = false;
-        self.batch.len = 0;
-        self.cursor = 0;
+        self.drop_batch();
         self.current = Current { start: pos, next: pos, ..Current::default() };
         self.line_base = place.lines;
         self.chunk_lines = None;
@@ -456,8 +502,7 @@ impl Reader {
     /// Ends the life of the current record; the reader has nothing to read until then. `None` if there is no memory.
     pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
         self.finished = true;
-        self.batch.len = 0;
-        self.cursor = 0;
+        self.drop_batch();
         self.exact_line = Some(self.line_base + 1);
         self.current = Current::default();
         self.window.take_chunk(0, 0, 0, 0);

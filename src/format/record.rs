@@ -42,30 +42,7 @@ impl<'a> Record<'a> {
         };
         let raw = self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default();
         let d = self.dialect;
-        if d.is_csv() {
-            if plain {
-                if let [first, inner @ .., _] = raw
-                    && *first == d.quote
-                {
-                    return Value::Plain(inner);
-                }
-            } else if memchr::memchr(d.quote, raw).is_some() {
-                return Value::Escaped(raw);
-            }
-        }
-        if is_marker(raw, &d.null) {
-            return Value::Null;
-        }
-        if let Some(default) = &d.default
-            && is_marker(raw, default)
-        {
-            return Value::Default;
-        }
-        if plain || d.is_csv() || memchr::memchr(b'\\', raw).is_none() {
-            Value::Plain(raw)
-        } else {
-            Value::Escaped(raw)
-        }
+        value_of(raw, plain, d, d.is_csv())
     }
 
     /// Is any field more than its raw bytes? In text such a field may hold an escape that makes it invalid, which COPY
@@ -75,6 +52,31 @@ impl<'a> Record<'a> {
     pub fn has_escapes(&self) -> bool {
         self.ends.iter().fold(0, |all, &e| all | e) & FLAG != 0
     }
+}
+
+/// What a raw field says. `plain` is the kernels' word on it; `csv` is the dialect's, for loops that know it beforehand.
+#[inline(always)]
+pub(crate) fn value_of<'a>(raw: &'a [u8], plain: bool, d: &Dialect, csv: bool) -> Value<'a> {
+    if csv {
+        if plain {
+            if let [first, inner @ .., _] = raw
+                && *first == d.quote
+            {
+                return Value::Plain(inner);
+            }
+        } else if memchr::memchr(d.quote, raw).is_some() {
+            return Value::Escaped(raw);
+        }
+    }
+    if is_marker(raw, &d.null) {
+        return Value::Null;
+    }
+    if let Some(default) = &d.default
+        && is_marker(raw, default)
+    {
+        return Value::Default;
+    }
+    if plain || csv || memchr::memchr(b'\\', raw).is_none() { Value::Plain(raw) } else { Value::Escaped(raw) }
 }
 
 /// Equality of a field and a marker.

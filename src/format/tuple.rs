@@ -16,10 +16,12 @@
 #![allow(unsafe_code, reason = "datums are addresses, and attributes are written where earlier ones end")]
 
 mod column;
+mod decoded;
 
 use std::slice;
 
 use column::{Column, Kind, SLACK, Stop, clear_behind};
+pub use decoded::Source;
 
 /// MAXIMUM_ALIGNOF: what a tuple, and the data within it, is aligned to.
 pub const MAX_ALIGN: usize = 8;
@@ -182,7 +184,7 @@ impl Layout {
         }
         // Lengths are checked against the limit before variable ones are written, and only in the end otherwise.
         let by_value = columns.iter().map(|column| column.align_and_width()).sum::<usize>();
-        let capacity = u8::MAX as usize + limit + by_value + SLACK;
+        let capacity = u8::MAX as usize + limit + by_value + 2 * SLACK;
         let mut layout = Self { columns, leading, leading_end, limit, header: [0; 24], capacity };
         layout.set_stamp(stamp);
         Some(layout)

@@ -10,8 +10,10 @@
 use std::ffi::{CString, c_char};
 
 use pg_bulk_format::arena::Arena;
-use pg_bulk_format::convert::Decoder;
+use pg_bulk_format::block::{self, Block};
+use pg_bulk_format::convert::{Datum, Decoder};
 use pg_bulk_format::reader::{Reader, Value};
+use pg_bulk_format::tuple::Source;
 use pgrx::pg_sys;
 
 use super::column::{self, Column};
@@ -73,7 +75,25 @@ impl RowArrays {
             *self.values.add(attribute) = value.unwrap_or(pg_sys::Datum::from(0usize));
         }
     }
+
+    /// Those of a row that was decoded together with others.
+    fn of(row: block::Row<'_>) -> RowArrays {
+        // A datum is a usize on a 64-bit server.
+        RowArrays { values: row.values.as_mut_ptr().cast(), nulls: row.nulls.as_mut_ptr() }
+    }
+
+    /// # Safety
+    /// Both are at least so long, and not the same.
+    pub unsafe fn copy_from(self, other: RowArrays, attributes: usize) {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            std::ptr::copy_nonoverlapping(other.values, self.values, attributes);
+            std::ptr::copy_nonoverlapping(other.nulls, self.nulls, attributes);
+        }
+    }
 }
+
+const _: () = assert!(size_of::<pg_sys::Datum>() == size_of::<Datum>());
 
 /// The rows of a file.
 #[derive(Debug)]
@@ -81,6 +101,10 @@ pub struct Rows {
     pub(super) stream: Stream,
     pub(super) columns: Vec<Column>,
     arena: Arena,
+    /// The rows around the current one, if they are decoded together.
+    block: Option<Block>,
+    /// The current row in it.
+    decoded: Option<RowArrays>,
     /// A value with its escapes removed.
     pub(super) unescaped: Vec<u8>,
     /// NUL-terminated inputs of the queue.
@@ -128,6 +152,8 @@ impl Rows {
             stream,
             columns,
             arena: Arena::new(),
+            block: None,
+            decoded: None,
             unescaped: Vec::new(),
             strings: Vec::new(),
             queue: Vec::new(),
@@ -179,6 +205,44 @@ impl Rows {
         self.columns = columns;
     }
 
+    /// From now on, decode rows together where all of their columns can be decoded: rows of so many attributes, of which
+    /// these must not be NULL. What decoders depend on must not change any more.
+    pub fn decode_together(&mut self, attributes: usize, not_null: &[usize]) {
+        let field = |column: &Column| {
+            let attribute = column.attribute;
+            let plain = !column.force_null && !column.force_not_null && !column.wants_null;
+            let decoder = column.decoder.filter(|_| plain)?;
+            Some(block::Column { decoder, attribute, not_null: not_null.contains(&attribute) })
+        };
+        let fields: Vec<_> = self.columns.iter().map(|c| if c.ignored { None } else { field(c) }).collect();
+        let complete = fields.iter().zip(&self.columns).all(|(field, column)| field.is_some() || column.ignored);
+        self.block = complete.then(|| Block::new(fields, attributes)).flatten();
+    }
+
+    /// The arrays of the current row, if it was decoded together with others: all is well with it, and there is nothing
+    /// left to do for [`Rows::convert`]. Its values stay until the row behind it is asked for; they are what
+    /// [`Rows::sources`] says.
+    #[inline]
+    pub fn decoded(&self) -> Option<RowArrays> {
+        self.decoded
+    }
+
+    /// What the values of decoded rows are.
+    #[inline]
+    pub fn sources(&self) -> &[Source] {
+        self.block.as_ref().map_or(&[], Block::sources)
+    }
+
+    /// Make datums of what is none in the current row, which was decoded together with others.
+    ///
+    /// # Safety
+    /// The arrays are what [`Rows::decoded`] returned, and this is done once a row.
+    pub unsafe fn make_datums(&mut self, arrays: RowArrays) -> Result<()> {
+        let Some(block) = &mut self.block else { return Ok(()) };
+        // SAFETY: the caller vouches for it; a datum is a usize.
+        unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
+    }
+
     /// Rows so far.
     pub fn count(&self) -> u64 {
         self.rows
@@ -196,6 +260,13 @@ impl Rows {
             }
         }
         self.rows += 1;
+        self.decoded = match &mut self.block {
+            Some(block) => block.row(&self.stream.reader).map(RowArrays::of),
+            None => None,
+        };
+        if self.decoded.is_some() {
+            return Ok(true);
+        }
         if self.reader().record_len() > LARGE {
             self.check_memory()?;
         }

@@ -27,10 +27,12 @@ mod text;
 mod time;
 mod timestamp;
 mod uuid;
-mod varlena;
+pub(crate) mod varlena;
+pub(crate) mod words;
 
 use crate::arena::Arena;
 pub use numeric::NumericTypmod;
+use words::Short;
 
 /// A by-value datum, or the address of a by-reference one in the arena it was built in.
 pub type Datum = u64;
@@ -195,32 +197,98 @@ impl Decoder {
     #[inline]
     #[must_use]
     pub fn decode(&self, field: &[u8], arena: &mut Arena) -> Option<Datum> {
+        let mut one = One { field, arena, datum: None };
+        self.decode_all(&mut one);
+        one.datum
+    }
+
+    /// Are values the bytes of their fields, behind a header?
+    pub(crate) fn is_bytes(&self) -> bool {
+        matches!(self, Decoder::Text | Decoder::Varchar { .. })
+    }
+
+    /// Decode many fields: which decoder it is, is asked once for all of them.
+    #[inline(always)]
+    pub(crate) fn decode_all(&self, fields: &mut impl Fields) {
         match *self {
-            Decoder::Bool => boolean::bool(field),
-            Decoder::Float4 => float::float4(field),
-            Decoder::Float8 => float::float8(field),
-            Decoder::Json => json::json(field, arena),
-            Decoder::Jsonb => jsonb::jsonb(field, arena),
-            Decoder::Inet => inet::inet(field, arena),
-            Decoder::Interval => interval::interval(field, arena),
-            Decoder::Bit { length } => bit::bit(field, length, arena),
-            Decoder::Varbit { length } => bit::varbit(field, length, arena),
-            Decoder::Int4 => integer::int4(field),
-            Decoder::Int8 => integer::int8(field),
-            Decoder::Int2 => integer::int2(field),
-            Decoder::Oid => integer::oid(field),
-            Decoder::Numeric { typmod } => numeric::numeric(field, typmod, arena),
-            Decoder::Text => varlena::copy(field, arena),
-            Decoder::Varchar { max_chars, charset } => text::varchar(field, max_chars, charset, arena),
-            Decoder::Bpchar { chars, charset } => text::bpchar(field, chars, charset, arena),
-            Decoder::Char => text::char(field),
-            Decoder::Bytea => bytea::bytea(field, arena),
-            Decoder::Uuid => uuid::uuid(field, arena),
-            Decoder::Date => date::date(field),
-            Decoder::Time { precision } => time::time(field, precision),
-            Decoder::Timestamp { precision } => timestamp::timestamp(field, precision),
-            Decoder::Timestamptz { precision, utc, letters } => timestamp::timestamptz(field, precision, utc, letters),
+            Decoder::Bool => fields.decode(|field, _| boolean::bool(field)),
+            Decoder::Float4 => fields.decode(|field, _| float::float4(field)),
+            Decoder::Float8 => fields.decode(|field, _| float::float8(field)),
+            Decoder::Json => fields.decode(json::json),
+            Decoder::Jsonb => fields.decode(jsonb::jsonb),
+            Decoder::Inet => fields.decode(inet::inet),
+            Decoder::Interval => fields.decode(interval::interval),
+            Decoder::Bit { length } => fields.decode(|field, arena| bit::bit(field, length, arena)),
+            Decoder::Varbit { length } => fields.decode(|field, arena| bit::varbit(field, length, arena)),
+            Decoder::Int4 => {
+                fields.decode_words(&words::Integer::<4>, |field, _| integer::int4(field));
+            }
+            Decoder::Int8 => {
+                fields.decode_words(&words::Integer::<8>, |field, _| integer::int8(field));
+            }
+            Decoder::Int2 => {
+                fields.decode_words(&words::Integer::<2>, |field, _| integer::int2(field));
+            }
+            Decoder::Oid => fields.decode(|field, _| integer::oid(field)),
+            Decoder::Numeric { typmod } => {
+                fields.decode_words(&words::Numeric::new(typmod), |field, arena| numeric::numeric(field, typmod, arena));
+            }
+            Decoder::Text => fields.decode_bytes(|_| true, varlena::copy),
+            Decoder::Varchar { max_chars, charset } => {
+                fields.decode_bytes(
+                    |field| text::fits(field, max_chars, charset),
+                    |field, arena| text::varchar(field, max_chars, charset, arena),
+                );
+            }
+            Decoder::Bpchar { chars, charset } => {
+                fields.decode(|field, arena| text::bpchar(field, chars, charset, arena));
+            }
+            Decoder::Char => fields.decode(|field, _| text::char(field)),
+            Decoder::Bytea => fields.decode(bytea::bytea),
+            Decoder::Uuid => fields.decode(uuid::uuid),
+            Decoder::Date => fields.decode(|field, _| date::date(field)),
+            Decoder::Time { precision } => fields.decode(|field, _| time::time(field, precision)),
+            Decoder::Timestamp { precision } => fields.decode(|field, _| timestamp::timestamp(field, precision)),
+            Decoder::Timestamptz { precision, utc, letters } => {
+                fields.decode(|field, _| timestamp::timestamptz(field, precision, utc, letters));
+            }
         }
+    }
+}
+
+/// Fields of one column.
+pub(crate) trait Fields {
+    /// Let `decode` make a datum of each.
+    fn decode(&mut self, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>);
+
+    /// The same, where most fields are short enough for `_short`.
+    #[inline(always)]
+    fn decode_words(&mut self, _short: &impl Short, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+        self.decode(decode);
+    }
+
+    /// The same, where a value is its field's bytes if `fits` says so.
+    #[inline(always)]
+    fn decode_bytes(
+        &mut self,
+        _fits: impl Fn(&[u8]) -> bool,
+        decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>,
+    ) {
+        self.decode(decode);
+    }
+}
+
+/// One field.
+struct One<'a> {
+    field: &'a [u8],
+    arena: &'a mut Arena,
+    datum: Option<Datum>,
+}
+
+impl Fields for One<'_> {
+    #[inline(always)]
+    fn decode(&mut self, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+        self.datum = decode(self.field, self.arena);
     }
 }
 

@@ -17,7 +17,7 @@ const MAX_SIDE: usize = 72;
 const MAX_DIGITS: usize = 1 + 2 * (MAX_SIDE / 4);
 
 /// Largest display scale of the short header.
-const SHORT_SCALE_MAX: u32 = 63;
+pub(super) const SHORT_SCALE_MAX: u32 = 63;
 
 /// Precision and scale of a numeric column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,14 @@ impl NumericTypmod {
         (scale <= precision).then_some(Some(NumericTypmod { precision, scale }))
     }
 
+    /// Decimal places, and digits before them.
+    pub(super) fn sides(self) -> (usize, usize) {
+        (usize::from(self.scale), usize::from(self.precision - self.scale))
+    }
+
     /// Whether a number with this first digit, not zero, has few enough digits before the point.
     #[inline(always)]
-    fn holds(self, weight: i32, first: u16) -> bool {
+    pub(super) fn holds(self, weight: i32, first: u16) -> bool {
         let in_first = 1 + i32::from(first >= 10) + i32::from(first >= 100) + i32::from(first >= 1000);
         weight * 4 + in_first <= i32::from(self.precision) - i32::from(self.scale)
     }
@@ -221,25 +226,34 @@ fn short(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Opti
         };
         u128::from(four(w0, w1)?) | u128::from(four(f0, f1)?) << 64
     };
-    // The first of eight digits is lowest. Zero has neither digits nor sign nor weight.
+    let (fits, value) = pack(packed, negative, scale as u32, typmod);
+    // Every byte of the room is written, so none of the copies depends on the size.
+    let room = arena.alloc(VALUE).first_chunk_mut::<VALUE>()?;
+    *room = value;
+    fits.then(|| varlena::address(room))
+}
+
+/// Bytes that [`pack`] makes.
+const VALUE: usize = 24;
+
+/// A value of eight digits in base 10000, the first one lowest and the point in their middle, as it is stored. False if
+/// the typmod does not allow it.
+#[inline(always)]
+fn pack(packed: u128, negative: bool, scale: u32, typmod: Option<NumericTypmod>) -> (bool, [u8; VALUE]) {
+    // Zero has neither digits nor sign nor weight.
     let start = if packed == 0 { 3 } else { packed.trailing_zeros() / 16 };
     let end = if packed == 0 { 3 } else { 8 - packed.leading_zeros() / 16 };
     let stripped = packed >> (16 * start);
     let weight = 3 - start as i32;
-    if let Some(t) = typmod
-        && packed != 0
-        && !t.holds(weight, stripped as u16)
-    {
-        return None;
-    }
+    let fits = packed == 0 || typmod.is_none_or(|t| t.holds(weight, stripped as u16));
     let size = (varlena::HEADER + 2) as u64 + 2 * u64::from(end - start);
-    let header = short_header(negative && packed != 0, scale as u32, weight);
-    // Every byte of the room is written, so none of the copies depends on the size.
-    let room = arena.alloc(24);
-    let (low, rest) = room.split_first_chunk_mut::<8>()?;
-    *low = (size << 2 | u64::from(header) << 32 | (stripped as u64) << 48).to_le_bytes();
+    let header = short_header(negative & (packed != 0), scale, weight);
+    let low = size << 2 | u64::from(header) << 32 | (stripped as u64) << 48;
+    let mut value = [0; VALUE];
+    let (first, rest) = value.split_at_mut(8);
+    first.copy_from_slice(&low.to_le_bytes());
     rest.copy_from_slice(&(stripped >> 16).to_le_bytes());
-    Some(varlena::address(room))
+    (fits, value)
 }
 
 /// Two eights as four digits, the first one lowest, if they are digits.
@@ -254,7 +268,7 @@ fn four(x: u64, y: u64) -> Option<u64> {
 
 /// The header word of the short form.
 #[inline(always)]
-fn short_header(negative: bool, scale: u32, weight: i32) -> u16 {
+pub(super) fn short_header(negative: bool, scale: u32, weight: i32) -> u16 {
     // The weight has six bits and their sign.
     0x8000 | u16::from(negative) << 13 | (scale as u16) << 7 | weight as u16 & 0x7f
 }

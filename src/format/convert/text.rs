@@ -21,10 +21,16 @@ fn characters(bytes: &[u8], charset: Charset) -> Option<usize> {
 /// varchar(n)
 #[inline]
 pub(super) fn varchar(field: &[u8], max_chars: usize, charset: Charset, arena: &mut Arena) -> Option<Datum> {
-    if field.len() > max_chars && characters(field, charset)? > max_chars {
+    if !fits(field, max_chars, charset) {
         return None;
     }
     varlena::copy(field, arena)
+}
+
+/// Is it sure that a field has no more characters than that?
+#[inline(always)]
+pub(super) fn fits(field: &[u8], max_chars: usize, charset: Charset) -> bool {
+    field.len() <= max_chars || characters(field, charset).is_some_and(|n| n <= max_chars)
 }
 
 /// bpchar(n): blank-padded to n characters.

@@ -27,7 +27,7 @@ pub(super) fn address(bytes: &[u8]) -> Datum {
 
 /// The bytes themselves as a value.
 #[inline]
-pub(super) fn copy(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {
+pub(crate) fn copy(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {
     let (datum, body) = alloc(bytes.len(), arena)?;
     body.copy_from_slice(bytes);
     Some(datum)

@@ -46,7 +46,7 @@ pub(super) enum Stop {
     TooBig,
 }
 
-/// Bytes behind the end of an attribute that writing it may touch.
+/// Bytes behind the end of an attribute that writing it may touch, but for one.
 pub(super) const SLACK: usize = 64;
 
 impl Column {
@@ -147,7 +147,7 @@ impl Column {
 }
 
 /// The longest varlena, header of four bytes included, that fits behind a header of one: VARATT_CAN_MAKE_SHORT.
-const LONGEST_TO_SHORTEN: usize = 0x7f - 1 + 4;
+pub(super) const LONGEST_TO_SHORTEN: usize = 0x7f - 1 + 4;
 
 /// What a varlena's header says, and its size with the header.
 enum Varlena {
@@ -187,7 +187,7 @@ impl Varlena {
 }
 
 #[inline(always)]
-fn short_header(size: usize) -> u8 {
+pub(super) fn short_header(size: usize) -> u8 {
     if cfg!(target_endian = "big") { size as u8 | 0x80 } else { (size as u8) << 1 | 1 }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::PageBatch;
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
@@ -104,6 +104,29 @@ impl Heap {
     pub unsafe fn add(&mut self, arrays: RowArrays, form: &mut FormBuffer, baton: &Baton) -> Result<Added> {
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
+        self.add_formed(formed, baton)
+    }
+
+    /// Add a row that was decoded together with others. Guarded.
+    ///
+    /// # Safety
+    /// The arrays have a value for each attribute of the relation, as `sources` says.
+    #[inline]
+    pub unsafe fn add_decoded(
+        &mut self,
+        sources: &[Source],
+        arrays: RowArrays,
+        form: &mut FormBuffer,
+        baton: &Baton,
+    ) -> Result<Added> {
+        let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
+        // SAFETY: the caller vouches for the arrays; a datum is a usize.
+        let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
+        self.add_formed(formed, baton)
+    }
+
+    #[inline]
+    fn add_formed(&mut self, formed: Formed<'_>, baton: &Baton) -> Result<Added> {
         let Formed::Tuple(tuple) = formed else { return Ok(Added::Wide) };
         if self.batch.add(tuple).is_none() {
             self.append(baton)?;

@@ -192,6 +192,7 @@ impl Process {
             process.open_heap(relation)?;
             process.not_null = not_null(relation);
         }
+        process.rows.decode_together(process.attributes(), &process.not_null);
         Ok(process)
     }
 
@@ -254,6 +255,12 @@ impl Process {
         unsafe { RowArrays { values: (*self.executor.slot).tts_values, nulls: (*self.executor.slot).tts_isnull } }
     }
 
+    /// Attributes of the target.
+    fn attributes(&self) -> usize {
+        // SAFETY: a slot that lives as long as the executor's state.
+        unsafe { usize::try_from((*(*self.executor.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+    }
+
     /// Must each row be looked at outside of [`step`]?
     fn is_plain(&self) -> bool {
         let e = &self.executor;
@@ -290,6 +297,21 @@ impl Process {
                 self.skip_left -= 1;
                 continue;
             }
+            if let Some(decoded) = self.rows.decoded() {
+                // SAFETY: as long as the target's descriptor.
+                unsafe { self.defaults.set(decoded) }?;
+                if is_plain {
+                    self.rows.clear_queue();
+                    // SAFETY: as above, both of them.
+                    unsafe {
+                        self.rows.make_datums(decoded)?;
+                        arrays.copy_from(decoded, self.attributes());
+                    }
+                    return Ok(ROW);
+                }
+                self.add_decoded(decoded)?;
+                continue;
+            }
             self.rows.reset();
             // SAFETY: the slot's arrays are as long as the target's descriptor.
             unsafe { self.rows.decode(&self.wanted, arrays) };
@@ -321,7 +343,7 @@ impl Process {
             if is_plain || self.rows.has_queue() || self.not_null.iter().any(null) {
                 return Ok(ROW);
             }
-            self.add(0, self.executor.slot)?;
+            self.add(0, arrays)?;
         }
     }
 
@@ -467,27 +489,59 @@ impl Process {
         self.heaps.iter_mut().for_each(Heap::release);
     }
 
-    /// Put the row in a slot into a heap. Guarded.
-    pub fn add(&mut self, heap: usize, slot: *mut pg_sys::TupleTableSlot) -> Result<()> {
-        self.limit -= 1;
-        self.unreported_rows += 1;
-        // SAFETY: a slot with the heap's descriptor and valid arrays.
-        let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
+    /// Put a row into a heap. Guarded. The arrays are as long as the heap's descriptor, and hold values of its types.
+    pub fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
+        self.count_row();
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
         let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: the arrays are the slot's.
+        // SAFETY: the caller's arrays.
         let added = unsafe { destination.add(arrays, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
             // SAFETY: as above.
             unsafe { self.wide.add(destination, arrays, &shared.baton) }?;
         }
-        if destination.bytes() != before {
-            self.page_bytes += destination.bytes() - before;
-            self.relieve()?;
+        let after = destination.bytes();
+        self.follow_bytes(before, after)
+    }
+
+    /// Put a row that was decoded together with others into the target's heap. Guarded.
+    #[inline]
+    fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
+        self.count_row();
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
+        let before = destination.bytes();
+        // SAFETY: the rows' arrays, and what they say of them.
+        let added =
+            unsafe { destination.add_decoded(self.rows.sources(), arrays, &mut self.form, &shared.baton) }?;
+        if added == Added::Wide {
+            // SAFETY: as above; then they hold datums.
+            unsafe {
+                self.rows.make_datums(arrays)?;
+                self.wide.add(destination, arrays, &shared.baton)?;
+            }
         }
-        Ok(())
+        let after = destination.bytes();
+        self.follow_bytes(before, after)
+    }
+
+    #[inline]
+    fn count_row(&mut self) {
+        self.limit -= 1;
+        self.unreported_rows += 1;
+    }
+
+    /// A heap that took so many bytes takes so many now. Guarded.
+    #[inline]
+    fn follow_bytes(&mut self, before: usize, after: usize) -> Result<()> {
+        if after == before {
+            return Ok(());
+        }
+        self.page_bytes += after - before;
+        self.relieve()
     }
 
     /// Append the largest batches while all together are too large; half of what is allowed stays, so that this is not

@@ -54,7 +54,9 @@ unsafe extern "C-unwind" fn store(
         let relation = unsafe { (*relinfo).ri_RelationDesc };
         process.last_leaf = (relinfo, process.open_heap(relation).or_raise());
     }
-    process.add(process.last_leaf.1, slot).or_raise();
+    // SAFETY: a slot with the leaf's descriptor and valid arrays.
+    let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
+    process.add(process.last_leaf.1, arrays).or_raise();
 }
 
 /// Append all that is left.

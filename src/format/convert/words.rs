@@ -1,0 +1,341 @@
+//! Short integers and numerics in one vector of sixteen bytes.
+//!
+//! ```text
+//!  - 1 2 3 . 4 5 6 7 , x ...     the field, and whatever is behind it
+//!  0 0 0 0 0 1 2 3 4 5 6 7 0 0 0 0     shuffled: the point in the middle, zeros where there is nothing
+//!   0   0   1   23  45  67   0   0     pairs
+//!     0      123     4567      0       fours: the digits of a numeric
+//! ```
+//!
+//! There is no branch: not for the sign, nor the length, nor the place of the point, all of which are as good as random.
+//! Whether the result can be used is one more result. What is not sure is for the functions next door; they are the
+//! judges of these.
+#![allow(unsafe_code, reason = "SIMD loads and intrinsics")]
+
+use super::numeric::NumericTypmod;
+use super::{Datum, varlena};
+use crate::scan::Level;
+
+/// Bytes that are looked at, from a field's first one on.
+pub(crate) const WINDOW: usize = 32;
+/// Bytes that are written where a datum needs memory.
+pub(crate) const SLOT: usize = 16;
+
+/// A way to decode short fields.
+pub(crate) trait Short {
+    /// Its datums need memory.
+    const NEEDS_SLOT: bool;
+
+    /// The datum of a window's first `len` bytes, and whether it is sure; the bytes behind them may be any. If it is not
+    /// sure, the datum is one that can be looked at, or a number.
+    ///
+    /// # Safety
+    /// [`available`] said yes, and the caller is compiled for such a machine.
+    unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum);
+}
+
+/// Are a window's first bytes those of a marker?
+///
+/// # Safety
+/// As [`Short::decode`].
+#[inline(always)]
+pub(crate) unsafe fn starts_with(window: &[u8; WINDOW], marker: Marker) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { isa::starts_with(window, marker) }
+}
+
+/// At most sixteen bytes to compare with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marker {
+    bytes: [u8; 16],
+    /// How many.
+    pub(crate) len: usize,
+}
+
+impl Marker {
+    /// None if they are more.
+    pub(crate) fn new(marker: &[u8]) -> Option<Marker> {
+        let mut bytes = [0; 16];
+        bytes.get_mut(..marker.len())?.copy_from_slice(marker);
+        Some(Marker { bytes, len: marker.len() })
+    }
+}
+
+/// Can a machine of this level do it?
+pub(crate) fn available(level: Level) -> bool {
+    cfg!(target_arch = "x86_64") && matches!(level, Level::Avx2 | Level::Avx512)
+}
+
+/// An integer of so many bytes: an optional minus and at most fifteen digits.
+pub(crate) struct Integer<const BYTES: u8>;
+
+impl<const BYTES: u8> Short for Integer<BYTES> {
+    const NEEDS_SLOT: bool = false;
+
+    #[inline(always)]
+    unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, _: &mut [u8; SLOT]) -> (bool, Datum) {
+        // SAFETY: the caller's promise.
+        let (sure, value) = unsafe { isa::integer(window, len) };
+        let fits = match BYTES {
+            2 => value == i64::from(value as i16),
+            4 => value == i64::from(value as i32),
+            _ => true,
+        };
+        (sure & fits, value as Datum)
+    }
+}
+
+/// A numeric: an optional minus, at most eight digits on either side of the point, nothing to be rounded.
+pub(crate) struct Numeric {
+    typmod: Option<NumericTypmod>,
+    /// Digits that a typmod may forbid before the point.
+    checks: bool,
+    /// The display scale, if declared, and the most decimal places.
+    scale: Option<usize>,
+    places: usize,
+}
+
+impl Numeric {
+    pub(crate) fn new(typmod: Option<NumericTypmod>) -> Numeric {
+        let scale = typmod.map(|t| t.sides().0);
+        let checks = typmod.is_some_and(|t| t.sides().1 < 8);
+        // The short header cannot hold a larger scale; then nothing is sure.
+        let fits = scale.is_none_or(|scale| scale <= super::numeric::SHORT_SCALE_MAX as usize);
+        Numeric { typmod, checks, scale, places: if fits { scale.unwrap_or(8).min(8) } else { 0 } }
+    }
+}
+
+impl Short for Numeric {
+    const NEEDS_SLOT: bool = true;
+
+    #[inline(always)]
+    unsafe fn decode(&self, window: &[u8; WINDOW], len: usize, slot: &mut [u8; SLOT]) -> (bool, Datum) {
+        // SAFETY: the caller's promise.
+        let n = unsafe { isa::numeric(window, len) };
+        let scale = self.scale.unwrap_or(n.places);
+        // Of four digits the point is in the middle; zero has neither digits nor sign nor weight.
+        let zero = n.digits == 0;
+        let start = if zero { 1 } else { n.digits.trailing_zeros() / 16 };
+        let end = if zero { 1 } else { 4 - n.digits.leading_zeros() / 16 };
+        let stripped = n.digits >> (16 * start);
+        let weight = 1 - start as i32;
+        let size = (varlena::HEADER + 2) as u64 + 2 * u64::from(end.wrapping_sub(start) & 7);
+        let header = super::numeric::short_header(n.negative & !zero, scale as u32, weight);
+        let low = size << 2 | u64::from(header) << 32 | stripped << 48;
+        let fits = !self.checks || zero || self.typmod.is_none_or(|t| t.holds(weight, stripped as u16));
+        let sure = n.sure & (n.places <= self.places) & fits & (scale <= super::numeric::SHORT_SCALE_MAX as usize);
+        *slot = (u128::from(low) | u128::from(stripped >> 16) << 64).to_le_bytes();
+        (sure, varlena::address(slot))
+    }
+}
+
+/// A numeric's parts.
+struct Parts {
+    /// Four in base 10000, the first one lowest and the point in the middle.
+    digits: u64,
+    negative: bool,
+    /// Decimal places in the text.
+    places: usize,
+    sure: bool,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod isa {
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_madd_epi16, _mm_maddubs_epi16,
+        _mm_movemask_epi8, _mm_packus_epi32, _mm_set_epi64x, _mm_set1_epi8, _mm_set1_epi16, _mm_set1_epi32,
+        _mm_setzero_si128, _mm_shuffle_epi8, _mm_sub_epi8, _mm_subs_epu8,
+    };
+
+    use super::{Marker, Parts, WINDOW};
+
+    /// A shuffle that puts the first n bytes of a vector last is 16 bytes from the nth on.
+    static LAST: [u8; 32] = [
+        128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+        10, 11, 12, 13, 14, 15,
+    ];
+
+    /// # Safety
+    /// At most 16.
+    #[inline(always)]
+    unsafe fn load(window: &[u8; WINDOW], at: usize) -> __m128i {
+        debug_assert!(at + 16 <= WINDOW);
+        // SAFETY: 16 bytes behind the first 16 at most.
+        unsafe { _mm_loadu_si128(window.as_ptr().add(at).cast()) }
+    }
+
+    /// Fours of decimal digits, the first one lowest, and whether they are digits.
+    ///
+    /// # Safety
+    /// The machine has SSE4.1.
+    #[inline(always)]
+    unsafe fn fours(text: __m128i, shuffle: __m128i) -> (u64, bool) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let digits = _mm_shuffle_epi8(_mm_sub_epi8(text, _mm_set1_epi8(b'0'.cast_signed())), shuffle);
+            let above = _mm_subs_epu8(digits, _mm_set1_epi8(9));
+            let sure = _mm_movemask_epi8(_mm_cmpeq_epi8(above, _mm_setzero_si128())) == 0xffff;
+            let pairs = _mm_maddubs_epi16(digits, _mm_set1_epi16(10 | 1 << 8));
+            let fours = _mm_madd_epi16(pairs, _mm_set1_epi32(100 | 1 << 16));
+            (_mm_cvtsi128_si64(_mm_packus_epi32(fours, fours)).cast_unsigned(), sure)
+        }
+    }
+
+    /// # Safety
+    /// The machine has SSE4.1.
+    #[inline(always)]
+    pub(super) unsafe fn integer(window: &[u8; WINDOW], len: usize) -> (bool, i64) {
+        let negative = window[0] == b'-';
+        let n = len.wrapping_sub(usize::from(negative));
+        // SAFETY: both loads are within what is there; the instructions are the caller's promise.
+        let (fours, digits) = unsafe {
+            let text = load(window, usize::from(negative));
+            fours(text, _mm_loadu_si128(LAST.as_ptr().add(n & 15).cast()))
+        };
+        let at = |i: u32| fours >> (16 * i) & 0xffff;
+        let value = ((at(0) * 10_000 + at(1)) * 100_000_000 + (at(2) * 10_000 + at(3))) as i64;
+        let sign = -i64::from(negative);
+        (digits & (n.wrapping_sub(1) < 15), (value ^ sign) - sign)
+    }
+
+    /// # Safety
+    /// As [`integer`].
+    #[inline(always)]
+    pub(super) unsafe fn numeric(window: &[u8; WINDOW], len: usize) -> Parts {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let negative = window[0] == b'-';
+        let n = len.wrapping_sub(usize::from(negative));
+        // SAFETY: all loads are within what is there; the instructions are the caller's promise.
+        unsafe {
+            let text = load(window, usize::from(negative));
+            let points = _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_set1_epi8(b'.'.cast_signed()))).cast_unsigned();
+            // The end stands for the point of a number without one.
+            let whole = (points | 1 << (n & 15)).trailing_zeros() as usize;
+            let places = n.saturating_sub(whole + 1);
+            // Bytes `whole - 8..whole` and `whole + 1..n` of the text; the top bit makes a zero.
+            let left = LAST.as_ptr().add(8 + (whole & 15)).cast::<u64>().read_unaligned();
+            let left = if whole > 8 { 0 } else { left };
+            let right = (0x0706_0504_0302_0100 + ONES * (whole as u64 + 1))
+                | (0x80 * ONES).unbounded_shl(8 * places.min(8) as u32);
+            let shuffle = _mm_set_epi64x(right.cast_signed(), left.cast_signed());
+            let (digits, sure) = fours(text, shuffle);
+            let sure = sure & (n < 16) & (whole <= 8) & (places <= 8) & (whole + places > 0);
+            Parts { digits, negative, places, sure }
+        }
+    }
+
+    /// # Safety
+    /// As [`integer`].
+    #[inline(always)]
+    pub(super) unsafe fn starts_with(window: &[u8; WINDOW], marker: Marker) -> bool {
+        // SAFETY: within what is there.
+        let equal = unsafe {
+            let text = load(window, 0);
+            _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_loadu_si128(marker.bytes.as_ptr().cast()))).cast_unsigned()
+        };
+        let wanted = (1u32 << marker.len) - 1;
+        equal & wanted == wanted
+    }
+}
+
+/// Never asked.
+#[cfg(not(target_arch = "x86_64"))]
+mod isa {
+    use super::{Marker, Parts, WINDOW};
+
+    pub(super) unsafe fn integer(_: &[u8; WINDOW], _: usize) -> (bool, i64) {
+        (false, 0)
+    }
+
+    pub(super) unsafe fn numeric(_: &[u8; WINDOW], _: usize) -> Parts {
+        Parts { digits: 0, negative: false, places: 0, sure: false }
+    }
+
+    pub(super) unsafe fn starts_with(_: &[u8; WINDOW], _: Marker) -> bool {
+        false
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::body;
+    use super::super::{integer, numeric};
+    use super::*;
+    use crate::arena::Arena;
+
+    fn window(text: &[u8], behind: [u8; WINDOW]) -> [u8; WINDOW] {
+        let mut window = behind;
+        for (to, b) in window.iter_mut().zip(text) {
+            *to = *b;
+        }
+        window
+    }
+
+    /// As a caller that is compiled for it.
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn decode(short: &impl Short, window: &[u8; WINDOW], len: usize, a: &mut Arena) -> Option<Datum> {
+        let slot = a.alloc(SLOT).first_chunk_mut().unwrap();
+        // SAFETY: the test asked whether it is available.
+        let (sure, datum) = unsafe { short.decode(window, len, slot) };
+        sure.then_some(datum)
+    }
+
+    proptest! {
+        #[test]
+        fn as_the_judges_say(
+            text in "-?[0-9]{0,16}|-?[0-9]{0,9}\\.[0-9]{0,9}|[-+0-9. ,/:]{0,18}",
+            behind in prop::array::uniform32(any::<u8>()),
+            (precision, scale) in (1..=30i32, 0..=12i32),
+        ) {
+            if !available(Level::best()) {
+                return Ok(());
+            }
+            let a = &mut Arena::new();
+            let t = text.as_bytes();
+            let w = &window(t, behind);
+            // SAFETY: available.
+            let results = unsafe {
+                [
+                    (decode(&Integer::<2>, w, t.len(), a), integer::int2(t)),
+                    (decode(&Integer::<4>, w, t.len(), a), integer::int4(t)),
+                    (decode(&Integer::<8>, w, t.len(), a), integer::int8(t)),
+                ]
+            };
+            for (short, judge) in results {
+                // Sure or silent, and silent only about what is long or not plain.
+                prop_assert!(short == judge || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
+            }
+            let typmod = NumericTypmod::decode((precision << 16 | scale.min(precision)) + 4).flatten();
+            for typmod in [None, typmod] {
+                // SAFETY: available.
+                let short = unsafe { decode(&Numeric::new(typmod), w, t.len(), a) }.map(body);
+                let judge = numeric::numeric(t, typmod, a).map(body);
+                if short.is_some() {
+                    prop_assert_eq!(short, judge, "{}", text);
+                } else if judge.is_some() && t.len() < 16 && t[0] != b'+' {
+                    let (_, whole, fraction) = numeric::split(t).unwrap();
+                    let places = typmod.map_or(8, |t| t.sides().0.min(8));
+                    prop_assert!(whole.len() > 8 || fraction.len() > places, "{} is not taken", text);
+                }
+            }
+        }
+
+        #[test]
+        fn markers(marker in "[a-c]{0,3}", text in "[a-c]{0,3}") {
+            if available(Level::best()) {
+                let w = &window(text.as_bytes(), [b'x'; WINDOW]);
+                // SAFETY: available; without inlining into such a caller it is slow, but right.
+                let starts = unsafe { starts_with(w, Marker::new(marker.as_bytes()).unwrap()) };
+                prop_assert_eq!(starts, text.starts_with(&marker));
+            }
+        }
+    }
+
+    #[test]
+    fn long_markers_are_none() {
+        assert!(Marker::new(&[0; 16]).is_some());
+        assert!(Marker::new(&[0; 17]).is_none());
+    }
+}
