@@ -458,13 +458,13 @@ impl Fields for Down<'_> {
     }
 
     #[inline(always)]
-    fn decode_bytes(&mut self, fits: impl Fn(&[u8]) -> bool, _: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+    fn decode_bytes(&mut self, fits: impl Fn(&[u8]) -> bool, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
         self.nothing = NOTHING.0.get(..0).and_then(raw::pack).unwrap_or_default();
         let slow = |this: &mut Self, row: usize| {
             this.field(row, this.span.at(row), |bytes, arena| {
-                let copy = arena.alloc(bytes.len());
-                copy.copy_from_slice(bytes);
-                raw::pack(copy).filter(|_| fits(bytes))
+                let datum = decode(bytes, arena)?;
+                // SAFETY: the decoder has just made it.
+                raw::pack(unsafe { varlena::body(datum) })
             });
         };
         let Some(null) = self.null else {

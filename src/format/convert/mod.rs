@@ -204,7 +204,7 @@ impl Decoder {
 
     /// Are values the bytes of their fields, behind a header?
     pub(crate) fn is_bytes(&self) -> bool {
-        matches!(self, Decoder::Text | Decoder::Varchar { .. })
+        matches!(self, Decoder::Text | Decoder::Varchar { .. } | Decoder::Bpchar { .. })
     }
 
     /// Decode many fields: which decoder it is, is asked once for all of them.
@@ -231,7 +231,8 @@ impl Decoder {
             }
             Decoder::Oid => fields.decode(|field, _| integer::oid(field)),
             Decoder::Numeric { typmod } => {
-                fields.decode_words(&words::Numeric::new(typmod), |field, arena| numeric::numeric(field, typmod, arena));
+                fields
+                    .decode_words(&words::Numeric::new(typmod), |field, arena| numeric::numeric(field, typmod, arena));
             }
             Decoder::Text => fields.decode_bytes(|_| true, varlena::copy),
             Decoder::Varchar { max_chars, charset } => {
@@ -241,7 +242,10 @@ impl Decoder {
                 );
             }
             Decoder::Bpchar { chars, charset } => {
-                fields.decode(|field, arena| text::bpchar(field, chars, charset, arena));
+                fields.decode_bytes(
+                    |field| text::fills(field, chars, charset),
+                    |field, arena| text::bpchar(field, chars, charset, arena),
+                );
             }
             Decoder::Char => fields.decode(|field, _| text::char(field)),
             Decoder::Bytea => fields.decode(bytea::bytea),
@@ -267,13 +271,9 @@ pub(crate) trait Fields {
         self.decode(decode);
     }
 
-    /// The same, where a value is its field's bytes if `fits` says so.
+    /// The same, where a value is a varlena, and that of its field's own bytes if `fits` says so.
     #[inline(always)]
-    fn decode_bytes(
-        &mut self,
-        _fits: impl Fn(&[u8]) -> bool,
-        decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>,
-    ) {
+    fn decode_bytes(&mut self, _fits: impl Fn(&[u8]) -> bool, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
         self.decode(decode);
     }
 }

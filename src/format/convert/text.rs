@@ -33,10 +33,17 @@ pub(super) fn fits(field: &[u8], max_chars: usize, charset: Charset) -> bool {
     field.len() <= max_chars || characters(field, charset).is_some_and(|n| n <= max_chars)
 }
 
+/// Is it sure that a field has exactly so many characters?
+#[inline(always)]
+pub(super) fn fills(field: &[u8], chars: usize, charset: Charset) -> bool {
+    field.len() == chars && (charset == Charset::SingleByte || field.is_ascii())
+}
+
 /// bpchar(n): blank-padded to n characters.
 #[inline]
 pub(super) fn bpchar(field: &[u8], chars: usize, charset: Charset, arena: &mut Arena) -> Option<Datum> {
-    let padding = chars.checked_sub(characters(field, charset)?)?;
+    let characters = if field.is_ascii() { field.len() } else { characters(field, charset)? };
+    let padding = chars.checked_sub(characters)?;
     let (datum, body) = varlena::alloc(field.len() + padding, arena)?;
     let (text, blanks) = body.split_at_mut_checked(field.len())?;
     text.copy_from_slice(field);

@@ -25,6 +25,20 @@ pub(super) fn address(bytes: &[u8]) -> Datum {
     bytes.as_ptr() as Datum
 }
 
+/// The bytes of a value that [`alloc`] made.
+///
+/// # Safety
+/// It did, and the arena was not reset since.
+#[allow(unsafe_code, reason = "a datum is an address")]
+pub(crate) unsafe fn body<'a>(datum: Datum) -> &'a [u8] {
+    let from: *const u8 = std::ptr::with_exposed_provenance(datum as usize);
+    // SAFETY: the caller's promise: a header that counts itself, and as many bytes as it says.
+    unsafe {
+        let size = (from.cast::<u32>().read_unaligned() >> 2) as usize;
+        std::slice::from_raw_parts(from.add(HEADER), size - HEADER)
+    }
+}
+
 /// The bytes themselves as a value.
 #[inline]
 pub(crate) fn copy(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {

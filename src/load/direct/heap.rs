@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::PageBatch;
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_format::tuple::{
+    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD,
+};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};

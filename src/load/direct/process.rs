@@ -515,8 +515,7 @@ impl Process {
         let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
         let before = destination.bytes();
         // SAFETY: the rows' arrays, and what they say of them.
-        let added =
-            unsafe { destination.add_decoded(self.rows.sources(), arrays, &mut self.form, &shared.baton) }?;
+        let added = unsafe { destination.add_decoded(self.rows.sources(), arrays, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
             // SAFETY: as above; then they hold datums.
             unsafe {
