@@ -77,6 +77,8 @@ pub struct Process {
     limit: u64,
     /// Attributes that must not be NULL, from 0.
     pub not_null: Vec<usize>,
+    /// Those of them that no field of the file sets.
+    unset_not_null: Vec<usize>,
     /// All columns of the file.
     pub wanted: Vec<usize>,
     pub heaps: Vec<Heap>,
@@ -168,6 +170,7 @@ impl Process {
             records_left: u64::MAX,
             limit,
             not_null: Vec::new(),
+            unset_not_null: Vec::new(),
             wanted,
             heaps: Vec::new(),
             by_oid: HashMap::new(),
@@ -191,6 +194,8 @@ impl Process {
             let relation = unsafe { (*executor.target).ri_RelationDesc };
             process.open_heap(relation)?;
             process.not_null = not_null(relation);
+            let is_set = |i: &usize| process.rows.columns().iter().any(|c| !c.ignored && c.attribute == *i);
+            process.unset_not_null = process.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         }
         process.rows.decode_together(process.attributes(), &process.not_null);
         Ok(process)
@@ -300,7 +305,9 @@ impl Process {
             if let Some(decoded) = self.rows.decoded() {
                 // SAFETY: as long as the target's descriptor.
                 unsafe { self.defaults.set(decoded) }?;
-                if is_plain {
+                // SAFETY: attributes of the same descriptor.
+                let null = |&i: &usize| unsafe { *decoded.nulls.add(i) };
+                if is_plain || self.unset_not_null.iter().any(null) {
                     self.rows.clear_queue();
                     // SAFETY: as above, both of them.
                     unsafe {

@@ -1,0 +1,281 @@
+//! One column of a block.
+//!
+//! Fields of types that are short, and fields whose bytes are their values, are sorted out first: which are NULL, and
+//! where the others are. Then only those are decoded, one like the other. Whatever is not as expected is done by itself.
+
+use super::ROWS;
+use crate::arena::{Arena, SLACK};
+use crate::convert::words::{self, Marker, SLOT, Short, WINDOW};
+use crate::convert::{Datum, Fields, varlena};
+use crate::dialect::Dialect;
+use crate::field::{unescape_csv, unescape_text};
+use crate::raw;
+use crate::record::{Value, value_of};
+use crate::scan::RecordEnd;
+use crate::scan::kernel::FLAG;
+
+/// Something to point to for a NULL: an empty value with its header, and what may be read behind it.
+#[repr(align(8))]
+pub(super) struct Nothing(pub(super) [u8; SLACK + 8]);
+
+pub(super) static NOTHING: Nothing = {
+    let mut nothing = [0; SLACK + 8];
+    nothing[0] = 4 << 2;
+    Nothing(nothing)
+};
+
+#[inline(always)]
+fn set<T>(values: &mut [T], at: usize, value: T) {
+    if let Some(to) = values.get_mut(at) {
+        *to = value;
+    }
+}
+
+/// Records with the same number of fields, and a field of each.
+pub(super) struct Span<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) ends: &'a [u32],
+    pub(super) records: &'a [RecordEnd],
+    pub(super) start: usize,
+    pub(super) fields: usize,
+    pub(super) field: usize,
+    pub(super) dialect: &'a Dialect,
+}
+
+/// Where a field is.
+#[derive(Clone, Copy)]
+struct At {
+    start: usize,
+    end: usize,
+    plain: bool,
+}
+
+impl Span<'_> {
+    /// Where the field of a row is.
+    #[inline(always)]
+    fn at(&self, row: usize) -> At {
+        let at = row * self.fields + self.field;
+        let end = self.ends.get(at).copied().unwrap_or_default();
+        let start = match (row, self.field) {
+            (0, 0) => self.start,
+            (_, 0) => self.records.get(row - 1).map_or(0, |before| before.next as usize),
+            _ => self.ends.get(at - 1).map_or(0, |&e| (e & !FLAG) as usize + 1),
+        };
+        At { start, end: (end & !FLAG) as usize, plain: end & FLAG == 0 }
+    }
+
+    /// [`Span::at`], for a row that there is.
+    ///
+    /// # Safety
+    /// There is.
+    #[inline(always)]
+    unsafe fn at_unchecked(&self, row: usize) -> At {
+        let at = row * self.fields + self.field;
+        // SAFETY: there are `fields` ends for each row, and one record.
+        unsafe {
+            let end = *self.ends.get_unchecked(at);
+            let start = match (row, self.field) {
+                (0, 0) => self.start,
+                (_, 0) => self.records.get_unchecked(row - 1).next as usize,
+                _ => (*self.ends.get_unchecked(at - 1) & !FLAG) as usize + 1,
+            };
+            At { start, end: (end & !FLAG) as usize, plain: end & FLAG == 0 }
+        }
+    }
+
+    /// Can a window be looked at from any of its bytes on?
+    pub(super) fn is_roomy(&self) -> bool {
+        self.records.last().is_some_and(|last| last.next as usize + SLACK.max(WINDOW) <= self.bytes.len())
+    }
+
+    /// What it says.
+    #[inline(always)]
+    fn value(&self, at: At) -> Value<'_> {
+        let raw = self.bytes.get(at.start..at.end).unwrap_or_default();
+        value_of(raw, at.plain, self.dialect, self.dialect.is_csv())
+    }
+}
+
+/// A column of a block that is being filled.
+pub(super) struct Down<'a> {
+    pub(super) span: &'a Span<'a>,
+    /// The NULL marker, where short fields may be decoded by [`Short`]: it is available, and the span roomy.
+    pub(super) null: Option<Marker>,
+    pub(super) not_null: bool,
+    /// The value where there is none.
+    pub(super) nothing: Datum,
+    /// From the first row's value on.
+    pub(super) values: &'a mut [Datum],
+    pub(super) nulls: &'a mut [bool],
+    pub(super) odd: &'a mut [bool; ROWS],
+    pub(super) attributes: usize,
+    pub(super) arena: &'a mut Arena,
+    pub(super) unescaped: &'a mut Vec<u8>,
+}
+
+impl Down<'_> {
+    #[inline(always)]
+    fn put(&mut self, row: usize, value: Datum, null: bool) {
+        set(self.values, row * self.attributes, value);
+        set(self.nulls, row * self.attributes, null);
+        if null & self.not_null {
+            set(self.odd, row, true);
+        }
+    }
+
+    /// One field, whatever it is.
+    #[inline(always)]
+    fn field(&mut self, row: usize, at: At, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+        let span = self.span;
+        let datum = match span.value(at) {
+            Value::Null => return self.put(row, self.nothing, true),
+            Value::Plain(bytes) => decode(bytes, self.arena),
+            Value::Escaped(raw) => {
+                self.unescaped.clear();
+                let doubtful = if span.dialect.is_csv() {
+                    unescape_csv(span.dialect, raw, self.unescaped);
+                    false
+                } else {
+                    unescape_text(raw, self.unescaped)
+                };
+                if doubtful { None } else { decode(self.unescaped, self.arena) }
+            }
+            Value::Default => None,
+        };
+        match datum {
+            Some(datum) => self.put(row, datum, false),
+            None => set(self.odd, row, true),
+        }
+    }
+
+    #[inline(always)]
+    fn rows(&self) -> std::ops::Range<usize> {
+        0..self.span.records.len()
+    }
+
+    /// Note which rows have NULL, and where the field of each of the others is. Returns how many there are.
+    ///
+    /// # Safety
+    /// [`words::available`] says yes; the span is roomy.
+    #[inline(always)]
+    unsafe fn sort_out(&mut self, quote: Option<u8>, null: Marker, others: &mut [Other; ROWS]) -> usize {
+        let span = self.span;
+        let mut count = 0;
+        for row in 0..span.records.len().min(ROWS) {
+            // SAFETY: the kernels' offsets are those of bytes, and behind each of these there is a window in a roomy span.
+            // There is a value for each row.
+            unsafe {
+                let at = span.at_unchecked(row);
+                let window = &*span.bytes.as_ptr().add(at.start).cast::<[u8; WINDOW]>();
+                let len = at.end.wrapping_sub(at.start);
+                let quoted = quote.is_some_and(|quote| at.plain & (window[0] == quote) & (len >= 2));
+                let is_null = (len == null.len) & !quoted & (null.len == 0 || words::starts_with(window, null));
+                *self.values.as_mut_ptr().add(row * self.attributes) = self.nothing;
+                *self.nulls.as_mut_ptr().add(row * self.attributes) = is_null;
+                *self.odd.as_mut_ptr().add(row) |= is_null & self.not_null;
+                let start = (at.start + usize::from(quoted)) as u32;
+                let len = len.wrapping_sub(2 * usize::from(quoted)) as u32;
+                *others.as_mut_ptr().add(count) = Other { row: row as u16, plain: at.plain, start, len };
+                count += usize::from(!is_null);
+            }
+        }
+        count
+    }
+
+    /// [`Fields::decode_words`] for one kind of file.
+    ///
+    /// # Safety
+    /// [`words::available`] says yes; the span is roomy.
+    #[inline(always)]
+    unsafe fn words<S: Short>(
+        &mut self,
+        quote: Option<u8>,
+        null: Marker,
+        short: &S,
+        decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>,
+    ) {
+        let mut others = [Other::default(); ROWS];
+        // SAFETY: the caller's promise.
+        let count = unsafe { self.sort_out(quote, null, &mut others) };
+        let slots = if S::NEEDS_SLOT { count * SLOT } else { 0 };
+        let mut unused = [0; SLOT];
+        let slots = self.arena.alloc(slots).as_mut_ptr().cast::<[u8; SLOT]>();
+        for (i, other) in others.iter().enumerate().take(count) {
+            // SAFETY: as in `sort_out`; there is a slot for each.
+            let sure = unsafe {
+                let window = &*self.span.bytes.as_ptr().add(other.start as usize).cast::<[u8; WINDOW]>();
+                let slot = if S::NEEDS_SLOT { &mut *slots.add(i) } else { &mut unused };
+                let (sure, datum) = short.decode(window, other.len as usize, slot);
+                *self.values.as_mut_ptr().add(usize::from(other.row) * self.attributes) = datum;
+                sure
+            };
+            if !sure {
+                let row = usize::from(other.row);
+                self.field(row, self.span.at(row), &decode);
+            }
+        }
+    }
+}
+
+/// A field that is not NULL, without its quotes.
+#[derive(Clone, Copy, Default)]
+struct Other {
+    row: u16,
+    plain: bool,
+    start: u32,
+    len: u32,
+}
+
+impl Fields for Down<'_> {
+    #[inline(always)]
+    fn decode(&mut self, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+        for row in self.rows() {
+            self.field(row, self.span.at(row), &decode);
+        }
+    }
+
+    #[inline(always)]
+    fn decode_words(&mut self, short: &impl Short, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+        let dialect = self.span.dialect;
+        let Some(null) = self.null else { return self.decode(decode) };
+        let quote = dialect.is_csv().then_some(dialect.quote);
+        match quote {
+            // SAFETY: there is a marker only if it is available and the span roomy.
+            Some(_) => unsafe { self.words(quote, null, short, decode) },
+            // SAFETY: as above. What is never there need not be looked for.
+            None => unsafe { self.words(None, null, short, decode) },
+        }
+    }
+
+    #[inline(always)]
+    fn decode_bytes(&mut self, fits: impl Fn(&[u8]) -> bool, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
+        self.nothing = NOTHING.0.get(..0).and_then(raw::pack).unwrap_or_default();
+        let slow = |this: &mut Self, row: usize| {
+            this.field(row, this.span.at(row), |bytes, arena| {
+                let datum = decode(bytes, arena)?;
+                // SAFETY: the decoder has just made it.
+                raw::pack(unsafe { varlena::body(datum) })
+            });
+        };
+        let Some(null) = self.null else {
+            for row in self.rows() {
+                slow(self, row);
+            }
+            return;
+        };
+        let dialect = self.span.dialect;
+        let mut others = [Other::default(); ROWS];
+        // SAFETY: there is a marker only if it is available and the span roomy.
+        let count = unsafe { self.sort_out(dialect.is_csv().then_some(dialect.quote), null, &mut others) };
+        for other in others.iter().take(count) {
+            let row = usize::from(other.row);
+            let start = other.start as usize;
+            let bytes = self.span.bytes.get(start..start + other.len as usize).unwrap_or_default();
+            // What forms tuples reads more than there is; there is room for that.
+            match raw::pack(bytes) {
+                Some(value) if other.plain && fits(bytes) => set(self.values, row * self.attributes, value),
+                _ => slow(self, row),
+            }
+        }
+    }
+}
