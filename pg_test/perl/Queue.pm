@@ -103,10 +103,19 @@ sub enqueue
 	return $self->sql("SELECT bulk_enqueue($arguments)");
 }
 
+# The same of a server that may just be restarting: nothing then.
+sub ask
+{
+	my ($self, $sql) = @_;
+	my $answer = '';
+	eval { my ($status, $stdout) = $self->{node}->psql('postgres', $sql, timeout => 60); $answer = $stdout if $status == 0; };
+	return $answer;
+}
+
 sub status
 {
 	my ($self, $job) = @_;
-	return $self->sql("SELECT status FROM bulk_jobs WHERE job_id = $job");
+	return $self->ask("SELECT status FROM bulk_jobs WHERE job_id = $job");
 }
 
 # Wait for the end of a job, without helping.
@@ -117,7 +126,7 @@ sub ends
 	while (time < $end)
 	{
 		my $status = $self->status($job);
-		return $status if $status !~ /queued|running/;
+		return $status if $status =~ /succeeded|failed|canceled/;
 		usleep(20_000);
 	}
 	return 'never: ' . $self->sql("SELECT status, waits_for, attempt, error_message FROM bulk_jobs WHERE job_id = $job");
@@ -130,7 +139,7 @@ sub runs
 	my $end = time + SECONDS;
 	while (time < $end)
 	{
-		my $pid = $self->sql("SELECT pid FROM bulk_jobs WHERE job_id = $job AND status = 'running'
+		my $pid = $self->ask("SELECT pid FROM bulk_jobs WHERE job_id = $job AND status = 'running'
 			AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = bulk_jobs.pid AND l.mode = 'RowExclusiveLock')");
 		return $pid if $pid ne '';
 		usleep(10_000);
@@ -145,7 +154,7 @@ sub becomes
 	my $end = time + ($seconds // SECONDS);
 	while (time < $end)
 	{
-		return 1 if $self->sql($query) eq 't';
+		return 1 if $self->ask($query) eq 't';
 		usleep(20_000);
 	}
 	return 0;

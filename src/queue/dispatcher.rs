@@ -264,7 +264,11 @@ impl Dispatcher {
     fn leave(&mut self) -> bool {
         let queue = self.queue.clone();
         point!("dispatcher.leaves");
-        queue.leave_unless(|| in_transaction(|| Ok(self.still_there()? && self.queue.has_work()?)).or_raise())
+        queue.leave_unless(|| {
+            let work = in_transaction(|| Ok(self.still_there()? && self.queue.has_work()?)).or_raise();
+            point!("dispatcher.gate");
+            work
+        })
     }
 }
 

@@ -1,0 +1,297 @@
+
+# The queue's processes, stopped, killed and cancelled at each of their points.
+# What must hold at any moment: a job has succeeded and its rows are there, each
+# once; or it has not, and none is. PG_BULK_SOAK=1 tries all points of loads.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use List::Util qw(shuffle);
+use Test::More;
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(soak seed);
+use Points qw(point_names point_set point_wait point_clear point_taken);
+use Queue;
+
+note 'PG_BULK_SEED=' . seed();
+srand(seed());
+
+my $queue = Queue->new('queue', 'pg_bulk.workers = 2', 'pg_bulk.chunk_size = 4kB', 'pg_bulk.max_running_jobs = 3');
+my $node = $queue->node;
+my $ROWS = 8000;
+my $DISPATCHER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_bulk dispatcher'";
+
+# Each job has a file of its own, with numbers of its own.
+my %first;
+my $files = 0;
+sub enqueue
+{
+	my (@more) = @_;
+	my $begin = 1 + $ROWS * $files++;
+	my $job = $queue->enqueue($queue->numbers("file $files", $begin .. $begin + $ROWS - 1), 't', @more);
+	$first{$job} = $begin;
+	return $job;
+}
+
+# In one snapshot: the jobs whose rows are not what their status says.
+sub wrong
+{
+	return '' unless %first;
+	my $jobs = join ', ', map { "($_, $first{$_})" } sort { $a <=> $b } keys %first;
+	return $queue->sql(<<"SQL");
+SELECT string_agg(concat_ws(' ', 'job', f.job, q.status, r.number, r.different), ', ')
+FROM (VALUES $jobs) f (job, first)
+JOIN bulk_queue q ON q.job_id = f.job
+CROSS JOIN LATERAL (SELECT count(*), count(DISTINCT a) FROM t WHERE a BETWEEN f.first AND f.first + $ROWS - 1) r (number, different)
+CROSS JOIN LATERAL (SELECT CASE q.status WHEN 'succeeded' THEN $ROWS ELSE 0 END) w (number)
+WHERE r.number <> w.number OR r.different <> w.number
+SQL
+}
+
+sub forget
+{
+	is(wrong(), '', "$_[0]: jobs and rows agree");
+	$queue->sql('TRUNCATE t');
+	%first = ();
+	return;
+}
+
+sub up
+{
+	my ($log) = @_;
+	$node->wait_for_log(qr/database system is ready to accept connections/, $log);
+	return;
+}
+
+# Killed, at each of the queue's points, and some of a load's.
+my @own = grep { /^(job|dispatcher)\./ && !/^job\.(aborted|failed)$/ } point_names();
+my @others = grep { /^(load|worker|append|chunk)\./ } point_names();
+@others = (shuffle @others)[ 0 .. 4 ] unless soak();
+my $not_taken = 0;
+for my $point (@own, @others)
+{
+	my $log = -s $node->logfile;
+	$queue->sql('SELECT bulk_pause()');
+	my @jobs = map { enqueue() } 1 .. 2;
+	point_set($node, $point, 'signal=9 once');
+	$queue->ask('SELECT bulk_resume()');
+	# Not all of them are on the way of such a load.
+	my $end = time + (grep({ $_ eq $point } @own) ? 30 : 1);
+	usleep(10_000) until point_taken($node, $point) || time > $end;
+	my $taken = point_taken($node, $point);
+	point_clear($node, $point);
+	$taken ? up($log) : $not_taken++;
+	$queue->becomes('SELECT bulk_resume() IS NOT NULL');
+	ok($taken, "$point is reached") if grep { $_ eq $point } @own;
+	is(wrong(), '', "$point: after the crash") if $taken;
+	is($queue->ends($_), 'succeeded', "$point: job $_") for @jobs;
+	forget($point);
+}
+cmp_ok($not_taken, '<', @others, 'points of loads are reached') if @others;
+# ... and where it fails.
+for my $point ('job.aborted', 'job.failed')
+{
+	my $log = -s $node->logfile;
+	my $bad = $queue->enqueue($queue->numbers('bad', 1 .. 100, 'x'), 't', "run_at => now() + interval '0.2 s'");
+	point_set($node, $point, 'signal=9 once');
+	usleep(10_000) until point_taken($node, $point);
+	point_clear($node, $point);
+	up($log);
+	is($queue->ends($bad), 'failed', "$point: a job that fails is killed, and fails");
+	is($queue->sql("SELECT attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $bad"), '1|22P02', '... as if it had not been');
+	is($queue->sql('SELECT count(*) FROM t'), 0, '... without rows');
+}
+
+# Errors of the queue's own code: the worker's end it, the dispatcher begins anew.
+for my $point (@own)
+{
+	next if $point =~ /committed|claimed|gate/;
+	point_set($node, $point, 'error once');
+	my $job = enqueue();
+	my $end = $queue->ends($job);
+	ok(point_taken($node, $point), "$point: an error") if $point ne 'dispatcher.leaves';
+	point_clear($node, $point);
+	like($end, $point =~ /^job\.(begins|loaded)/ ? qr/^failed/ : qr/^succeeded/, '... of a job, or on the way to it');
+	forget($point);
+}
+ok($queue->idle, 'nobody stays');
+
+# A storm: processes are killed and terminated at any time, and the server is restarted.
+my @jobs = map { enqueue() } 1 .. 8;
+my $rounds = soak() ? 60 : 8;
+for my $round (1 .. $rounds)
+{
+	usleep(int rand 150_000);
+	my @pids = split /\n/, $queue->sql("SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'pg_bulk%' OR backend_type = 'parallel worker'");
+	my $what = int rand 4;
+	if ($what == 0)
+	{
+		$node->restart;
+		$queue->sql('SELECT bulk_resume()');
+	}
+	elsif (@pids)
+	{
+		my $log = -s $node->logfile;
+		my $signal = (qw(- KILL TERM INT))[$what];
+		my $victim = $pids[ rand @pids ];
+		if (kill($signal, $victim) && $signal eq 'KILL')
+		{
+			# It may have been on its way out.
+			usleep(100_000);
+			$node->poll_query_until('postgres', 'SELECT true');
+		}
+	}
+	my $wrong = wrong();
+	is($wrong, '', "round $round: jobs and rows agree");
+}
+for my $job (@jobs)
+{
+	my $end = $queue->ends($job);
+	# Whom SIGINT met was cancelled, or failed for the sake of a parallel worker.
+	like($end, qr/^(succeeded|canceled|failed)$/, "job $job ends after the storm");
+	$queue->sql("SELECT bulk_retry($job)") if $end ne 'succeeded';
+	is($queue->ends($job), 'succeeded', "... and is done in the end");
+}
+forget('after the storm');
+ok($queue->idle, 'nobody stays after the storm');
+
+# A job is cancelled wherever it is.
+for my $point (grep { /^job\./ && !/aborted|failed|claimed/ } point_names())
+{
+	point_set($node, $point, 'wait');
+	my $job = enqueue();
+	point_wait($node, $point);
+	my $done = $point eq 'job.committed';
+	is($queue->sql("SELECT bulk_cancel($job)"), $done ? 'f' : 't', "$point: cancelled");
+	point_clear($node, $point);
+	is($queue->ends($job), $done ? 'succeeded' : 'canceled', '... unless it is done');
+	forget($point);
+}
+
+# A dispatcher that dies while a worker has the job's lock, and has not claimed it: the next one starts another worker.
+point_set($node, 'job.locked', 'wait once');
+my $job = enqueue();
+point_wait($node, 'job.locked');
+$queue->sql("SELECT pg_terminate_backend(pid) FROM ($DISPATCHER) d");
+$queue->sql('SELECT bulk_resume()');
+ok($queue->becomes("SELECT crashes = 1 FROM bulk_queue WHERE job_id = $job"), 'two workers for one job: the second one gives up');
+is($queue->status($job), 'queued', '... without doing anything');
+point_clear($node, 'job.locked');
+is($queue->ends($job), 'succeeded', '... and the first one does it');
+forget('two workers');
+
+# Two dispatchers: the one that comes second leaves.
+my $pipe = $queue->pipe('pipe');
+my $blocked = $queue->enqueue($pipe);
+$queue->runs($blocked);
+my $alive = $queue->sql($DISPATCHER);
+point_set($node, 'job.locked', 'wait');
+# Who enqueues finds no dispatcher while the only one has not yet begun to live: so do as many as like.
+$queue->sql("SELECT pg_terminate_backend($alive)");
+$node->pgbench('-n -c 4 -j 2 -t 5', 0, [qr/number of transactions actually processed: 20/], [qr/^/], 'many enqueue at once',
+	{ 'enqueue' => "SELECT bulk_enqueue('" . $queue->numbers('one', 0) . "', 't');" });
+point_clear($node, 'job.locked');
+ok($queue->becomes("SELECT count(*) = 20 FROM bulk_jobs WHERE status = 'succeeded' AND path LIKE '%/one'"), '... and all is done');
+is($queue->sql("SELECT count(*) FROM ($DISPATCHER) d"), 1, '... by one dispatcher');
+is($queue->sql('SELECT count(*), count(DISTINCT a) FROM t'), '20|1', '... once');
+is($queue->sql("SELECT count(*) FROM bulk_queue WHERE crashes > 0 AND path LIKE '%/one'"), 0, '... without attempts in vain');
+$queue->feed($pipe, -1);
+is($queue->ends($blocked), 'succeeded', '... and the job that ran before goes on');
+$queue->sql('TRUNCATE t');
+
+# A dispatcher that is about to leave, and is woken, terminated, or too late to be woken.
+for my $case ([ 'dispatcher.leaves', 'woken' ], [ 'dispatcher.leaves', 'terminated' ], [ 'dispatcher.gate', 'late' ])
+{
+	my ($point, $what) = @$case;
+	ok($queue->idle, 'idle');
+	point_set($node, $point, 'wait');
+	is($queue->ends(enqueue()), 'succeeded', "a dispatcher is to leave, and is $what");
+	my ($pid) = point_wait($node, $point);
+	my $session = $node->background_psql('postgres');
+	my $path = $queue->numbers('late', 1 .. 3);
+	# Who comes too late waits, until that one is gone.
+	$session->{stdin} .= "SELECT 'job ' || bulk_enqueue('$path', 't');\n";
+	$session->{run}->pump_nb;
+	usleep(200_000);
+	$queue->sql("SELECT pg_terminate_backend($pid)") if $what eq 'terminated';
+	point_clear($node, $point);
+	$session->{run}->pump until $session->{stdout} =~ /job (\d+)/;
+	my $late = $1;
+	is($queue->ends($late), 'succeeded', '... but the job is not forgotten');
+	$session->quit;
+	$queue->sql('TRUNCATE t');
+	%first = ();
+}
+
+# A transaction that has enqueued and goes on keeps the dispatcher, which then runs the job at once.
+my $pipe_job = $queue->enqueue($pipe);
+$queue->runs($pipe_job);
+my $session = $node->background_psql('postgres');
+my $path = $queue->numbers('kept', 1 .. 3);
+$session->query_safe("BEGIN");
+my $kept = $session->query_safe("SELECT bulk_enqueue('$path', 't')");
+$queue->feed($pipe, 4);
+is($queue->ends($pipe_job), 'succeeded', 'a transaction that has enqueued goes on');
+usleep(2_500_000);
+my $staying = $queue->sql($DISPATCHER);
+isnt($staying, '', '... and the dispatcher stays');
+$session->query_safe('COMMIT');
+is($queue->ends($kept), 'succeeded', '... and runs the job');
+is($queue->sql("SELECT started_at - enqueued_at > interval '2.4 s' FROM bulk_jobs WHERE job_id = $kept"), 't', '... not before the commit');
+$session->quit;
+$queue->sql('TRUNCATE t');
+
+# Between the end of its transaction and the record of it a job holds no lock: it is taken for lost and run again, and the
+# first process finds that it has nothing to say.
+point_set($node, 'job.aborted', 'wait once');
+my $bad = $queue->enqueue($queue->numbers('bad', 1 .. 100, 'x'));
+my ($pid) = point_wait($node, 'job.aborted');
+$queue->sql("SELECT pg_terminate_backend(pid) FROM ($DISPATCHER) d");
+$queue->sql('SELECT bulk_resume()');
+is($queue->ends($bad), 'failed', 'a job is taken for lost while it fails, and fails again');
+point_clear($node, 'job.aborted');
+ok($queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)"), 'the first process ends');
+is($queue->sql("SELECT status, attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $bad"), 'failed|1|22P02', '... and changes nothing');
+
+# A large load ends at once, whatever it is told to: by a file with parallel workers, and by a program.
+my $large = $queue->path('large');
+open my $file, '>', $large or die $!;
+print $file "1234567\n" x 1_000_000 for 1 .. 12;
+close $file or die $!;
+$node->append_conf('postgresql.conf', "pg_bulk.chunk_size = 256kB");
+$node->reload;
+for my $way ('cancel', 'terminate', 'shutdown')
+{
+	for my $load ([ $large, '{}' ], [ 'yes 1', '{"program": true}' ])
+	{
+		my $huge = $queue->enqueue($load->[0], 't', "'$load->[1]'");
+		my $pid = $queue->runs($huge);
+		my $began = time;
+		if ($way eq 'shutdown')
+		{
+			$node->stop('fast');
+			cmp_ok(time - $began, '<', 3, "$load->[0]: shutdown");
+			$node->start;
+			$queue->sql("SELECT bulk_cancel($huge)");
+		}
+		else
+		{
+			$queue->sql($way eq 'cancel' ? "SELECT bulk_cancel($huge)" : "SELECT pg_terminate_backend($pid)");
+			ok($queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)"), "$load->[0]: $way");
+			cmp_ok(time - $began, '<', 1.5, '... at once');
+			$queue->sql("SELECT bulk_cancel($huge)") if $way eq 'terminate';
+		}
+		is($queue->ends($huge), 'canceled', '... and it is over');
+		is($queue->sql('SELECT count(*) FROM t'), 0, '... without rows');
+		$queue->sql('TRUNCATE t');
+	}
+}
+
+$node->stop;
+done_testing();
