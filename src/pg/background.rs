@@ -174,7 +174,7 @@ unsafe extern "C-unwind" fn give_up(_code: c_int, _argument: pg_sys::Datum) {
     }
 }
 
-/// A setting of this session that nothing in it can change any more. Guarded.
+/// A setting that this session begins with, whatever its role and database have. Guarded.
 pub fn force(name: &CStr, value: &CStr) {
     // SAFETY: a guarded call with strings.
     unsafe {
@@ -194,7 +194,7 @@ pub fn set(name: &CStr, value: &CStr) {
     unsafe { pg_sys::SetConfigOption(name.as_ptr(), value.as_ptr(), pg_sys::GucContext::PGC_USERSET, source) };
 }
 
-/// A setting until the end of the transaction, as SET LOCAL makes it, but whoever has set it before. Guarded.
+/// A setting until the end of the transaction, as SET LOCAL makes it. Guarded.
 pub fn set_local(name: &CStr, value: &CStr) {
     // SAFETY: a guarded call with strings, in a transaction.
     unsafe {
@@ -202,7 +202,7 @@ pub fn set_local(name: &CStr, value: &CStr) {
             name.as_ptr(),
             value.as_ptr(),
             pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_OVERRIDE,
+            pg_sys::GucSource::PGC_S_SESSION,
             pg_sys::GucAction::GUC_ACTION_LOCAL,
             true,
             0,

@@ -149,6 +149,8 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
         begin_load(job);
         load::perform((*job).load);
         pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;
+        // The last of the user's code: after it nobody changes what the commit depends on, or waits for the job's row.
+        c::AfterTriggerFireDeferred();
         record_success(job);
         c::CommitTransactionCommand();
         end_load();
@@ -205,6 +207,7 @@ unsafe extern "C-unwind" fn record_success(job: *mut Job) {
     unsafe {
         let job = &mut *job;
         point!("job.loaded");
+        background::set_local(c"synchronous_commit", c"on");
         let figures = {
             let counts = &(*job.load).counts;
             Figures {

@@ -21,6 +21,8 @@ unsafe extern "C-unwind" {
     ) -> bool;
     /// async.c.
     pub fn Async_Notify(channel: *const c_char, payload: *const c_char);
+    /// trigger.c. Outside of any query.
+    pub fn AfterTriggerFireDeferred();
     /// xact.c.
     pub fn CommitTransactionCommand();
     /// elog.c. Writes the error that was just caught to the log.

@@ -1,0 +1,216 @@
+
+# The queue among people who mean no good: owners of tables and of databases,
+# and those who would like to know what files there are.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Queue;
+
+my $queue = Queue->new('queue');
+my $node = $queue->node;
+my $three = $queue->numbers('three', 1 .. 3);
+
+# Functions and operators that would like to be called by somebody else. Whoever calls one is recorded.
+my $EVIL = <<'SQL';
+CREATE SCHEMA evil;
+GRANT USAGE ON SCHEMA evil TO PUBLIC;
+CREATE TABLE evil.caught (who text, what text);
+GRANT INSERT ON evil.caught TO PUBLIC;
+CREATE FUNCTION evil.catch(what text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO evil.caught VALUES (current_user, what);
+	RETURN true;
+END $$;
+CREATE FUNCTION evil.int8_eq(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT evil.catch('=') $$;
+CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.int8_eq);
+CREATE FUNCTION evil.oid_eq(oid, oid) RETURNS boolean LANGUAGE sql AS $$ SELECT evil.catch('=') $$;
+CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.oid_eq);
+CREATE FUNCTION evil.text_eq(text, text) RETURNS boolean LANGUAGE sql AS $$ SELECT evil.catch('=') $$;
+CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.text_eq);
+CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.now() WHERE evil.catch('clock') $$;
+CREATE FUNCTION evil.pg_has_role(oid, oid, text) RETURNS boolean LANGUAGE sql AS $$ SELECT evil.catch('role') $$;
+CREATE FUNCTION evil.least(double precision, integer) RETURNS double precision LANGUAGE sql AS $$ SELECT 1 WHERE evil.catch('least') $$;
+CREATE TABLE evil.bulk_queue (job_id bigint, status text, attempt int);
+CREATE TABLE evil.bulk_queue_state (paused boolean);
+INSERT INTO evil.bulk_queue_state VALUES (true);
+CREATE TABLE evil.pg_extension (oid oid, extnamespace oid);
+SQL
+
+# The owner of a table has a trigger that tries everything in the session of whoever loads it.
+$queue->sql(<<'SQL');
+CREATE ROLE mallory LOGIN;
+CREATE ROLE loader LOGIN IN ROLE pg_read_server_files;
+CREATE ROLE friend LOGIN;
+GRANT friend TO loader;
+GRANT CREATE ON DATABASE postgres TO mallory;
+GRANT CREATE ON SCHEMA public TO mallory;
+SQL
+$queue->sql("SET ROLE mallory;\n$EVIL");
+$queue->sql(<<'SQL');
+SET ROLE mallory;
+CREATE TABLE lure (a int);
+GRANT INSERT, SELECT ON lure TO loader;
+CREATE TABLE tried (what text, outcome text);
+GRANT INSERT ON tried TO PUBLIC;
+CREATE FUNCTION attack() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+	statement text;
+BEGIN
+	FOREACH statement IN ARRAY ARRAY[
+		'SET search_path = pg_temp, evil, public, pg_catalog',
+		'CREATE TEMPORARY TABLE bulk_queue (job_id bigint, status text, attempt int, rows_loaded bigint)',
+		'CREATE TEMPORARY TABLE bulk_queue_state (paused boolean)',
+		'CREATE TEMPORARY TABLE bulk_loads (load_id bigint)',
+		'SELECT pg_advisory_unlock_all()',
+		'UPDATE public.bulk_queue SET status = ''succeeded''',
+		'INSERT INTO public.bulk_queue_state VALUES (true)',
+		'SELECT public.bulk_pause()',
+		'SELECT setval(''public.bulk_load_id_seq'', 1)',
+		'RESET SESSION AUTHORIZATION',
+		'SET SESSION AUTHORIZATION postgres',
+		'RESET ROLE',
+		'SET ROLE postgres',
+		'SET default_transaction_isolation = serializable',
+		'SET default_transaction_read_only = on',
+		'SET synchronous_commit = off',
+		'SET row_security = off',
+		'SET ROLE friend']
+	LOOP
+		BEGIN
+			EXECUTE statement;
+			INSERT INTO public.tried VALUES (statement, current_user || ' ' || session_user);
+		EXCEPTION WHEN OTHERS THEN
+			INSERT INTO public.tried VALUES (statement, SQLSTATE);
+		END;
+	END LOOP;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER attack AFTER INSERT ON lure FOR EACH STATEMENT EXECUTE FUNCTION attack();
+CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO public.tried VALUES ('later', current_user || ' ' || session_user || ' ' || current_setting('synchronous_commit'));
+	RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER later AFTER INSERT ON lure DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.a OPERATOR(pg_catalog.=) 1)
+	EXECUTE FUNCTION later();
+SQL
+my ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$three', 'lure')");
+is($queue->ends($job), 'succeeded', 'a load under attack') or diag $queue->sql("SELECT error_message FROM bulk_jobs WHERE job_id = $job");
+is($queue->sql("SELECT status, attempt, rows_loaded, (SELECT count(*) FROM lure) FROM bulk_queue WHERE job_id = $job"), 'succeeded|1|3|3', '... says what is true');
+is($queue->sql("SELECT rows_loaded FROM bulk_history WHERE load_id = $job"), 3, '... also in the history');
+is($queue->sql("SELECT count(*), bool_or(paused) FROM bulk_queue_state"), '1|f', '... and the queue is as it was');
+my %tried = map { split /\|/, $_, 2 } split /\n/, $queue->sql('SELECT * FROM tried');
+is($tried{"UPDATE public.bulk_queue SET status = 'succeeded'"}, '42501', 'nobody writes to the queue');
+is($tried{'SELECT public.bulk_pause()'}, '42501', '... or pauses it');
+is($tried{'SET SESSION AUTHORIZATION postgres'}, '42501', '... or becomes somebody else');
+is($tried{'SET ROLE postgres'}, '42501', '... at all');
+is($tried{'RESET SESSION AUTHORIZATION'}, 'loader loader', 'the job is its owner');
+is($tried{'RESET ROLE'}, 'loader loader', '... and stays it');
+is($tried{'SELECT pg_advisory_unlock_all()'}, 'loader loader', 'advisory locks are not what it depends on');
+is($tried{'SET ROLE friend'}, 'friend loader', 'what the owner may do, he may');
+is($tried{later}, 'friend loader off', '... also at the very end');
+is($queue->sql("SELECT string_agg(DISTINCT who || ' ' || what, ', ') FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), '', 'nobody else was caught')
+	or diag $queue->sql('SELECT DISTINCT * FROM evil.caught');
+
+# The same with a check, a domain, an index expression, and in an attempt that fails.
+$queue->sql(<<'SQL');
+SET ROLE mallory;
+TRUNCATE tried;
+CREATE FUNCTION harmless(a int) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('search_path', 'evil, pg_catalog', false);
+	PERFORM set_config('session_authorization', 'postgres', false);
+	RETURN true;
+EXCEPTION WHEN OTHERS THEN
+	RETURN a < 3;
+END $$;
+CREATE DOMAIN harmless_int AS int CHECK (public.harmless(value));
+CREATE TABLE bait (a harmless_int);
+CREATE TABLE checked (a int CHECK (public.harmless(a)));
+GRANT INSERT ON bait, checked TO loader;
+SQL
+for my $table ('bait', 'checked')
+{
+	my ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$three', '$table')");
+	is($queue->ends($job), 'failed', "$table: fails");
+	is($queue->sql("SELECT attempt, error_sqlstate, owner FROM bulk_jobs WHERE job_id = $job"), '1|23514|loader', '... and says so');
+}
+is($queue->sql("SELECT count(*) FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), 0, 'nobody was caught');
+
+# The owner's own settings.
+$queue->sql("ALTER ROLE loader SET default_transaction_isolation = 'repeatable read'; ALTER ROLE loader SET default_transaction_read_only = on;
+	ALTER ROLE loader SET synchronous_commit = off; ALTER ROLE loader SET role = friend; ALTER ROLE loader SET search_path = evil;
+	CREATE TABLE seen (a int, who text DEFAULT current_user || ' ' || current_setting('transaction_isolation') || ' ' || current_setting('synchronous_commit'));
+	GRANT INSERT ON seen TO loader");
+($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$three', 'seen', '{\"columns\": [\"a\"]}')");
+is($queue->ends($job), 'succeeded', 'settings of the owner');
+is($queue->sql('SELECT DISTINCT who FROM seen'), 'loader read committed on', '... do not make something else of the job');
+
+# The owner of a database.
+$queue->sql('CREATE ROLE landlord LOGIN; CREATE DATABASE den OWNER landlord');
+$queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int); GRANT INSERT ON t TO loader', 'den');
+$queue->sql("SET ROLE landlord;\n$EVIL", 'den');
+$queue->sql("ALTER DATABASE den OWNER TO landlord; SET ROLE landlord; ALTER DATABASE den SET search_path = evil, pg_catalog;
+	ALTER DATABASE den SET role = landlord; ALTER DATABASE den SET default_transaction_read_only = on;
+	ALTER DATABASE den SET default_transaction_isolation = 'serializable'; ALTER DATABASE den SET lock_timeout = 1");
+($job) = $node->safe_psql('den', "SET ROLE loader; SET search_path = public; BEGIN READ WRITE; SELECT bulk_enqueue('$three', 't'); COMMIT");
+my $answer;
+for (1 .. 300)
+{
+	$answer = $node->safe_psql('den', "RESET ROLE; SET SESSION AUTHORIZATION postgres; SET ROLE postgres;
+		SELECT status, owner, rows_loaded, error_message FROM public.bulk_jobs");
+	last if $answer =~ /succeeded|failed/;
+	usleep(50_000);
+}
+is($answer, 'succeeded|loader|3|', 'a job in a hostile database');
+is($node->safe_psql('den', 'SET ROLE postgres; SELECT DISTINCT who, what FROM evil.caught'), '', '... in which nobody was caught');
+
+# Files.
+$queue->sql('ALTER ROLE loader RESET ALL; CREATE ROLE nobody LOGIN; GRANT INSERT ON t TO nobody, loader');
+for my $path ($three, $queue->path('not there'), '/proc/self/environ', '/')
+{
+	like(($node->psql('postgres', "SET ROLE nobody; SELECT bulk_enqueue('$path', 't')"))[2],
+		qr/^psql:\S+ ERROR:  permission denied to load from a file\nDETAIL:  Only roles with privileges of the "pg_read_server_files" role/m, "no right, no knowledge: $path");
+}
+like(($node->psql('postgres', "SET ROLE loader; SELECT bulk_enqueue('true', 't', '{\"program\": true}')"))[2],
+	qr/permission denied to load from an external program/, 'programs need a right of their own');
+my $allowed = $queue->path('allowed');
+mkdir $allowed;
+chmod 0755, $allowed;
+symlink $three, "$allowed/link";
+symlink '/proc/self/environ', "$allowed/environment";
+my $inside = $queue->numbers('allowed/inside', 1 .. 3);
+$queue->sql("LOAD 'pg_bulk'; ALTER SYSTEM SET pg_bulk.allowed_directories = '$allowed'");
+$node->reload;
+usleep(200_000);
+for my $case ([ $inside, 'succeeded', '' ], [ $three, 'failed', '42501' ], [ "$allowed/link", 'failed', '42501' ],
+	[ "$allowed/environment", 'failed', '42501' ], [ "$allowed/../three", 'failed', '42501' ], [ '/dev/zero', 'failed', '42501' ],
+	[ '/proc/self/mem', 'failed', '42501' ], [ $allowed, 'failed', '42809' ])
+{
+	my ($path, $status, $sqlstate) = @$case;
+	($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$path', 't')");
+	is($queue->ends($job), $status, "allowed_directories: $path");
+	is($queue->sql("SELECT error_sqlstate FROM bulk_jobs WHERE job_id = $job"), $sqlstate, '... and why');
+}
+is($queue->sql('SELECT count(*) FROM t'), 3, 'one file was loaded');
+
+# Who may not see a job, may not wait for it by other means either.
+($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$inside', 't', run_at => now() + interval '1 day')");
+for my $call ("bulk_wait($job)", "bulk_cancel($job)", "bulk_retry($job)")
+{
+	like(($node->psql('postgres', "SET ROLE nobody; SELECT $call"))[2], qr/job $job does not exist/, "somebody else's job: $call");
+}
+is($queue->status($job), 'queued', '... and it is as it was');
+is($queue->sql("SET ROLE friend; SELECT count(*) FROM bulk_jobs"), 0, 'a role that is granted sees nothing');
+is($queue->sql("SELECT bulk_cancel($job)"), 't', 'a superuser may');
+$node->stop;
+done_testing();
