@@ -17,13 +17,33 @@ pub struct Error {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    /// It is about one record, and the next one can be asked for.
+    record: bool,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error { code, message: message.into(), detail: None, hint: None }
+        Error { code, message: message.into(), detail: None, hint: None, record: false }
+    }
+
+    /// It is about one record, and the next one can be asked for.
+    pub fn about_record(mut self) -> Error {
+        self.record = true;
+        self
+    }
+
+    pub fn is_about_record(&self) -> bool {
+        self.record
+    }
+
+    pub fn sqlstate(&self) -> Code {
+        self.code
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     pub fn code(mut self, code: Code) -> Error {
@@ -104,17 +124,18 @@ fn bad_format(message: impl Into<String>) -> Error {
 
 /// extra data after last expected column
 pub fn extra_data() -> Error {
-    bad_format("extra data after last expected column")
+    bad_format("extra data after last expected column").about_record()
 }
 
 /// missing data for column "x"
 pub fn missing_data(column: &str) -> Error {
-    bad_format(format!("missing data for column \"{column}\""))
+    bad_format(format!("missing data for column \"{column}\"")).about_record()
 }
 
 /// unexpected default marker in COPY data
 pub fn unexpected_default(column: &str) -> Error {
-    bad_format("unexpected default marker in COPY data").detail(format!("Column \"{column}\" has no default value."))
+    let detail = format!("Column \"{column}\" has no default value.");
+    bad_format("unexpected default marker in COPY data").detail(detail).about_record()
 }
 
 /// wrong number of fields in header line

@@ -27,6 +27,10 @@ static MAX_RUNNING_JOBS: GucSetting<i32> = GucSetting::<i32>::new(2);
 /// Seconds; a week, so that the jobs of the last weekend are there.
 static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 
+/// Enough to see what is wrong with a file, and for most files all; what a file that is bad altogether may take of the
+/// database is bounded.
+static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
+
 pub fn init() {
     GucRegistry::define_bool_guc(
         c"pg_bulk.log_timing",
@@ -34,6 +38,16 @@ pub fn init() {
         c"Reading, waiting for each other, rows, extending, WAL, writing; besides the phases, which are always there.",
         &LOG_TIMING,
         GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_bulk.reject_cap",
+        c"Rejected rows that are kept of a load.",
+        c"More than these are only counted.",
+        &REJECT_CAP,
+        0,
+        i32::MAX,
+        GucContext::Suset,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
@@ -104,6 +118,11 @@ pub fn workers() -> Option<usize> {
 /// Is the time of a load's processes to be told by stage?
 pub fn log_timing() -> bool {
     LOG_TIMING.get()
+}
+
+/// Rejects that are kept of a load.
+pub fn reject_cap() -> u64 {
+    u64::try_from(REJECT_CAP.get()).unwrap_or(0)
 }
 
 /// Bytes asked of a file at a time.

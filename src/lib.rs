@@ -25,6 +25,7 @@ extension_sql_file!("../sql/fdw.sql", name = "fdw", requires = [fdw::bulk_fdw_ha
 extension_sql_file!("../sql/load.sql", name = "load");
 extension_sql_file!("../sql/history.sql", name = "history", requires = ["load"]);
 extension_sql_file!("../sql/queue.sql", name = "queue", requires = ["load"]);
+extension_sql_file!("../sql/rejects.sql", name = "rejects", requires = ["load"]);
 
 /// Called by the server when it loads the library.
 #[pg_guard]

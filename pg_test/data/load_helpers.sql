@@ -59,43 +59,53 @@ CREATE FUNCTION same(definition text, content text, copy text DEFAULT '', option
 $$;
 
 -- Loads `content` by one process, and by several in small chunks, into tables of the same definition. Says how many rows
--- were loaded and rejected, or what the error is, if both agree; and shows both sides if not.
-CREATE FUNCTION alike(definition text, content text, options jsonb) RETURNS SETOF text LANGUAGE plpgsql
+-- were loaded, rejected and kept as rejects, or what the error is, if both agree; and shows both sides if not.
+CREATE FUNCTION alike(definition text, content bytea, options jsonb) RETURNS SETOF text LANGUAGE plpgsql
 SET client_min_messages = warning AS $$
 DECLARE
 	said text[] := '{}';
 	rows text[] := '{}';
 	digest text;
+	kept bigint;
 	workers int;
 	call text;
 	result record;
 BEGIN
-	CALL write_bytes('t', convert_to(content, 'UTF8'));
+	CALL write_bytes('t', content);
 	FOREACH workers IN ARRAY ARRAY[0, 3] LOOP
 		DROP SCHEMA IF EXISTS loaded CASCADE;
 		CREATE SCHEMA loaded;
 		EXECUTE format('CREATE TABLE loaded.t (%s)', definition);
 		PERFORM set_config('pg_bulk.chunk_size', CASE workers WHEN 0 THEN '256kB' ELSE '64' END, true);
-		call := format('SELECT rows_loaded, rows_rejected, workers FROM bulk_load(%L, ''loaded.t'', %L)', data_path('t'),
+		call := format('SELECT load_id, rows_loaded, rows_rejected, workers FROM bulk_load(%L, ''loaded.t'', %L)', data_path('t'),
 			options || jsonb_build_object('workers', workers, 'writer', 'direct'));
 		BEGIN
 			EXECUTE call INTO result;
 			IF result.workers <> workers THEN
 				RETURN NEXT format('%s workers', result.workers);
 			END IF;
-			said := said || format('%s loaded, %s rejected', result.rows_loaded, result.rows_rejected);
+			SELECT count(*), md5(string_agg(format('%s', (line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate,
+				message, constraint_name)), E'\n' ORDER BY line_number)) INTO kept, digest FROM bulk_rejects WHERE load_id = result.load_id;
+			rows := rows || digest;
+			said := said || (format('%s loaded, %s rejected', result.rows_loaded, result.rows_rejected)
+				|| CASE WHEN kept > 0 THEN format(', %s kept', kept) ELSE '' END);
 		EXCEPTION WHEN OTHERS THEN
+			rows := rows || NULL::text;
 			said := said || array_to_string(ARRAY(SELECT error_of(call)), E'\n');
 		END;
 		SELECT md5(string_agg(t::text, E'\n' ORDER BY t::text)) INTO digest FROM loaded.t;
 		rows := rows || digest;
 		RETURN QUERY SELECT workers || ' workers, corrupt: ' || v::text FROM public.verify_heapam('loaded.t') v;
 	END LOOP;
-	IF rows[1] IS DISTINCT FROM rows[2] THEN
-		RETURN NEXT 'the rows differ';
+	IF rows[1:2] IS DISTINCT FROM rows[3:4] THEN
+		RETURN NEXT 'the rows or rejects differ';
 	END IF;
 	RETURN NEXT said[1];
 	IF said[1] <> said[2] THEN
 		RETURN NEXT 'with workers: ' || said[2];
 	END IF;
 END $$;
+
+CREATE FUNCTION alike(definition text, content text, options jsonb) RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT alike(definition, convert_to(content, 'UTF8'), options)
+$$;

@@ -48,3 +48,116 @@ SELECT loaded, rejected FROM figures('t', 'smalls', '{"on_error": "ignore", "log
 SELECT loaded, rejected FROM figures('t', 'smalls', '{"on_error": "set_null", "workers": 2}');
 SELECT array_agg(a), count(*) FROM smalls;
 SELECT * FROM verify_heapam('smalls');
+-- Into a table: rows that something is wrong with, whatever it is.
+CREATE TABLE kinds (a int NOT NULL CHECK (a <> 7), b text, c date);
+CALL write_bytes('t', convert_to(E'1,one,2024-01-01\n2\n3,x,y,z\n,null,2024-01-01\n7,seven,2024-01-01\nx1,bad,2024-01-01\n8,', 'UTF8')
+	|| '\xff'::bytea || convert_to(E',2024-01-01\n9,nine,2024-99-01\n12,y,2024-01-01\n9,"a\nb",2024-01-02\n4,cr\rx,2024-01-01\n'
+	'5,five,2024-01-01\n6,"unterminated\n7,x,2024-01-01\n', 'UTF8'));
+SELECT loaded, rejected, writer FROM figures('t', 'kinds', '{"format": "csv", "on_error": "table"}');
+SELECT * FROM kinds ORDER BY a;
+SELECT line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name
+FROM bulk_rejects WHERE target = 'load_rejects.kinds' ORDER BY line_number;
+SELECT attempt, count(*), bool_and(path = data_path('t')), bool_and(rejected_at > now() - interval '1 minute') FROM bulk_rejects
+WHERE target = 'load_rejects.kinds' GROUP BY attempt;
+-- Text: other line ends, escapes, markers.
+CREATE TABLE texts (a int, b text);
+CALL write_bytes('t', convert_to(E'1\tone\n2\ttwo\rx\n3\t\\xff\n4\t\\.x\n5\t\\\n6\n6\tsix\t\n7\tseven\\.\n8\t?\n9\tnine\n', 'UTF8'));
+SELECT loaded, rejected FROM figures('t', 'texts', '{"on_error": "table", "default": "?"}');
+SELECT * FROM texts ORDER BY a;
+SELECT line_number, raw_line, sqlstate, message FROM bulk_rejects WHERE target LIKE '%texts' ORDER BY line_number;
+-- Partitions.
+CREATE TABLE parts (a int CHECK (a <> 7), b text) PARTITION BY RANGE (a);
+CREATE TABLE parts_0 PARTITION OF parts FOR VALUES FROM (0) TO (10);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (10) TO (20) PARTITION BY LIST (b);
+CREATE TABLE parts_1_x (b text NOT NULL CHECK (b <> 'y'), gone int, a int CONSTRAINT parts_a_check CHECK (a <> 7));
+ALTER TABLE parts_1_x DROP gone;
+ALTER TABLE parts_1 ATTACH PARTITION parts_1_x FOR VALUES IN ('x', 'y', NULL);
+CALL write_bytes('t', convert_to(E'1,one\n7,seven\n10,x\n11,y\n12,z\n13,\n99,x\n14,x\n', 'UTF8'));
+SELECT loaded, rejected FROM figures('t', 'parts', '{"format": "csv", "on_error": "table"}');
+SELECT loaded, rejected FROM figures('t', 'parts_0', '{"format": "csv", "on_error": "table"}');
+SELECT tableoid::regclass, * FROM parts ORDER BY tableoid, a;
+SELECT line_number, raw_line, sqlstate, message, column_name, constraint_name FROM bulk_rejects WHERE target LIKE '%parts%' ORDER BY load_id, line_number;
+-- Several processes reject the same rows.
+SELECT string_agg(CASE i % 40 WHEN 1 THEN i || ',x,y,z' WHEN 6 THEN i::text WHEN 11 THEN ',null' WHEN 16 THEN 'x' || i || ',x' WHEN 21 THEN i || E',a\rb'
+	WHEN 26 THEN '-' || i || ',x' WHEN 31 THEN i || E',"a\n\nb"' WHEN 36 THEN i || ',<byte>' ELSE i || ',' || repeat('y', i % 13) END, E'\n') AS content
+FROM generate_series(1, 1000) i \gset
+SELECT decode(replace(encode(convert_to(:'content', 'UTF8'), 'hex'), encode('<byte>', 'hex'), 'c3'), 'hex') AS bytes \gset
+SELECT alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table"}');
+SELECT alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table", "reject_limit": 100}');
+SELECT alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table", "reject_limit": 3}');
+SELECT alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table", "reject_limit": "17.5%"}');
+SELECT alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table", "reject_limit": "17.4%"}');
+SELECT alike('a int, b text', repeat(E'1,x\r\n2,a\nb\r\n3,c\rd\r\n4,"x\r\ny"\r\n5\r\n6,z\r\n', 30), '{"format": "csv", "on_error": "table"}');
+SELECT alike('a int, b text', repeat(E'1,x\r2,a\nb\r3,c\r4,"x\ry"\r5\r6,z\r', 30), '{"format": "csv", "on_error": "table"}');
+SELECT alike('a int, b text', repeat(E'1\tx\n', 30) || repeat(E'2\ta\rb\\\nc\n3\\\\\tx\n', 30), '{"on_error": "table"}');
+-- No more than reject_cap are kept.
+SET pg_bulk.reject_cap = 5;
+SELECT count(*) FROM alike('a int NOT NULL CHECK (slowly(a) AND a > 0), b text', :'bytes'::bytea, '{"format": "csv", "on_error": "table"}') said
+WHERE said ~ ' 175 rejected, 5 kept$';
+SELECT loaded, rejected, notes FROM figures('t', 'kinds', '{"format": "csv", "on_error": "table", "columns": ["a", "b"]}');
+RESET pg_bulk.reject_cap;
+-- A spool that does not stay in memory.
+SELECT string_agg(CASE WHEN i % 2 = 0 THEN i::text ELSE 'x' || repeat('y', i) END, E'\n') AS content FROM generate_series(1, 3000) i \gset
+CALL write_file('t', :'content');
+CREATE TABLE numbers (a int);
+SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
+SELECT count(*), sum(length(raw_line)), bool_and(raw_line = raw_field AND length(raw_line) = line_number + 1) FROM bulk_rejects WHERE target LIKE '%numbers';
+-- The buffered writer: what is wrong with a record is survived, what the INSERT says of a row is not; a failing load shows
+-- what it has rejected.
+CREATE VIEW kinds_view AS SELECT * FROM kinds;
+CALL write_file('t', E'11,one,2024-01-01\n2\n13,x,y,z\nx1,bad,2024-01-01\n14,"a\nb",2024-01-02\n');
+SELECT loaded, rejected, writer FROM figures('t', 'kinds_view', '{"format": "csv", "on_error": "table", "skip": 1}');
+SELECT line_number, raw_line, message FROM bulk_rejects WHERE target LIKE '%kinds_view' ORDER BY line_number;
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'kinds_view', '{"format": "csv", "on_error": "table", "reject_limit": 2}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'kinds_view', '{"format": "csv", "on_error": "table", "reject_limit": "50%"}')$$);
+CALL write_file('t', E'2\n7,seven,2024-01-01\n');
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'kinds_view', '{"format": "csv", "on_error": "table"}')$$);
+-- What is no reject: errors of expressions, and of all that is not about a record.
+CREATE TABLE generated (a int, b int GENERATED ALWAYS AS (10 / a) STORED);
+CALL write_file('t', E'x\n5\n0\n');
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'generated', '{"on_error": "table"}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'generated', '{"on_error": "table", "where": "1 / a > 0"}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'generated', '{"on_error": "table", "header": "match"}')$$);
+-- Rejects are rows of the transaction that loads.
+BEGIN;
+SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
+SELECT count(*) FROM bulk_rejects WHERE path = data_path('t') AND target LIKE '%numbers' AND message LIKE '%: "x"';
+ROLLBACK;
+SELECT count(*) FROM bulk_rejects WHERE path = data_path('t') AND target LIKE '%numbers' AND message LIKE '%: "x"';
+-- Values of the options.
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"reject_limit": 5}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "set_null", "reject_limit": "5%"}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "101%"}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "some%"}')$$);
+SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "ignore", "reject_limit": "34%"}');
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "33%"}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "0%"}')$$);
+-- Everybody sees the rejects of their own loads, and nobody writes any.
+SET client_min_messages = warning;
+CREATE ROLE reject_loader IN ROLE pg_read_server_files;
+CREATE ROLE reject_other;
+RESET client_min_messages;
+GRANT USAGE ON SCHEMA load_rejects TO reject_loader, reject_other;
+GRANT ALL ON numbers TO reject_loader, reject_other;
+CREATE FUNCTION leak(message text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$
+BEGIN
+	RAISE NOTICE 'leak: %', message;
+	RETURN true;
+END $$;
+SET ROLE reject_loader;
+SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
+SELECT line_number, message FROM bulk_rejects WHERE leak(message);
+SET ROLE reject_other;
+SELECT line_number, message FROM bulk_rejects WHERE leak(message);
+SELECT count(*) FROM bulk_reject;
+SET ROLE reject_loader;
+SELECT count(*) FROM bulk_reject;
+INSERT INTO bulk_reject (load_id) VALUES (1);
+DELETE FROM bulk_rejects;
+UPDATE bulk_rejects SET message = '';
+SET pg_bulk.reject_cap = 7;
+RESET ROLE;
+DROP OWNED BY reject_loader, reject_other;
+DROP ROLE reject_loader, reject_other;
+SELECT count(*) > 0 FROM bulk_rejects;
+SELECT v.* FROM unnest(ARRAY['kinds', 'texts', 'parts_0', 'parts_1_x', 'numbers']::regclass[]) t, verify_heapam(t) v;

@@ -66,8 +66,8 @@ pub enum LineError {
 /// `eol` is learned from the first line that ends.
 pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -> Line {
     let csv = d.is_csv();
-    // A NUL never reaches this point, so it can stand for "no separate escape", as in core.
-    let escape = if csv && d.quote != d.escape { d.escape } else { 0 };
+    // No byte stands for "no separate escape".
+    let escape = if csv && d.quote != d.escape { u16::from(d.escape) } else { u16::MAX };
     let marker_in_csv = d.end_marker == EndMarker::Until17;
     let (mut in_quote, mut last_was_escape) = (false, false);
     let mut embedded = 0u64;
@@ -91,13 +91,13 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
             if (c == b'\\' || c == b'\r') && more(at) {
                 return Line::NeedMore { embedded };
             }
-            if in_quote && c == escape {
+            if in_quote && u16::from(c) == escape {
                 last_was_escape = !last_was_escape;
             }
             if c == d.quote && !last_was_escape {
                 in_quote = !in_quote;
             }
-            if c != escape {
+            if u16::from(c) != escape {
                 last_was_escape = false;
             }
             if in_quote && c == Eol::counted(*eol) {
@@ -152,6 +152,48 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
             }
         }
     }
+}
+
+/// Where a line ends that [`read_line`] has an error about: at the next line end of the file's kind, whatever is before it.
+/// Length of its data, start of the next line, and whether the data end with it; `None` if more bytes are needed.
+#[must_use]
+pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Option<(usize, usize, bool)> {
+    let csv = d.is_csv();
+    let escape = if csv && d.quote != d.escape { u16::from(d.escape) } else { u16::MAX };
+    let (mut in_quote, mut last_was_escape) = (false, false);
+    let mut at = 0usize;
+    while let Some(&c) = buf.get(at) {
+        let start = at;
+        at += 1;
+        if csv {
+            if in_quote && u16::from(c) == escape {
+                last_was_escape = !last_was_escape;
+            }
+            if c == d.quote && !last_was_escape {
+                in_quote = !in_quote;
+            }
+            if u16::from(c) != escape {
+                last_was_escape = false;
+            }
+        } else if c == b'\\' {
+            at += 1;
+            continue;
+        }
+        if in_quote {
+            continue;
+        }
+        match (c, eol) {
+            (b'\n', Some(Eol::Nl) | None) | (b'\r', Some(Eol::Cr)) => return Some((start, at, false)),
+            (b'\r', Some(Eol::CrNl) | None) => match buf.get(at) {
+                Some(b'\n') => return Some((start, at + 1, false)),
+                None if !at_end => return None,
+                _ if eol.is_none() => return Some((start, at, false)),
+                _ => (),
+            },
+            _ => (),
+        }
+    }
+    at_end.then_some((buf.len(), buf.len(), true))
 }
 
 /// What a `\.` is.

@@ -167,6 +167,11 @@ pub struct Reader {
     chunk_lines: Option<u64>,
     /// Line number of the current record, if the exact reader read it.
     exact_line: Option<u64>,
+
+    /// Lines with errors are passed.
+    tolerant: bool,
+    /// Bytes before this position may be invalid.
+    dirty_end: usize,
 }
 
 impl Reader {
@@ -199,7 +204,21 @@ impl Reader {
             line_pos: 0,
             chunk_lines: None,
             exact_line: None,
+            tolerant: false,
+            dirty_end: 0,
         }
+    }
+
+    /// From now on an error about a line is not the end: the line can be looked at, and [`Reader::advance`] goes on behind
+    /// it. Its invalid bytes do not close the window, either, where the reader verifies by itself.
+    pub fn tolerate(&mut self) {
+        self.tolerant = true;
+    }
+
+    /// After an error: is there more to come?
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.tolerant && !self.finished
     }
 
     /// Go to the next record.
@@ -242,6 +261,9 @@ impl Reader {
                 return self.exact();
             }
             if self.pos < self.chunk_end {
+                if self.pos < self.dirty_end {
+                    return self.exact();
+                }
                 if self.chunk_end - self.pos < LINE_LIMIT {
                     let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
                     scanner.split(data, self.pos, &mut self.batch);
@@ -368,6 +390,16 @@ impl Reader {
         }
     }
 
+    /// Remember the number of the current line, so that the next one to be asked for is counted from here.
+    pub fn settle_line_number(&mut self) {
+        if self.exact_line.is_none() && self.dialect.is_csv() {
+            let lines = self.lines_before(self.current.next);
+            self.line_base += lines;
+            self.line_pos = self.current.next;
+            self.chunk_lines = self.chunk_lines.map(|all| all - lines);
+        }
+    }
+
     /// The current line without its end; `None` if it was not read to its end.
     #[must_use]
     pub fn raw_line(&self) -> Option<&[u8]> {
@@ -449,6 +481,7 @@ impl Reader {
         self.pos -= moved;
         self.chunk_end -= moved;
         self.line_pos -= moved;
+        self.dirty_end = self.dirty_end.saturating_sub(moved);
         Some(self.window.space())
     }
 
@@ -464,8 +497,19 @@ impl Reader {
     pub fn filled(&mut self, n: usize) {
         self.window.fill(n);
         if self.utf8 {
+            self.verify();
+        }
+    }
+
+    fn verify(&mut self) {
+        loop {
             let valid = utf8_valid_up_to(self.window.unverified());
             self.window.verify(valid);
+            if !self.tolerant || !self.window.is_failed() {
+                return;
+            }
+            self.window.accept_invalid();
+            self.dirty_end = self.window.bytes().len();
         }
     }
 
@@ -496,6 +540,7 @@ impl Reader {
         self.line_base = place.lines;
         self.chunk_lines = None;
         self.exact_line = None;
+        self.dirty_end = 0;
     }
 
     /// The buffer, at least `len` bytes long, in which a chunk is put together; then comes [`Reader::begin_chunk`].
@@ -523,8 +568,7 @@ impl Reader {
         self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
         self.place(place, start);
         if self.utf8 {
-            let valid = utf8_valid_up_to(self.window.unverified());
-            self.window.verify(valid);
+            self.verify();
         }
     }
 

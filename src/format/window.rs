@@ -175,6 +175,15 @@ impl Window {
         self.failed = true;
     }
 
+    /// After [`Window::verify`] has failed: take the invalid byte for what it is, and go on behind it.
+    pub fn accept_invalid(&mut self) {
+        self.failed = false;
+        self.verified = (self.verified + 1).min(self.filled);
+        if self.verified >= self.end {
+            (self.verified, self.filled) = (self.end, self.end);
+        }
+    }
+
     /// Of the unverified bytes, the first `valid` are valid and the next character, if any, is not, or not complete.
     pub fn verify(&mut self, valid: usize) {
         self.verified = (self.verified + valid).min(self.filled);

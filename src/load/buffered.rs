@@ -135,7 +135,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
             let note = format!("{rows} left out by triggers or rules of \"{}\".", load.target.display_name());
             load.counts.notes.push(note);
         }
-        if feed.tolerance.on_error == OnError::Ignore {
+        if feed.tolerance.on_error != OnError::SetNull {
             load.counts.rejected = feed.tolerance.bad_rows;
         }
         load.counts.loaded = processed;

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::rejects::{Complaint, Reject, Spool};
 use super::{Load, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::Figures;
@@ -34,6 +35,8 @@ pub struct Feed {
     /// The row; a virtual tuple.
     pub slot: *mut pg_sys::TupleTableSlot,
     pub tolerance: Tolerance,
+    /// Rejects are kept.
+    keeps: bool,
     skip_left: u64,
     limit_left: u64,
     pub filtered: u64,
@@ -79,6 +82,7 @@ impl Feed {
                 econtext: pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()),
                 slot,
                 tolerance: copy.tolerance(),
+                keeps: !(*load).spool.is_null(),
                 skip_left: copy.skip,
                 limit_left: copy.limit.unwrap_or(u64::MAX),
                 filtered: 0,
@@ -226,7 +230,18 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
         load.reading = true;
         rows.follow_settings();
         loop {
-            let more = feed.limit_left > 0 && rows.advance().or_raise();
+            let more = feed.limit_left > 0
+                && match rows.advance() {
+                    Err(error) if feed.keeps && error.is_about_record() => {
+                        if feed.skip_left > 0 {
+                            feed.skip_left -= 1;
+                        } else {
+                            reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
+                        }
+                        continue;
+                    }
+                    more => more.or_raise(),
+                };
             let bytes = rows.stream().bytes_read();
             if bytes != feed.reported {
                 feed.reported = bytes;
@@ -250,6 +265,11 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                     Outcome::Good => (),
                     Outcome::Raises => return RAISES,
                     Outcome::LeftOut => {
+                        if let Some(bad) = feed.tolerance.bad_value.take() {
+                            feed.tolerance.bad_rows -= 1;
+                            let complaint = Complaint::of_data(bad).about_value(rows);
+                            reject(load.spool, rows, &mut feed.tolerance, complaint).or_raise();
+                        }
                         // A subtransaction that failed may have ended what others see.
                         let rejected = feed.tolerance.bad_rows;
                         load.phases.show(|figures| figures.rejected = rejected);
@@ -259,9 +279,25 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                     }
                 }
             }
+            if let Some(error) = (feed.keeps && rows.is_short()).then(|| rows.check_missing().err()).flatten() {
+                reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
+                continue;
+            }
             return if rows.is_short() { SHORT } else { ROW };
         }
     }
+}
+
+/// Leave out the current record. Guarded.
+#[cold]
+fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complaint: Complaint) -> Result<()> {
+    // SAFETY: the spool of a load that is being fed.
+    if let Some(spool) = unsafe { spool.as_mut() } {
+        spool.push(&Reject::new(rows, complaint).write());
+    }
+    tolerance.count()?;
+    rows.clear_queue();
+    Ok(())
 }
 
 /// Raise the error about missing fields.

@@ -32,6 +32,7 @@ mod history;
 mod obstacle;
 pub mod options;
 pub mod phase;
+pub mod rejects;
 pub mod report;
 pub mod scan;
 pub mod source;
@@ -49,17 +50,21 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::phase::{Phase, Phases};
+use self::rejects::Spool;
+use self::rejects::spool::About;
 use self::report::Counts;
 use self::source::Mapping;
 use self::target::Target;
 use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::progress::{Figures, Progress};
 use crate::pg::row::Rows;
+use crate::pg::soft::{self, OnError};
 use crate::pg::source::Location;
 use crate::pg::statement::{self, Checked};
-use crate::pg::unguarded::{Opaque, nextval_internal};
+use crate::pg::unguarded::{self, Opaque, nextval_internal};
 use crate::pg::usage::Usage;
 
 /// A load.
@@ -75,12 +80,16 @@ pub struct Load {
     pub rows: Option<Rows>,
     pub where_clause: WhereClause,
     pub id: i64,
+    /// Of a job.
+    pub attempt: Option<i32>,
     /// The extension's schema.
     pub schema: pg_sys::Oid,
     /// What lives as long as the load.
     pub memory: pg_sys::MemoryContext,
     pub writer: Writer,
     pub counts: Counts,
+    /// With on_error `table`, where the rejects go; else null.
+    pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
     pub reading: bool,
     /// `where`, as a statement to parse.
@@ -94,6 +103,14 @@ pub struct Load {
     /// What this process had used when it began.
     usage: Usage,
     pub phases: Phases,
+}
+
+/// Which job a load is of.
+#[derive(Debug, Clone, Copy)]
+pub struct JobNumber {
+    /// It is the load's number, too.
+    pub id: i64,
+    pub attempt: i32,
 }
 
 /// Who writes the rows.
@@ -164,9 +181,16 @@ pub unsafe fn perform(load: *mut Load) {
         if (*load).options.match_by_name {
             read_header(load);
         }
-        match (*load).writer {
-            Writer::Buffered => buffered::load(load),
-            Writer::Direct => direct::load(load),
+        if (*load).spool.is_null() {
+            write(load.cast());
+        } else {
+            let error = attempt(write, load.cast());
+            if !error.is_null() {
+                // The locks of its shared memory are nobody's business while the error is being completed.
+                unguarded::LWLockReleaseAll();
+                rejects::add_first((*load).spool, error);
+                unguarded::ReThrowError(error);
+            }
         }
         pg_sys::error_context_stack = context.previous;
 
@@ -175,6 +199,36 @@ pub unsafe fn perform(load: *mut Load) {
             statement::run(analyze.as_ptr(), 0, Checked::NONE);
         }
         record(load);
+    }
+}
+
+/// The rows.
+///
+/// # Safety
+/// As [`perform`], with a load that is prepared.
+unsafe extern "C-unwind" fn write(load: Opaque) {
+    // SAFETY: the caller vouches for the load.
+    unsafe {
+        let load = load.cast::<Load>();
+        match (*load).writer {
+            Writer::Buffered => buffered::load(load),
+            Writer::Direct => direct::load(load),
+        }
+        judge(load);
+    }
+}
+
+/// Were more rows left out than may be, of all there were?
+///
+/// # Safety
+/// A valid load that is written.
+#[pg_guard]
+unsafe extern "C-unwind" fn judge(load: *const Load) {
+    // SAFETY: the caller vouches for it.
+    let Load { options, counts, .. } = unsafe { &*load };
+    if let Some(percent) = options.copy.reject_percent {
+        let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
+        soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
     }
 }
 
@@ -216,16 +270,21 @@ unsafe extern "C-unwind" fn begin_call(fcinfo: pg_sys::FunctionCallInfo) -> *mut
         let json = argument(2, "options").or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        begin(path, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, 0)
+        begin(path, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, None)
     }
 }
 
-/// Rights, the lock. `id` is the load's number, if it has one already: a job has; else 0. `schema` is the extension's.
-/// Guarded.
+/// Rights, the lock. `schema` is the extension's. Guarded.
 ///
 /// # Safety
 /// `json` is a datum of type jsonb.
-pub unsafe fn begin(path: &CStr, relid: pg_sys::Oid, json: pg_sys::Datum, schema: pg_sys::Oid, id: i64) -> *mut Load {
+pub unsafe fn begin(
+    path: &CStr,
+    relid: pg_sys::Oid,
+    json: pg_sys::Datum,
+    schema: pg_sys::Oid,
+    job: Option<JobNumber>,
+) -> *mut Load {
     // SAFETY: the caller vouches for the datum; guarded calls.
     unsafe {
         let options = LoadOptions::parse(path.to_owned(), json).or_raise();
@@ -258,11 +317,13 @@ pub unsafe fn begin(path: &CStr, relid: pg_sys::Oid, json: pg_sys::Datum, schema
             mapping: Mapping::default(),
             rows: None,
             where_clause: WhereClause::NONE,
-            id,
+            id: job.map_or(0, |job| job.id),
+            attempt: job.map(|job| job.attempt),
             schema,
             memory,
             writer: Writer::Buffered,
             counts: Counts::default(),
+            spool: std::ptr::null_mut(),
             reading: false,
             where_statement,
             truncate_statement,
@@ -306,6 +367,19 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.writer = choose_writer(load).or_raise();
     if load.id == 0 {
         load.id = next_id(load.schema).or_raise();
+    }
+    if load.options.copy.on_error == OnError::Table {
+        let about = About {
+            load_id: load.id,
+            attempt: load.attempt.unwrap_or(1),
+            // SAFETY: reads a variable of this backend.
+            owner: unsafe { pg_sys::GetUserId() },
+            relid: load.target.relid,
+            target: load.target.name.clone(),
+            path: load.path.clone(),
+            schema: load.schema,
+        };
+        load.spool = Spool::open(about, load.attempt.is_some());
     }
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
@@ -399,6 +473,14 @@ unsafe extern "C-unwind" fn finish(load: *mut Load) {
         rows.close().or_raise();
     }
     load.target.close();
+    // SAFETY: a spool lives as long as its load at least.
+    if let Some(spool) = unsafe { load.spool.as_mut() } {
+        let kept = rejects::table::write(spool).or_raise();
+        if kept < load.counts.rejected {
+            let rejected = load.counts.rejected;
+            load.counts.notes.push(format!("{kept} of {rejected} rejected rows are kept (pg_bulk.reject_cap)."));
+        }
+    }
     // ANALYZE has a progress report of its own, and only a free slot for it.
     load.phases.progress.end();
     if load.analyze_statement.is_some() {

@@ -447,6 +447,19 @@ pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
     }
 }
 
+/// Is this the function that says of a row that it violates a constraint, or that there is no partition for it? It says so
+/// when all that users may have written has returned: nothing is left behind when such an error is caught.
+///
+/// # Safety
+/// `function` is what an error says where it was raised: a string, or null.
+pub unsafe fn is_violation(function: *const std::ffi::c_char) -> bool {
+    // SAFETY: the caller vouches for it.
+    let name = if function.is_null() { c"" } else { unsafe { std::ffi::CStr::from_ptr(function) } };
+    // The second one from 18 on; ExecPartitionCheckEmitError's caller is ExecPartitionCheck.
+    [c"ExecConstraints", c"ReportNotNullViolationError", c"ExecPartitionCheckEmitError", c"ExecFindPartition"]
+        .contains(&name)
+}
+
 /// How rows of the routed table become rows of a leaf; null if they are the same (`ExecGetRootToChildMap`).
 ///
 /// # Safety

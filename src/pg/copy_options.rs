@@ -51,6 +51,8 @@ pub struct CopyOptions {
     pub force_null: ColumnSet,
     pub on_error: OnError,
     pub reject_limit: u64,
+    /// The same as a share of all records, in per cent. Not of foreign tables.
+    pub reject_percent: Option<f64>,
     pub verbosity: Verbosity,
     pub skip: u64,
     pub limit: Option<u64>,
@@ -67,6 +69,7 @@ pub struct Draft {
     force_null: ColumnSet,
     on_error: OnError,
     reject_limit: u64,
+    reject_percent: Option<f64>,
     verbosity: Verbosity,
     skip: u64,
     limit: Option<u64>,
@@ -83,6 +86,7 @@ impl Draft {
             force_null: ColumnSet::None,
             on_error: OnError::Stop,
             reject_limit: 0,
+            reject_percent: None,
             verbosity: Verbosity::Default,
             skip: 0,
             limit: None,
@@ -131,10 +135,18 @@ impl Draft {
                     "stop" => OnError::Stop,
                     "ignore" => OnError::Ignore,
                     "set_null" => OnError::SetNull,
+                    "table" if self.caller == Caller::Function => OnError::Table,
                     _ => return Err(invalid(format!("COPY ON_ERROR \"{value}\" not recognized"))),
                 };
             }
+            "reject_limit" if self.caller == Caller::Function && value.ends_with('%') => {
+                let percent = value.trim_end_matches('%').parse().ok().filter(|p| (0.0..=100.0).contains(p));
+                let bad = || invalid("reject_limit requires a percentage from 0% to 100%".into());
+                self.reject_percent = Some(percent.ok_or_else(bad)?);
+                self.reject_limit = 0;
+            }
             "reject_limit" => {
+                self.reject_percent = None;
                 self.reject_limit = count(name, value)?;
                 if self.reject_limit == 0 {
                     return Err(invalid("REJECT_LIMIT (0) must be greater than zero".into()));
@@ -169,8 +181,11 @@ impl Draft {
             }
             error
         })?;
-        if self.reject_limit > 0 && self.on_error != OnError::Ignore {
-            return Err(invalid("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".into()));
+        let has_limit = self.reject_limit > 0 || self.reject_percent.is_some();
+        if has_limit && !matches!(self.on_error, OnError::Ignore | OnError::Table) {
+            let or_table = if self.caller == Caller::Function { " or TABLE" } else { "" };
+            let message = format!("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE{or_table}");
+            return Err(invalid(message));
         }
         Ok(CopyOptions {
             dialect,
@@ -180,6 +195,7 @@ impl Draft {
             force_null: self.force_null,
             on_error: self.on_error,
             reject_limit: self.reject_limit,
+            reject_percent: self.reject_percent,
             verbosity: self.verbosity,
             skip: self.skip,
             limit: self.limit,
@@ -198,13 +214,23 @@ impl CopyOptions {
 
     /// The policy for bad values, before any has been met.
     pub fn tolerance(&self) -> Tolerance {
-        Tolerance { on_error: self.on_error, verbosity: self.verbosity, reject_limit: self.reject_limit, bad_rows: 0 }
+        Tolerance {
+            on_error: self.on_error,
+            verbosity: self.verbosity,
+            reject_limit: self.reject_limit,
+            bad_rows: 0,
+            bad_value: None,
+        }
     }
 
     /// The records of a location, of so many fields. Guarded.
     pub fn open(&self, location: &Location, header: Header, fields: usize) -> Result<Stream> {
         let encodings = Encodings::new(self.encoding)?;
-        Ok(Stream::new(Source::open(location)?, self.dialect.clone(), encodings, header, fields))
+        let mut stream = Stream::new(Source::open(location)?, self.dialect.clone(), encodings, header, fields);
+        if self.on_error == OnError::Table {
+            stream.tolerate();
+        }
+        Ok(stream)
     }
 
     /// Apply `force_null` and `force_not_null` to the columns of a relation's file. Guarded.

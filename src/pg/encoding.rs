@@ -9,7 +9,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use pg_bulk_format::convert::Charset;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::attempt::complaint;
 use super::compat;
+use super::unguarded::{self, Opaque};
 use crate::error::{Error, Result};
 
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
@@ -166,6 +168,53 @@ impl Encodings {
         self.run_conversion(bytes, &mut Vec::new(), false);
         Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
     }
+}
+
+/// Bytes to be complained about.
+struct Invalid {
+    encoding: c_int,
+    bytes: *const c_char,
+    len: c_int,
+}
+
+/// # Safety
+/// A plain frame, and bytes that are there.
+unsafe extern "C-unwind" fn complain(invalid: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let Invalid { encoding, bytes, len } = invalid.cast::<Invalid>().read();
+        unguarded::report_invalid_encoding(encoding, bytes, len);
+    }
+}
+
+/// What the server says of bytes that begin with an invalid character, as an error about a record. Guarded.
+pub fn invalid_bytes(encoding: c_int, bytes: &[u8]) -> Error {
+    let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+    let mut invalid = Invalid { encoding, bytes: bytes.as_ptr().cast(), len };
+    // SAFETY: the function looks at the bytes and raises; the error is nobody else's, so nobody reads its context.
+    unsafe {
+        let context = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = std::ptr::null_mut();
+        let error = complaint(complain, (&raw mut invalid).cast());
+        pg_sys::error_context_stack = context;
+        match error.as_ref() {
+            Some(error) => Error::new(error.sqlerrcode.into(), from_server(CStr::from_ptr(error.message))),
+            None => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),
+        }
+        .about_record()
+    }
+}
+
+/// What is wrong with `value` in the server's encoding; None if nothing is. Guarded.
+pub fn invalid_in_server_encoding(value: &[u8]) -> Option<Error> {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: guarded calls that only look at the bytes.
+    let (encoding, valid) = unsafe {
+        let encoding = pg_sys::GetDatabaseEncoding();
+        (encoding, pg_sys::pg_encoding_verifymbstr(encoding, value.as_ptr().cast(), len))
+    };
+    let rest = value.get(usize::try_from(valid).unwrap_or(0)..).unwrap_or_default();
+    (!rest.is_empty()).then(|| invalid_bytes(encoding, rest))
 }
 
 /// A string of the server's as text. Guarded.

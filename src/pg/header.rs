@@ -14,7 +14,7 @@ impl Rows {
             return Ok(());
         }
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
-            self.check_escapes();
+            self.check_escapes()?;
         }
         let reader = &self.stream.reader;
         // A table without columns has lines without fields.

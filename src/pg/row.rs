@@ -17,7 +17,7 @@ use pg_bulk_format::tuple::Source;
 use pgrx::pg_sys;
 
 use super::column::{self, Column};
-use super::encoding::verify_in_server_encoding;
+use super::encoding::{invalid_in_server_encoding, verify_in_server_encoding};
 use super::stream::{Advance, Header, Stream};
 use super::unguarded;
 use crate::error::{self, Result};
@@ -271,7 +271,7 @@ impl Rows {
             self.check_memory()?;
         }
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
-            self.check_escapes();
+            self.check_escapes()?;
         }
         let fields = self.reader().fields();
         if self.default.is_some() {
@@ -309,19 +309,24 @@ impl Rows {
     /// Text: an octal or hexadecimal escape may make an invalid character, in any field, wanted or not.
     /// A line for a table without columns is not looked into.
     #[cold]
-    pub(super) fn check_escapes(&mut self) {
+    pub(super) fn check_escapes(&mut self) -> Result<()> {
         if self.columns.is_empty() {
-            return;
+            return Ok(());
         }
         let reader = &self.stream.reader;
         for i in 0..reader.fields() {
             if let Value::Escaped(raw) = reader.value(i) {
                 self.unescaped.clear();
                 if reader.unescape(raw, &mut self.unescaped) {
-                    verify_in_server_encoding(&self.unescaped);
+                    if self.stream.is_tolerant() {
+                        invalid_in_server_encoding(&self.unescaped).map_or(Ok(()), Err)?;
+                    } else {
+                        verify_in_server_encoding(&self.unescaped);
+                    }
                 }
             }
         }
+        Ok(())
     }
 
     #[cold]

@@ -26,6 +26,8 @@ pub enum OnError {
     Ignore,
     /// The value becomes NULL.
     SetNull,
+    /// The row is left out, and kept elsewhere with what is wrong with it, whatever that is.
+    Table,
 }
 
 /// What is said about them (COPY's LOG_VERBOSITY).
@@ -60,9 +62,21 @@ pub struct Tolerance {
     pub reject_limit: u64,
     /// Rows left out, or with values set to NULL.
     pub bad_rows: u64,
+    /// What is wrong with the row that was left out last: with [`OnError::Table`].
+    /// It lives as long as the row's memory.
+    pub bad_value: Option<*mut pg_sys::ErrorData>,
 }
 
 impl Tolerance {
+    /// A row is left out. An error if it is one too many.
+    pub fn count(&mut self) -> Result<()> {
+        self.bad_rows += 1;
+        if self.reject_limit == 0 || self.bad_rows <= self.reject_limit {
+            return Ok(());
+        }
+        Err(too_many(self.on_error, self.reject_limit))
+    }
+
     /// Say how many rows there were. Guarded.
     pub fn report(&self) {
         let n = self.bad_rows;
@@ -72,11 +86,36 @@ impl Tolerance {
         let message = match (self.on_error, n) {
             (OnError::SetNull, 1) => "in 1 row, columns were set to null due to data type incompatibility".to_owned(),
             (OnError::SetNull, _) => format!("in {n} rows, columns were set to null due to data type incompatibility"),
+            (OnError::Table, 1) => "1 row was rejected".to_owned(),
+            (OnError::Table, _) => format!("{n} rows were rejected"),
             (_, 1) => "1 row was skipped due to data type incompatibility".to_owned(),
             _ => format!("{n} rows were skipped due to data type incompatibility"),
         };
         ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
     }
+}
+
+/// The error about more than `n` rows left out: COPY's message, or ours.
+pub fn too_many(on_error: OnError, n: u64) -> Error {
+    let message = match on_error {
+        OnError::Table => format!("rejected more than REJECT_LIMIT ({n}) rows"),
+        _ => format!("skipped more than REJECT_LIMIT ({n}) rows due to data type incompatibility"),
+    };
+    Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message)
+}
+
+/// A share of all records is the limit: an error if more of them were left out.
+pub fn check_share(on_error: OnError, percent: f64, rejected: u64, records: u64) -> Result<()> {
+    // Whole numbers of this size are exact.
+    if rejected as f64 * 100.0 <= percent * records as f64 {
+        return Ok(());
+    }
+    let message = match on_error {
+        OnError::Table => format!("rejected more than REJECT_LIMIT ({percent}%) of the rows"),
+        _ => format!("skipped more than REJECT_LIMIT ({percent}%) of the rows due to data type incompatibility"),
+    };
+    let detail = format!("{rejected} of {records} rows.");
+    Err(Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message).detail(detail))
 }
 
 impl Rows {
@@ -112,19 +151,32 @@ impl Rows {
                 (!is_null).then_some(datum)
             } else {
                 let type_oid = column.type_oid;
+                let details = tolerance.on_error == OnError::Table;
                 // SAFETY: the column's own function, and a NUL-terminated string or null.
                 let converted = unsafe {
-                    compat::input_function_call_soft(&raw mut column.input, string, typioparam, typmod, type_oid)
+                    compat::input_function_call_soft(
+                        &raw mut column.input,
+                        string,
+                        typioparam,
+                        typmod,
+                        type_oid,
+                        details,
+                    )
                 }?;
                 match converted {
                     Soft::Good(datum) => (!string.is_null()).then_some(datum),
                     Soft::Raises => return Ok(Outcome::Raises),
-                    Soft::Bad if tolerance.on_error == OnError::SetNull => {
+                    Soft::Bad(_) if tolerance.on_error == OnError::SetNull => {
                         set_null = true;
                         self.set_to_null(queued.column, tolerance)?;
                         None
                     }
-                    Soft::Bad => return self.leave_out(queued.column, tolerance).map(|()| Outcome::LeftOut),
+                    Soft::Bad(error) => {
+                        if details {
+                            tolerance.bad_value = Some(error);
+                        }
+                        return self.leave_out(queued.column, tolerance).map(|()| Outcome::LeftOut);
+                    }
                 }
             };
             // SAFETY: the caller vouches for the arrays.
@@ -150,18 +202,16 @@ impl Rows {
     }
 
     fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
-        tolerance.bad_rows += 1;
+        if tolerance.on_error == OnError::Table {
+            // The caller keeps it, and then counts it.
+            tolerance.bad_rows += 1;
+            return Ok(());
+        }
         if tolerance.verbosity == Verbosity::Verbose {
             self.note(column, "skipping row");
         }
-        if tolerance.reject_limit > 0 && tolerance.bad_rows > tolerance.reject_limit {
-            // COPY's message is about the last bad value.
-            let n = tolerance.reject_limit;
-            let message = format!("skipped more than REJECT_LIMIT ({n}) rows due to data type incompatibility");
-            return Err(Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message));
-        }
         // Attention stays where it is: the caller may have more to say of the value.
-        Ok(())
+        tolerance.count()
     }
 
     fn set_to_null(&mut self, column: usize, tolerance: &Tolerance) -> Result<()> {
@@ -181,9 +231,10 @@ impl Rows {
                 column.typioparam,
                 column.typmod,
                 column.type_oid,
+                false,
             )
         }?;
-        if !matches!(accepted, Soft::Bad) {
+        if !matches!(accepted, Soft::Bad(_)) {
             return Ok(());
         }
         // SAFETY: a guarded catalog lookup; the string is a copy.

@@ -4,10 +4,11 @@ use pg_bulk_format::convert::Charset;
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
+use pg_bulk_format::verify::utf8_valid_up_to;
 
-use super::encoding::{Encodings, Treatment};
+use super::encoding::{Encodings, Treatment, invalid_bytes};
 use super::source::Source;
-use crate::error::{Result, out_of_memory, read_error};
+use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
 
 /// Fields of a runaway record that are kept.
@@ -27,6 +28,7 @@ pub struct Stream {
     /// Converted bytes that the reader has not taken yet.
     converted: Vec<u8>,
     taken: usize,
+    tolerant: bool,
 }
 
 /// What a caller wants of the header.
@@ -51,6 +53,7 @@ impl Stream {
             bom_pending: encodings.has_bom(),
             converted: Vec::new(),
             taken: 0,
+            tolerant: false,
         }
     }
 
@@ -70,6 +73,17 @@ impl Stream {
         })
     }
 
+    /// From now on errors about records are not the end ([`Error::is_about_record`]): what is wrong can be said, and the
+    /// next record asked for. Invalid bytes are such errors only in UTF-8 that need not be converted.
+    pub fn tolerate(&mut self) {
+        self.reader.tolerate();
+        self.tolerant = true;
+    }
+
+    pub fn is_tolerant(&self) -> bool {
+        self.tolerant
+    }
+
     /// Go to the next record or header line; false at the end. Guarded.
     #[inline]
     pub fn advance(&mut self) -> Result<Advance> {
@@ -86,6 +100,7 @@ impl Stream {
                 Event::Header => return Ok(Advance::Header),
                 Event::End => return Ok(Advance::End),
                 Event::NeedData => self.feed()?,
+                Event::Error(error) if self.reader.goes_on() => return Err(self.about_record(error)),
                 Event::Error(ReadError::Encoding) => {
                     let bytes = if self.treatment == Treatment::Convert { &self.raw } else { self.reader.unverified() };
                     return Err(self.encodings.raise(bytes));
@@ -94,6 +109,16 @@ impl Stream {
             }
             event = self.reader.advance();
         }
+    }
+
+    /// An error behind which there is more to come.
+    #[cold]
+    fn about_record(&self, error: ReadError) -> Error {
+        if error == ReadError::Encoding {
+            let line = self.reader.raw_line().unwrap_or_default();
+            return invalid_bytes(self.encodings.of_file(), line.get(utf8_valid_up_to(line)..).unwrap_or_default());
+        }
+        read_error(error, self.reader.dialect().is_csv()).about_record()
     }
 
     /// Bring the reader more bytes.
@@ -173,6 +198,9 @@ impl Stream {
             return Ok(false);
         }
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
+        if self.tolerant {
+            self.reader.tolerate();
+        }
         self.raw.clear();
         self.raw_ended = false;
         self.bom_pending = self.encodings.has_bom();
@@ -214,6 +242,11 @@ impl Stream {
     /// The file's encoding.
     pub fn encoding(&self) -> i32 {
         self.encodings.of_file()
+    }
+
+    /// Are positions in the stream positions in the file?
+    pub fn has_offsets(&self) -> bool {
+        self.treatment != Treatment::Convert
     }
 
     /// The server's characters.

@@ -21,7 +21,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::job::{Claimed, End, Failure, Figures};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
-use crate::load::{self, Load};
+use crate::load::rejects::table::write_spooled;
+use crate::load::{self, JobNumber, Load};
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
 use crate::pg::encoding::from_server;
@@ -176,7 +177,8 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         }
         check_target(&job.claimed).or_raise();
         let Claimed { path, target, options, .. } = &job.claimed;
-        job.load = load::begin(path, *target, *options, job.queue.schema, job.claimed.id);
+        let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };
+        job.load = load::begin(path, *target, *options, job.queue.schema, Some(number));
     }
 }
 
@@ -259,7 +261,10 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
             context: text((*error).context),
         };
         let end = end((*error).sqlerrcode, &job.claimed);
-        in_transaction(|| job.queue.fail(job.claimed.id, job.claimed.attempt, end, &failure).or_raise());
+        in_transaction(|| {
+            job.queue.fail(job.claimed.id, job.claimed.attempt, end, &failure).or_raise();
+            write_spooled().or_raise();
+        });
         background::report_activity(None);
     }
 }

@@ -9,6 +9,7 @@ use crate::field;
 use crate::line::{self, Line};
 use crate::scan::kernel::FLAG;
 use crate::scan::{CutState, Needles, Scanner};
+use crate::verify::utf8_valid_up_to;
 
 impl Reader {
     /// One line through the exact reader.
@@ -48,6 +49,22 @@ impl Reader {
                 self.exact_next = true;
                 return Event::NeedData;
             }
+            Line::Error { kind, .. } if self.tolerant && self.header_left == 0 => {
+                let at_end = closed && !self.window.is_failed();
+                match line::skip_line(&self.dialect, self.eol, tail, at_end) {
+                    Some((content, next, last)) => {
+                        let counted = tail.get(..content).unwrap_or_default();
+                        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), counted) } else { 0 };
+                        return self.leave_out(content, next, base + embedded, last, ReadError::Line(kind));
+                    }
+                    None if closed => return self.fail(self.pos, base, None, ReadError::Encoding),
+                    None => {
+                        self.retry_at = length + length / 4 + 1;
+                        self.exact_next = true;
+                        return Event::NeedData;
+                    }
+                }
+            }
             Line::Error { kind, embedded } => {
                 return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
             }
@@ -74,17 +91,13 @@ impl Reader {
     /// A line of `content` bytes was read; make a record of it.
     fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
         let start = self.pos;
-        self.retry_at = 0;
-        self.exact_next = false;
-        self.pos += next;
-        self.line_base = number;
-        self.line_pos = self.pos;
-        self.chunk_lines = None;
-        self.exact_line = Some(number);
-        if self.pos > self.chunk_end || last {
-            self.chunk_end = self.pos;
-            self.cut = CutState::default();
+        if start < self.dirty_end && self.header_left == 0 {
+            let line = self.window.bytes().get(start..start + next).unwrap_or_default();
+            if utf8_valid_up_to(line) < line.len() {
+                return self.leave_out(content, next, number, last, ReadError::Encoding);
+            }
         }
+        self.pass(next, number, last);
         let is_header = self.header_left > 0;
         self.header_left = self.header_left.saturating_sub(1);
         if last && (content == 0 || is_header) {
@@ -99,6 +112,7 @@ impl Reader {
             let line = self.window.bytes().get(start..start + content).unwrap_or_default();
             match field::split_line(&self.dialect, line, self.max_fields, &mut self.exact_ends) {
                 Ok(fields) => self.current.fields = fields,
+                Err(e) if self.tolerant && !is_header => return Event::Error(ReadError::Field(e)),
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
             // As the kernels leave them: offsets in the buffer, and none is taken for plain.
@@ -108,6 +122,30 @@ impl Reader {
             self.current.last = self.exact_ends.len();
         }
         if is_header { Event::Header } else { Event::Record }
+    }
+
+    /// Go behind a line.
+    fn pass(&mut self, next: usize, number: u64, last: bool) {
+        self.retry_at = 0;
+        self.exact_next = false;
+        self.pos += next;
+        self.line_base = number;
+        self.line_pos = self.pos;
+        self.chunk_lines = None;
+        self.exact_line = Some(number);
+        if self.pos > self.chunk_end || last {
+            self.chunk_end = self.pos;
+            self.cut = CutState::default();
+        }
+    }
+
+    /// Say what is wrong with a line, and go on behind it.
+    fn leave_out(&mut self, content: usize, next: usize, number: u64, last: bool, error: ReadError) -> Event {
+        let start = self.pos;
+        self.pass(next, number, last);
+        self.exact_ends.clear();
+        self.current = Current { start, next: self.pos, content: Some(start + content), ..Current::default() };
+        Event::Error(error)
     }
 
     /// Raise an error about the line at `start`; the data end with it. `content` is where its data end, if it was

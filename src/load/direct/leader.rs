@@ -30,7 +30,7 @@ use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::shared::Shared;
 use super::spec::Spec;
-use super::wide::{Received, Wide};
+use super::wide::Wide;
 use super::workers::workers_for;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
@@ -254,6 +254,9 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mu
                 Original::restore(original, error);
             }
         }
+        if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
+            failure::recover();
+        }
         // What the server itself is short of, or wrong about, is not to be asked for more.
         if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
             // Statistics are not worth losing the error for.
@@ -280,9 +283,9 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
     let process = &mut leader.process;
     // SAFETY: as in Process::shared; the reference does not outlive this function.
     let shared = unsafe { &*process.shared };
-    let wide = &mut process.wide;
+    let (wide, rejects) = (&mut process.wide, &mut process.rejects);
     // The workers' wide rows are of no use any more, but their queues must not fill.
-    let mut discard = || while let Received::Row(..) = wide.receive() {};
+    let mut discard = || rejects.drain(wide);
     if shared.wait_until_earliest(0, &mut discard) {
         return;
     }
@@ -297,6 +300,17 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
         }
         pgrx::check_for_interrupts!();
     }
+}
+
+/// Take the rejects that are on their way.
+///
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn drain(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &mut (*leader.cast::<Leader>()).process };
+    process.rejects.drain(&mut process.wide);
 }
 
 /// # Safety
@@ -424,8 +438,8 @@ impl Leader {
             number: 0,
             executor,
             defaults,
-            tolerance: Tolerance { on_error: copy.on_error, verbosity: copy.verbosity, reject_limit: 0, bad_rows: 0 },
-            rejects: Rejects::new(copy.reject_limit),
+            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
+            rejects: Rejects::new(copy, load.spool),
             skip: copy.skip,
             limit: copy.limit.unwrap_or(u64::MAX),
             traits,
@@ -529,7 +543,11 @@ fn log_transaction() {
 /// is said in the order of the file.
 fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
     let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
-    copy.on_error == OnError::Stop || (copy.verbosity != Verbosity::Verbose && values_are())
+    match copy.on_error {
+        OnError::Stop => true,
+        OnError::Table => values_are(),
+        OnError::Ignore | OnError::SetNull => copy.verbosity != Verbosity::Verbose && values_are(),
+    }
 }
 
 fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {

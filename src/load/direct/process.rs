@@ -13,14 +13,15 @@ use pgrx::pg_sys;
 use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::heap::{Added, Heap};
-use super::rejects::Rejects;
+use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::{Received, Wide};
 use crate::error::Result;
 use crate::load::phase::Phases;
+use crate::load::rejects::Complaint;
 use crate::pg::append::Traits;
 use crate::pg::original;
-use crate::pg::row::{Attention, RowArrays, Rows};
+use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
 use crate::pg::stages::{Stage, Stages};
 
@@ -67,6 +68,7 @@ pub struct Process {
     pub defaults: Defaults,
     pub tolerance: Tolerance,
     pub rejects: Rejects,
+    pub pins: Pins,
     /// Rows are made and judged, but there is no heap for them.
     is_dry: bool,
     /// Records that are still to be passed over.
@@ -165,6 +167,7 @@ impl Process {
             defaults,
             tolerance,
             rejects,
+            pins: Pins::default(),
             is_dry: false,
             skip_left: skip,
             records_left: u64::MAX,
@@ -215,6 +218,7 @@ impl Process {
         self.chunks = Chunks::InOrder;
         self.records_left = u64::MAX;
         self.is_dry = true;
+        self.rejects.forget_spool();
         self.heaps.clear();
         self.wide.set_queues(Vec::new());
         self.rows.stream_mut().resume(place)
@@ -290,7 +294,15 @@ impl Process {
             if self.limit == 0 || self.records_left == 0 {
                 return Ok(END);
             }
-            if !self.rows.advance()? {
+            let more = match self.rows.advance() {
+                Ok(more) => more,
+                Err(error) => {
+                    self.records_left -= 1;
+                    self.survive(&error).map_err(|other| other.unwrap_or(error))?;
+                    continue;
+                }
+            };
+            if !more {
                 self.report();
                 if !self.next_chunk()? {
                     return Ok(END);
@@ -327,7 +339,7 @@ impl Process {
                 let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
                 original::forget();
                 if self.tolerance.bad_rows > 0 {
-                    self.count_bad()?;
+                    self.bad_value()?;
                 }
                 match outcome {
                     Outcome::Good => (),
@@ -341,6 +353,10 @@ impl Process {
                 self.rows.clear_queue();
             }
             if self.rows.is_short() {
+                if let Some(error) = self.rejects.keeps().then(|| self.rows.check_missing().err()).flatten() {
+                    self.reject(Complaint::of_error(&error))?;
+                    continue;
+                }
                 return Ok(SHORT);
             }
             // SAFETY: as above.
@@ -352,21 +368,6 @@ impl Process {
             }
             self.add(0, arrays)?;
         }
-    }
-
-    /// Count the row whose values were bad.
-    #[cold]
-    fn count_bad(&mut self) -> Result<()> {
-        self.tolerance.bad_rows = 0;
-        let wide = &mut self.wide;
-        // The load is going to fail while this is called.
-        let discard = || while let Received::Row(..) = wide.receive() {};
-        // SAFETY: as in `shared`.
-        self.rejects.count(unsafe { &*self.shared }, self.number, discard)?;
-        self.rows.attention = Attention::NONE;
-        // A subtransaction that failed may have ended what others see.
-        self.show();
-        Ok(())
     }
 
     fn next_chunk(&mut self) -> Result<bool> {
@@ -394,7 +395,7 @@ impl Process {
     }
 
     /// Show how far all are.
-    fn show(&self) {
+    pub fn show(&self) {
         // SAFETY: null, or the load's, which outlives its processes and which nobody else uses now.
         let Some(phases) = (unsafe { self.phases.as_mut() }) else { return };
         let shared = self.shared();
@@ -428,6 +429,11 @@ impl Process {
         for _ in 0..RECEIVED {
             let (oid, message) = match self.wide.receive() {
                 Received::Row(oid, message) => (oid, message),
+                Received::Reject(reject) => {
+                    // SAFETY: what was received last.
+                    self.rejects.keep_bytes(unsafe { &*reject });
+                    continue;
+                }
                 Received::Nothing => return Ok(Sent::All),
                 Received::Closed => return Ok(Sent::Closed),
             };

@@ -15,10 +15,17 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::Place;
-use pgrx::PgSqlErrorCode as Code;
+use pgrx::pg_sys;
 
+use super::process::Process;
 use super::shared::Shared;
+use super::wide::{Received, Wide};
 use crate::error::{Error, Result};
+use crate::guc;
+use crate::load::rejects::{Complaint, Reject, Spool};
+use crate::pg::copy_options::CopyOptions;
+use crate::pg::row::Attention;
+use crate::pg::soft::{self, OnError};
 
 /// What all processes know of a stretch.
 #[derive(Debug)]
@@ -36,15 +43,61 @@ impl Tally {
     }
 }
 
-/// What a process needs to judge its rejects.
+/// What a process needs to keep and judge its rejects.
 #[derive(Debug)]
 pub struct Rejects {
+    /// Rejects are to be kept, so many at most.
+    keep: Option<u64>,
+    /// In the leader: there. Else they are sent to it.
+    spool: *mut Spool,
     /// Most rows left out.
     pub limit: Option<u64>,
     /// The limit as the user said it.
     named: u64,
     /// Of each stretch; null where the file is read in order.
     pub tallies: *const Tally,
+}
+
+/// Pins on the descriptor of a partition's root: to show a row as the root has it, ExecConstraints pins the descriptor, and
+/// leaves it to the end of the transaction to let go.
+#[derive(Debug, Default)]
+pub struct Pins(Option<(pg_sys::TupleDesc, i32)>);
+
+impl Pins {
+    /// Note how many there are before the row is judged. For a plain frame.
+    ///
+    /// # Safety
+    /// A result relation that is open.
+    pub unsafe fn note(&mut self, relinfo: *const pg_sys::ResultRelInfo) {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let root = (*relinfo).ri_RootResultRelInfo;
+            self.0 = (!root.is_null()).then(|| {
+                let descriptor = (*(*root).ri_RelationDesc).rd_att;
+                (descriptor, (*descriptor).tdrefcount)
+            });
+        }
+    }
+
+    /// The row was judged well.
+    pub fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// Let go of those that came since. Guarded.
+    ///
+    /// # Safety
+    /// What was noted last is still open.
+    pub unsafe fn release(&mut self) {
+        if let Some((descriptor, before)) = self.0.take() {
+            // SAFETY: the caller vouches for it; these pins are of this resource owner.
+            unsafe {
+                while (*descriptor).tdrefcount > before.max(0) {
+                    pg_sys::DecrTupleDescRefCount(descriptor);
+                }
+            }
+        }
+    }
 }
 
 /// The row that was too many, so that it can be found again.
@@ -58,13 +111,46 @@ pub struct TooMuch {
 
 impl Rejects {
     /// For a file that is read in order.
-    pub fn new(limit: u64) -> Rejects {
-        Rejects { limit: (limit > 0).then_some(limit), named: limit, tallies: std::ptr::null() }
+    pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
+        let limit = options.reject_limit;
+        let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
+        Rejects { keep, spool, limit: (limit > 0).then_some(limit), named: limit, tallies: std::ptr::null() }
     }
 
     /// The same limit, for reading again what is behind a place.
     pub fn again(&self, before: u64) -> Rejects {
-        Rejects { limit: Some(before), named: self.named, tallies: std::ptr::null() }
+        Rejects { limit: Some(before), tallies: std::ptr::null(), ..*self }
+    }
+
+    /// Are rejects of all kinds survived, and kept?
+    pub fn keeps(&self) -> bool {
+        self.keep.is_some()
+    }
+
+    /// Count them, but keep none any more.
+    pub fn forget_spool(&mut self) {
+        self.keep = self.keep.map(|_| 0);
+        self.spool = std::ptr::null_mut();
+    }
+
+    /// In the leader: keep what a worker has sent. Guarded.
+    pub fn keep_bytes(&mut self, reject: &[u8]) {
+        // SAFETY: the spool of the load, which outlives its processes.
+        if let Some(spool) = unsafe { self.spool.as_mut() } {
+            spool.push(reject);
+        }
+    }
+
+    /// Take what workers have sent while nobody looked; rows are of no use any more. Guarded.
+    pub fn drain(&mut self, wide: &mut Wide) {
+        loop {
+            match wide.receive() {
+                // SAFETY: what was received last.
+                Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
+                Received::Row(..) => (),
+                Received::Nothing | Received::Closed => return,
+            }
+        }
     }
 
     fn tally(&self, stretch: u64) -> &Tally {
@@ -85,9 +171,9 @@ impl Rejects {
         }
     }
 
-    /// A row is left out. An error if it is one too many. `meanwhile` is called now and then while the process waits for
-    /// others. Guarded, and interruptible.
-    pub fn count(&self, shared: &Shared, process: usize, meanwhile: impl FnMut()) -> Result<()> {
+    /// A row is left out. An error if it is one too many. While the process waits for others, it looks at what they send.
+    /// Guarded, and interruptible.
+    pub fn count(&mut self, shared: &Shared, process: usize, wide: &mut Wide) -> Result<()> {
         let total = shared.bad.fetch_add(1, SeqCst) + 1;
         let Some(limit) = self.limit else { return Ok(()) };
         let stretch = if self.tallies.is_null() { None } else { shared.working_on(process) };
@@ -100,7 +186,7 @@ impl Rejects {
         }
         shared.end_here();
         // Where it is of no use to go on, any error will do: an earlier one is going to be raised.
-        let earlier_are_done = shared.wait_for_earlier(process, meanwhile);
+        let earlier_are_done = shared.wait_for_earlier(process, || self.drain(wide));
         let before: u64 = (0..stretch).map(|number| self.count_of(number)).sum();
         if earlier_are_done && shared.bad_before + before + here <= limit {
             return Ok(());
@@ -129,10 +215,61 @@ impl Rejects {
         None
     }
 
-    /// COPY's message, which is about the last bad value.
+    /// The error about them.
     pub fn too_many(&self) -> Error {
-        let limit = self.named;
-        let message = format!("skipped more than REJECT_LIMIT ({limit}) rows due to data type incompatibility");
-        Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message)
+        let on_error = if self.keeps() { OnError::Table } else { OnError::Ignore };
+        soft::too_many(on_error, self.named)
+    }
+}
+
+impl Process {
+    /// Leave out the current record because of an error about it. The error is not survived if it is about something else;
+    /// another one may come instead. Guarded.
+    #[cold]
+    pub fn survive(&mut self, error: &Error) -> std::result::Result<(), Option<Error>> {
+        if !self.rejects.keeps() || !error.is_about_record() {
+            return Err(None);
+        }
+        if self.skip_left > 0 {
+            self.skip_left -= 1;
+            return Ok(());
+        }
+        self.reject(Complaint::of_error(error)).map_err(Some)
+    }
+
+    /// Leave out the current record because of a value, or count that it is NULL now. Guarded.
+    #[cold]
+    pub fn bad_value(&mut self) -> Result<()> {
+        self.tolerance.bad_rows = 0;
+        match self.tolerance.bad_value.take() {
+            // SAFETY: what was caught for the current row.
+            Some(bad) => self.reject(unsafe { Complaint::of_data(bad) }.about_value(&self.rows)),
+            None => self.count(),
+        }
+    }
+
+    /// Leave out the current record. Guarded.
+    #[cold]
+    pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
+        // SAFETY: as in `Process::shared`.
+        let shared = unsafe { &*self.shared };
+        if self.rejects.keep.is_some_and(|most| shared.kept.fetch_add(1, SeqCst) < most) {
+            let reject = Reject::new(&mut self.rows, complaint).write();
+            self.rejects.keep_bytes(&reject);
+            self.wide.send_reject(&reject)?;
+        }
+        self.count()
+    }
+
+    fn count(&mut self) -> Result<()> {
+        // SAFETY: as in `Process::shared`.
+        self.rejects.count(unsafe { &*self.shared }, self.number, &mut self.wide)?;
+        self.rows.attention = Attention::NONE;
+        self.rows.clear_queue();
+        // A subtransaction that failed may have ended what others see.
+        self.show();
+        // SAFETY: nothing of the row is needed any more; a guarded call.
+        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
+        Ok(())
     }
 }

@@ -16,10 +16,12 @@ use pgrx::{pg_guard, pg_sys};
 use super::defaults::Default;
 use super::process::{END, Process, SHORT};
 use crate::error::OrRaise;
-use crate::pg::compat;
+use crate::load::rejects::Complaint;
+use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, Opaque};
+use crate::pg::{compat, original};
 
 /// # Safety
 /// A valid process that nobody else uses.
@@ -69,6 +71,20 @@ pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
     unsafe { &mut *process }.finish().or_raise();
 }
 
+/// Leave out the row that an error of the executor's is about.
+///
+/// # Safety
+/// As [`step`], with the error.
+#[pg_guard]
+unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        original::forget();
+        (*process).pins.release();
+        (&mut *process).reject(Complaint::of_data(error)).or_raise();
+    }
+}
+
 /// Load the rows there are for this process, but for the pages that are not full in the end.
 ///
 /// # Safety
@@ -76,6 +92,32 @@ pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
 pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
     unsafe {
+        if !(*process).rejects.keeps() {
+            rows(process.cast());
+            return;
+        }
+        loop {
+            let error = attempt(rows, process.cast());
+            if error.is_null() {
+                return;
+            }
+            if !compat::is_violation((*error).funcname) {
+                unguarded::ReThrowError(error);
+            }
+            let e = (*process).executor;
+            clear(e.slot, (*e.econtext).ecxt_per_tuple_memory);
+            leave_out(process, error);
+            unguarded::FreeErrorData(error);
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe extern "C-unwind" fn rows(process: Opaque) {
+    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    unsafe {
+        let process = process.cast::<Process>();
         let mut watch = (*process).stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
@@ -122,11 +164,17 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
                 if (*constraints).has_generated_stored {
                     unguarded::ExecComputeStoredGenerated(relinfo, e.estate, slot, pg_sys::CmdType::CMD_INSERT);
                 }
+                (*process).pins.note(relinfo);
+                // What is said of a row goes with it.
+                pg_sys::CurrentMemoryContext = per_tuple;
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
+                (*process).pins.forget();
             }
             if e.leaf {
+                pg_sys::CurrentMemoryContext = per_tuple;
                 unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
             }
+            pg_sys::CurrentMemoryContext = memory;
             store(process, relinfo, slot);
             clear(e.slot, per_tuple);
         }

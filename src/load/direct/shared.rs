@@ -87,6 +87,8 @@ pub struct Shared {
     stages: [AtomicU64; STAGES],
     /// Processor time of workers that are done, user and system, in microseconds.
     cpu: [AtomicU64; 2],
+    /// Rejects that were kept.
+    pub kept: AtomicU64,
     /// The stretch that each process works on.
     working: [AtomicU64; MOST_PROCESSES],
 }
@@ -135,6 +137,7 @@ impl Shared {
             pages: AtomicU64::new(0),
             stages: [const { AtomicU64::new(0) }; STAGES],
             cpu: [const { AtomicU64::new(0) }; 2],
+            kept: AtomicU64::new(0),
             working: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
         }
     }

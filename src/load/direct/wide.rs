@@ -126,6 +126,13 @@ impl Wide {
         }
     }
 
+    /// In a worker: send a reject to the leader. Guarded.
+    pub fn send_reject(&mut self, reject: &[u8]) -> Result<()> {
+        let Way::Worker(queue) = self.way else { return Ok(()) };
+        // SAFETY: an attached queue.
+        unsafe { send_bytes(queue, pg_sys::InvalidOid, reject.as_ptr().cast(), reject.len()) }
+    }
+
     /// What a worker sent. Guarded.
     pub fn receive(&mut self) -> Received {
         let Way::Leader(queues) = &mut self.way else { return Received::Closed };
@@ -141,7 +148,15 @@ impl Wide {
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
                     // SAFETY: a message of `length` bytes, valid until the next call; queues align messages.
-                    return Received::Row(unsafe { data.cast::<Envelope>().read() }.relation, data);
+                    let (relation, reject) = unsafe {
+                        let content = data.cast::<u8>().add(size_of::<Envelope>());
+                        let reject = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
+                        (data.cast::<Envelope>().read().relation, reject)
+                    };
+                    if relation == pg_sys::InvalidOid {
+                        return Received::Reject(reject);
+                    }
+                    return Received::Row(relation, data);
                 }
                 _ => (),
             }
@@ -177,12 +192,24 @@ impl Wide {
 /// # Safety
 /// An attached queue, and a tuple of the relation.
 unsafe fn send(queue: *mut pg_sys::shm_mq_handle, relation: pg_sys::Oid, tuple: pg_sys::HeapTuple) -> Result<()> {
+    // SAFETY: the caller vouches for both.
+    unsafe { send_bytes(queue, relation, (*tuple).t_data.cast(), (*tuple).t_len as usize) }
+}
+
+/// # Safety
+/// An attached queue, and so many bytes.
+unsafe fn send_bytes(
+    queue: *mut pg_sys::shm_mq_handle,
+    relation: pg_sys::Oid,
+    data: *const std::ffi::c_char,
+    len: usize,
+) -> Result<()> {
     // SAFETY: a guarded call; the parts live until the message is sent.
     let sent = unsafe {
-        let envelope = Envelope { relation, length: (*tuple).t_len };
+        let envelope = Envelope { relation, length: u32::try_from(len).unwrap_or(0) };
         let mut parts = [
             pg_sys::shm_mq_iovec { data: (&raw const envelope).cast(), len: size_of::<Envelope>() },
-            pg_sys::shm_mq_iovec { data: (*tuple).t_data.cast(), len: (*tuple).t_len as usize },
+            pg_sys::shm_mq_iovec { data, len },
         ];
         pg_sys::shm_mq_sendv(queue, parts.as_mut_ptr(), 2, false, true)
     };
@@ -198,6 +225,8 @@ unsafe fn send(queue: *mut pg_sys::shm_mq_handle, relation: pg_sys::Oid, tuple: 
 pub enum Received {
     /// A row of this relation.
     Row(pg_sys::Oid, *mut c_void),
+    /// A row that was left out. Valid until the next call.
+    Reject(*const [u8]),
     /// Nothing at the moment.
     Nothing,
     /// Nothing, and nothing will come.

@@ -177,7 +177,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
     })?;
-    let mut rejects = Rejects::new(options.copy.reject_limit);
+    let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
         // SAFETY: the leader has put them there where there is a limit.
         rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();

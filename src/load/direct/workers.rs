@@ -66,6 +66,7 @@ impl Leader {
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
+            (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
             for i in 0..stretches {
                 rejects.add(i).write(Tally::new());
             }
@@ -181,7 +182,7 @@ impl Leader {
         let bad = both(|s| &s.bad);
         self.process.tolerance.bad_rows = bad;
         // Rows whose values became NULL are in the table.
-        if self.process.tolerance.on_error == OnError::Ignore {
+        if self.process.tolerance.on_error != OnError::SetNull {
             self.counts.rejected = bad;
         }
         if made != self.counts.loaded {

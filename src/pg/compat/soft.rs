@@ -12,8 +12,9 @@ use crate::pg::unguarded::{self, Opaque};
 pub enum Soft {
     /// A value.
     Good(pg_sys::Datum),
-    /// Nothing: the string is no value of the type.
-    Bad,
+    /// Nothing: the string is no value of the type. With what the function says of it, in the current memory context,
+    /// if that was asked for.
+    Bad(*mut pg_sys::ErrorData),
     /// Another error. Only before 16, where it was caught; from 16 on it goes its way.
     #[cfg_attr(not(feature = "pg15"), expect(dead_code, reason = "raised, not returned"))]
     Raises,
@@ -32,7 +33,8 @@ pub fn is_survivable(type_oid: pg_sys::Oid) -> bool {
     unsafe { is_plain_scalar(type_oid) }
 }
 
-/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`crate::pg::soft`]). Guarded.
+/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`crate::pg::soft`]). Guarded. `details`: the complaint is
+/// wanted.
 ///
 /// # Safety
 /// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
@@ -43,8 +45,13 @@ pub unsafe fn input_function_call_soft(
     typioparam: pg_sys::Oid,
     typmod: i32,
     _type_oid: pg_sys::Oid,
+    details: bool,
 ) -> crate::error::Result<Soft> {
-    let mut context = pg_sys::ErrorSaveContext { type_: pg_sys::NodeTag::T_ErrorSaveContext, ..Default::default() };
+    let mut context = pg_sys::ErrorSaveContext {
+        type_: pg_sys::NodeTag::T_ErrorSaveContext,
+        details_wanted: details,
+        ..Default::default()
+    };
     let mut datum = pg_sys::Datum::from(0usize);
     // SAFETY: passed on; the context outlives the call.
     let good = unsafe {
@@ -57,7 +64,7 @@ pub unsafe fn input_function_call_soft(
             &raw mut datum,
         )
     };
-    Ok(if good { Soft::Good(datum) } else { Soft::Bad })
+    Ok(if good { Soft::Good(datum) } else { Soft::Bad(context.error_data) })
 }
 
 /// A call of an input function, for a plain frame.
@@ -93,6 +100,7 @@ pub unsafe fn input_function_call_soft(
     typioparam: pg_sys::Oid,
     typmod: i32,
     type_oid: pg_sys::Oid,
+    _details: bool,
 ) -> crate::error::Result<Soft> {
     use crate::error::Error;
     use pgrx::PgSqlErrorCode as Code;
@@ -148,7 +156,7 @@ unsafe fn judge(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
             || is(&[Code::ERRCODE_CHECK_VIOLATION, Code::ERRCODE_NOT_NULL_VIOLATION])
             || (type_oid.to_u32() < pg_sys::FirstGenbkiObjectId && is(BUILTIN_COMPLAINTS))
         {
-            return Soft::Bad;
+            return Soft::Bad(error);
         }
         if code & CLASS == (Code::ERRCODE_QUERY_CANCELED as i32) & CLASS {
             pg_sys::ReThrowError(error);

@@ -1,0 +1,32 @@
+-- Rows that loads have left out with on_error 'table'. Written by the library alone: nobody has a right to the table, and
+-- the view shows everybody the rejects of their own loads.
+CREATE TABLE bulk_reject (
+    load_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    owner oid NOT NULL,
+    target_oid oid NOT NULL,
+    target text NOT NULL,
+    path text NOT NULL,
+    line_number bigint,
+    byte_offset bigint,
+    column_name text,
+    raw_field text,
+    raw_line text,
+    raw_bytes bytea,
+    sqlstate text NOT NULL,
+    message text,
+    constraint_name text,
+    rejected_at timestamp with time zone NOT NULL
+);
+CREATE INDEX bulk_reject_load ON bulk_reject (load_id);
+REVOKE ALL ON bulk_reject FROM PUBLIC;
+
+CREATE VIEW bulk_rejects WITH (security_barrier) AS
+SELECT load_id, attempt, target, path, line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate,
+       message, constraint_name, rejected_at
+FROM bulk_reject
+WHERE pg_catalog.pg_has_role(owner, 'USAGE');
+REVOKE ALL ON bulk_rejects FROM PUBLIC;
+GRANT SELECT ON bulk_rejects TO PUBLIC;
+
+COMMENT ON VIEW bulk_rejects IS 'rows that loads have left out with on_error ''table''';

@@ -1,0 +1,76 @@
+//! The first rejects, in the DETAIL of the error that ends a load.
+
+use std::ffi::CStr;
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::{Reject, Spool};
+use crate::error::OrRaise;
+use crate::pg::attempt::attempt;
+use crate::pg::context::displayed;
+use crate::pg::unguarded::{self, Opaque};
+
+/// So many are shown.
+const SHOWN: usize = 3;
+
+struct Task {
+    spool: *mut Spool,
+    error: *mut pg_sys::ErrorData,
+}
+
+/// Add the first rejects of a spool, in the order of the file, to an error's DETAIL.
+///
+/// # Safety
+/// A plain frame; a spool or null, and an error that was caught.
+pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        if spool.is_null() || (*spool).count == 0 {
+            return;
+        }
+        let mut task = Task { spool, error };
+        // The error is worth more than its detail.
+        let other = attempt(add, (&raw mut task).cast());
+        if !other.is_null() {
+            unguarded::FreeErrorData(other);
+        }
+    }
+}
+
+/// # Safety
+/// A valid task.
+#[pg_guard]
+unsafe extern "C-unwind" fn add(task: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let Task { spool, error } = task.cast::<Task>().read();
+        let mut first: Vec<Reject> = Vec::new();
+        (*spool)
+            .for_each(|reject| {
+                if first.len() < SHOWN || first.last().is_some_and(|last| reject.line < last.line) {
+                    let at = first.partition_point(|other| other.line < reject.line);
+                    first.insert(at, reject);
+                    first.truncate(SHOWN);
+                }
+                Ok(())
+            })
+            .or_raise();
+        let mut text = Vec::new();
+        if !(*error).detail.is_null() {
+            text.extend(CStr::from_ptr((*error).detail).to_bytes());
+            text.push(b'\n');
+        }
+        text.extend(b"The first rejected rows:");
+        for Reject { line, complaint, .. } in &first {
+            text.extend(format!("\nline {line}").bytes());
+            if let Some(column) = &complaint.column {
+                text.extend(b", column ");
+                text.extend(column);
+            }
+            text.extend(b": ");
+            text.extend(displayed(&complaint.message).to_bytes());
+        }
+        text.push(0);
+        (*error).detail = pg_sys::pstrdup(text.as_ptr().cast());
+    }
+}

@@ -1,0 +1,171 @@
+//! Rows that a load leaves out with `on_error` `table`, and what is wrong with each.
+//!
+//! ```text
+//!   worker: reject ─► queue ─┐
+//!                            ├─► spool ─► table bulk_reject, behind the view bulk_rejects
+//!   leader: reject ──────────┘
+//! ```
+//!
+//! A reject travels as bytes ([`Reject::write`]). The leader keeps them in a [`spool`] until the rows are in, and then puts
+//! them into a [`table`]. No more than `pg_bulk.reject_cap` are kept.
+//!
+//! The spool of a call goes with its transaction. That of a job must not: its rejects are to tell why it failed. So it
+//! survives, and when the transaction has failed and is gone, the job writes it in the next one
+//! ([`table::write_spooled`]).
+
+mod detail;
+pub mod spool;
+pub mod table;
+
+use std::ffi::{CStr, c_char};
+
+use pgrx::pg_sys;
+
+pub use self::detail::add_first;
+pub use self::spool::Spool;
+use crate::error::Error;
+use crate::pg::encoding::to_server;
+use crate::pg::row::Rows;
+
+/// Bytes of a record, or of a value, that are kept at most.
+const MOST_BYTES: usize = 1 << 20;
+
+/// What is wrong with a row; strings of the server's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Complaint {
+    /// SQLSTATE, as a number.
+    pub code: i32,
+    pub message: Vec<u8>,
+    pub column: Option<Vec<u8>>,
+    /// The column's value, without quotes and escapes.
+    pub field: Option<Vec<u8>>,
+    pub constraint: Option<Vec<u8>>,
+}
+
+/// # Safety
+/// A NUL-terminated string or null.
+unsafe fn bytes(string: *const c_char) -> Option<Vec<u8>> {
+    // SAFETY: the caller vouches for it.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes().to_vec())
+}
+
+fn cut(bytes: &[u8]) -> &[u8] {
+    bytes.get(..MOST_BYTES).unwrap_or(bytes)
+}
+
+impl Complaint {
+    /// What an error of our own says. Guarded.
+    pub fn of_error(error: &Error) -> Complaint {
+        let message = to_server(error.message()).into_bytes();
+        Complaint { code: error.sqlstate() as i32, message, ..Complaint::default() }
+    }
+
+    /// What an error says that was caught.
+    ///
+    /// # Safety
+    /// An error of the server's.
+    pub unsafe fn of_data(error: *const pg_sys::ErrorData) -> Complaint {
+        // SAFETY: the caller vouches for it; its strings are NUL-terminated or null.
+        unsafe {
+            Complaint {
+                code: (*error).sqlerrcode,
+                message: bytes((*error).message).unwrap_or_default(),
+                column: bytes((*error).column_name),
+                field: None,
+                constraint: bytes((*error).constraint_name),
+            }
+        }
+    }
+
+    /// Add which value it is about: the one that the rows are converting.
+    pub fn about_value(mut self, rows: &Rows) -> Complaint {
+        // SAFETY: set by Rows to strings of its own, or null.
+        let (column, field) = unsafe { (bytes(rows.attention.column), bytes(rows.attention.value)) };
+        self.column = column.or(self.column);
+        self.field = field;
+        self
+    }
+}
+
+/// A row that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// COPY's line number.
+    pub line: u64,
+    /// Where it begins in the file, if that is known.
+    pub offset: Option<u64>,
+    /// The record without its end.
+    pub raw: Vec<u8>,
+    pub complaint: Complaint,
+}
+
+impl Reject {
+    /// The current record of `rows`.
+    pub fn new(rows: &mut Rows, complaint: Complaint) -> Reject {
+        rows.stream_mut().reader.settle_line_number();
+        let reader = rows.reader();
+        Reject {
+            line: reader.line_number(),
+            offset: rows.stream().has_offsets().then(|| reader.record_offset()),
+            raw: cut(reader.raw_line().unwrap_or_default()).to_vec(),
+            complaint,
+        }
+    }
+
+    /// As bytes.
+    pub fn write(&self) -> Vec<u8> {
+        let Complaint { code, message, column, field, constraint } = &self.complaint;
+        let mut out = Vec::with_capacity(64 + self.raw.len() + message.len());
+        out.extend(self.line.to_ne_bytes());
+        out.extend(self.offset.unwrap_or(u64::MAX).to_ne_bytes());
+        out.extend(code.to_ne_bytes());
+        let optional = [column, field, constraint].map(Option::as_deref);
+        for part in [Some(&*self.raw), Some(&**message)].into_iter().chain(optional) {
+            // Lengths are one too many, so that there is one for what is not there.
+            let len = part.map_or(0, |part| cut(part).len() as u64 + 1);
+            out.extend(len.to_ne_bytes());
+            out.extend(part.map(cut).unwrap_or_default());
+        }
+        out
+    }
+
+    /// `None` if these bytes are not what [`Reject::write`] makes.
+    pub fn read(mut bytes: &[u8]) -> Option<Reject> {
+        fn number(bytes: &mut &[u8]) -> Option<u64> {
+            let (number, rest) = bytes.split_first_chunk()?;
+            *bytes = rest;
+            Some(u64::from_ne_bytes(*number))
+        }
+        fn part(bytes: &mut &[u8]) -> Option<Option<Vec<u8>>> {
+            let Some(len) = number(bytes)?.checked_sub(1) else { return Some(None) };
+            let (part, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
+            *bytes = rest;
+            Some(Some(part.to_vec()))
+        }
+        let line = number(&mut bytes)?;
+        let offset = number(&mut bytes)?;
+        let (code, rest) = bytes.split_first_chunk()?;
+        bytes = rest;
+        let raw = part(&mut bytes)??;
+        let message = part(&mut bytes)??;
+        let (column, field, constraint) = (part(&mut bytes)?, part(&mut bytes)?, part(&mut bytes)?);
+        let complaint = Complaint { code: i32::from_ne_bytes(*code), message, column, field, constraint };
+        Some(Reject { line, offset: (offset != u64::MAX).then_some(offset), raw, complaint })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_the_reject() {
+        let complaint = Complaint { code: 7, message: b"no".to_vec(), field: Some(Vec::new()), ..Complaint::default() };
+        let reject = Reject { line: 3, offset: None, raw: b"a,b".to_vec(), complaint };
+        let bytes = reject.write();
+        assert_eq!(Reject::read(&bytes), Some(reject));
+        for len in 0..bytes.len() {
+            assert_eq!(Reject::read(&bytes[..len]), None);
+        }
+    }
+}

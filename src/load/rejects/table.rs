@@ -1,0 +1,218 @@
+//! Rejects into the table bulk_reject.
+//!
+//! Nobody but superusers has a right to that table, so nothing that SQL can call writes to it by a statement. Rows are
+//! formed here and put into heap and index as a catalog's are, in the owner's name: whatever a superuser may have hung on
+//! the table runs as its owner, not as whoever loads.
+
+use std::ffi::CStr;
+
+use pg_bulk_format::tuple::TOAST_TUPLE_THRESHOLD;
+use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_sys};
+
+use super::spool::{self, About, Spool};
+use super::{Complaint, Reject};
+use crate::error::{Error, Result};
+
+/// Rows that are inserted at once.
+const BATCH: usize = 500;
+/// ... unless they are long.
+const BATCH_BYTES: usize = 1 << 20;
+/// Columns of the table.
+const COLUMNS: usize = 16;
+
+/// A row of the table.
+type Row = [Option<pg_sys::Datum>; COLUMNS];
+
+/// When the load of a job has failed, and its transaction is gone: write its rejects in the present one. How many there
+/// were. If the load came to its end, they are in the table already, and there is nothing to write. Guarded.
+pub fn write_spooled() -> Result<u64> {
+    match spool::take() {
+        Some(mut spool) => write(&mut spool),
+        None => Ok(0),
+    }
+}
+
+/// Write a load's rejects. Guarded.
+pub fn write(spool: &mut Spool) -> Result<u64> {
+    let count = spool.count;
+    if count == 0 {
+        spool.close();
+        return Ok(0);
+    }
+    let about = spool.about.clone();
+    // SAFETY: guarded calls; an error ends the (sub)transaction, which puts the user back.
+    unsafe {
+        let relid = pg_sys::get_relname_relid(c"bulk_reject".as_ptr(), about.schema);
+        if relid == pg_sys::InvalidOid {
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "table \"bulk_reject\" does not exist"));
+        }
+        let relation = pg_sys::table_open(relid, pg_sys::RowExclusiveLock.cast_signed());
+        if usize::try_from((*(*relation).rd_att).natts) != Ok(COLUMNS) {
+            let message = "table \"bulk_reject\" is not what it was when the extension was created";
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        let local = pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed();
+        pg_sys::SetUserIdAndSecContext((*(*relation).rd_rel).relowner, context | local);
+        let mut writer = Writer::new(relation);
+        let now = pg_sys::Datum::from(pg_sys::GetCurrentTimestamp());
+        spool.for_each(|reject| {
+            writer.add(&about, &reject, now);
+            Ok(())
+        })?;
+        writer.finish();
+        pg_sys::SetUserIdAndSecContext(user, context);
+        pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+        pg_sys::CommandCounterIncrement();
+    }
+    spool.close();
+    Ok(count)
+}
+
+/// Inserts rows.
+struct Writer {
+    relation: pg_sys::Relation,
+    indexes: pg_sys::CatalogIndexState,
+    slots: Vec<*mut pg_sys::TupleTableSlot>,
+    /// Of the slots, those that have a row.
+    used: usize,
+    bytes: usize,
+    /// What the rows take.
+    memory: pg_sys::MemoryContext,
+}
+
+impl Writer {
+    /// # Safety
+    /// An open relation that is locked. Guarded.
+    unsafe fn new(relation: pg_sys::Relation) -> Writer {
+        // SAFETY: the caller vouches for the relation; guarded calls.
+        unsafe {
+            let memory = pg_sys::AllocSetContextCreateExtended(
+                pg_sys::CurrentMemoryContext,
+                c"pg_bulk rejects".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let indexes = pg_sys::CatalogOpenIndexes(relation);
+            Writer { relation, indexes, slots: Vec::new(), used: 0, bytes: 0, memory }
+        }
+    }
+
+    /// Guarded.
+    fn add(&mut self, about: &About, reject: &Reject, now: pg_sys::Datum) {
+        // SAFETY: guarded calls; the slot has the relation's descriptor, and so many columns.
+        unsafe {
+            if self.used == self.slots.len() {
+                let descriptor = (*self.relation).rd_att;
+                self.slots.push(pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsHeapTuple));
+            }
+            let Some(&slot) = self.slots.get(self.used) else { return };
+            let old = pg_sys::MemoryContextSwitchTo(self.memory);
+            let row = row(about, reject, now);
+            let mut nulls = row.map(|value| value.is_none());
+            let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
+            let tuple = pg_sys::heap_form_tuple((*self.relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+            if (*tuple).t_len as usize > TOAST_TUPLE_THRESHOLD {
+                // Many at once are for rows that stay as they are: indexes would not learn where a copy went.
+                pg_sys::CatalogTupleInsertWithInfo(self.relation, tuple, self.indexes);
+                pg_sys::heap_freetuple(tuple);
+                pg_sys::MemoryContextSwitchTo(old);
+                return;
+            }
+            pg_sys::ExecStoreHeapTuple(tuple, slot, false);
+            pg_sys::MemoryContextSwitchTo(old);
+            self.used += 1;
+            self.bytes += (*tuple).t_len as usize;
+            if self.used == BATCH || self.bytes >= BATCH_BYTES {
+                self.flush();
+            }
+        }
+    }
+
+    /// Guarded.
+    fn flush(&mut self) {
+        let count = i32::try_from(self.used).unwrap_or(0);
+        if count > 0 {
+            // SAFETY: guarded calls; so many slots have rows.
+            unsafe {
+                let old = pg_sys::MemoryContextSwitchTo(self.memory);
+                let slots = self.slots.as_mut_ptr();
+                pg_sys::CatalogTuplesMultiInsertWithInfo(self.relation, slots, count, self.indexes);
+                for &slot in self.slots.iter().take(self.used) {
+                    pg_sys::ExecClearTuple(slot);
+                }
+                pg_sys::MemoryContextSwitchTo(old);
+                pg_sys::MemoryContextReset(self.memory);
+            }
+        }
+        (self.used, self.bytes) = (0, 0);
+    }
+
+    /// Guarded.
+    fn finish(mut self) {
+        self.flush();
+        // SAFETY: guarded calls on what `new` and `add` have made.
+        unsafe {
+            pg_sys::CatalogCloseIndexes(self.indexes);
+            self.slots.iter().for_each(|&slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
+            pg_sys::MemoryContextDelete(self.memory);
+        }
+    }
+}
+
+/// A value of type text, if the bytes are one. Guarded; allocates in the current memory context.
+fn text(bytes: &[u8]) -> Option<pg_sys::Datum> {
+    let len = i32::try_from(bytes.len()).ok()?;
+    // SAFETY: guarded calls that look at the bytes, and copy them.
+    unsafe {
+        let valid = pg_sys::pg_encoding_verifymbstr(pg_sys::GetDatabaseEncoding(), bytes.as_ptr().cast(), len);
+        (valid == len).then(|| pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len)))
+    }
+}
+
+/// The values of a reject from `line_number` on. Guarded; allocates in the current memory context.
+pub fn values(reject: &Reject, now: pg_sys::Datum) -> [Option<pg_sys::Datum>; 10] {
+    let Complaint { code, message, column, field, constraint } = &reject.complaint;
+    let number = |n: u64| pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX));
+    let line = text(&reject.raw);
+    let bytes = if line.is_none() { reject.raw.as_slice().into_datum() } else { None };
+    // SAFETY: returns a string of five characters in a buffer of its own.
+    let state = unsafe { CStr::from_ptr(pg_sys::unpack_sql_state(*code)) };
+    [
+        Some(number(reject.line)),
+        reject.offset.map(number),
+        column.as_deref().and_then(text),
+        field.as_deref().and_then(text),
+        line,
+        bytes,
+        text(state.to_bytes()),
+        text(message),
+        constraint.as_deref().and_then(text),
+        Some(now),
+    ]
+}
+
+/// A row of the table. Guarded; allocates in the current memory context.
+fn row(about: &About, reject: &Reject, now: pg_sys::Datum) -> Row {
+    let [line, offset, column, field, raw, bytes, state, message, constraint, at] = values(reject, now);
+    [
+        Some(pg_sys::Datum::from(about.load_id)),
+        about.attempt.into_datum(),
+        Some(pg_sys::Datum::from(about.owner)),
+        Some(pg_sys::Datum::from(about.relid)),
+        text(about.target.as_bytes()),
+        text(about.path.as_bytes()),
+        line,
+        offset,
+        column,
+        field,
+        raw,
+        bytes,
+        state,
+        message,
+        constraint,
+        at,
+    ]
+}
