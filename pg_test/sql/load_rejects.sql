@@ -124,6 +124,22 @@ SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
 SELECT count(*) FROM bulk_rejects WHERE path = data_path('t') AND target LIKE '%numbers' AND message LIKE '%: "x"';
 ROLLBACK;
 SELECT count(*) FROM bulk_rejects WHERE path = data_path('t') AND target LIKE '%numbers' AND message LIKE '%: "x"';
+-- Those of a job remain when it fails.
+SET client_min_messages = warning;
+SELECT string_agg('x' || repeat('y', i), E'\n') AS content FROM generate_series(1, 3000) i \gset
+CALL write_file('job', :'content');
+SELECT bulk_enqueue(data_path('job'), 'numbers', '{"on_error": "table", "workers": 0, "reject_limit": 2500}') AS job \gset
+SELECT bulk_wait(:job);
+SELECT error_sqlstate, error_message, rows_loaded FROM bulk_jobs WHERE job_id = :job;
+SELECT attempt, count(*), bool_and(target = 'load_rejects.numbers'), sum(length(raw_line)) FROM bulk_rejects WHERE load_id = :job GROUP BY attempt;
+SELECT bulk_enqueue(data_path('t'), 'numbers', '{"on_error": "table"}') AS job \gset
+SELECT bulk_wait(:job);
+SELECT rows_loaded, rows_rejected FROM bulk_jobs WHERE job_id = :job;
+SELECT attempt, line_number, message FROM bulk_rejects WHERE load_id = :job;
+SELECT bulk_enqueue(data_path('nowhere'), 'numbers', '{"on_error": "table"}') AS job \gset
+SELECT bulk_wait(:job);
+SELECT count(*) FROM bulk_rejects WHERE load_id = :job;
+RESET client_min_messages;
 -- Values of the options.
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"reject_limit": 5}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "set_null", "reject_limit": "5%"}')$$);
