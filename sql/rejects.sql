@@ -30,3 +30,21 @@ REVOKE ALL ON bulk_rejects FROM PUBLIC;
 GRANT SELECT ON bulk_rejects TO PUBLIC;
 
 COMMENT ON VIEW bulk_rejects IS 'rows that loads have left out with on_error ''table''';
+
+-- Not STRICT: a NULL argument is an error, not an empty result.
+CREATE FUNCTION bulk_check(path text, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
+    line_number bigint,
+    byte_offset bigint,
+    column_name text,
+    raw_field text,
+    raw_line text,
+    raw_bytes bytea,
+    sqlstate text,
+    message text,
+    constraint_name text,
+    rejected_at timestamp with time zone
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_check';
+
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';

@@ -17,7 +17,9 @@ RESET client_min_messages;
 -- A row takes its time, so that all processes get some.
 CREATE FUNCTION slowly(a int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
-	PERFORM pg_sleep(CASE WHEN a % 50 = 0 THEN 0.01 ELSE 0.0002 END);
+	IF a % 5 = 0 THEN
+		PERFORM pg_sleep(CASE WHEN a % 50 = 0 THEN 0.005 ELSE 0.001 END);
+	END IF;
 	RETURN true;
 END $$;
 -- Several processes leave out what one does, and name the same line when it is too much.
@@ -148,6 +150,40 @@ SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ign
 SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "ignore", "reject_limit": "34%"}');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "33%"}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "ignore", "reject_limit": "0%"}')$$);
+-- bulk_check says what a load would reject, and writes nothing: no row, no reject, no transaction id.
+CREATE TABLE checked (LIKE kinds INCLUDING ALL, d bigint GENERATED ALWAYS AS (a * 2) STORED, e int DEFAULT 5 CHECK (e = 5));
+CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'fired';
+END $$;
+CREATE TRIGGER never BEFORE INSERT ON checked EXECUTE FUNCTION never();
+CREATE TRIGGER not_at_all AFTER INSERT ON checked FOR EACH ROW EXECUTE FUNCTION never();
+CALL write_file('t', E'1,one,2024-01-01\n2\n3,x,y,z\n,null,2024-01-01\n7,seven,2024-01-01\nx1,bad,2024-01-01\n8,eight,\n');
+SELECT count(*) AS rejects FROM bulk_rejects \gset
+BEGIN;
+SELECT line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name
+FROM bulk_check(data_path('t'), 'checked', '{"format": "csv", "columns": ["a", "b", "c"], "truncate": true, "reject_limit": 1, "on_error": "ignore", "where": "a <> 7 OR a IS NULL"}');
+SELECT pg_current_xact_id_if_assigned() IS NULL;
+COMMIT;
+SELECT count(*) FROM bulk_check(data_path('t'), 'parts', '{"format": "csv"}');
+SELECT count(*) = :rejects FROM bulk_rejects;
+SELECT count(*) FROM checked;
+-- By several processes.
+CALL write_bytes('t', :'bytes'::bytea);
+SET pg_bulk.chunk_size = 64;
+SELECT count(*), sum(line_number), count(DISTINCT line_number) FROM bulk_check(data_path('t'), 'texts', '{"format": "csv", "workers": 3, "where": "slowly(a)"}');
+SELECT count(*), sum(line_number), count(DISTINCT line_number) FROM bulk_check(data_path('t'), 'texts', '{"format": "csv", "workers": 0}');
+RESET pg_bulk.chunk_size;
+SET pg_bulk.reject_cap = 3;
+SELECT count(*) FROM bulk_check(data_path('t'), 'texts', '{"format": "csv", "workers": 0}');
+RESET pg_bulk.reject_cap;
+CALL write_file('t', E'x\n5\n0\n');
+-- What is an error for a load, too, and what cannot be checked.
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'generated')$$);
+SELECT error_of($$SELECT bulk_check(data_path('nowhere'), 'generated')$$);
+SELECT error_of($$SELECT bulk_check(NULL, 'generated')$$);
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'kinds_view')$$);
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'generated', '{"on_eror": "table"}')$$);
 -- Everybody sees the rejects of their own loads, and nobody writes any.
 SET client_min_messages = warning;
 CREATE ROLE reject_loader IN ROLE pg_read_server_files;
@@ -165,8 +201,11 @@ SELECT loaded, rejected FROM figures('t', 'numbers', '{"on_error": "table"}');
 SELECT line_number, message FROM bulk_rejects WHERE leak(message);
 SET ROLE reject_other;
 SELECT line_number, message FROM bulk_rejects WHERE leak(message);
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'numbers')$$);
+SELECT error_of($$SELECT bulk_check('seq 3', 'numbers', '{"program": true}')$$);
 SELECT count(*) FROM bulk_reject;
 SET ROLE reject_loader;
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'kinds')$$);
 SELECT count(*) FROM bulk_reject;
 INSERT INTO bulk_reject (load_id) VALUES (1);
 DELETE FROM bulk_rejects;

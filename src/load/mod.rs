@@ -26,6 +26,7 @@
 //! at its first record, and `mapping` says whose its fields are. It leaves its figures in `counts`.
 
 mod buffered;
+mod check;
 mod direct;
 mod feed;
 mod history;
@@ -82,6 +83,8 @@ pub struct Load {
     pub id: i64,
     /// Of a job.
     pub attempt: Option<i32>,
+    /// Nothing is written.
+    pub is_dry: bool,
     /// The extension's schema.
     pub schema: pg_sys::Oid,
     /// What lives as long as the load.
@@ -103,6 +106,16 @@ pub struct Load {
     /// What this process had used when it began.
     usage: Usage,
     pub phases: Phases,
+}
+
+/// What a load is begun for.
+#[derive(Debug, Clone, Copy)]
+pub enum Purpose {
+    /// A call of bulk_load.
+    Call,
+    Job(JobNumber),
+    /// To see what is wrong with the file; nothing is written.
+    Check,
 }
 
 /// Which job a load is of.
@@ -147,7 +160,7 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
     // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin_call(fcinfo);
+        let load = begin_call(fcinfo, Purpose::Call);
         perform(load);
         pg_sys::CurrentMemoryContext = caller;
         deliver(load, fcinfo);
@@ -252,8 +265,15 @@ unsafe extern "C-unwind" fn load_context(load: Opaque) {
 ///
 /// # Safety
 /// Arguments as declared.
+unsafe fn begin_call(fcinfo: pg_sys::FunctionCallInfo, purpose: Purpose) -> *mut Load {
+    // SAFETY: passed on.
+    unsafe { begin_guarded(fcinfo, &raw const purpose) }
+}
+
+/// # Safety
+/// As [`begin_call`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin_call(fcinfo: pg_sys::FunctionCallInfo) -> *mut Load {
+unsafe extern "C-unwind" fn begin_guarded(fcinfo: pg_sys::FunctionCallInfo, purpose: *const Purpose) -> *mut Load {
     // SAFETY: the caller vouches for the arguments; guarded calls.
     unsafe {
         pg_sys::InitMaterializedSRF(fcinfo, 0);
@@ -270,7 +290,7 @@ unsafe extern "C-unwind" fn begin_call(fcinfo: pg_sys::FunctionCallInfo) -> *mut
         let json = argument(2, "options").or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        begin(path, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, None)
+        begin(path, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, *purpose)
     }
 }
 
@@ -283,12 +303,20 @@ pub unsafe fn begin(
     relid: pg_sys::Oid,
     json: pg_sys::Datum,
     schema: pg_sys::Oid,
-    job: Option<JobNumber>,
+    purpose: Purpose,
 ) -> *mut Load {
     // SAFETY: the caller vouches for the datum; guarded calls.
     unsafe {
-        let options = LoadOptions::parse(path.to_owned(), json).or_raise();
-        target::check_transaction();
+        let mut options = LoadOptions::parse(path.to_owned(), json).or_raise();
+        let is_dry = matches!(purpose, Purpose::Check);
+        if is_dry {
+            options.settle_for_check();
+        }
+        let job = match purpose {
+            Purpose::Job(number) => Some(number),
+            Purpose::Call | Purpose::Check => None,
+        };
+        target::check_transaction(if is_dry { c"bulk_check()" } else { c"bulk_load()" });
         target::check_location(&options.location).or_raise();
         let mut target = Target::open(relid, &options).or_raise();
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
@@ -319,6 +347,7 @@ pub unsafe fn begin(
             where_clause: WhereClause::NONE,
             id: job.map_or(0, |job| job.id),
             attempt: job.map(|job| job.attempt),
+            is_dry,
             schema,
             memory,
             writer: Writer::Buffered,
@@ -364,8 +393,13 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     // SAFETY: the relation is open, and the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(relation, mapping.as_ref(), load.where_clause.conditions) };
     load.target.obstacles.extend(volatile);
-    load.writer = choose_writer(load).or_raise();
-    if load.id == 0 {
+    if load.is_dry {
+        check::check_target(&load.target).or_raise();
+        load.writer = Writer::Direct;
+    } else {
+        load.writer = choose_writer(load).or_raise();
+    }
+    if load.id == 0 && !load.is_dry {
         load.id = next_id(load.schema).or_raise();
     }
     if load.options.copy.on_error == OnError::Table {
@@ -383,7 +417,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     }
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
-    if load.writer == Writer::Direct {
+    if load.writer == Writer::Direct && !load.is_dry {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
         let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
         if load.target.kind == target::Kind::Plain && !others_go_on {

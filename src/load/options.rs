@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::jsonb::{self, Json};
 use crate::pg::option_value::{Caller, HeaderOption, Value, text};
+use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
 
 /// The names besides COPY's format options.
@@ -125,6 +126,15 @@ impl LoadOptions {
             }
         }
         LoadOptions::of_values(path, &given)
+    }
+
+    /// What matters when nothing is written: rows with errors are looked for, all of them.
+    pub fn settle_for_check(&mut self) {
+        let copy = &mut self.copy;
+        (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
+        (copy.reject_limit, copy.reject_percent) = (0, None);
+        (self.truncate, self.freeze, self.analyze) = (false, false, false);
+        self.lock = LockOption::Online;
     }
 
     fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {

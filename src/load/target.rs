@@ -41,10 +41,10 @@ pub struct Target {
 }
 
 /// Raise what forbids any load here and now. Guarded.
-pub fn check_transaction() {
-    // SAFETY: guarded calls with a constant.
+pub fn check_transaction(function: &CStr) {
+    // SAFETY: guarded calls with a string.
     unsafe {
-        let what = c"bulk_load()".as_ptr();
+        let what = function.as_ptr();
         pg_sys::PreventCommandDuringRecovery(what);
         pg_sys::PreventCommandIfReadOnly(what);
         pg_sys::PreventCommandIfParallelMode(what);

@@ -22,7 +22,7 @@ use super::job::{Claimed, End, Failure, Figures};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::rejects::table::write_spooled;
-use crate::load::{self, JobNumber, Load};
+use crate::load::{self, JobNumber, Load, Purpose};
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
 use crate::pg::encoding::from_server;
@@ -178,7 +178,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         check_target(&job.claimed).or_raise();
         let Claimed { path, target, options, .. } = &job.claimed;
         let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };
-        job.load = load::begin(path, *target, *options, job.queue.schema, Some(number));
+        job.load = load::begin(path, *target, *options, job.queue.schema, Purpose::Job(number));
     }
 }
 

@@ -123,12 +123,16 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         set_up(load, executor.as_mut_ptr());
         // Statement triggers may do to the table and its partitions what they want, so they come before anything is
         // known of these.
-        settle::before_rows(executor.assume_init());
+        if !(*load).is_dry {
+            settle::before_rows(executor.assume_init());
+        }
         let leader = prepare(load, executor.as_ptr());
         (*call).leader = leader;
         work(leader.cast());
         let settling = close_heaps(leader, load);
-        settle::after_rows(settling);
+        if !(*load).is_dry {
+            settle::after_rows(settling);
+        }
         finish(leader, settling, load);
     }
 }
@@ -371,8 +375,10 @@ impl Leader {
         let rows = load.rows.take().ok_or_else(no_rows)?;
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {
-            let xmin = pg_sys::GetCurrentTransactionId().into_inner();
-            (xmin, pg_sys::GetCurrentCommandId(true))
+            // What writes nothing needs no transaction id.
+            let is_dry = load.is_dry;
+            let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
+            (xmin.into_inner(), pg_sys::GetCurrentCommandId(!is_dry))
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
         // SAFETY: a guarded call on an open relation.
@@ -418,6 +424,7 @@ impl Leader {
             relation: unsafe { (*relation).rd_id },
             command,
             frozen: options.freeze,
+            is_dry: load.is_dry,
             path: load.path.clone(),
             // SAFETY: a jsonb.
             options: unsafe { jsonb_bytes(load.json) },
@@ -428,7 +435,7 @@ impl Leader {
             traits: traits.clone(),
             sequences: defaults.sequences(),
         };
-        if traits.iter().any(|(_, t)| t.logical) {
+        if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
         let mut process = Process::new(Parts {
@@ -440,6 +447,7 @@ impl Leader {
             defaults,
             tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
+            is_dry: load.is_dry,
             skip: copy.skip,
             limit: copy.limit.unwrap_or(u64::MAX),
             traits,

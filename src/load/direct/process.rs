@@ -70,7 +70,7 @@ pub struct Process {
     pub rejects: Rejects,
     pub pins: Pins,
     /// Rows are made and judged, but there is no heap for them.
-    is_dry: bool,
+    pub is_dry: bool,
     /// Records that are still to be passed over.
     pub skip_left: u64,
     /// Records that are to be read before [`run`] returns.
@@ -142,6 +142,7 @@ pub struct Parts {
     pub defaults: Defaults,
     pub tolerance: Tolerance,
     pub rejects: Rejects,
+    pub is_dry: bool,
     pub skip: u64,
     pub limit: u64,
     pub traits: Vec<(pg_sys::Oid, Traits)>,
@@ -155,7 +156,7 @@ impl Process {
     /// Guarded.
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts { rejects, skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
+        let Parts { rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
         let wanted = rows.all();
         let mut process = Process {
             rows,
@@ -168,7 +169,7 @@ impl Process {
             tolerance,
             rejects,
             pins: Pins::default(),
-            is_dry: false,
+            is_dry,
             skip_left: skip,
             records_left: u64::MAX,
             limit,

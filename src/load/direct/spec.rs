@@ -17,6 +17,8 @@ pub struct Spec {
     pub relation: pg_sys::Oid,
     pub command: pg_sys::CommandId,
     pub frozen: bool,
+    /// Nothing is written.
+    pub is_dry: bool,
     pub path: CString,
     /// The options: a jsonb, with its header.
     pub options: Vec<u8>,
@@ -92,6 +94,7 @@ impl Spec {
         w.number(u64::from(self.relation.to_u32()));
         w.number(u64::from(self.command));
         w.number(u64::from(self.frozen));
+        w.number(u64::from(self.is_dry));
         w.bytes(self.path.as_bytes());
         w.bytes(&self.options);
         w.number(u64::from(self.encoding.cast_unsigned()));
@@ -125,6 +128,7 @@ impl Spec {
         let relation = oid(r.number()?)?;
         let command = u32::try_from(r.number()?).ok()?;
         let frozen = r.number()? != 0;
+        let is_dry = r.number()? != 0;
         let path = r.string()?;
         let options = r.bytes()?.to_vec();
         let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
@@ -139,7 +143,7 @@ impl Spec {
                 .then(|| unsafe { bytes.as_ptr().cast::<Parameters>().read_unaligned() })
         })?;
         let condition = has_condition.then_some(condition);
-        Some(Spec { relation, command, frozen, path, options, encoding, fields, condition, traits, sequences })
+        Some(Spec { relation, command, frozen, is_dry, path, options, encoding, fields, condition, traits, sequences })
     }
 }
 

@@ -157,6 +157,9 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         let options = LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()))?;
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
     };
+    if spec.is_dry {
+        options.settle_for_check();
+    }
     options.copy.encoding = Some(spec.encoding);
     let mapping = Mapping {
         fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
@@ -193,6 +196,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         defaults,
         tolerance: Tolerance { reject_limit: 0, ..options.copy.tolerance() },
         rejects,
+        is_dry: spec.is_dry,
         skip: 0,
         limit: u64::MAX,
         traits: spec.traits,

@@ -185,6 +185,9 @@ impl Leader {
         if self.process.tolerance.on_error != OnError::SetNull {
             self.counts.rejected = bad;
         }
+        if self.process.is_dry {
+            self.counts.loaded = made;
+        }
         if made != self.counts.loaded {
             let message = format!("{made} rows were made, but {} were stored", self.counts.loaded);
             return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));

@@ -1,0 +1,106 @@
+//! `bulk_check`: what a load would reject, without a load.
+//!
+//! The direct writer goes through the file as with `on_error` `table`, in all its processes, but makes no heaps, and
+//! nothing comes before or after the rows: no trigger, no index, no row. The rejects become the result.
+
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
+
+use super::{Load, Purpose, begin_call, direct, load_context, prepare, read_header, reopen, target, where_clause};
+use crate::error::{Error, OrRaise, Result};
+use crate::load::rejects::table::values;
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_check() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_check(path, target, options)`.
+///
+/// # Safety
+/// Called by the executor, with three arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let load = begin_call(fcinfo, Purpose::Check);
+        pg_sys::CurrentMemoryContext = (*load).memory;
+        reopen(load);
+        if let Some(text) = &(*load).where_statement {
+            (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
+        }
+        prepare(load);
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(load_context),
+            arg: load.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        if (*load).options.match_by_name {
+            read_header(load);
+        }
+        direct::load(load);
+        pg_sys::error_context_stack = context.previous;
+        pg_sys::CurrentMemoryContext = caller;
+        deliver(load, fcinfo);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// Can rows be checked for this target? What a view or a foreign table makes of a row nobody knows before.
+pub fn check_target(target: &target::Target) -> Result<()> {
+    if target.kind != target::Kind::Other {
+        return Ok(());
+    }
+    let message = format!("cannot check rows for \"{}\"", target.display_name());
+    Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).detail("It is not a table."))
+}
+
+/// Put the rejects where the executor wants them, and forget the load.
+///
+/// # Safety
+/// A load that has gone through its file, and the call that it was made for. The current memory context is not the load's.
+#[pg_guard]
+unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
+    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    unsafe {
+        {
+            let load = &mut *load;
+            load.target.close();
+            load.phases.progress.end();
+            let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            let now = pg_sys::Datum::from(pg_sys::GetCurrentTimestamp());
+            if let Some(spool) = load.spool.as_mut() {
+                let kept = spool.count;
+                spool
+                    .for_each(|reject| {
+                        let old = pg_sys::MemoryContextSwitchTo(load.memory);
+                        let row = values(&reject, now);
+                        let mut nulls = row.map(|value| value.is_none());
+                        let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
+                        let (set, descriptor) = ((*result).setResult, (*result).setDesc);
+                        pg_sys::tuplestore_putvalues(set, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+                        for (value, is_null) in values.iter().zip(nulls).take(9).skip(2) {
+                            if !is_null {
+                                pg_sys::pfree(value.cast_mut_ptr());
+                            }
+                        }
+                        pg_sys::MemoryContextSwitchTo(old);
+                        Ok(())
+                    })
+                    .or_raise();
+                spool.close();
+                if kept < load.counts.rejected {
+                    let all = load.counts.rejected;
+                    let message = format!("{kept} of {all} rejected rows are shown (pg_bulk.reject_cap)");
+                    ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+                }
+            }
+        }
+        pg_sys::MemoryContextDelete((*load).memory);
+    }
+}
