@@ -36,6 +36,7 @@ $queue->sql("SELECT bulk_enqueue('$one', 't');\n" x 500 . "BEGIN; SELECT bulk_en
 ok($queue->becomes("SELECT count(*) = 2000 FROM bulk_jobs WHERE status = 'succeeded'"), '2,000 jobs are done')
 	or diag $queue->sql('SELECT status, waits_for, error_message, count(*) FROM bulk_jobs GROUP BY 1, 2, 3');
 is($queue->sql("SELECT count(*) FROM bulk_jobs WHERE status <> 'succeeded' OR attempt <> 1"), 0, '... and nothing else');
+is($queue->sql('SELECT count(*) FROM bulk_queue WHERE crashes > 0'), 0, '... at the first attempt');
 count_is(2000, '... each once');
 ok($queue->idle, '... and nobody stays');
 

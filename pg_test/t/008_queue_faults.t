@@ -252,11 +252,15 @@ $queue->sql('TRUNCATE t');
 point_set($node, 'job.aborted', 'wait once');
 my $bad = $queue->enqueue($queue->numbers('bad', 1 .. 100, 'x'));
 my ($pid) = point_wait($node, 'job.aborted');
+point_set($node, 'job.begins', 'wait');
 $queue->sql("SELECT pg_terminate_backend(pid) FROM ($DISPATCHER) d");
 $queue->sql('SELECT bulk_resume()');
-is($queue->ends($bad), 'failed', 'a job is taken for lost while it fails, and fails again');
+point_wait($node, 'job.begins');
 point_clear($node, 'job.aborted');
-ok($queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)"), 'the first process ends');
+ok($queue->becomes("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)"), 'a job is taken for lost while it fails');
+is($queue->status($bad), 'running', '... and says nothing of the second process');
+point_clear($node, 'job.begins');
+is($queue->ends($bad), 'failed', '... which fails again');
 is($queue->sql("SELECT status, attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $bad"), 'failed|1|22P02', '... and changes nothing');
 
 # A large load ends at once, whatever it is told to: by a file with parallel workers, and by a program.

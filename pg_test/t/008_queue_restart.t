@@ -194,6 +194,13 @@ $queue->sql("SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'restored');
 count_is(1, 'one is loaded here');
 is($queue->sql('SELECT count(*) FROM t', 'restored'), 1, '... and one there');
 
+# The extension may be anywhere.
+$queue->sql('CREATE DATABASE odd');
+$queue->sql('CREATE SCHEMA "Odd; Schema"; CREATE EXTENSION pg_bulk SCHEMA "Odd; Schema"; CREATE TABLE t (a int)', 'odd');
+my $odd = 'SET search_path = "Odd; Schema", public;';
+$queue->sql("$odd SELECT bulk_enqueue('$one', 't')", 'odd');
+is($queue->sql("$odd SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'odd'), 'succeeded', 'a job of an extension in a schema of its own');
+
 # Few slots: one is the logical replication launcher's, one the dispatcher's.
 $node->append_conf('postgresql.conf', 'max_worker_processes = 3');
 $node->restart;

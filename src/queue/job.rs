@@ -234,8 +234,8 @@ impl Queue {
         Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message))
     }
 
-    /// An attempt has failed, and its transaction is rolled back. Guarded.
-    pub fn fail(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<()> {
+    /// An attempt has failed, and its transaction is rolled back. False if it is not our attempt any more. Guarded.
+    pub fn fail(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
         let (status, delay) = match end {
             End::Failed => ("failed", 0.0),
             End::Canceled => ("canceled", 0.0),
@@ -259,7 +259,13 @@ impl Queue {
                 run_at = CASE $3 WHEN 'queued' THEN clock_timestamp() + $9 * interval '1 second' ELSE run_at END,
                 finished_at = CASE $3 WHEN 'queued' THEN NULL ELSE clock_timestamp() END
             WHERE job_id = $1 AND attempt = $2 AND status IN ('queued', 'running')";
-        self.change(id, status, statement, &arguments).map(drop)
+        self.change(id, status, statement, &arguments)
+    }
+
+    /// So many rejects of a load that failed were kept. Guarded.
+    pub fn set_rejected(&self, id: i64, rejected: u64) -> Result<()> {
+        let statement = "UPDATE @.bulk_queue SET rows_rejected = $2 WHERE job_id = $1";
+        self.run(statement, &[Argument::bigint(id), bigint(rejected)], Access::Write).map(drop)
     }
 
     /// A worker ended without having claimed its job: somebody killed it, or it could not connect. Guarded.
@@ -270,7 +276,7 @@ impl Queue {
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::integer(attempt)], Access::Write)?;
         if outcome.first(0).integer() > MOST_CRASHES {
             let failure = Failure::new(c"58000", "the process of the job ended before the load began");
-            return self.fail(id, attempt, End::Failed, &failure);
+            self.fail(id, attempt, End::Failed, &failure)?;
         }
         Ok(())
     }

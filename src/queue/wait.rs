@@ -1,6 +1,6 @@
 //! `bulk_wait`: until a job has ended.
 //!
-//! Without a time limit, the caller waits for a running job by its lock, so that the server notices if the job in turn
+//! Without a time limit (nor `lock_timeout`, which is not meant for this), the caller waits for a running job by its lock, so that the server notices if the job in turn
 //! waits for a lock of the caller's: that is a deadlock, which it resolves. Otherwise it looks again and again, less often
 //! from time to time. Each look sees what is committed by then, whatever the isolation level.
 
@@ -55,6 +55,8 @@ fn duration(interval: &pg_sys::Interval) -> Duration {
 fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
     // SAFETY: guarded calls.
     let (caller, in_recovery) = unsafe { (pg_sys::GetUserId(), pg_sys::RecoveryInProgress()) };
+    // SAFETY: a setting.
+    let by_lock = deadline.is_none() && !in_recovery && unsafe { pg_sys::LockTimeout } == 0;
     let mut pause = FIRST_PAUSE;
     let mut care_at = Instant::now();
     let mut waited = false;
@@ -71,7 +73,7 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
             return Ok(status);
         }
         // A job that is still running when its lock is free has lost its process.
-        if status == "running" && deadline.is_none() && !in_recovery && !waited {
+        if status == "running" && by_lock && !waited {
             let lock = queue.job_lock(job);
             lock.take(Mode::Share, Until::TransactionEnd);
             lock.release(Mode::Share, Until::TransactionEnd);

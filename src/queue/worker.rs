@@ -262,8 +262,13 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
         };
         let end = end((*error).sqlerrcode, &job.claimed);
         in_transaction(|| {
-            job.queue.fail(job.claimed.id, job.claimed.attempt, end, &failure).or_raise();
-            write_spooled().or_raise();
+            let Claimed { id, attempt, .. } = job.claimed;
+            if job.queue.fail(id, attempt, end, &failure).or_raise() {
+                let rejected = write_spooled().or_raise();
+                if rejected > 0 {
+                    job.queue.set_rejected(id, rejected).or_raise();
+                }
+            }
         });
         background::report_activity(None);
     }
