@@ -9,6 +9,7 @@
 //! not outlive a change of those settings. By-reference values live in the [`Arena`] until it is reset. Everything is
 //! laid out for a 64-bit little-endian server.
 
+mod array;
 mod bit;
 mod boolean;
 mod bytea;
@@ -23,6 +24,7 @@ mod json_text;
 mod jsonb;
 mod numeric;
 mod oids;
+mod range;
 mod text;
 mod time;
 mod timestamp;
@@ -31,6 +33,7 @@ pub(crate) mod varlena;
 pub(crate) mod words;
 
 use crate::arena::Arena;
+pub use array::Element;
 pub use numeric::NumericTypmod;
 use words::Short;
 
@@ -123,6 +126,15 @@ pub enum Decoder {
     },
     /// "char"
     Char,
+    /// Arrays of some types.
+    Array {
+        /// What they are of.
+        element: Element,
+    },
+    /// int4range
+    Int4Range,
+    /// int8range
+    Int8Range,
     /// bytea
     Bytea,
     /// uuid
@@ -188,7 +200,12 @@ impl Decoder {
                 let letters = session.utc || session.server_major < 18;
                 Decoder::Timestamptz { precision, utc: session.utc, letters }
             }
-            _ => return None,
+            oids::INT4RANGE => Decoder::Int4Range,
+            oids::INT8RANGE => Decoder::Int8Range,
+            _ => {
+                let &(_, of) = oids::ARRAYS.iter().find(|&&(array, _)| array == type_oid)?;
+                Decoder::Array { element: Element::new(of, Decoder::for_type(of, typmod, session)?)? }
+            }
         })
     }
 
@@ -248,6 +265,9 @@ impl Decoder {
                 );
             }
             Decoder::Char => fields.decode(|field, _| text::char(field)),
+            Decoder::Array { element } => fields.decode(|field, arena| array::array(field, element, arena)),
+            Decoder::Int4Range => fields.decode(range::int4range),
+            Decoder::Int8Range => fields.decode(range::int8range),
             Decoder::Bytea => fields.decode(bytea::bytea),
             Decoder::Uuid => fields.decode(uuid::uuid),
             Decoder::Date => fields.decode(|field, _| date::date(field)),

@@ -24,3 +24,21 @@ pub(super) const VARBIT: u32 = 1562;
 pub(super) const NUMERIC: u32 = 1700;
 pub(super) const UUID: u32 = 2950;
 pub(super) const JSONB: u32 = 3802;
+
+/// Arrays, and their elements.
+pub(super) const ARRAYS: &[(u32, u32)] = &[
+    (1000, BOOL),
+    (1005, INT2),
+    (1007, INT4),
+    (1009, TEXT),
+    (1015, VARCHAR),
+    (1016, INT8),
+    (1022, FLOAT8),
+    (1115, TIMESTAMP),
+    (1182, DATE),
+    (1185, TIMESTAMPTZ),
+    (1231, NUMERIC),
+    (2951, UUID),
+];
+pub(super) const INT4RANGE: u32 = 3904;
+pub(super) const INT8RANGE: u32 = 3926;

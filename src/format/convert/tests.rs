@@ -29,6 +29,11 @@ const ALL: &[u32] = &[
     oids::TIMESTAMP,
     oids::TIMESTAMPTZ,
     oids::NUMERIC,
+    oids::INT4RANGE,
+    oids::INT8RANGE,
+    1007,
+    1009,
+    1231,
 ];
 
 #[test]
@@ -36,8 +41,8 @@ fn every_type_has_a_decoder() {
     for &oid in ALL {
         assert!(Decoder::for_type(oid, -1, &SESSION).is_some(), "{oid}");
     }
-    // money, timetz, int4[]
-    for oid in [790, 1266, 1007, 0] {
+    // money, timetz, timetz[]
+    for oid in [790, 1266, 1270, 0] {
         assert_eq!(Decoder::for_type(oid, -1, &SESSION), None, "{oid}");
     }
 }

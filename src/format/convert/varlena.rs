@@ -39,6 +39,16 @@ pub(crate) unsafe fn body<'a>(datum: Datum) -> &'a [u8] {
     }
 }
 
+/// A value of a fixed length.
+///
+/// # Safety
+/// A decoder has made it of so many bytes, in an arena that was not reset since.
+#[allow(unsafe_code, reason = "a datum is an address")]
+pub(super) unsafe fn fixed<'a>(datum: Datum, len: usize) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(datum as usize), len) }
+}
+
 /// The bytes themselves as a value.
 #[inline]
 pub(crate) fn copy(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {

@@ -1,0 +1,92 @@
+//! int4range and int8range: from one integer up to another, as they are printed.
+//!
+//! A range is a varlena of its type's oid, its bounds, and a byte of flags at the end. Ranges of integers are kept in one
+//! form, with the lower bound in and the upper one out; what is written in it and is not empty need not be looked at by
+//! the canonical function. All others are range_in's.
+
+use super::{Datum, integer, oids, varlena};
+use crate::arena::Arena;
+
+/// RANGE_LB_INC (rangetypes.h)
+const LOWER_INCLUSIVE: u8 = 0x02;
+
+/// The two integers of `[a,b)`.
+#[inline(always)]
+fn bounds(field: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [b'[', inner @ .., b')'] = field else { return None };
+    let at = inner.iter().position(|&b| b == b',')?;
+    Some((inner.get(..at)?, inner.get(at + 1..)?))
+}
+
+/// int4range
+pub(super) fn int4range(field: &[u8], arena: &mut Arena) -> Option<Datum> {
+    let (lower, upper) = bounds(field)?;
+    let (lower, upper) = (integer::int4(lower)? as i32, integer::int4(upper)? as i32);
+    if lower >= upper {
+        return None;
+    }
+    let (datum, body) = varlena::alloc(13, arena)?;
+    let (oid, rest) = body.split_first_chunk_mut::<4>()?;
+    let (low, rest) = rest.split_first_chunk_mut::<4>()?;
+    let (high, rest) = rest.split_first_chunk_mut::<4>()?;
+    *oid = oids::INT4RANGE.to_le_bytes();
+    *low = lower.to_le_bytes();
+    *high = upper.to_le_bytes();
+    rest.fill(LOWER_INCLUSIVE);
+    Some(datum)
+}
+
+/// int8range
+pub(super) fn int8range(field: &[u8], arena: &mut Arena) -> Option<Datum> {
+    let (lower, upper) = bounds(field)?;
+    let (lower, upper) = (integer::int8(lower)? as i64, integer::int8(upper)? as i64);
+    if lower >= upper {
+        return None;
+    }
+    let (datum, body) = varlena::alloc(21, arena)?;
+    let (oid, rest) = body.split_first_chunk_mut::<4>()?;
+    let (low, rest) = rest.split_first_chunk_mut::<8>()?;
+    let (high, rest) = rest.split_first_chunk_mut::<8>()?;
+    *oid = oids::INT8RANGE.to_le_bytes();
+    *low = lower.to_le_bytes();
+    *high = upper.to_le_bytes();
+    rest.fill(LOWER_INCLUSIVE);
+    Some(datum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::varlena_bytes;
+    use super::*;
+
+    #[test]
+    fn as_the_server_keeps_them() {
+        let a = &mut Arena::new();
+        // SELECT pg_column_size('[714,-1)'::int4range), and range_send.
+        let v = varlena_bytes(int4range(b"[-1,714)", a).unwrap());
+        let parts: [&[u8]; 5] =
+            [&(17u32 << 2).to_le_bytes(), &3904u32.to_le_bytes(), &(-1i32).to_le_bytes(), &714i32.to_le_bytes(), &[2]];
+        assert_eq!(v, parts.concat());
+        let v = varlena_bytes(int8range(b"[5,10000000000)", a).unwrap());
+        let parts: [&[u8]; 5] = [
+            &(25u32 << 2).to_le_bytes(),
+            &3926u32.to_le_bytes(),
+            &5i64.to_le_bytes(),
+            &10_000_000_000i64.to_le_bytes(),
+            &[2],
+        ];
+        assert_eq!(v, parts.concat());
+    }
+
+    #[test]
+    fn others_are_the_servers() {
+        let a = &mut Arena::new();
+        for t in [
+            "", "empty", "[1,2]", "(1,2)", "[1,1)", "[2,1)", "[,2)", "[1,)", "[ 1,2)", "[1,2) ", "[1,2,3)", "[1)", "[)",
+        ] {
+            assert_eq!(int4range(t.as_bytes(), a), None, "{t}");
+            assert_eq!(int8range(t.as_bytes(), a), None, "{t}");
+        }
+        assert_eq!(int4range(b"[1,2147483648)", a), None);
+    }
+}
