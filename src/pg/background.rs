@@ -187,6 +187,13 @@ pub fn force(name: &CStr, value: &CStr) {
     }
 }
 
+/// Let no transaction of this session be ended for its length. Guarded.
+pub fn take_time() {
+    if compat::MAJOR >= 17 {
+        force(c"transaction_timeout", c"0");
+    }
+}
+
 /// A setting of this session, as SET makes it. Guarded.
 pub fn set(name: &CStr, value: &CStr) {
     let source = pg_sys::GucSource::PGC_S_SESSION;

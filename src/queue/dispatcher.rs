@@ -83,6 +83,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     for (name, value) in settings {
         background::force(name, value);
     }
+    background::take_time();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
     let mut dispatcher = Dispatcher { queue, launched: Vec::new(), sweep: None };

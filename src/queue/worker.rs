@@ -97,6 +97,7 @@ fn settle_settings() {
     for (name, value) in forced {
         background::force(name, value);
     }
+    background::take_time();
     background::set(c"role", c"none");
 }
 
