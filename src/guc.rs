@@ -90,7 +90,7 @@ pub fn init() {
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.job_retention",
-        c"How long jobs of bulk_enqueue are kept when they have ended.",
+        c"How long jobs, and the history of loads, are kept when they have ended.",
         c"-1 means for ever.",
         &JOB_RETENTION,
         -1,

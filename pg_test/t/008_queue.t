@@ -206,6 +206,7 @@ ok($queue->idle, 'idle again');
 $queue->sql('SELECT bulk_resume()');
 usleep(300_000);
 is($queue->status($kept), 'succeeded', '... or never');
+is($queue->sql('SELECT count(*), min(load_id) FROM bulk_history'), "1|$kept", 'so is their history');
 
 $node->stop;
 done_testing();

@@ -10,7 +10,7 @@ use pgrx::{IntoDatum, pg_guard, pg_sys};
 
 use super::Load;
 use super::report::COLUMNS;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Result};
 use crate::pg::own_table::OwnTable;
 
 const TABLE: &CStr = c"bulk_loads";
@@ -33,8 +33,9 @@ const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1] = [
     pg_sys::JSONBOID,
     pg_sys::TEXTARRAYOID,
 ];
-/// Where the owner is among them.
+/// Where the owner is among them, and the end.
 const OWNER: usize = 3;
+const FINISHED: usize = 5;
 
 /// Record a load. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) {
@@ -56,6 +57,18 @@ pub fn record(load: &Load) {
     // SAFETY: values of these types.
     unsafe { table.insert(&values) };
     table.close();
+}
+
+/// Forget loads that ended so many seconds ago. `schema` is the extension's. Guarded.
+pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<()> {
+    // SAFETY: does not raise.
+    let now = unsafe { pg_sys::GetCurrentTimestamp() };
+    let limit = now - i64::from(seconds) * 1_000_000;
+    let table = OwnTable::to_write(schema, TABLE, &TYPES)?;
+    // A timestamp is its microseconds.
+    table.remove(|values, _| values.get(FINISHED).is_some_and(|finished| (finished.value() as i64) < limit));
+    table.close();
+    Ok(())
 }
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };

@@ -29,7 +29,7 @@ mod buffered;
 mod check;
 mod direct;
 mod feed;
-mod history;
+pub mod history;
 mod obstacle;
 pub mod options;
 pub mod phase;

@@ -6,7 +6,7 @@
 //! has no use for them, and perhaps no such table.
 //!
 //! **SERIALIZABLE.** Reading takes no predicate locks, since it is not done with a snapshot but with what is committed now
-//! (and what this transaction did); rows are never changed, so that every row is seen once. Without readers' predicate
+//! (and what this transaction did); rows are added and removed, never changed, so that every row is seen once. Without readers' predicate
 //! locks a writer has no conflicts. A record that is only ever appended to adds no serialization failure to anybody's
 //! transactions.
 
@@ -132,6 +132,25 @@ impl OwnTable {
                 visit(tuple, &values, &nulls);
             }
             pg_sys::systable_endscan(scan);
+        }
+    }
+
+    /// Remove rows, unless somebody else does. Guarded.
+    pub fn remove(&self, mut which: impl FnMut(&[pg_sys::Datum], &[bool]) -> bool) {
+        let mut rows = Vec::new();
+        self.for_each(|tuple, values, nulls| {
+            if which(values, nulls) {
+                // SAFETY: a valid tuple.
+                rows.push(unsafe { (*tuple).t_self });
+            }
+        });
+        for mut tid in rows {
+            // SAFETY: guarded calls on an open relation. Without a key to tell it by, a row that is gone is not decoded.
+            unsafe {
+                let command = pg_sys::GetCurrentCommandId(true);
+                let (snapshot, mut failure) = (std::ptr::null_mut(), pg_sys::TM_FailureData::default());
+                pg_sys::heap_delete(self.relation, &raw mut tid, command, snapshot, false, &raw mut failure, false);
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use super::Queue;
 use super::job::{End, Failure, Queued};
 use crate::error::{OrRaise, Result};
 use crate::guc;
+use crate::load::history;
 use crate::pg::background::{self, Handle, Worker, in_transaction};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
@@ -130,6 +131,8 @@ impl Dispatcher {
                 }
                 if sweeps && let Some(retention) = guc::job_retention() {
                     self.queue.forget_older(retention)?;
+                    // SAFETY: a guarded catalog lookup of a table that is there.
+                    history::forget_older(unsafe { pg_sys::get_rel_namespace(self.queue.table) }, retention)?;
                 }
             }
             Ok(there)
