@@ -191,7 +191,11 @@ impl Block {
         let ends = reader.batch_ends().get(first_end..first_end + self.rows * fields).unwrap_or_default();
         let records = records.get(..self.rows).unwrap_or_default();
         let dialect = reader.dialect();
-        let mut span = Span { bytes: reader.bytes(), ends, records, start, fields, field: 0, dialect };
+        let bytes = reader.bytes();
+        let block = records.last().and_then(|last| bytes.get(start..last.next as usize)).unwrap_or_default();
+        // To look at each field for quotes takes longer than to look for one in all of them.
+        let quote = dialect.is_csv().then_some(dialect.quote).filter(|&quote| memchr::memchr(quote, block).is_some());
+        let mut span = Span { bytes, ends, records, start, fields, field: 0, dialect, quote };
         let null = null.filter(|_| span.is_roomy());
         for field in 0..fields {
             span.field = field;

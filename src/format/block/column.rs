@@ -40,6 +40,8 @@ pub(super) struct Span<'a> {
     pub(super) fields: usize,
     pub(super) field: usize,
     pub(super) dialect: &'a Dialect,
+    /// In CSV, if there is one among the bytes of the records.
+    pub(super) quote: Option<u8>,
 }
 
 /// Where a field is.
@@ -236,9 +238,8 @@ impl Fields for Down<'_> {
 
     #[inline(always)]
     fn decode_words(&mut self, short: &impl Short, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
-        let dialect = self.span.dialect;
         let Some(null) = self.null else { return self.decode(decode) };
-        let quote = dialect.is_csv().then_some(dialect.quote);
+        let quote = self.span.quote;
         match quote {
             // SAFETY: there is a marker only if it is available and the span roomy.
             Some(_) => unsafe { self.words(quote, null, short, decode) },
@@ -263,10 +264,13 @@ impl Fields for Down<'_> {
             }
             return;
         };
-        let dialect = self.span.dialect;
         let mut others = [Other::default(); ROWS];
-        // SAFETY: there is a marker only if it is available and the span roomy.
-        let count = unsafe { self.sort_out(dialect.is_csv().then_some(dialect.quote), null, &mut others) };
+        let count = match self.span.quote {
+            // SAFETY: there is a marker only if it is available and the span roomy.
+            Some(_) => unsafe { self.sort_out(self.span.quote, null, &mut others) },
+            // SAFETY: as above.
+            None => unsafe { self.sort_out(None, null, &mut others) },
+        };
         for other in others.iter().take(count) {
             let row = usize::from(other.row);
             let start = other.start as usize;
