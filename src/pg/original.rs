@@ -17,6 +17,8 @@ use super::unguarded::{self, Opaque};
 pub struct Original {
     /// Null if there was none.
     error: *mut pg_sys::ErrorData,
+    /// All of the copy is in here: FreeErrorData leaves something of it.
+    copy: pg_sys::MemoryContext,
     /// How much of its context came from callbacks inside of this one, when it was last raised.
     inside: usize,
     memory: pg_sys::MemoryContext,
@@ -31,7 +33,13 @@ impl Original {
     pub fn new() -> Original {
         // SAFETY: reads a variable of this backend.
         let memory = unsafe { pg_sys::CurrentMemoryContext };
-        Original { error: std::ptr::null_mut(), inside: 0, memory, outer: std::ptr::null_mut() }
+        Original {
+            error: std::ptr::null_mut(),
+            copy: std::ptr::null_mut(),
+            inside: 0,
+            memory,
+            outer: std::ptr::null_mut(),
+        }
     }
 
     /// Remember errors from now on.
@@ -71,6 +79,8 @@ impl Original {
         // SAFETY: the caller vouches for the error; strings of errors are NUL-terminated or null.
         unsafe {
             let original = std::mem::replace(&mut (*this).error, std::ptr::null_mut());
+            // From now on it belongs to the error.
+            (*this).copy = std::ptr::null_mut();
             if original.is_null() || !is_same(original, error) {
                 return false;
             }
@@ -132,8 +142,14 @@ pub fn gettext(words: &CStr) -> &CStr {
 pub fn forget() {
     let original = INNERMOST.load(Relaxed);
     if !original.is_null() {
-        // SAFETY: what is pushed is valid.
-        unsafe { (*original).error = std::ptr::null_mut() };
+        // SAFETY: what is pushed is valid, and nobody else has the copy.
+        unsafe {
+            (*original).error = std::ptr::null_mut();
+            let copy = std::mem::replace(&mut (*original).copy, std::ptr::null_mut());
+            if !copy.is_null() {
+                unguarded::MemoryContextDelete(copy);
+            }
+        }
     }
 }
 
@@ -159,16 +175,27 @@ unsafe extern "C-unwind" fn remember(original: Opaque) {
     unsafe {
         let original = original.cast::<Original>();
         let making = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*original).memory;
+        let memory = unguarded::AllocSetContextCreateInternal(
+            (*original).memory,
+            c"pg_bulk error".as_ptr(),
+            pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+            pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+            pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
+        );
+        pg_sys::CurrentMemoryContext = memory;
         let copy = unguarded::CopyErrorData();
         pg_sys::CurrentMemoryContext = making;
         if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
             (*original).inside = text((*copy).context).len();
             if (*original).error.is_null() || !is_same((*original).error, copy) {
                 (*original).error = copy;
+                let old = std::mem::replace(&mut (*original).copy, memory);
+                if !old.is_null() {
+                    unguarded::MemoryContextDelete(old);
+                }
                 return;
             }
         }
-        unguarded::FreeErrorData(copy);
+        unguarded::MemoryContextDelete(memory);
     }
 }

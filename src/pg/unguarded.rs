@@ -40,6 +40,16 @@ unsafe extern "C-unwind" {
     pub fn LWLockReleaseAll();
     /// condition_variable.c. Raises nothing.
     pub fn ConditionVariableCancelSleep();
+    /// aset.c. Raises nothing but out of memory.
+    pub fn AllocSetContextCreateInternal(
+        parent: pg_sys::MemoryContext,
+        name: *const c_char,
+        min: usize,
+        init: usize,
+        max: usize,
+    ) -> pg_sys::MemoryContext;
+    /// mcxt.c. Frees memory; raises nothing.
+    pub fn MemoryContextDelete(context: pg_sys::MemoryContext);
     /// mcxt.c. Frees memory; raises nothing.
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     /// mbutils.c. Raises what it has to say.

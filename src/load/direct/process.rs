@@ -69,6 +69,8 @@ pub struct Process {
     pub tolerance: Tolerance,
     pub rejects: Rejects,
     pub pins: Pins,
+    /// The memory context that [`run`](super::row_loop::run) was called in.
+    pub memory: pg_sys::MemoryContext,
     /// Rows are made and judged, but there is no heap for them.
     pub is_dry: bool,
     /// Records that are still to be passed over.
@@ -169,6 +171,7 @@ impl Process {
             tolerance,
             rejects,
             pins: Pins::default(),
+            memory: std::ptr::null_mut(),
             is_dry,
             skip_left: skip,
             records_left: u64::MAX,

@@ -251,6 +251,8 @@ impl Process {
     /// Leave out the current record. Guarded.
     #[cold]
     pub fn reject(&mut self, complaint: Complaint) -> Result<()> {
+        // Messages name the line, and would count anew from far behind.
+        self.rows.stream_mut().reader.settle_line_number();
         // SAFETY: as in `Process::shared`.
         let shared = unsafe { &*self.shared };
         if self.rejects.keep.is_some_and(|most| shared.kept.fetch_add(1, SeqCst) < most) {

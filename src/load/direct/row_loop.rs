@@ -92,22 +92,27 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
 pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
     unsafe {
+        let memory = pg_sys::CurrentMemoryContext;
+        (*process).memory = memory;
         if !(*process).rejects.keeps() {
             rows(process.cast());
             return;
         }
         loop {
+            // Where errors are copied to.
+            pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
             let error = attempt(rows, process.cast());
             if error.is_null() {
                 return;
             }
+            pg_sys::CurrentMemoryContext = memory;
             if !compat::is_violation((*error).funcname) {
                 unguarded::ReThrowError(error);
             }
+            // The error goes with the row.
+            leave_out(process, error);
             let e = (*process).executor;
             clear(e.slot, (*e.econtext).ecxt_per_tuple_memory);
-            leave_out(process, error);
-            unguarded::FreeErrorData(error);
         }
     }
 }
@@ -121,7 +126,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         let mut watch = (*process).stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
-        let memory = pg_sys::CurrentMemoryContext;
+        let memory = (*process).memory;
         let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
         let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
         loop {
