@@ -1,10 +1,13 @@
 //! What each process of a load does: records to rows, rows to heaps.
 //!
-//! This is the part that owns things; how rows go through it is in [`row_loop`](super::row_loop).
+//! This is the part that owns things; how rows go through it is in [`row_loop`](super::row_loop). A row is made in
+//! [`advance`] and put where it belongs in [`store`].
+
+mod advance;
+mod store;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::reader::Place;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
@@ -12,27 +15,16 @@ use pgrx::pg_sys;
 
 use super::chunks::Chunks;
 use super::defaults::Defaults;
-use super::heap::{Added, Heap};
+use super::heap::Heap;
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
-use super::wide::{Received, Wide};
+use super::wide::Wide;
 use crate::error::Result;
 use crate::load::phase::Phases;
-use crate::load::rejects::Complaint;
 use crate::pg::append::Traits;
-use crate::pg::original;
-use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Outcome, Tolerance};
-use crate::pg::stages::{Stage, Stages};
-
-/// Rows between two looks at interrupts and at whether the chunk is still wanted.
-const ROUND: u32 = 256;
-/// Milliseconds after which a leader that waits shows how far the others are.
-const SHOW: std::ffi::c_long = 500;
-/// Bytes of pages that a process keeps in memory at most, over all heaps.
-const MOST_BYTES: usize = 16 << 20;
-/// ... but so many for each heap, however many there are.
-const LEAST_PAGES: usize = 4;
+use crate::pg::row::Rows;
+use crate::pg::soft::Tolerance;
+use crate::pg::stages::Stages;
 
 /// Executor state of a load's target.
 #[derive(Debug, Clone, Copy)]
@@ -119,19 +111,6 @@ pub const END: i32 = 0;
 pub const ROW: i32 = 1;
 /// The same, and it lacks fields: what there is is converted, then comes the error.
 pub const SHORT: i32 = 2;
-
-/// Rows of workers that are inserted before the process's own go on.
-const RECEIVED: usize = 64;
-
-/// What became of the rows that workers have sent.
-enum Sent {
-    /// There may be more.
-    More,
-    /// All that were there are inserted.
-    All,
-    /// And there will be no more.
-    Closed,
-}
 
 /// The parts a process is made of.
 #[derive(Debug)]
@@ -263,224 +242,6 @@ impl Process {
         Ok(self.heaps.len() - 1)
     }
 
-    fn arrays(&self) -> RowArrays {
-        // SAFETY: a slot that lives as long as the executor's state.
-        unsafe { RowArrays { values: (*self.executor.slot).tts_values, nulls: (*self.executor.slot).tts_isnull } }
-    }
-
-    /// Attributes of the target.
-    fn attributes(&self) -> usize {
-        // SAFETY: a slot that lives as long as the executor's state.
-        unsafe { usize::try_from((*(*self.executor.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
-    }
-
-    /// Must each row be looked at outside of [`step`]?
-    fn is_plain(&self) -> bool {
-        let e = &self.executor;
-        e.checks || e.generated || e.leaf || !e.routing.is_null() || !e.condition.is_null() || self.defaults.evaluates()
-    }
-
-    /// Rows until one needs more than this can do. Guarded.
-    pub fn advance(&mut self) -> Result<i32> {
-        let is_plain = self.is_plain();
-        let arrays = self.arrays();
-        loop {
-            self.round += 1;
-            if self.round >= ROUND {
-                self.round = 0;
-                pgrx::check_for_interrupts!();
-                if self.chunks.is_over(self.shared()) {
-                    return Ok(END);
-                }
-                self.receive()?;
-                self.show();
-            }
-            if self.limit == 0 || self.records_left == 0 {
-                return Ok(END);
-            }
-            let more = match self.rows.advance() {
-                Ok(more) => more,
-                Err(error) => {
-                    self.records_left -= 1;
-                    self.survive(&error).map_err(|other| other.unwrap_or(error))?;
-                    continue;
-                }
-            };
-            if !more {
-                self.report();
-                if !self.next_chunk()? {
-                    return Ok(END);
-                }
-                continue;
-            }
-            self.records_left -= 1;
-            if self.skip_left > 0 {
-                self.skip_left -= 1;
-                continue;
-            }
-            if let Some(decoded) = self.rows.decoded() {
-                // SAFETY: as long as the target's descriptor.
-                unsafe { self.defaults.set(decoded) }?;
-                // SAFETY: attributes of the same descriptor.
-                let null = |&i: &usize| unsafe { *decoded.nulls.add(i) };
-                if is_plain || self.unset_not_null.iter().any(null) {
-                    self.rows.clear_queue();
-                    // SAFETY: as above, both of them.
-                    unsafe {
-                        self.rows.make_datums(decoded)?;
-                        arrays.copy_from(decoded, self.attributes());
-                    }
-                    return Ok(ROW);
-                }
-                self.add_decoded(decoded)?;
-                continue;
-            }
-            self.rows.reset();
-            // SAFETY: the slot's arrays are as long as the target's descriptor.
-            unsafe { self.rows.decode(&self.wanted, arrays) };
-            if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
-                // SAFETY: as above.
-                let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
-                original::forget();
-                if self.tolerance.bad_rows > 0 {
-                    self.bad_value()?;
-                }
-                match outcome {
-                    Outcome::Good => (),
-                    Outcome::Raises => return Ok(ROW),
-                    Outcome::LeftOut => {
-                        // SAFETY: nothing of the row is needed any more; a guarded call.
-                        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
-                        continue;
-                    }
-                }
-                self.rows.clear_queue();
-            }
-            if self.rows.is_short() {
-                if let Some(error) = self.rejects.keeps().then(|| self.rows.check_missing().err()).flatten() {
-                    self.reject(Complaint::of_error(&error))?;
-                    continue;
-                }
-                return Ok(SHORT);
-            }
-            // SAFETY: as above.
-            unsafe { self.defaults.set(arrays) }?;
-            // SAFETY: attributes of the same descriptor.
-            let null = |&i: &usize| unsafe { *arrays.nulls.add(i) };
-            if is_plain || self.rows.has_queue() || self.not_null.iter().any(null) {
-                return Ok(ROW);
-            }
-            self.add(0, arrays)?;
-        }
-    }
-
-    fn next_chunk(&mut self) -> Result<bool> {
-        let Process { rows, chunks, shared, number, defaults, rejects, stages, .. } = self;
-        self.round = ROUND;
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &**shared };
-        let mark = |stretch, place| rejects.mark(stretch, place);
-        let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
-        if matches!(chunks, Chunks::InOrder) {
-            defaults.refill();
-        }
-        Ok(more)
-    }
-
-    /// Tell the others how far we are.
-    fn report(&mut self) {
-        let bytes = self.rows.stream().bytes_read();
-        self.shared().bytes.fetch_add(bytes.saturating_sub(self.reported), Relaxed);
-        let rows = std::mem::take(&mut self.unreported_rows);
-        self.shared().rows.fetch_add(rows, Relaxed);
-        let filtered = std::mem::take(&mut self.filtered);
-        self.shared().filtered.fetch_add(filtered, Relaxed);
-        self.reported = bytes;
-    }
-
-    /// Show how far all are.
-    pub fn show(&self) {
-        // SAFETY: null, or the load's, which outlives its processes and which nobody else uses now.
-        let Some(phases) = (unsafe { self.phases.as_mut() }) else { return };
-        let shared = self.shared();
-        let in_order = matches!(self.chunks, Chunks::InOrder);
-        let unreported = if in_order { self.rows.stream().bytes_read() - self.reported } else { 0 };
-        phases.show(|figures| {
-            figures.bytes = shared.bytes.load(Relaxed) + unreported;
-            figures.rows = shared.rows.load(Relaxed) + self.unreported_rows;
-            figures.excluded = shared.filtered.load(Relaxed) + self.filtered;
-            figures.rejected = shared.bad.load(Relaxed);
-        });
-    }
-
-    /// From now on the file is read in chunks, and all count together. What was read of it beyond `place` will be read
-    /// again. Before there are workers.
-    ///
-    /// # Safety
-    /// What they share, for as long as this process works.
-    pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
-        self.report();
-        // SAFETY: the caller vouches for it.
-        self.shared().move_counts(unsafe { &*shared }, place);
-        self.reported = self.rows.stream().bytes_read();
-        self.shared = shared;
-    }
-
-    /// Insert rows that workers have sent, some at a time. Guarded, and interruptible.
-    fn receive(&mut self) -> Result<Sent> {
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        for _ in 0..RECEIVED {
-            let (oid, message) = match self.wide.receive() {
-                Received::Row(oid, message) => (oid, message),
-                Received::Reject(reject) => {
-                    // SAFETY: what was received last.
-                    self.rejects.keep_bytes(unsafe { &*reject });
-                    continue;
-                }
-                Received::Nothing => return Ok(Sent::All),
-                Received::Closed => return Ok(Sent::Closed),
-            };
-            pgrx::check_for_interrupts!();
-            let index = match self.heap_of(oid) {
-                Some(index) => index,
-                None => {
-                    // SAFETY: a relation that the leader has locked.
-                    let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
-                    let index = self.open_heap(relation)?;
-                    if let Some(heap) = self.heaps.get_mut(index) {
-                        heap.is_owner = true;
-                    }
-                    index
-                }
-            };
-            if let Some(heap) = self.heaps.get_mut(index) {
-                // SAFETY: what was received last.
-                unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
-            }
-        }
-        Ok(Sent::More)
-    }
-
-    /// Insert the rows that workers send, until all workers are done. Guarded, and interruptible.
-    pub fn receive_all(&mut self) -> Result<()> {
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-        loop {
-            match self.receive()? {
-                Sent::Closed => return Ok(()),
-                Sent::More => (),
-                // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
-                // sender is gone.
-                Sent::All => unsafe {
-                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), SHOW, pg_sys::PG_WAIT_EXTENSION);
-                    pg_sys::ResetLatch(pg_sys::MyLatch);
-                    self.show();
-                },
-            }
-            pgrx::check_for_interrupts!();
-        }
-    }
-
     /// The block from which on rows of a relation may have been put.
     pub fn start_of(&self, index: usize) -> u32 {
         self.starts.get(index).copied().unwrap_or(0)
@@ -504,120 +265,6 @@ impl Process {
     /// Let go of what heaps hold. Guarded.
     pub fn release(&mut self) {
         self.heaps.iter_mut().for_each(Heap::release);
-    }
-
-    /// Put a row into a heap. Guarded. The arrays are as long as the heap's descriptor, and hold values of its types.
-    pub fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
-        self.count_row();
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
-        let before = destination.bytes();
-        // SAFETY: the caller's arrays.
-        let added = unsafe { destination.add(arrays, &mut self.form, &shared.baton) }?;
-        if added == Added::Wide {
-            // SAFETY: as above.
-            unsafe { self.wide.add(destination, arrays, &shared.baton) }?;
-        }
-        let after = destination.bytes();
-        self.follow_bytes(before, after)
-    }
-
-    /// Put a row that was decoded together with others into the target's heap. Guarded.
-    #[inline]
-    fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
-        self.count_row();
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
-        let before = destination.bytes();
-        // SAFETY: the rows' arrays, and what they say of them.
-        let added = unsafe { destination.add_decoded(self.rows.sources(), arrays, &mut self.form, &shared.baton) }?;
-        if added == Added::Wide {
-            // SAFETY: as above; then they hold datums.
-            unsafe {
-                self.rows.make_datums(arrays)?;
-                self.wide.add(destination, arrays, &shared.baton)?;
-            }
-        }
-        let after = destination.bytes();
-        self.follow_bytes(before, after)
-    }
-
-    #[inline]
-    fn count_row(&mut self) {
-        self.limit -= 1;
-        self.unreported_rows += 1;
-    }
-
-    /// A heap that took so many bytes takes so many now. Guarded.
-    #[inline]
-    fn follow_bytes(&mut self, before: usize, after: usize) -> Result<()> {
-        if after == before {
-            return Ok(());
-        }
-        self.page_bytes += after - before;
-        self.relieve()
-    }
-
-    /// Append the largest batches while all together are too large; half of what is allowed stays, so that this is not
-    /// to be done again for the next row. Guarded.
-    fn relieve(&mut self) -> Result<()> {
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        let most = MOST_BYTES.max(self.heaps.len() * LEAST_PAGES * pg_sys::BLCKSZ as usize);
-        if self.page_bytes <= most {
-            return Ok(());
-        }
-        let mut heaps: Vec<&mut Heap> = self.heaps.iter_mut().filter(|heap| heap.has_pages()).collect();
-        heaps.sort_by_key(|heap| std::cmp::Reverse(heap.bytes()));
-        for heap in heaps {
-            if self.page_bytes <= most / 2 {
-                break;
-            }
-            let before = heap.bytes();
-            heap.append(&shared.baton)?;
-            heap.shrink();
-            self.page_bytes -= before - heap.bytes();
-        }
-        Ok(())
-    }
-
-    /// Append all that is left. Guarded.
-    pub fn finish(&mut self) -> Result<()> {
-        // SAFETY: as in `shared`.
-        let shared = unsafe { &*self.shared };
-        self.report();
-        self.show();
-        shared.rest(self.number);
-        // Rows that the others cannot see yet may be few; without others, all rows there are may be.
-        let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
-        // SAFETY: the executor's own memory, which outlives the heaps.
-        let memory = unsafe { (*self.executor.estate).es_query_cxt };
-        let mut watch = self.stages.watch();
-        for heap in &mut self.heaps {
-            if alone {
-                heap.finish_small(memory, &shared.baton)?;
-            } else {
-                heap.finish(&shared.baton)?;
-            }
-        }
-        self.stages.lap(&mut watch, Stage::Rows);
-        self.account();
-        Ok(())
-    }
-
-    /// Say what was written, and where the time went.
-    fn account(&mut self) {
-        let mut stages = std::mem::replace(&mut self.stages, Stages::new());
-        let mut pages = 0;
-        for heap in &mut self.heaps {
-            let appended = heap.take_appended();
-            pages += appended.pages;
-            stages.merge(&appended.stages);
-        }
-        stages.set_rest(Stage::Rows);
-        self.shared().account(pages, &stages);
     }
 }
 

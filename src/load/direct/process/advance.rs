@@ -1,0 +1,185 @@
+//! Rows out of records, as far as one guard reaches.
+//!
+//! Whatever needs user code, or may raise what somebody wants to hear whole, leaves [`Process::advance`] with the row as
+//! far as it is made.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::pg_sys;
+
+use super::{END, Process, ROW, SHORT};
+use crate::error::Result;
+use crate::load::direct::chunks::Chunks;
+use crate::load::direct::shared::Shared;
+use crate::load::rejects::Complaint;
+use crate::pg::original;
+use crate::pg::row::RowArrays;
+use crate::pg::soft::{OnError, Outcome};
+
+/// Rows between two looks at interrupts and at whether the chunk is still wanted.
+const ROUND: u32 = 256;
+
+impl Process {
+    fn arrays(&self) -> RowArrays {
+        // SAFETY: a slot that lives as long as the executor's state.
+        unsafe { RowArrays { values: (*self.executor.slot).tts_values, nulls: (*self.executor.slot).tts_isnull } }
+    }
+
+    /// Attributes of the target.
+    pub(super) fn attributes(&self) -> usize {
+        // SAFETY: a slot that lives as long as the executor's state.
+        unsafe { usize::try_from((*(*self.executor.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+    }
+
+    /// Must each row be looked at outside of [`step`]?
+    fn is_plain(&self) -> bool {
+        let e = &self.executor;
+        e.checks || e.generated || e.leaf || !e.routing.is_null() || !e.condition.is_null() || self.defaults.evaluates()
+    }
+
+    /// Rows until one needs more than this can do. Guarded.
+    pub fn advance(&mut self) -> Result<i32> {
+        let is_plain = self.is_plain();
+        let arrays = self.arrays();
+        loop {
+            self.round += 1;
+            if self.round >= ROUND {
+                self.round = 0;
+                pgrx::check_for_interrupts!();
+                if self.chunks.is_over(self.shared()) {
+                    return Ok(END);
+                }
+                self.receive()?;
+                self.show();
+            }
+            if self.limit == 0 || self.records_left == 0 {
+                return Ok(END);
+            }
+            let more = match self.rows.advance() {
+                Ok(more) => more,
+                Err(error) => {
+                    self.records_left -= 1;
+                    self.survive(&error).map_err(|other| other.unwrap_or(error))?;
+                    continue;
+                }
+            };
+            if !more {
+                self.report();
+                if !self.next_chunk()? {
+                    return Ok(END);
+                }
+                continue;
+            }
+            self.records_left -= 1;
+            if self.skip_left > 0 {
+                self.skip_left -= 1;
+                continue;
+            }
+            if let Some(decoded) = self.rows.decoded() {
+                // SAFETY: as long as the target's descriptor.
+                unsafe { self.defaults.set(decoded) }?;
+                // SAFETY: attributes of the same descriptor.
+                let null = |&i: &usize| unsafe { *decoded.nulls.add(i) };
+                if is_plain || self.unset_not_null.iter().any(null) {
+                    self.rows.clear_queue();
+                    // SAFETY: as above, both of them.
+                    unsafe {
+                        self.rows.make_datums(decoded)?;
+                        arrays.copy_from(decoded, self.attributes());
+                    }
+                    return Ok(ROW);
+                }
+                self.add_decoded(decoded)?;
+                continue;
+            }
+            self.rows.reset();
+            // SAFETY: the slot's arrays are as long as the target's descriptor.
+            unsafe { self.rows.decode(&self.wanted, arrays) };
+            if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
+                // SAFETY: as above.
+                let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
+                original::forget();
+                if self.tolerance.bad_rows > 0 {
+                    self.bad_value()?;
+                }
+                match outcome {
+                    Outcome::Good => (),
+                    Outcome::Raises => return Ok(ROW),
+                    Outcome::LeftOut => {
+                        // SAFETY: nothing of the row is needed any more; a guarded call.
+                        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
+                        continue;
+                    }
+                }
+                self.rows.clear_queue();
+            }
+            if self.rows.is_short() {
+                if let Some(error) = self.rejects.keeps().then(|| self.rows.check_missing().err()).flatten() {
+                    self.reject(Complaint::of_error(&error))?;
+                    continue;
+                }
+                return Ok(SHORT);
+            }
+            // SAFETY: as above.
+            unsafe { self.defaults.set(arrays) }?;
+            // SAFETY: attributes of the same descriptor.
+            let null = |&i: &usize| unsafe { *arrays.nulls.add(i) };
+            if is_plain || self.rows.has_queue() || self.not_null.iter().any(null) {
+                return Ok(ROW);
+            }
+            self.add(0, arrays)?;
+        }
+    }
+
+    pub(super) fn next_chunk(&mut self) -> Result<bool> {
+        let Process { rows, chunks, shared, number, defaults, rejects, stages, .. } = self;
+        self.round = ROUND;
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &**shared };
+        let mark = |stretch, place| rejects.mark(stretch, place);
+        let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
+        if matches!(chunks, Chunks::InOrder) {
+            defaults.refill();
+        }
+        Ok(more)
+    }
+
+    /// Tell the others how far we are.
+    pub(super) fn report(&mut self) {
+        let bytes = self.rows.stream().bytes_read();
+        self.shared().bytes.fetch_add(bytes.saturating_sub(self.reported), Relaxed);
+        let rows = std::mem::take(&mut self.unreported_rows);
+        self.shared().rows.fetch_add(rows, Relaxed);
+        let filtered = std::mem::take(&mut self.filtered);
+        self.shared().filtered.fetch_add(filtered, Relaxed);
+        self.reported = bytes;
+    }
+
+    /// Show how far all are.
+    pub fn show(&self) {
+        // SAFETY: null, or the load's, which outlives its processes and which nobody else uses now.
+        let Some(phases) = (unsafe { self.phases.as_mut() }) else { return };
+        let shared = self.shared();
+        let in_order = matches!(self.chunks, Chunks::InOrder);
+        let unreported = if in_order { self.rows.stream().bytes_read() - self.reported } else { 0 };
+        phases.show(|figures| {
+            figures.bytes = shared.bytes.load(Relaxed) + unreported;
+            figures.rows = shared.rows.load(Relaxed) + self.unreported_rows;
+            figures.excluded = shared.filtered.load(Relaxed) + self.filtered;
+            figures.rejected = shared.bad.load(Relaxed);
+        });
+    }
+
+    /// From now on the file is read in chunks, and all count together. What was read of it beyond `place` will be read
+    /// again. Before there are workers.
+    ///
+    /// # Safety
+    /// What they share, for as long as this process works.
+    pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
+        self.report();
+        // SAFETY: the caller vouches for it.
+        self.shared().move_counts(unsafe { &*shared }, place);
+        self.reported = self.rows.stream().bytes_read();
+        self.shared = shared;
+    }
+}

@@ -1,0 +1,202 @@
+//! Where rows go: into heaps, which append their pages; and those that workers send, which the leader inserts.
+
+use pgrx::pg_sys;
+
+use super::Process;
+use crate::error::Result;
+use crate::load::direct::chunks::Chunks;
+use crate::load::direct::heap::{Added, Heap};
+use crate::load::direct::wide::Received;
+use crate::pg::row::RowArrays;
+use crate::pg::stages::{Stage, Stages};
+
+/// Milliseconds after which a leader that waits shows how far the others are.
+const SHOW: std::ffi::c_long = 500;
+/// Bytes of pages that a process keeps in memory at most, over all heaps.
+const MOST_BYTES: usize = 16 << 20;
+/// ... but so many for each heap, however many there are.
+const LEAST_PAGES: usize = 4;
+
+/// Rows of workers that are inserted before the process's own go on.
+const RECEIVED: usize = 64;
+
+/// What became of the rows that workers have sent.
+pub(super) enum Sent {
+    /// There may be more.
+    More,
+    /// All that were there are inserted.
+    All,
+    /// And there will be no more.
+    Closed,
+}
+
+impl Process {
+    /// Insert rows that workers have sent, some at a time. Guarded, and interruptible.
+    pub(super) fn receive(&mut self) -> Result<Sent> {
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        for _ in 0..RECEIVED {
+            let (oid, message) = match self.wide.receive() {
+                Received::Row(oid, message) => (oid, message),
+                Received::Reject(reject) => {
+                    // SAFETY: what was received last.
+                    self.rejects.keep_bytes(unsafe { &*reject });
+                    continue;
+                }
+                Received::Nothing => return Ok(Sent::All),
+                Received::Closed => return Ok(Sent::Closed),
+            };
+            pgrx::check_for_interrupts!();
+            let index = match self.heap_of(oid) {
+                Some(index) => index,
+                None => {
+                    // SAFETY: a relation that the leader has locked.
+                    let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
+                    let index = self.open_heap(relation)?;
+                    if let Some(heap) = self.heaps.get_mut(index) {
+                        heap.is_owner = true;
+                    }
+                    index
+                }
+            };
+            if let Some(heap) = self.heaps.get_mut(index) {
+                // SAFETY: what was received last.
+                unsafe { self.wide.store_received(heap, message, &shared.baton) }?;
+            }
+        }
+        Ok(Sent::More)
+    }
+
+    /// Insert the rows that workers send, until all workers are done. Guarded, and interruptible.
+    pub fn receive_all(&mut self) -> Result<()> {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+        loop {
+            match self.receive()? {
+                Sent::Closed => return Ok(()),
+                Sent::More => (),
+                // SAFETY: guarded calls on this process's latch, which a queue sets when something was sent, or when its
+                // sender is gone.
+                Sent::All => unsafe {
+                    pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), SHOW, pg_sys::PG_WAIT_EXTENSION);
+                    pg_sys::ResetLatch(pg_sys::MyLatch);
+                    self.show();
+                },
+            }
+            pgrx::check_for_interrupts!();
+        }
+    }
+
+    /// Put a row into a heap. Guarded. The arrays are as long as the heap's descriptor, and hold values of its types.
+    pub fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
+        self.count_row();
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
+        let before = destination.bytes();
+        // SAFETY: the caller's arrays.
+        let added = unsafe { destination.add(arrays, &mut self.form, &shared.baton) }?;
+        if added == Added::Wide {
+            // SAFETY: as above.
+            unsafe { self.wide.add(destination, arrays, &shared.baton) }?;
+        }
+        let after = destination.bytes();
+        self.follow_bytes(before, after)
+    }
+
+    /// Put a row that was decoded together with others into the target's heap. Guarded.
+    #[inline]
+    pub(super) fn add_decoded(&mut self, arrays: RowArrays) -> Result<()> {
+        self.count_row();
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
+        let before = destination.bytes();
+        // SAFETY: the rows' arrays, and what they say of them.
+        let added = unsafe { destination.add_decoded(self.rows.sources(), arrays, &mut self.form, &shared.baton) }?;
+        if added == Added::Wide {
+            // SAFETY: as above; then they hold datums.
+            unsafe {
+                self.rows.make_datums(arrays)?;
+                self.wide.add(destination, arrays, &shared.baton)?;
+            }
+        }
+        let after = destination.bytes();
+        self.follow_bytes(before, after)
+    }
+
+    #[inline]
+    fn count_row(&mut self) {
+        self.limit -= 1;
+        self.unreported_rows += 1;
+    }
+
+    /// A heap that took so many bytes takes so many now. Guarded.
+    #[inline]
+    fn follow_bytes(&mut self, before: usize, after: usize) -> Result<()> {
+        if after == before {
+            return Ok(());
+        }
+        self.page_bytes += after - before;
+        self.relieve()
+    }
+
+    /// Append the largest batches while all together are too large; half of what is allowed stays, so that this is not
+    /// to be done again for the next row. Guarded.
+    fn relieve(&mut self) -> Result<()> {
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        let most = MOST_BYTES.max(self.heaps.len() * LEAST_PAGES * pg_sys::BLCKSZ as usize);
+        if self.page_bytes <= most {
+            return Ok(());
+        }
+        let mut heaps: Vec<&mut Heap> = self.heaps.iter_mut().filter(|heap| heap.has_pages()).collect();
+        heaps.sort_by_key(|heap| std::cmp::Reverse(heap.bytes()));
+        for heap in heaps {
+            if self.page_bytes <= most / 2 {
+                break;
+            }
+            let before = heap.bytes();
+            heap.append(&shared.baton)?;
+            heap.shrink();
+            self.page_bytes -= before - heap.bytes();
+        }
+        Ok(())
+    }
+
+    /// Append all that is left. Guarded.
+    pub fn finish(&mut self) -> Result<()> {
+        // SAFETY: as in `shared`.
+        let shared = unsafe { &*self.shared };
+        self.report();
+        self.show();
+        shared.rest(self.number);
+        // Rows that the others cannot see yet may be few; without others, all rows there are may be.
+        let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
+        // SAFETY: the executor's own memory, which outlives the heaps.
+        let memory = unsafe { (*self.executor.estate).es_query_cxt };
+        let mut watch = self.stages.watch();
+        for heap in &mut self.heaps {
+            if alone {
+                heap.finish_small(memory, &shared.baton)?;
+            } else {
+                heap.finish(&shared.baton)?;
+            }
+        }
+        self.stages.lap(&mut watch, Stage::Rows);
+        self.account();
+        Ok(())
+    }
+
+    /// Say what was written, and where the time went.
+    fn account(&mut self) {
+        let mut stages = std::mem::replace(&mut self.stages, Stages::new());
+        let mut pages = 0;
+        for heap in &mut self.heaps {
+            let appended = heap.take_appended();
+            pages += appended.pages;
+            stages.merge(&appended.stages);
+        }
+        stages.set_rest(Stage::Rows);
+        self.shared().account(pages, &stages);
+    }
+}
