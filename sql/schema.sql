@@ -88,6 +88,8 @@ REVOKE ALL ON TABLE bulk_queue FROM PUBLIC;
 
 CREATE TABLE bulk_queue_state (paused boolean NOT NULL);
 INSERT INTO bulk_queue_state VALUES (false);
+-- It can be updated where all tables are published.
+ALTER TABLE bulk_queue_state REPLICA IDENTITY FULL;
 REVOKE ALL ON TABLE bulk_queue_state FROM PUBLIC;
 
 -- What is yet to be done belongs to this server: a restored copy does not begin to load.
@@ -194,7 +196,7 @@ LEFT JOIN (
 LEFT JOIN pg_catalog.pg_locks l
     ON l.locktype = 'object' AND l.granted AND l.mode = 'ExclusiveLock'
     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-    AND l.classid = 'bulk_queue'::regclass
+    AND l.classid = 'bulk_queue'::regclass::oid
     AND l.objid::bigint = q.job_id & 4294967295 AND l.objsubid = q.job_id >> 32 & 65535
     AND q.status = 'running'
 LEFT JOIN pg_catalog.pg_stat_get_progress_info('COPY') r ON r.pid = l.pid AND r.param20 = q.job_id

@@ -212,5 +212,23 @@ for my $call ("bulk_wait($job)", "bulk_cancel($job)", "bulk_retry($job)")
 is($queue->status($job), 'queued', '... and it is as it was');
 is($queue->sql("SET ROLE friend; SELECT count(*) FROM bulk_jobs"), 0, 'a role that is granted sees nothing');
 is($queue->sql("SELECT bulk_cancel($job)"), 't', 'a superuser may');
+# Who owns the extension's schema may rename it, and put something else in its place, while a dispatcher is at work.
+$node->safe_psql('postgres', 'CREATE DATABASE renamed OWNER mallory');
+$node->safe_psql('renamed', "CREATE EXTENSION pg_bulk; CREATE SCHEMA kept; CREATE TABLE kept.numbers (a int)");
+my $delayed = $node->safe_psql('renamed',
+	"SELECT bulk_enqueue('$inside', 'kept.numbers', run_at => clock_timestamp() + interval '2 seconds')");
+usleep(500_000);
+$node->safe_psql('renamed', <<'SQL');
+SET ROLE mallory;
+ALTER SCHEMA public RENAME TO hidden;
+CREATE SCHEMA public;
+CREATE TABLE public.bulk_queue (job_id bigint, status text, attempt int);
+CREATE TABLE public.bulk_queue_state (paused boolean);
+SQL
+is($node->safe_psql('renamed', "SELECT hidden.bulk_wait($delayed, '30 seconds')"), 'succeeded', 'a renamed schema is followed');
+is($node->safe_psql('renamed', 'SELECT count(*), (SELECT count(*) FROM public.bulk_queue) FROM kept.numbers'), '3|0', '... and its place left alone');
+is($node->safe_psql('renamed', 'SELECT count(*) FROM hidden.bulk_history'), 1, '... also by the history');
+unlike(slurp_file($node->logfile), qr/column "\w+" does not exist/, '... nor was it looked at');
+
 $node->stop;
 done_testing();

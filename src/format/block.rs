@@ -37,6 +37,8 @@ use crate::tuple::Source;
 const ROWS: usize = 32;
 /// Bytes of its records at most. A longer record is for itself.
 const BYTES: usize = 32 << 10;
+/// Values that are larger, however short their fields, are not made for many rows at a time.
+const MOST_PADDED: usize = 4096;
 /// So many records go without blocks when most rows of a block were odd: they are decoded twice.
 const PAUSE: usize = 1000;
 
@@ -85,11 +87,15 @@ pub struct Row<'a> {
 impl Block {
     /// For records with these fields and rows of so many attributes; those that no field sets are NULL.
     ///
-    /// None if a column has an attribute that rows do not have, or one that another column has.
+    /// None if a column has an attribute that rows do not have, or one that another column has; and where values are much
+    /// larger than their fields, since a block has many.
     #[must_use]
     pub fn new(columns: Vec<Option<Column>>, attributes: usize) -> Option<Block> {
         let mut sources = vec![Source::Exact; attributes];
         for column in columns.iter().flatten() {
+            if column.decoder.least_size() > MOST_PADDED {
+                return None;
+            }
             let source = sources.get_mut(column.attribute).filter(|source| **source == Source::Exact)?;
             *source = if column.decoder.is_bytes() { Source::Raw } else { Source::Padded };
         }

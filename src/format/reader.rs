@@ -181,7 +181,8 @@ impl Reader {
         Reader {
             window: Window::new(s.read_size, s.max_char),
             dialect: s.dialect,
-            level: s.level,
+            // What this machine cannot run is not run, whoever asks for it.
+            level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
             utf8: s.utf8,
             bom_pending: s.skip_bom,
             header_left: s.header_lines,

@@ -251,6 +251,7 @@ impl Rows {
     /// Go to the next row; false at the end. What COPY checks before it converts anything is checked here. Guarded.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
+        self.decoded = None;
         self.attention = Attention::NONE;
         loop {
             match self.stream.advance()? {
@@ -478,6 +479,8 @@ impl Rows {
         self.rows = 0;
         self.queue.clear();
         self.attention = Attention::NONE;
+        // The reader counts its batches anew.
+        (self.block, self.decoded) = (None, None);
         Ok(())
     }
 

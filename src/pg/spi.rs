@@ -145,7 +145,13 @@ pub enum Access {
 }
 
 /// Run one statement. Guarded; values of by-reference types are in the current memory context.
-pub fn execute(statement: &[u8], arguments: &[Argument], access: Access) -> Result<Outcome> {
+///
+/// It may be about `tables` and the server's catalogs, and nothing else. Names are not enough: who owns the extension's
+/// schema may rename it, and put tables of his own where the statement looks for ours, which would run his triggers and
+/// functions as us. So it is looked at what the names were found to mean. That cannot change any more: parse analysis has
+/// locked the relations, so nothing until the plan is made takes a lock that is new, and only then would the server notice
+/// that a schema was renamed, and analyze the statement again.
+pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables: &[pg_sys::Oid]) -> Result<Outcome> {
     let source = CString::new(statement).unwrap_or_default();
     let mut kinds: Vec<_> = arguments.iter().map(|a| a.kind).collect();
     let mut values: Vec<_> = arguments.iter().map(|a| a.value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
@@ -164,15 +170,17 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access) -> Resu
         if access == Access::ReadLatest {
             pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
         }
-        let result = pg_sys::SPI_execute_with_args(
-            source.as_ptr(),
-            number,
-            kinds.as_mut_ptr(),
-            values.as_mut_ptr(),
-            nulls.as_ptr(),
-            access == Access::ReadLatest,
-            0,
-        );
+        let plan = pg_sys::SPI_prepare(source.as_ptr(), number, kinds.as_mut_ptr());
+        if plan.is_null() {
+            return fails(pg_sys::SPI_result);
+        }
+        if !is_about(plan, tables) {
+            let message = "the tables of pg_bulk are not where they were";
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .hint("Was the extension's schema renamed a moment ago?"));
+        }
+        let read_only = access == Access::ReadLatest;
+        let result = pg_sys::SPI_execute_plan(plan, values.as_mut_ptr(), nulls.as_ptr(), read_only, 0);
         if access == Access::ReadLatest {
             pg_sys::PopActiveSnapshot();
         }
@@ -184,6 +192,30 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access) -> Resu
         pg_sys::SPI_finish();
         Ok(Outcome { rows, processed })
     }
+}
+
+/// Are all relations of a statement among these, or the server's own?
+///
+/// # Safety
+/// A plan that was prepared just now.
+unsafe fn is_about(plan: pg_sys::SPIPlanPtr, tables: &[pg_sys::Oid]) -> bool {
+    // SAFETY: the caller vouches for the plan; lists are walked to their length.
+    unsafe {
+        let known = |oid: pg_sys::Oid| oid.to_u32() < pg_sys::FirstNormalObjectId || tables.contains(&oid);
+        let sources = pg_sys::SPI_plan_get_plan_sources(plan);
+        (0..len(sources)).all(|i| {
+            let source: *const pg_sys::CachedPlanSource = (*(*sources).elements.add(i)).ptr_value.cast();
+            let relations = (*source).relationOids;
+            (0..len(relations)).all(|i| known((*(*relations).elements.add(i)).oid_value))
+        })
+    }
+}
+
+/// # Safety
+/// A list, or null.
+unsafe fn len(list: *const pg_sys::List) -> usize {
+    // SAFETY: the caller vouches for the list.
+    unsafe { list.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
 }
 
 /// # Safety

@@ -425,8 +425,10 @@ impl Queue {
 
     /// Forget jobs that ended more than so many seconds ago. Guarded.
     pub fn forget_older(&self, seconds: i32) -> Result<Outcome> {
-        let statement = "DELETE FROM @.bulk_queue WHERE status NOT IN ('queued', 'running')
-            AND finished_at < clock_timestamp() - $1 * interval '1 second'";
+        // Not those that somebody has locked: the queue must not wait for his transaction.
+        let statement = "DELETE FROM @.bulk_queue WHERE job_id IN (SELECT job_id FROM @.bulk_queue
+            WHERE status NOT IN ('queued', 'running')
+            AND finished_at < clock_timestamp() - $1 * interval '1 second' FOR UPDATE SKIP LOCKED)";
         self.run(statement, &[Argument::integer(seconds)], Access::Write)
     }
 }

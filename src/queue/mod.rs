@@ -48,8 +48,6 @@ const EXTENSION: &CStr = c"pg_bulk";
 pub struct Queue {
     /// The extension's schema.
     pub schema: pg_sys::Oid,
-    /// The schema's name, quoted, and a dot.
-    prefix: Vec<u8>,
     /// Table bulk_queue, and its owner.
     pub table: pg_sys::Oid,
     owner: pg_sys::Oid,
@@ -63,10 +61,9 @@ impl Queue {
         let missing = || Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist");
         // SAFETY: guarded catalog lookups in a transaction, and the strings that they return.
         unsafe {
-            let name = pg_sys::get_namespace_name(schema);
             let table = pg_sys::get_relname_relid(c"bulk_queue".as_ptr(), schema);
             let state = pg_sys::get_relname_relid(c"bulk_queue_state".as_ptr(), schema);
-            if name.is_null() || table == pg_sys::InvalidOid || state == pg_sys::InvalidOid {
+            if table == pg_sys::InvalidOid || state == pg_sys::InvalidOid {
                 return Err(missing());
             }
             let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as i32, pg_sys::Datum::from(table));
@@ -75,8 +72,7 @@ impl Queue {
             }
             let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
             pg_sys::ReleaseSysCache(tuple);
-            let prefix = [CStr::from_ptr(pg_sys::quote_identifier(name)).to_bytes(), b"."].concat();
-            Ok(Queue { schema, prefix, table, owner, state })
+            Ok(Queue { schema, table, owner, state })
         }
     }
 
@@ -93,7 +89,7 @@ impl Queue {
             pg_sys::LockDatabaseObject(class, extension, 0, pg_sys::AccessShareLock.cast_signed());
             let query = b"SELECT extnamespace FROM pg_catalog.pg_extension WHERE oid = $1";
             let arguments = [Argument::oid(extension)];
-            let found = as_role(pg_sys::GetUserId(), || spi::execute(query, &arguments, Access::ReadLatest))?;
+            let found = as_role(pg_sys::GetUserId(), || spi::execute(query, &arguments, Access::ReadLatest, &[]))?;
             // It may have been dropped while we waited for the lock.
             if found.rows.is_empty() {
                 return Ok(None);
@@ -102,16 +98,29 @@ impl Queue {
         }
     }
 
+    /// The schema's name as it is now, quoted, and a dot. Guarded.
+    fn prefix(&self) -> Result<Vec<u8>> {
+        // SAFETY: a guarded catalog lookup in a transaction, and the string that it returns.
+        unsafe {
+            let name = pg_sys::get_namespace_name(self.schema);
+            if name.is_null() {
+                return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "the queue of pg_bulk does not exist"));
+            }
+            Ok([CStr::from_ptr(pg_sys::quote_identifier(name)).to_bytes(), b"."].concat())
+        }
+    }
+
     /// Run a statement on the queue's tables, which are called `@.name` in it. Guarded.
     pub fn run(&self, statement: &str, arguments: &[Argument], access: Access) -> Result<Outcome> {
-        let mut source = Vec::with_capacity(statement.len() + 4 * self.prefix.len());
+        let prefix = self.prefix()?;
+        let mut source = Vec::with_capacity(statement.len() + 4 * prefix.len());
         let mut parts = statement.split("@.");
         source.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
         for part in parts {
-            source.extend_from_slice(&self.prefix);
+            source.extend_from_slice(&prefix);
             source.extend_from_slice(part.as_bytes());
         }
-        as_role(self.owner, || spi::execute(&source, arguments, access))
+        as_role(self.owner, || spi::execute(&source, arguments, access, &[self.table, self.state]))
     }
 
     /// Held, in exclusive mode, by the process that runs the job.

@@ -8,8 +8,8 @@
 //! Both locks are the session's: they go when the process goes, or when a transaction is aborted. So T3 takes the job's
 //! lock again. Should the dispatcher have taken the job for lost in between, it is run again; that is none the worse,
 //! since by then nothing is left of the first time. User code runs in T2 only, in plain frames (see
-//! `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T1 need not be
-//! flushed: a row that says "queued" after a crash is as good as one that says "running" and has no process.
+//! `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T1 is
+//! flushed, though to the rows it is all the same: a load that crashes the server at once must be seen to have run.
 //!
 //! Cancel requests are served up to the end of T2. Then the row has to say how it ended.
 
@@ -32,6 +32,8 @@ use crate::pg::unguarded::{self as c, Opaque, guard};
 
 /// How often a lock is tried that somebody may look at for a moment, and the milliseconds between.
 const TRIES: u32 = 200;
+/// The same for a job that has failed: if that is not recorded, it runs again.
+const MORE_TRIES: u32 = 12_000;
 const PAUSE: i64 = 5;
 
 /// Seconds until a job is tried again: doubled each time, up to the last.
@@ -110,12 +112,11 @@ fn lock_and_claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid) -> Option<Job
         ObjectLock::new(pg_sys::ExtensionRelationId, extension.to_u32(), 0).take(Mode::AccessShare, Until::SessionEnd);
         Queue::of_database().or_raise().filter(|queue| queue.table == table)
     })?;
-    if !take_job_lock(&queue, id) {
+    if !take_job_lock(&queue, id, TRIES) {
         return None;
     }
     point!("job.locked");
     let claimed = in_transaction(|| {
-        background::set_local(c"synchronous_commit", c"off");
         let claimed = queue.claim(id, owner).or_raise();
         point!("job.claimed");
         // SAFETY: a guarded call; what it copies outlives the transaction.
@@ -129,9 +130,9 @@ fn lock_and_claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid) -> Option<Job
 }
 
 /// False if another process has it. Somebody who waits for the job may hold it for a moment.
-fn take_job_lock(queue: &Queue, id: i64) -> bool {
+fn take_job_lock(queue: &Queue, id: i64, tries: u32) -> bool {
     let lock = queue.job_lock(id);
-    (0..TRIES).any(|_| {
+    (0..tries).any(|_| {
         let taken = lock.try_take(Mode::Exclusive, Until::SessionEnd);
         if !taken {
             background::sleep(PAUSE);
@@ -250,7 +251,7 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
         pg_sys::AbortCurrentTransaction();
         pg_sys::InterruptHoldoffCount -= 1;
         point!("job.aborted");
-        if !take_job_lock(&job.queue, job.claimed.id) {
+        if !take_job_lock(&job.queue, job.claimed.id, MORE_TRIES) {
             return;
         }
         point!("job.failed");

@@ -211,7 +211,8 @@ impl Down<'_> {
                 *self.values.as_mut_ptr().add(usize::from(other.row) * self.attributes) = datum;
                 sure
             };
-            if !sure {
+            // A quote may be a digit: then quotes that are to be removed are as good as any other digit to the decoder.
+            if !(sure & other.plain) {
                 let row = usize::from(other.row);
                 self.field(row, self.span.at(row), &decode);
             }

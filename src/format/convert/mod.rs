@@ -224,6 +224,14 @@ impl Decoder {
         matches!(self, Decoder::Text | Decoder::Varchar { .. } | Decoder::Bpchar { .. })
     }
 
+    /// Bytes that a value has at least, however short its field.
+    pub(crate) fn least_size(&self) -> usize {
+        match *self {
+            Decoder::Bpchar { chars, .. } => chars,
+            _ => 0,
+        }
+    }
+
     /// Decode many fields: which decoder it is, is asked once for all of them.
     #[inline(always)]
     pub(crate) fn decode_all(&self, fields: &mut impl Fields) {

@@ -65,16 +65,19 @@ fn record(odd: u32) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// CSV with or without quotes, or text.
+/// CSV with or without quotes, text, or CSV with a digit for a quote.
 fn spell(records: &[Vec<String>], style: usize) -> Vec<u8> {
     let spell_field = |f: &String| match style {
         0 if f == "NULL" => String::new(),
         0 => format!("\"{}\"", f.replace('"', "\"\"")),
         1 => f.replace('"', ""),
+        // Here 5 is the quote, and opens and closes anywhere, so there must be an even number of them.
+        3 if f.matches('5').count() % 2 == 1 => format!("{f}5"),
+        3 => f.clone(),
         _ if f == "NULL" => "\\N".into(),
         _ => f.replace('\\', "\\\\"),
     };
-    let delimiter = if style < 2 { "," } else { "\t" };
+    let delimiter = if style == 2 { "\t" } else { "," };
     let line = |r: &Vec<String>| r.iter().map(spell_field).collect::<Vec<_>>().join(delimiter) + "\n";
     // A first record that tells how lines end.
     records.iter().map(line).collect::<String>().into_bytes()
@@ -82,13 +85,12 @@ fn spell(records: &[Vec<String>], style: usize) -> Vec<u8> {
 
 fn dialect(style: usize) -> Dialect {
     let options = FormatOptions {
-        csv: style < 2,
-        null: Some(if style == 1 {
-            b"NULL".to_vec()
-        } else if style == 0 {
-            Vec::new()
-        } else {
-            b"\\N".to_vec()
+        csv: style != 2,
+        quote: (style == 3).then(|| b"5".to_vec()),
+        null: Some(match style {
+            0 => Vec::new(),
+            2 => b"\\N".to_vec(),
+            _ => b"NULL".to_vec(),
         }),
         ..FormatOptions::default()
     };
@@ -191,7 +193,7 @@ proptest! {
     #[test]
     fn rows_are_the_same(
         records in prop::collection::vec(record(1), 1..150),
-        style in 0..3usize,
+        style in 0..4usize,
         read_size in prop::sample::select(vec![100usize, 5000, 1 << 20]),
         not_null in prop::option::of(0..13usize),
     ) {
