@@ -33,7 +33,7 @@ use crate::pg::unguarded::{self as c, Opaque, guard};
 /// How often a lock is tried that somebody may look at for a moment, and the milliseconds between.
 const TRIES: u32 = 200;
 /// The same for a job that has failed: if that is not recorded, it runs again.
-const MORE_TRIES: u32 = 12_000;
+const MORE_TRIES: u32 = 2_000;
 const PAUSE: i64 = 5;
 
 /// Seconds until a job is tried again: doubled each time, up to the last.
