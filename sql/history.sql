@@ -19,6 +19,8 @@ CREATE TABLE bulk_loads (
     notes text[] NOT NULL
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_loads ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loads', '');
 
 -- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.

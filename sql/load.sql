@@ -22,6 +22,11 @@ CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelem
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_rows';
 
+-- On each table of the extension: rows that logical replication brings are another server's (src/queue/local.rs).
+CREATE FUNCTION bulk_keep_local() RETURNS trigger
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_keep_local';
+
 -- Loads are numbered by bulk_load itself; nobody needs rights on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');

@@ -41,12 +41,16 @@ CREATE INDEX bulk_queue_running ON bulk_queue (job_id) WHERE status = 'running';
 CREATE INDEX bulk_queue_target ON bulk_queue (target) WHERE status IN ('queued', 'running');
 CREATE INDEX bulk_queue_alone ON bulk_queue (target) WHERE alone AND status IN ('queued', 'running');
 REVOKE ALL ON TABLE bulk_queue FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_queue FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_queue ENABLE REPLICA TRIGGER keep_local;
 
 CREATE TABLE bulk_queue_state (paused boolean NOT NULL);
 INSERT INTO bulk_queue_state VALUES (false);
 -- It can be updated where all tables are published.
 ALTER TABLE bulk_queue_state REPLICA IDENTITY FULL;
 REVOKE ALL ON TABLE bulk_queue_state FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_queue_state FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_queue_state ENABLE REPLICA TRIGGER keep_local;
 
 -- What is yet to be done belongs to this server: a restored copy does not begin to load.
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_queue', $$WHERE status NOT IN ('queued', 'running')$$);

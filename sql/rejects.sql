@@ -20,6 +20,8 @@ CREATE TABLE bulk_reject (
 );
 CREATE INDEX bulk_reject_load ON bulk_reject (load_id);
 REVOKE ALL ON bulk_reject FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_reject FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_reject ENABLE REPLICA TRIGGER keep_local;
 
 CREATE VIEW bulk_rejects WITH (security_barrier) AS
 SELECT load_id, attempt, target, path, line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate,

@@ -32,6 +32,11 @@ CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelem
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_rows';
 
+-- On each table of the extension: rows that logical replication brings are another server's (src/queue/local.rs).
+CREATE FUNCTION bulk_keep_local() RETURNS trigger
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_keep_local';
+
 -- Loads are numbered by bulk_load itself; nobody needs rights on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
@@ -85,12 +90,16 @@ CREATE INDEX bulk_queue_running ON bulk_queue (job_id) WHERE status = 'running';
 CREATE INDEX bulk_queue_target ON bulk_queue (target) WHERE status IN ('queued', 'running');
 CREATE INDEX bulk_queue_alone ON bulk_queue (target) WHERE alone AND status IN ('queued', 'running');
 REVOKE ALL ON TABLE bulk_queue FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_queue FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_queue ENABLE REPLICA TRIGGER keep_local;
 
 CREATE TABLE bulk_queue_state (paused boolean NOT NULL);
 INSERT INTO bulk_queue_state VALUES (false);
 -- It can be updated where all tables are published.
 ALTER TABLE bulk_queue_state REPLICA IDENTITY FULL;
 REVOKE ALL ON TABLE bulk_queue_state FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_queue_state FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_queue_state ENABLE REPLICA TRIGGER keep_local;
 
 -- What is yet to be done belongs to this server: a restored copy does not begin to load.
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_queue', $$WHERE status NOT IN ('queued', 'running')$$);
@@ -237,6 +246,8 @@ CREATE TABLE bulk_loads (
     notes text[] NOT NULL
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_loads ENABLE REPLICA TRIGGER keep_local;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loads', '');
 
 -- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
@@ -280,6 +291,8 @@ CREATE TABLE bulk_reject (
 );
 CREATE INDEX bulk_reject_load ON bulk_reject (load_id);
 REVOKE ALL ON bulk_reject FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_reject FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_reject ENABLE REPLICA TRIGGER keep_local;
 
 CREATE VIEW bulk_rejects WITH (security_barrier) AS
 SELECT load_id, attempt, target, path, line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate,

@@ -1,6 +1,6 @@
 
 # The queue, the server and everything that can go away: restarts, crashes,
-# promotion, dumps; extension, tables, roles and databases that are dropped.
+# promotion, dumps, subscriptions; extension, tables, roles and databases that are dropped.
 
 use strict;
 use warnings FATAL => 'all';
@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 
 use Queue;
 
-my $queue = Queue->new('queue', 'max_prepared_transactions = 5');
+my $queue = Queue->new('queue', 'max_prepared_transactions = 5', 'wal_level = logical');
 my $node = $queue->node;
 my $one = $queue->numbers('one', 1);
 my $pipe = $queue->pipe('pipe');
@@ -200,6 +200,44 @@ $queue->sql('CREATE SCHEMA "Odd; Schema"; CREATE EXTENSION pg_bulk SCHEMA "Odd; 
 my $odd = 'SET search_path = "Odd; Schema", public;';
 $queue->sql("$odd SELECT bulk_enqueue('$one', 't')", 'odd');
 is($queue->sql("$odd SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'odd'), 'succeeded', 'a job of an extension in a schema of its own');
+
+# A subscriber to everything has jobs of its own, with the same numbers, and none of the publisher's.
+$queue->sql('CREATE DATABASE published');
+my $in_published = sub { return $queue->sql($_[0], 'published'); };
+$in_published->('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)');
+my $strange = $queue->numbers('strange', 1, 'x');
+my $rejects = "'{\"on_error\": \"table\"}'";
+my $done = $in_published->("SELECT bulk_enqueue('$one', 't')");
+is($in_published->("SELECT bulk_wait($done)"), 'succeeded', 'a job is done before there is a subscriber');
+$in_published->("SELECT bulk_load('$strange', 't', $rejects)");
+$in_published->('CREATE PUBLICATION everything FOR ALL TABLES');
+my $subscriber = Queue->new('subscriber', 'wal_level = logical');
+my $own = $subscriber->enqueue($one, 't', "run_at => now() + interval '1 day'");
+is($own, $done, 'numbers are the same');
+my $connection = $node->connstr('published') =~ s/'/''/gr;
+$subscriber->sql("CREATE SUBSCRIPTION everything CONNECTION '$connection' PUBLICATION everything");
+$subscriber->node->wait_for_subscription_sync($node, 'everything');
+my $of_subscriber = "SELECT (SELECT string_agg(job_id || ' ' || status, ',') FROM bulk_queue), (SELECT bool_or(paused) FROM bulk_queue_state),
+	(SELECT count(*) FROM bulk_loads), (SELECT count(*) FROM bulk_reject)";
+is($subscriber->sql($of_subscriber), "$own queued|f|0|0", 'a subscriber begins with tables, not with jobs');
+$in_published->("SELECT bulk_cancel($done), bulk_pause()");
+my $published = $in_published->("SELECT bulk_enqueue('$strange', 't', $rejects)");
+$in_published->('SELECT bulk_resume()');
+is($in_published->("SELECT bulk_wait($published)"), 'succeeded', 'more jobs are done');
+$in_published->("SELECT bulk_pause()");
+$in_published->("DELETE FROM bulk_queue WHERE job_id = $done; INSERT INTO t VALUES (100)");
+$node->wait_for_catchup('everything');
+ok($subscriber->becomes('SELECT max(a) = 100 FROM t'), '... and changes come');
+is($subscriber->sql($of_subscriber), "$own queued|f|0|0", '... of tables, not of jobs');
+count_is(4, '... rows are there', $subscriber);
+# What keeps them out keeps out nothing else.
+$subscriber->sql("ALTER TABLE bulk_queue DISABLE TRIGGER ALL; ALTER TABLE bulk_queue ENABLE TRIGGER ALL");
+is($subscriber->ends($subscriber->enqueue($one)), 'succeeded', 'however triggers are enabled');
+is($subscriber->ends($subscriber->sql("SET session_replication_role = replica; SELECT bulk_enqueue('$one', 't')")), 'succeeded',
+	'... and whatever role a session plays');
+like(($subscriber->node->psql('postgres', 'SELECT bulk_keep_local()'))[2], qr/bulk_keep_local\(\) must be called as trigger/, 'a trigger is called as one');
+$subscriber->sql('DROP SUBSCRIPTION everything');
+$subscriber->node->stop;
 
 # Few slots: one is the logical replication launcher's, one the dispatcher's.
 $node->append_conf('postgresql.conf', 'max_worker_processes = 3');

@@ -1,7 +1,10 @@
 //! Code of ours that is to run with somebody else's rights, and with names that mean what they say.
 //!
 //! The caller may have any search path, and functions, operators and tables of his own on it. Whatever is run here sees
-//! `pg_catalog` first, and the caller's schemas not at all.
+//! `pg_catalog` first, and the caller's schemas not at all. Nor is it taken for changes that the session applies for another
+//! server, even if the session does that.
+
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
@@ -14,21 +17,35 @@ pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
         pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         pg_sys::SetUserIdAndSecContext(role, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
         let nest = pg_sys::NewGUCNestLevel();
-        pg_sys::set_config_option(
-            c"search_path".as_ptr(),
-            c"pg_catalog, pg_temp".as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
+        let set = |name: &CStr, value: &CStr| {
+            pg_sys::set_config_option(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_SUSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            )
+        };
+        set(c"search_path", c"pg_catalog, pg_temp");
+        // To set it makes the server forget all plans.
+        if applies_changes() {
+            set(c"session_replication_role", c"origin");
+        }
         let result = work();
         pg_sys::AtEOXact_GUC(false, nest);
         pg_sys::SetUserIdAndSecContext(user, context);
         result
     }
+}
+
+/// Does this session apply changes that were made elsewhere, so that triggers are not to be fired?
+pub fn applies_changes() -> bool {
+    // SAFETY: a setting.
+    let role = unsafe { pg_sys::SessionReplicationRole };
+    role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed()
 }
 
 /// What keeps a role from being a session of this database; None if nothing does. Guarded.
@@ -69,6 +86,6 @@ pub fn role_name(role: pg_sys::Oid) -> String {
         if name.is_null() {
             return role.to_u32().to_string();
         }
-        super::encoding::from_server(std::ffi::CStr::from_ptr(name))
+        super::encoding::from_server(CStr::from_ptr(name))
     }
 }

@@ -20,7 +20,7 @@ use crate::pg::role::{NoSession, cannot_connect, role_name};
 const SETTINGS: [&CStr; 6] =
     [c"client_encoding", c"DateStyle", c"TimeZone", c"IntervalStyle", c"lc_monetary", c"search_path"];
 
-static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+pub static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// The record that the server asks for before it calls a function of version 1.
 macro_rules! version_1 {

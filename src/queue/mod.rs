@@ -11,6 +11,7 @@
 //! * `dispatcher`: who decides which job is next.
 //! * `worker`: who runs one.
 //! * `job`: what becomes of a row of the queue; all statements on it are there.
+//! * `local`: why the queue is not replicated.
 //! * `launcher`: with a preloaded library, who looks into all databases when the server starts.
 //!
 //! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until its process
@@ -26,6 +27,7 @@ mod dispatcher;
 mod functions;
 mod job;
 mod launcher;
+mod local;
 mod wait;
 mod wake;
 mod worker;
