@@ -71,7 +71,7 @@ fn columns(workload: Workload) -> Vec<Type> {
             [&[Int4; 3][..], &names, &rest].concat()
         }
         Workload::Extract => [&[Int4; 12][..], &[Text, Bit(1)], &[Numeric(20, 2); 8], &[Numeric(38, 6); 7]].concat(),
-        Workload::Mixed => panic!("mixed has columns without a decoder"),
+        other => panic!("{} is not among the inputs", other.name()),
     }
 }
 
@@ -96,7 +96,7 @@ impl Input {
             Workload::Demo => ("text, 3 short columns", false, "\\N"),
             Workload::Customer => ("CSV, 21 columns, mostly text", true, ""),
             Workload::Extract => ("text, 29 short columns", false, ""),
-            Workload::Mixed => ("CSV, 40 columns", true, ""),
+            other => panic!("{} is not among the inputs", other.name()),
         };
         Input { name: workload.name(), what, bytes, dialect: dialect(csv, null), columns: columns(workload) }
     }
@@ -427,6 +427,7 @@ fn main() {
     println!("{}, {cores} cores, one in use. Medians of {rounds} rounds.", processor());
     println!("`Level::best()` is {:?}.", Level::best());
     for name in NAMES.into_iter().filter(|name| chosen.is_empty() || chosen.iter().any(|c| c == name)) {
+        // `wide` is not generated for the server.
         let input = Workload::named(name)
             .map_or_else(|| Input::wide(megabytes), |workload| Input::generate(workload, megabytes));
         print!("{}", table(&input, &measure(&input, rounds)));

@@ -6,11 +6,17 @@
 //!
 //! They differ on purpose in what they ask of a reader: `demo` has short rows (the cost per row), `test` quotes every
 //! field, `customer` is nearly all text (the cost per byte), `extract` has many columns, numerics and nulls (the cost per
-//! field), `mixed` a bit of every type.
+//! field), `mixed` a bit of every type. `hits` has a hundred columns, `lineitem` bars or quotes around the same rows,
+//! `documents` line ends inside of values, `bad001` to `bad10` values that are none; `uuids` and `words` are about keys.
 
+mod bad;
 mod customer;
 mod demo;
+mod documents;
 mod extract;
+mod hits;
+mod keys;
+mod lineitem;
 mod mixed;
 mod test;
 
@@ -34,11 +40,43 @@ pub enum Workload {
     Extract,
     /// 40 columns of some 30 types, with nulls, in CSV.
     Mixed,
+    /// 105 columns in text format.
+    Hits,
+    /// The order lines of TPC-H, bars between fields.
+    Lineitem,
+    /// The same in CSV, every field quoted.
+    LineitemQuoted,
+    /// JSON with line ends in it, in CSV.
+    Documents,
+    /// `Test`, with a bad value in 0.01 % of the rows.
+    Bad001,
+    /// The same in 1 %.
+    Bad1,
+    /// The same in 10 %.
+    Bad10,
+    /// A number, a random uuid, a number in CSV.
+    Uuids,
+    /// A number, a text that is a key, a number in CSV.
+    Words,
 }
 
 /// Every workload, in the order in which they are described.
-pub const WORKLOADS: [Workload; 5] =
-    [Workload::Demo, Workload::Test, Workload::Customer, Workload::Extract, Workload::Mixed];
+pub const WORKLOADS: [Workload; 14] = [
+    Workload::Demo,
+    Workload::Test,
+    Workload::Customer,
+    Workload::Extract,
+    Workload::Mixed,
+    Workload::Hits,
+    Workload::Lineitem,
+    Workload::LineitemQuoted,
+    Workload::Documents,
+    Workload::Bad001,
+    Workload::Bad1,
+    Workload::Bad10,
+    Workload::Uuids,
+    Workload::Words,
+];
 
 impl Workload {
     /// The workload's name: also its table's, and its file's in `load/`.
@@ -50,6 +88,15 @@ impl Workload {
             Self::Customer => "customer",
             Self::Extract => "extract",
             Self::Mixed => "mixed",
+            Self::Hits => "hits",
+            Self::Lineitem => "lineitem",
+            Self::LineitemQuoted => "lineitem_quoted",
+            Self::Documents => "documents",
+            Self::Bad001 => "bad001",
+            Self::Bad1 => "bad1",
+            Self::Bad10 => "bad10",
+            Self::Uuids => "uuids",
+            Self::Words => "words",
         }
     }
 
@@ -59,23 +106,48 @@ impl Workload {
         WORKLOADS.into_iter().find(|workload| workload.name() == name)
     }
 
-    fn row(self, out: &mut Vec<u8>, random: &mut Random, id: u64) {
+    fn row(self, out: &mut Vec<u8>, random: &mut Random, id: u64, good_only: bool) {
         match self {
             Self::Demo => demo::row(out, random, id),
             Self::Test => test::row(out, random, id),
             Self::Customer => customer::row(out, random, id),
             Self::Extract => extract::row(out, random, id),
             Self::Mixed => mixed::row(out, random, id),
+            Self::Hits => hits::row(out, random, id),
+            Self::Lineitem => lineitem::row(out, random, id, lineitem::Style::Bars),
+            Self::LineitemQuoted => lineitem::row(out, random, id, lineitem::Style::Quotes),
+            Self::Documents => documents::row(out, random, id),
+            Self::Bad001 => bad::row(out, random, id, 1, good_only),
+            Self::Bad1 => bad::row(out, random, id, 100, good_only),
+            Self::Bad10 => bad::row(out, random, id, 1000, good_only),
+            Self::Uuids => keys::uuid_row(out, random, id),
+            Self::Words => keys::word_row(out, random, id),
         }
     }
 
     /// Writes `rows` rows, whose ids ascend from `first_id`, and returns their size in bytes.
     pub fn write(self, sink: &mut impl Write, rows: u64, seed: u64, first_id: u64) -> io::Result<u64> {
+        self.write_some(sink, rows, seed, first_id, false)
+    }
+
+    /// The same without the bad ones among them.
+    pub fn write_good(self, sink: &mut impl Write, rows: u64, seed: u64, first_id: u64) -> io::Result<u64> {
+        self.write_some(sink, rows, seed, first_id, true)
+    }
+
+    fn write_some(
+        self,
+        sink: &mut impl Write,
+        rows: u64,
+        seed: u64,
+        first_id: u64,
+        good_only: bool,
+    ) -> io::Result<u64> {
         // Room for the row that crosses the mark, so that the buffer never grows.
         let mut batch = Vec::with_capacity(BATCH + 4096);
         let mut bytes = 0;
         for id in first_id..first_id + rows {
-            self.row(&mut batch, &mut Random::row(seed, id), id);
+            self.row(&mut batch, &mut Random::row(seed, id), id, good_only);
             if batch.len() >= BATCH {
                 sink.write_all(&batch)?;
                 bytes += batch.len() as u64;
@@ -114,13 +186,19 @@ mod tests {
         }
     }
 
-    /// The fields of a row as they are in the file, quotes and all. No generated value holds a line end, and none of the
-    /// files in text format a backslash, so that is all the parser it takes.
+    /// What is between the fields.
+    fn delimiter(workload: Workload) -> char {
+        match workload {
+            Workload::Demo | Workload::Extract | Workload::Hits => '\t',
+            Workload::Lineitem => '|',
+            _ => ',',
+        }
+    }
+
+    /// The fields of a row as they are in the file, quotes and all. None of the files in text format has a backslash, so
+    /// that is all the parser it takes.
     fn fields(workload: Workload, line: &str) -> Vec<&str> {
-        let delimiter = match workload {
-            Workload::Demo | Workload::Extract => '\t',
-            Workload::Test | Workload::Customer | Workload::Mixed => ',',
-        };
+        let delimiter = delimiter(workload);
         let mut quoted = false;
         line.split(|character| {
             quoted ^= character == '"' && delimiter == ',';
@@ -129,12 +207,29 @@ mod tests {
         .collect()
     }
 
+    /// The records of a file: its lines, but for those that end inside quotes.
+    fn records(text: &str) -> Vec<&str> {
+        let mut quoted = false;
+        let records = text.split_terminator(|character| {
+            quoted ^= character == '"';
+            !quoted && character == '\n'
+        });
+        records.collect()
+    }
+
+    /// Is the first column the row's number, and nothing else?
+    fn begins_with_its_number(workload: Workload) -> bool {
+        use Workload::{Bad001, Bad1, Bad10, Lineitem, LineitemQuoted};
+        ![Bad001, Bad1, Bad10, Lineitem, LineitemQuoted].contains(&workload)
+    }
+
     /// The columns of the table that belongs to the workload: one line each between the parentheses.
     fn columns(workload: Workload) -> Vec<String> {
-        let path = format!("{}/load/{}.sql", env!("CARGO_MANIFEST_DIR"), workload.name());
+        // Two tables have the rows of `words`.
+        let name = if workload == Workload::Words { "words_c" } else { workload.name() };
+        let path = format!("{}/load/{name}.sql", env!("CARGO_MANIFEST_DIR"));
         let ddl = std::fs::read_to_string(path).unwrap();
-        let body =
-            ddl.split_once(&format!("CREATE TABLE {} (\n", workload.name())).unwrap().1.split_once("\n);").unwrap().0;
+        let body = ddl.split_once(&format!("CREATE TABLE {name} (\n")).unwrap().1.split_once("\n);").unwrap().0;
         body.lines().map(|line| line.trim().trim_end_matches(',').to_string()).collect()
     }
 
@@ -160,12 +255,14 @@ mod tests {
         for workload in WORKLOADS {
             let text = String::from_utf8(file(workload, 2500, 1, 1)).unwrap();
             assert!(text.ends_with('\n'));
-            assert_eq!(text.lines().count(), 2500, "{workload:?}");
+            let records = records(&text);
+            assert_eq!(records.len(), 2500, "{workload:?}");
             let columns = columns(workload).len();
-            for (line, id) in text.lines().zip(1u64..) {
+            for (line, id) in records.into_iter().zip(1u64..) {
                 let fields = fields(workload, line);
                 assert_eq!(fields.len(), columns, "{workload:?}: {line}");
-                assert_eq!(fields[0].trim_matches('"'), id.to_string(), "{workload:?}: {line}");
+                let number = fields[0].trim_matches('"');
+                assert!(!begins_with_its_number(workload) || number == id.to_string(), "{workload:?}: {line}");
                 assert!(workload == Workload::Mixed || !line.contains('\\'), "{workload:?}: {line}");
             }
         }
@@ -180,8 +277,8 @@ mod tests {
                     continue;
                 };
                 let limit: usize = limit.1.split_once(')').unwrap().0.parse().unwrap();
-                for line in text.lines() {
-                    let field = fields(workload, line)[position];
+                for line in records(&text) {
+                    let field = fields(workload, line)[position].trim_matches('"');
                     assert!(field.len() <= limit, "{workload:?}, {column}: {field}");
                 }
             }
@@ -218,6 +315,28 @@ mod tests {
     }
 
     #[test]
+    fn bad_rows_are_as_many_as_promised() {
+        for (workload, bad) in [(Workload::Bad001, 20), (Workload::Bad1, 2000), (Workload::Bad10, 20_000)] {
+            let rows = 200_000;
+            let all = String::from_utf8(file(workload, rows, 1, 1)).unwrap();
+            let mut good = Vec::new();
+            workload.write_good(&mut good, rows, 1, 1).unwrap();
+            let good = String::from_utf8(good).unwrap();
+            let mut of_all = all.lines();
+            // The good rows are in the file, in order.
+            assert!(good.lines().all(|line| of_all.any(|other| other == line)), "{workload:?}");
+            let is_bad = |line: &&str| {
+                let fields = fields(workload, line);
+                fields[0].trim_matches('"').parse::<i32>().is_err() || fields[2].contains("-13-")
+            };
+            assert_eq!(good.lines().filter(is_bad).count(), 0, "{workload:?}");
+            let found = all.lines().filter(is_bad).count();
+            assert_eq!(found + good.lines().count(), rows as usize, "{workload:?}");
+            assert!(found.abs_diff(bad) < 10 + bad / 10, "{workload:?}: {found}");
+        }
+    }
+
+    #[test]
     fn sizes_are_the_published_ones() {
         for (workload, rows, megabytes) in [
             (Workload::Demo, 1_000_001, 16.0),
@@ -225,6 +344,9 @@ mod tests {
             (Workload::Customer, 1_000_000, 584.0),
             (Workload::Extract, 2_000_000, 240.0),
             (Workload::Mixed, 460_000, 300.0),
+            (Workload::Hits, 50_000, 29.9),
+            (Workload::Lineitem, 300_000, 38.0),
+            (Workload::Documents, 50_000, 22.3),
         ] {
             let mut counter = Counter(0);
             workload.write(&mut counter, rows, 1, 1).unwrap();
