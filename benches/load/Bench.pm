@@ -7,11 +7,13 @@ package Bench;
 use strict;
 use warnings;
 use POSIX qw(strftime);
+use Programs;
+use Rival;
 
 # new(root =>, here =>, server =>, rounds =>, ...)
 sub new {
     my ($class, %self) = @_;
-    return bless { %self, figures => [], remarks => {} }, $class;
+    return bless { %self, figures => [], remarks => {}, absent => {}, failed => {} }, $class;
 }
 
 # A path below cargo's target directory.
@@ -48,11 +50,48 @@ sub record {
     }
 }
 
-# The rivals among these that were asked for and can load the workload.
+# The rivals among these that were asked for and can load the workload. Why the others cannot is kept for the report.
 sub rivals {
     my ($self, $workload, @names) = @_;
     my %wanted = map { $_ => 1 } @{ $self->{rivals} };
-    return grep { $_->can_load($workload) } map { Rival->new($self, $_) } grep { $wanted{$_} } @names;
+    my @able;
+    for my $rival (map { Rival->new($self, $_) } grep { $wanted{$_} } @names) {
+        my $lack = $rival->lacks($workload);
+        push @able, $rival if !defined $lack;
+        $self->{absent}{ $workload->{title} }{ $rival->{name} } = $lack if length($lack // '');
+    }
+    return @able;
+}
+
+# What $what returns. A program of others that fails is left out from then on.
+sub try {
+    my ($self, $workload, $rival, $what) = @_;
+    return $what->() if !ref $rival->{program};
+    return if defined $self->{failed}{ $rival->{name} };
+    my $result = eval { $what->() };
+    return $result if defined $result;
+    die $@ if !defined $self->{failed}{ $rival->{name} };
+    print STDERR $@;
+    $self->{absent}{ $workload->{title} }{ $rival->{name} } = $self->{failed}{ $rival->{name} };
+    return;
+}
+
+# Whether this pg_bulk can take over an INSERT … SELECT.
+sub has_direct_insert {
+    my ($self) = @_;
+    return $self->{has_direct_insert} //= $self->{with_bulk} && do {
+        my $session = $self->{server}->session;
+        $session->ask("LOAD 'pg_bulk'");
+        $session->ask("SELECT count(*) FROM pg_settings WHERE name = 'pg_bulk.direct_insert'");
+    };
+}
+
+# What a database needs to be measured in.
+sub create_extensions {
+    my ($self) = @_;
+    $self->{server}->query('CREATE EXTENSION amcheck', 'CREATE EXTENSION pg_prewarm', 'CREATE EXTENSION file_fdw',
+        'CREATE SERVER files FOREIGN DATA WRAPPER file_fdw', $self->{with_bulk} ? 'CREATE EXTENSION pg_bulk' : (),
+        length Programs::find($self, 'pg_bulkload') ? 'CREATE EXTENSION pg_bulkload' : ());
 }
 
 # Calls $what with each of the list, as often as there are rounds. The order rotates from round to round, so that a slow

@@ -1,4 +1,4 @@
-# The modes that ask how long a load takes, and how much it logs: `load`, `variants` and `scale`.
+# The modes that ask how long a load takes, and how much it logs: `load`, `append`, `parts`, `variants` and `scale`.
 package Loads;
 use strict;
 use warnings;
@@ -7,36 +7,69 @@ use Workload;
 
 # What the server is set to, and whether the table's file is new in the loading transaction. WAL is logged for the
 # latter unless wal_level is minimal; then the file is synced at commit.
+my @MINIMAL = ('wal_level = minimal', 'max_wal_senders = 0');
 my @VARIANTS = (
-    { case => 'truncate', truncate => 1, settings => [] },
-    {   case => 'truncate, wal_level minimal', truncate => 1,
-        settings => ['wal_level = minimal', 'max_wal_senders = 0'] },
+    { case => 'truncate', truncate => 1 },
+    { case => 'wal_level minimal', settings => \@MINIMAL },
+    { case => 'truncate, wal_level minimal', truncate => 1, settings => \@MINIMAL },
+    { case => 'checksums', checksums => 1 },
+    { case => 'checksums, truncate', checksums => 1, truncate => 1 },
+    { case => 'checksums, wal_level minimal', checksums => 1, settings => \@MINIMAL },
+    { case => 'checksums, truncate, wal_level minimal', checksums => 1, truncate => 1, settings => \@MINIMAL },
     { case => 'wal_level logical', settings => ['wal_level = logical'] },
     { case => 'wal_compression pglz', settings => ['wal_compression = pglz'] },
 );
 
 sub loads {
     my ($bench, $workload) = @_;
-    # Workers 7 is more than most machines have cores for: not a way to be fast.
-    my @rivals = $bench->rivals($workload, grep { $_ ne 'bulk_load_7' } @Rival::NAMES);
-    time_loads($bench, $workload, "$workload->{title}, load", { mode => 'load' }, {}, @rivals);
+    time_loads($bench, $workload, "$workload->{title}, load", { mode => 'load' }, {},
+        $bench->rivals($workload, @Rival::USUAL));
+}
+
+# A quarter more rows, and a thousand, into the table that holds the file already.
+sub append {
+    my ($bench, $workload) = @_;
+    if ($workload->{bad} || $workload->{unlogged}) {
+        $bench->note("$workload->{title}: nothing is appended to it");
+        return;
+    }
+    for my $more (int($workload->{rows} / 4), 1000) {
+        my $other = Workload->new($bench, %$workload{qw(name rows index)}, more => $more);
+        $other->begin;
+        time_loads($bench, $other, "$other->{title}", { mode => 'append' }, {},
+            $bench->rivals($other, @Rival::USUAL));
+        $other->end;
+    }
+}
+
+# The file in four parts: COPYs at once, jobs in the queue.
+sub parts {
+    my ($bench, $workload) = @_;
+    return if $workload->{bad};
+    time_loads($bench, $workload, "$workload->{title}, parts", { mode => 'parts' }, {},
+        $bench->rivals($workload, qw(copy two_copies four_copies bulk_load bulk_enqueue four_jobs)));
 }
 
 sub variants {
     my ($bench, $workload) = @_;
     my $server = $bench->{server};
     my @rivals = $bench->rivals($workload, qw(copy bulk_load));
+    my $checksums = '';
     for my $variant (@VARIANTS) {
-        $server->vary(@{ $variant->{settings} });
+        my $wanted = $variant->{checksums} // '';
+        $server->query("TRUNCATE $workload->{name}") if $wanted ne $checksums;
+        $server->vary($variant->{settings} // [], $wanted ne $checksums ? ($wanted ? '--enable' : '--disable') : ());
+        $checksums = $wanted;
         time_loads($bench, $workload, "$workload->{title}, $variant->{case}",
             { mode => 'variants', case => $variant->{case} }, { truncate => $variant->{truncate} }, @rivals);
     }
-    $server->vary;
+    $server->vary([], $checksums ? '--disable' : ());
 }
 
-# The same rows in files of several lengths: does a row always cost the same?
+# The same rows in files of several lengths, by several processes: does a row always cost the same?
 sub scale {
     my ($bench, $workload) = @_;
+    return if $workload->{bad};
     for my $rows (@{ $bench->{scale} }) {
         # Twice the file, its pages, its WAL, and a floor of the same size.
         my $bytes = $workload->{bytes} / $workload->{rows} * $rows;
@@ -44,10 +77,10 @@ sub scale {
             $bench->remark("$workload->{title}: no room on the disk for $rows rows, left out of the cost per row");
             next;
         }
-        my $other = Workload->new($bench, name => $workload->{name}, rows => $rows, index => $workload->{index});
+        my $other = Workload->new($bench, %$workload{qw(name index unlogged)}, rows => $rows);
         $other->begin;
         time_loads($bench, $other, "$other->{title}, $rows rows", { mode => 'scale', case => $rows }, {},
-            $bench->rivals($other, qw(copy bulk_load floor)));
+            $bench->rivals($other, qw(copy bulk_load bulk_load_0 bulk_load_1 bulk_load_2 floor)));
         $other->end;
     }
     $workload->make_table;
@@ -59,7 +92,7 @@ sub time_loads {
         $title,
         sub {
             my ($round, $rival) = @_;
-            my $figures = $rival->load($workload, %$how);
+            my $figures = $bench->try($workload, $rival, sub { $rival->load($workload, %$how) }) or return;
             $bench->record($workload, %$what, rival => $rival->{name}, round => $round, figures => $figures);
         },
         @rivals

@@ -3,7 +3,8 @@
 package Meanwhile;
 use strict;
 use warnings;
-use List::Util qw(max min sum0);
+use List::Util qw(max min);
+use Rival;
 use Time::HiRes qw(sleep time);
 
 # A sequence that tells sessions to stop: what it says is seen at once, without a transaction.
@@ -159,46 +160,49 @@ sub checkpoints {
     );
 }
 
-# What /proc tells of each process, every few milliseconds: the most memory it ever had resident (VmHWM, shared buffers
-# that it touched included), and what is its own now (RssAnon), which is added up over the processes.
+# What /proc tells of each process of the load, every few milliseconds: the most memory it ever had resident (VmHWM, shared
+# buffers that it touched included), and what is its own now (RssAnon), which is added up over the processes, too. Whose
+# processes the load's are, nobody asks: those that were not there before. Two rounds: memory is not as fickle as time.
 sub memory {
     my ($bench, $workload) = @_;
+    my $server = $bench->{server};
+    local $bench->{rounds} = min(2, $bench->{rounds});
     $bench->rounds(
         "$workload->{title}, memory",
         sub {
             my ($round, $rival) = @_;
-            my (%most, $leader, $start);
+            my (%most, %own, %known);
             my $own = 0;
             my $figures = $rival->load(
                 $workload,
-                before_each => sub {
-                    my ($session) = @_;
-                    $leader = $session->ask('SELECT pg_backend_pid()');
-                    $start = (status($leader))[0];
+                before_each => sub { my ($session) = @_; $known{ $session->ask('SELECT pg_backend_pid()') } = 1 },
+                beforehand => sub {
+                    my %loading = %known;
+                    %known = map { $_ => 1 } grep { !$loading{$_} } $server->processes;
                 },
                 meanwhile => sub {
-                    my ($load) = @_;
-                    my @workers;
-                    for (my $look = 0; !$load->is_done; $look++) {
-                        @workers = workers_of($leader) if $look % 5 == 0;
-                        my @own;
-                        for my $pid ($leader, @workers) {
-                            my ($most, $own) = status($pid) or next;
+                    my @load = @_;
+                    my @processes;
+                    for (my $look = 0; grep { !$_->is_done } @load; $look++) {
+                        @processes = grep { !$known{$_} } $server->processes if $look % 5 == 0;
+                        my $sum = 0;
+                        for my $pid (@processes) {
+                            my ($most, $now) = status($pid) or next;
                             $most{$pid} = $most;
-                            push @own, $own;
+                            $own{$pid} = max($own{$pid} // 0, $now);
+                            $sum += $now;
                         }
-                        $own = max($own, sum0(@own));
+                        $own = max($own, $sum);
                         sleep 0.003;
                     }
                 },
             );
-            my $most_of_leader = delete $most{$leader} // 0;
             $bench->record($workload, mode => 'memory', rival => $rival->{name}, round => $round, figures => {
-                seconds => $figures->{seconds}, leader_before => $start, leader => $most_of_leader,
-                workers => scalar keys %most, worker => max(0, values %most), own => $own,
+                seconds => $figures->{seconds}, processes => scalar keys %most, largest => max(0, values %most),
+                largest_own => max(0, values %own), own => $own,
             });
         },
-        $bench->rivals($workload, qw(copy bulk_load bulk_load_0 bulk_load_7))
+        grep { !$_->{program} } $bench->rivals($workload, @Rival::USUAL, 'bulk_load_7')
     );
 }
 
@@ -209,16 +213,6 @@ sub status {
     my %kilobytes = map { /^(VmHWM|RssAnon):\s*([0-9]+) kB/ ? ($1, $2) : () } <$file>;
     return if keys %kilobytes < 2;
     return map { $kilobytes{$_} * 1024 } qw(VmHWM RssAnon);
-}
-
-# The server says in a process's title whose worker it is.
-sub workers_of {
-    my ($leader) = @_;
-    return grep {
-        my $title = '';
-        if (open my $file, '<', "/proc/$_/cmdline") { $title = <$file> // '' }
-        $title =~ /parallel worker for PID $leader\b/;
-    } map { m{([0-9]+)$} } glob '/proc/[0-9]*';
 }
 
 1;

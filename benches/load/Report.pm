@@ -1,5 +1,5 @@
-# What `run` publishes: a Markdown page with a section per workload and a table per mode, and every single figure as
-# tab-separated values.
+# What `run` publishes: every single figure as tab-separated values; and, made of these alone, a Markdown page with a section per
+# workload and a table per mode, and a part of README.md. So the figures of several runs can be joined (`load/join`).
 #
 # Medians are shown with their extremes, because a machine with few cores moves by a fifth from run to run: a
 # difference that is smaller than the spread is none. A ratio is one of medians. Of what must not be long (a wait, a
@@ -7,19 +7,97 @@
 package Report;
 use strict;
 use warnings;
-use List::Util qw(max min uniq);
+use List::Util qw(any first max min uniq);
+use Readme;
 use Rival;
 
 my %TABLES = (
-    load => \&loads, variants => \&variants, scale => \&scale, latency => \&latency, checkpoint => \&checkpoints,
-    memory => \&memory, scan => \&scans,
+    load => \&loads, append => \&loads, parts => \&loads, variants => \&variants, scale => \&scale,
+    latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans,
 );
-my @ORDER = qw(load variants scale latency checkpoint memory scan);
+my @ORDER = qw(load append parts variants scale latency checkpoint memory scan);
+my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
+
+# A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value
+# is a text: `absent`, of a rival that cannot load a workload, and `remark`.
+sub new {
+    my ($class, $preamble, $figures) = @_;
+    return bless { preamble => $preamble, figures => $figures }, $class;
+}
+
+# All that a run has found.
+sub of {
+    my ($class, $preamble, $bench) = @_;
+    my @figures = @{ $bench->{figures} };
+    my @text = map { my $w = $_; map { [$w, $_, 'absent', $bench->{absent}{$w}{$_}] } sort keys %{ $bench->{absent}{$w} } }
+        sort keys %{ $bench->{absent} };
+    push @text, map { ['', '', 'remark', $_] } sort keys %{ $bench->{remarks} };
+    push @figures, map { my %figure; @figure{@COLUMNS} = ($_->[0], 0, 0, '', '', $_->[1], 0, $_->[2], $_->[3]); \%figure } @text;
+    return $class->new($preamble, \@figures);
+}
+
+# One report of several: their figures together, and what they say of themselves once.
+sub join_all {
+    my ($class, @reports) = @_;
+    my @lines = map { @{ $_->{preamble} } } @reports;
+    my @preamble = map { my $kind = $_; uniq grep { $_ =~ $kind } @lines } qr/^# /, qr/^    /, qr/^- /;
+    return $class->new(\@preamble, [map { @{ $_->{figures} } } @reports]);
+}
+
+sub tsv {
+    my ($self) = @_;
+    return join '', (map {"#$_\n"} @{ $self->{preamble} }), join("\t", @COLUMNS) . "\n",
+        map { join("\t", @$_{@COLUMNS}) . "\n" } @{ $self->{figures} };
+}
+
+sub from_tsv {
+    my ($class, $path) = @_;
+    open my $file, '<', $path or die "$0: $path: $!\n";
+    chomp(my @lines = <$file>);
+    my @preamble = map { s/^#//r } grep {/^#/} @lines;
+    my (undef, @rows) = grep { !/^#/ } @lines;
+    my @figures = map { my %figure; @figure{@COLUMNS} = split /\t/, $_, -1; \%figure } @rows;
+    return $class->new(\@preamble, \@figures);
+}
+
+# The figures that have all of these properties.
+sub figures {
+    my ($self, %properties) = @_;
+    return grep { my $figure = $_; !any { $figure->{$_} ne $properties{$_} } keys %properties } @{ $self->{figures} };
+}
 
 sub markdown {
-    my ($preamble, $bench) = @_;
-    my @sections = map { section($bench, $_) } uniq map { $_->{workload} } @{ $bench->{figures} };
-    return join "\n", $preamble, (map { "- $_\n" } sort keys %{ $bench->{remarks} }), @sections;
+    my ($self, $picture) = @_;
+    my @preamble = @{ $self->{preamble} };
+    my @lines = map { my $kind = $_; ((grep { $_ =~ $kind } @preamble), '') } qr/^# /, qr/^    /, qr/^- /;
+    my @remarks = map {"- $_->{value}"} $self->figures(figure => 'remark');
+    # What is true of the machine, or of this pg_bulk, is told once, and the rest with the workload.
+    my %nowhere = map { Rival::label($_->{rival}) . ": $_->{value}" => 1 }
+        grep { is_everywhere($_) } $self->figures(figure => 'absent');
+    push @remarks, map {"- $_"} sort keys %nowhere;
+    push @lines, @remarks, '' if @remarks;
+    push @lines, "![seconds of each way of loading, by workload]($picture)", '' if defined $picture;
+    return join "\n", @lines, map { $self->section($_) } uniq map { $_->{workload} } grep { length $_->{mode} } @{ $self->{figures} };
+}
+
+# Writes the page, the figures and the picture; with $readme, README.md shows them, too.
+sub save {
+    my ($self, $bench, $out, $name, $readme) = @_;
+    write_file("$out/$name.tsv", $self->tsv);
+    my $picture;
+    if ($self->figures(mode => 'load', figure => 'seconds')) {
+        $bench->command($bench->target('release/plot'), "$out/$name.tsv", "$out/$name.png");
+        $picture = "$name.png";
+    }
+    write_file("$out/$name.md", $self->markdown($picture));
+    Readme::show($self, $bench->{root}, $out, $name) if $readme;
+}
+
+sub write_file {
+    my ($path, $text) = @_;
+    open my $file, '>', $path or die "$0: $path: $!\n";
+    print $file $text;
+    close $file or die "$0: $path: $!\n";
 }
 
 # The values of a figure: those that have all of these properties.
@@ -32,17 +110,23 @@ sub values_of {
         } @$figures;
 }
 
+sub is_everywhere { my ($absent) = @_; return $absent->{value} =~ /^not (?:installed|there)/ }
+
 sub section {
-    my ($bench, $title) = @_;
-    my @all = grep { $_->{workload} eq $title } @{ $bench->{figures} };
+    my ($self, $title) = @_;
+    my @all = grep { length $_->{mode} } $self->figures(workload => $title);
     my $text = "## $title\n";
     # `scale` has sizes of its own.
     my ($usual) = grep { $_->{mode} ne 'scale' } @all;
     $text = sprintf "## %s: %s rows, %s MB\n", $title, grouped($usual->{rows}), megabytes($usual->{bytes}) if $usual;
     for my $mode (@ORDER) {
         my @figures = grep { $_->{mode} eq $mode } @all;
-        $text .= "\n" . $TABLES{$mode}->(\@figures) if @figures;
+        my $table = @figures ? $TABLES{$mode}->(\@figures, \@all) : '';
+        $text .= "\n$table" if length $table;
     }
+    my %absent = map { $_->{rival} => $_->{value} } grep { !is_everywhere($_) } $self->figures(workload => $title, figure => 'absent');
+    my @absent = grep { defined $absent{$_} } @Rival::NAMES;
+    $text .= "\nNot there: " . join('; ', map { Rival::label($_) . ": $absent{$_}" } @absent) . ".\n" if @absent;
     return $text;
 }
 
@@ -53,21 +137,38 @@ sub rivals_of {
     return grep { $there{$_} } @Rival::NAMES;
 }
 
+# What a time is compared with: COPY's, or where COPY cannot read the file, what it takes for the good rows.
+sub reference {
+    my ($seconds) = @_;
+    return $seconds->{copy} // $seconds->{copy_good};
+}
+
+# How long, and what it takes: of memory, what the mode `memory` has seen, where it was asked to look.
 sub loads {
-    my ($figures) = @_;
+    my ($figures, $all) = @_;
     my %seconds = map { $_ => [values_of($figures, 'seconds', rival => $_)] } rivals_of($figures);
-    my $text = header('load', 'median s', 'min–max s', 'COPY = 1', 'two COPYs = 1', 'times the floor', 'MB/s',
-        'WAL MB', 'heap MB');
+    my $indexed = any { $_ > 0 } values_of($figures, 'index_bytes');
+    my @titles = ('load', 'median s', 'min–max s', 'COPY = 1', $indexed ? 'COPY, CREATE INDEX = 1' : (), 'two COPYs = 1',
+        $seconds{floor} ? 'times the floor' : (), 'MB/s', 'CPU s', 'WAL MB', 'heap MB', $indexed ? 'indexes MB' : (),
+        'largest process MB', 'its own MB');
+    my @lines;
     for my $rival (rivals_of($figures)) {
         my $median = median(@{ $seconds{$rival} });
-        $text .= line(
-            label($figures, $rival), seconds(@{ $seconds{$rival} }), speed($seconds{copy}, $median),
-            speed($seconds{two_copies}, $median), times_the_floor($seconds{floor}, $median),
+        my @of_rival = grep { $_->{rival} eq $rival } @$figures;
+        my @watched = map { max(values_of($all, $_, mode => 'memory', rival => $rival)) } qw(largest largest_own);
+        push @lines, [
+            label($figures, $rival), seconds(@{ $seconds{$rival} }), speed(reference(\%seconds), $median),
+            $indexed ? speed($seconds{copy_then_index}, $median) : (), speed($seconds{two_copies}, $median),
+            $seconds{floor} ? times_the_floor($seconds{floor}, $median) : (),
             sprintf('%.0f', $figures->[0]{bytes} / 1e6 / $median),
-            map { megabytes(median(values_of($figures, $_, rival => $rival))) } qw(wal_bytes heap_bytes)
-        );
+            some('%.2f', values_of(\@of_rival, 'cpu')),
+            (map { some_megabytes(values_of(\@of_rival, $_)) } qw(wal_bytes heap_bytes), $indexed ? 'index_bytes' : ()),
+            map { some_megabytes(grep { defined } $_) } @watched
+        ];
     }
-    return $text;
+    # What nobody has measured, or has nothing to be compared with, is no column.
+    my @there = grep { my $column = $_; any { length $_->[$column] } @lines } 0 .. $#titles;
+    return join '', header(@titles[@there]), map { line(@$_[@there]) } @lines;
 }
 
 sub variants {
@@ -142,14 +243,11 @@ sub checkpoints {
 
 sub memory {
     my ($figures) = @_;
-    my $text = header('memory, MB', 'load s', 'VmHWM before', 'VmHWM', 'workers seen', 'VmHWM of the largest',
-        'own memory of all');
+    my $text = header('memory, MB', 'load s', 'processes', 'largest, shared buffers included', 'its own', 'own, all together');
     for my $rival (rivals_of($figures)) {
-        my %worst = map { $_ => max(values_of($figures, $_, rival => $rival)) }
-            qw(leader_before leader workers worker own);
+        my %worst = map { $_ => max(values_of($figures, $_, rival => $rival)) } qw(processes largest largest_own own);
         $text .= line(Rival::label($rival), sprintf('%.3f', median(values_of($figures, 'seconds', rival => $rival))),
-            megabytes($worst{leader_before}), megabytes($worst{leader}), $worst{workers},
-            $worst{workers} ? megabytes($worst{worker}) : '', megabytes($worst{own}));
+            $worst{processes}, map { megabytes($worst{$_}) } qw(largest largest_own own));
     }
     return $text;
 }
@@ -167,12 +265,6 @@ sub scans {
         }
     }
     return $text;
-}
-
-sub tsv {
-    my ($bench) = @_;
-    my @columns = qw(workload rows bytes mode case rival round figure value);
-    return join '', map { join("\t", @$_) . "\n" } \@columns, map { [@$_{@columns}] } @{ $bench->{figures} };
 }
 
 # ---- Parts of tables ------------------------------------------------------------------------------------------------
@@ -216,6 +308,11 @@ sub speed {
 sub times_the_floor { my ($floor, $median) = @_; return $floor ? sprintf('%.2f', $median / median(@$floor)) : '' }
 
 sub median { my @sorted = sort { $a <=> $b } @_; return ($sorted[$#sorted / 2] + $sorted[@sorted / 2]) / 2 }
+
+# A median where there is one.
+sub some { my ($format, @values) = @_; return @values ? sprintf $format, median(@values) : '' }
+
+sub some_megabytes { my @values = @_; return @values ? megabytes(median(@values)) : '' }
 
 sub grouped { my $number = reverse $_[0]; $number =~ s/([0-9]{3})(?=[0-9])/$1,/g; return scalar reverse $number }
 

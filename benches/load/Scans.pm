@@ -6,8 +6,8 @@ use Time::HiRes qw(time);
 
 sub scans {
     my ($bench, $workload) = @_;
-    # Indexes make no difference to a file.
-    return if $workload->{index};
+    # Neither indexes nor how the table is kept make a difference to a file; bad rows do.
+    return if $workload->{index} || $workload->{unlogged} || $workload->{bad};
     my $server = $bench->{server};
     my @wrappers = $bench->rivals($workload, qw(file_fdw bulk_fdw));
     my @scans = ('count(*)', "sum($workload->{sum})", $workload->columns(q('count(' || quote_ident(attname) || ')')));

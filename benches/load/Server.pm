@@ -13,6 +13,7 @@ use Fcntl qw(:flock);
 use File::Path qw(make_path remove_tree);
 use File::Temp qw(tempdir);
 use List::Util qw(any);
+use POSIX ();
 use Session;
 
 # new(bindir =>, user =>, bases => [directories to try])
@@ -63,10 +64,16 @@ sub start {
         "$self->{bindir}/initdb", $data);
     $self->configure('postgresql.conf', @settings, "include_if_exists = 'variant.conf'");
     $self->command('start');
-    $ENV{PGHOST} = $self->{socket};
-    $self->query('CREATE DATABASE bench');
-    $ENV{PGDATABASE} = 'bench';
+    {
+        local $self->{database} = 'postgres';
+        $self->query('CREATE DATABASE bench');
+    }
+    # For programs of others.
+    @ENV{qw(PGHOST PGDATABASE)} = ($self->{socket}, 'bench');
 }
+
+# The database that is worked in.
+sub database { my ($self) = @_; return $self->{database} // 'bench' }
 
 sub configure {
     my ($self, $file, @settings) = @_;
@@ -79,12 +86,16 @@ sub command {
         "$self->{bindir}/pg_ctl", @$self{qw(data socket)}, $command);
 }
 
-# Restarts the server with these settings on top of the usual ones, and none from an earlier call.
+# Restarts the server with these settings on top of the usual ones, and none from an earlier call; $checksums is what
+# pg_checksums is to do meanwhile, if anything.
 sub vary {
-    my ($self, @settings) = @_;
+    my ($self, $settings, $checksums) = @_;
     unlink "$self->{data}/variant.conf";
-    $self->configure('variant.conf', @settings) if @settings;
-    $self->command('restart');
+    $self->configure('variant.conf', @$settings) if @$settings;
+    $self->command('stop');
+    $self->as_server('"$0" "$2" --no-sync -D "$1" >/dev/null', "$self->{bindir}/pg_checksums", $self->{data}, $checksums)
+        if defined $checksums;
+    $self->command('start');
 }
 
 # Nothing of the cluster is worth keeping.
@@ -107,6 +118,32 @@ sub postmaster {
     return (any { $_ eq $self->{data} } split /\0/, <$proc> // '') ? $pid : undef;
 }
 
+# Every process of the server but the postmaster.
+sub processes {
+    my ($self) = @_;
+    my $postmaster = $self->postmaster;
+    return grep { my $stat = stat_of($_); $stat && $stat->[1] == $postmaster } map { m{([0-9]+)$} } glob '/proc/[0-9]*';
+}
+
+# The fields of /proc/PID/stat behind the program's name, which can hold anything: state, parent, …
+sub stat_of {
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/stat" or return undef;
+    my ($rest) = (<$file> // '') =~ /.*\) (.*)/s or return undef;
+    return [split ' ', $rest];
+}
+
+# Processor time of all processes of the server there are and were, in steps of 10 ms.
+sub cpu_seconds {
+    my ($self) = @_;
+    my $ticks = 0;
+    # User and system time; the postmaster's children that have ended are in its other two.
+    for my $stat (map { stat_of($_) } $self->processes) { $ticks += $stat->[11] + $stat->[12] if $stat }
+    my $own = stat_of($self->postmaster);
+    $ticks += $own->[$_] for 11 .. 14;
+    return $ticks / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
 # What the log has from byte $from on; without $from, its length.
 sub log {
     my ($self, $from) = @_;
@@ -120,7 +157,7 @@ sub log {
 # Runs the commands one after the other in one session and returns the lines of their answers.
 sub query {
     my ($self, @commands) = @_;
-    my @psql = ($self->psql, qw(-X -q -A -t -v ON_ERROR_STOP=1), map { ('-c', $_) } @commands);
+    my @psql = ($self->psql, '-h', $self->{socket}, '-d', $self->database, qw(-X -q -A -t -v ON_ERROR_STOP=1), map { ('-c', $_) } @commands);
     open my $answer, '-|', @psql or die "$0: psql: $!\n";
     chomp(my @lines = <$answer>);
     close $answer or die "$0: failed: $commands[-1]\n";
@@ -129,6 +166,6 @@ sub query {
 
 sub psql { my ($self) = @_; return "$self->{bindir}/psql" }
 
-sub session { my ($self) = @_; return Session->new($self->psql) }
+sub session { my ($self) = @_; return Session->new($self->psql, '-h', $self->{socket}, '-d', $self->database) }
 
 1;

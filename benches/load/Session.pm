@@ -1,7 +1,7 @@
 # A psql that stays: one session, to which statements are sent. It works on its own until its answer is asked for, so
 # several sessions can be at work at the same time.
 #
-#   my $session = Session->new($psql);
+#   my $session = Session->new($psql, @options);
 #   $session->send('COPY ...');            returns at once
 #   $session->is_done                      true once the answer is there
 #   my @lines = $session->wait;            waits for it
@@ -17,8 +17,8 @@ use IPC::Open2;
 my $END = '-- done --';
 
 sub new {
-    my ($class, $psql) = @_;
-    my $pid = open2(my $answer, my $input, $psql, qw(-X -q -A -t -v ON_ERROR_STOP=1));
+    my ($class, @psql) = @_;
+    my $pid = open2(my $answer, my $input, @psql, qw(-X -q -A -t -v ON_ERROR_STOP=1));
     $input->autoflush(1);
     return bless { pid => $pid, answer => $answer, input => $input, buffer => '', statement => '' }, $class;
 }

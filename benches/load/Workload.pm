@@ -1,22 +1,34 @@
 # A workload: its file, its table, and what the table must hold after a load.
 #
 # `load/<name>.sql` has the table, the options that read the file in COPY's words, and the indexes; `generate` writes
-# the file. Files stay for the next run, halves (for two COPYs at once) only as long as the workload is measured.
+# the file. Files stay for the next run, parts of them (for several COPYs at once) only as long as the workload is measured.
+#
+# Behind a name can stand what is done to it: `+index` and `+unlogged`, as in test+index. With `more`, the table holds the
+# rows of the file already, and so many more are to be loaded; it is then a table of a database of its own, which is
+# copied anew for each load, so that each finds the same pages and indexes.
 #
 # The tricky point is what "the same rows" means. After each load the rows are compared with those of one COPY by number
 # and by a checksum that does not depend on their order; verify_heapam must find nothing to say about the pages, nor
-# bt_index_check about the indexes. The first difference ends the run.
+# bt_index_check about the indexes. The first difference ends the run. Of a file with bad rows, COPY is given what is left
+# of it without them.
 package Workload;
 use strict;
 use warnings;
 use Digest::MD5;
 
-# new($bench, name =>, rows =>, index =>)
+# new($bench, name =>, rows =>, index =>, unlogged =>, more =>)
 sub new {
     my ($class, $bench, %self) = @_;
-    my $self = bless { %self, bench => $bench, title => $self{name} . ($self{index} ? '+index' : '') }, $class;
+    my $self = bless { %self, bench => $bench, files => {} }, $class;
+    $self->{title} = join '', $self->{name}, $self->{index} ? '+index' : '', $self->{unlogged} ? '+unlogged' : '';
     $self->read_definition;
-    $self->make_file;
+    if (defined $self->{more}) {
+        $self->{held} = $self->{rows};
+        $self->{rows} = $self->{more};
+        $self->{title} .= ', ' . $self->{more} =~ s/(?<=[0-9])(?=(?:[0-9]{3})+$)/,/gr . ' rows more';
+    }
+    $self->{path} = $self->file($self->{rows}, 1 + ($self->{held} // 0));
+    $self->{bytes} = -s $self->{path};
     return $self;
 }
 
@@ -28,46 +40,51 @@ sub read_definition {
     ($self->{options}) = $text =~ /^-- options: (.+)$/m or die "$0: $name.sql tells no options\n";
     ($self->{sum})     = $text =~ /^-- sum: (\w+)$/m    or die "$0: $name.sql tells no column to sum\n";
     ($self->{wide})    = $text =~ /^-- wide: (\w+)$/m;
+    ($self->{generator}) = $text =~ /^-- file: (\w+)$/m;
+    $self->{generator} //= $name;
+    $self->{bad} = $text =~ /^-- bad rows$/m;
     ($self->{table}, $self->{indexes}) = split /^-- indexes\n/m, $text;
+    $self->{table} =~ s/^CREATE TABLE/CREATE UNLOGGED TABLE/m if $self->{unlogged};
 }
 
-# The file, generated unless it is there. The stamp beside it, written last, names its size and the generator, so that
-# neither half a file nor one of an older generator is taken for it.
-sub make_file {
-    my ($self) = @_;
+# A file of so many rows from number $first on, generated unless it is there. The stamp beside it, written last, names its
+# size and the generator, so that neither half a file nor one of an older generator is taken for it.
+sub file {
+    my ($self, $rows, $first, @options) = @_;
     my $bench = $self->{bench};
-    my $path = "$bench->{server}{base}/$self->{name}-$self->{rows}.data";
+    my $path = join '-', "$bench->{server}{base}/$self->{generator}", $rows, $first > 1 ? $first : (),
+        map { s/^--//r } @options;
+    $path .= '.data';
     my $program = $bench->target('release/generate');
     open my $binary, '<:raw', $program or die "$0: $program: $!\n";
     my $generator = Digest::MD5->new->addfile($binary)->hexdigest;
     my $known = '';
     if (open my $stamp, '<', "$path.stamp") { $known = <$stamp> // '' }
     if ($known ne "$generator " . (-s $path // '')) {
-        $bench->note("generating $self->{name}, $self->{rows} rows");
+        $bench->note("generating $self->{generator}, $rows rows");
         unlink "$path.stamp";
-        $bench->command('sh', '-c', '"$0" "$@" >/dev/null', $program, @$self{qw(name rows)}, $path);
+        $bench->command('sh', '-c', '"$0" "$@" >/dev/null', $program, $self->{generator}, $rows, $path, '--start-id',
+            $first, @options);
         chmod 0644, $path;
         open my $stamp, '>', "$path.stamp" or die "$0: $path.stamp: $!\n";
         print $stamp "$generator ", -s $path;
         close $stamp or die "$0: $path.stamp: $!\n";
     }
-    @$self{qw(path bytes)} = ($path, -s $path);
+    return $path;
 }
 
-# The file in two halves, cut behind a record. No generated value holds a line end.
-sub halves {
-    my ($self) = @_;
-    my @halves = map { "$self->{path}.half$_" } 1, 2;
-    if (!$self->{cut}) {
-        open my $file, '<:raw', $self->{path} or die "$0: $self->{path}: $!\n";
-        seek $file, int($self->{bytes} / 2), 0;
-        <$file>;
-        $self->{cut} = tell $file;
-        $self->{bench}->command('sh', '-c', 'head -c "$1" "$0" >"$2" && tail -c +"$(($1 + 1))" "$0" >"$3"',
-            $self->{path}, $self->{cut}, @halves);
-        chmod 0644, @halves;
+# The file in parts, one behind the other.
+sub parts {
+    my ($self, $count) = @_;
+    my $done = 0;
+    my @parts;
+    for my $part (1 .. $count) {
+        my $upto = int($self->{rows} * $part / $count);
+        push @parts, $self->file($upto - $done, 1 + ($self->{held} // 0) + $done) if $upto > $done;
+        $done = $upto;
     }
-    return @halves;
+    $self->{files}{$_} = 1 for @parts;
+    return @parts;
 }
 
 # Makes the table and loads it once by COPY, which warms the page cache and tells which rows must be there.
@@ -75,53 +92,126 @@ sub begin {
     my ($self) = @_;
     my $bench = $self->{bench};
     $bench->note("$self->{title}, $self->{rows} rows: what to expect");
-    $self->make_table;
-    $bench->{server}->query($self->copy($self->{path}));
+    $self->make_base if defined $self->{held};
+    $self->make_table if !defined $self->{held};
+    $self->reset;
+    $self->{good_path} = $self->{bad} ? $self->file($self->{rows}, 1, '--good') : $self->{path};
+    $bench->{server}->query($self->copy($self->{good_path}));
     $self->{expected} = $self->content;
     my ($rows) = $self->{expected} =~ /^([0-9]+)/;
-    $self->agree('the number of rows that COPY loads', $rows, $self->{rows});
+    $self->{good_rows} = $rows - ($self->{held} // 0);
+    $self->agree('the number of rows that COPY loads', $self->{good_rows}, $self->{rows}) if !$self->{bad};
     $self->{heap} = $self->heap_bytes;
+}
+
+# The table that is to be added to, in a database of its own. Nobody is connected to it when it is copied.
+sub make_base {
+    my ($self) = @_;
+    my ($bench, $more) = @$self{qw(bench more)};
+    my $server = $bench->{server};
+    $self->drop_databases;
+    $server->query("CREATE DATABASE bench_base");
+    local $server->{database} = 'bench_base';
+    $bench->create_extensions;
+    $self->make_table;
+    $server->query($self->copy($self->file($self->{held}, 1)));
+    $server->query("VACUUM ANALYZE $self->{name}");
+}
+
+sub drop_databases {
+    my ($self) = @_;
+    my $server = $self->{bench}{server};
+    local $server->{database} = 'postgres';
+    $server->query(map { "DROP DATABASE IF EXISTS $_ (FORCE)" } qw(bench_base bench_copy));
+}
+
+# The table as each load finds it: empty, in a file that is not new; or with the rows that were there before, and its
+# indexes in shared buffers, as those of a table in use are.
+sub reset {
+    my ($self) = @_;
+    my $server = $self->{bench}{server};
+    if (!defined $self->{held}) {
+        $server->query("TRUNCATE $self->{name}", 'CHECKPOINT');
+        return;
+    }
+    # Files are copied, and not pages logged one by one; 14 knows nothing else, and no word for it.
+    my $strategy = $self->{bench}{major} >= 15 ? 'STRATEGY file_copy' : '';
+    {
+        local $server->{database} = 'postgres';
+        $server->query('DROP DATABASE IF EXISTS bench_copy (FORCE)',
+            "CREATE DATABASE bench_copy TEMPLATE bench_base $strategy");
+    }
+    $server->{database} = 'bench_copy';
+    $server->query("SELECT sum(pg_prewarm(indexrelid)) FROM pg_index WHERE indrelid = '$self->{name}'::regclass",
+        'CHECKPOINT');
 }
 
 # The table anew, and the foreign tables that read the file.
 sub make_table {
-    my ($self) = @_;
+    my ($self, $without_indexes) = @_;
     my ($bench, $name) = @$self{qw(bench name)};
     my $server = $bench->{server};
-    my @readers = $bench->rivals($self, qw(file_fdw bulk_fdw));
+    my @readers = grep { defined $_->{server} } $bench->rivals($self, qw(file_fdw bulk_fdw bulk_fdw_direct));
     $server->query((map { 'DROP FOREIGN TABLE IF EXISTS ' . $_->foreign_table($self) } @readers),
-        "DROP TABLE IF EXISTS $name", $self->{table}, $self->{index} ? $self->{indexes} : ());
+        "DROP TABLE IF EXISTS $name", $self->{table}, $self->{index} && !$without_indexes ? $self->{indexes} : ());
     my $columns = $self->columns(q(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod)));
     my $options = 'filename ' . quote($self->{path}) . ", $self->{options}";
+    $options .= ", on_error 'ignore'" if $self->{bad};
     $server->query('CREATE FOREIGN TABLE ' . $_->foreign_table($self)
             . " ($columns) SERVER $_->{server} OPTIONS ($options)") for @readers;
 }
 
 sub end {
     my ($self) = @_;
-    $self->{bench}{server}->query("TRUNCATE $self->{name}", 'CHECKPOINT');
+    my $server = $self->{bench}{server};
+    if (defined $self->{held}) {
+        $self->drop_databases;
+        delete $server->{database};
+        return;
+    }
+    $server->query("TRUNCATE $self->{name}", 'CHECKPOINT');
 }
 
-# Also if the run is cut short. Halves that another workload has made of the same file are its own.
-sub DESTROY { my ($self) = @_; unlink $self->halves if $self->{cut} }
+# Also if the run is cut short.
+sub DESTROY {
+    my ($self) = @_;
+    unlink $_, "$_.stamp" for keys %{ $self->{files} };
+}
 
 sub heap_bytes { my ($self) = @_; return $self->{bench}{server}->query("SELECT pg_relation_size('$self->{name}')") }
 
+sub index_bytes { my ($self) = @_; return $self->{bench}{server}->query("SELECT pg_indexes_size('$self->{name}')") }
+
 # COPY of a file into the table.
 sub copy {
-    my ($self, $path) = @_;
-    return "COPY $self->{name} FROM " . quote($path) . " WITH ($self->{options})";
+    my ($self, $path, $more) = @_;
+    return "COPY $self->{name} FROM " . quote($path) . " WITH ($self->{options}" . ($more // '') . ')';
 }
 
-# A call of bulk_load: its answer is rows | writer | workers | notes. Values of %more are JSON.
-sub bulk_load {
-    my ($self, %more) = @_;
+# The arguments of bulk_load and bulk_enqueue. Values of %more are JSON.
+sub arguments {
+    my ($self, $path, %more) = @_;
     my %options = ($self->{options} =~ /(\w+) '((?:[^']|'')*)'/g);
     $_ = '"' . s/''/'/gr =~ s/(["\\])/\\$1/gr . '"' for values %options;
+    $options{on_error} = '"ignore"' if $self->{bad};
     %options = (%options, %more);
     my $json = '{' . join(', ', map { "\"$_\": $options{$_}" } sort keys %options) . '}';
-    return 'SELECT rows_loaded, writer, workers, array_to_string(notes, \' \') FROM bulk_load('
-        . join(', ', map { quote($_) } $self->{path}, $self->{name}, $json) . ')';
+    return join ', ', map { quote($_) } $path, $self->{name}, $json;
+}
+
+# A call of bulk_load: its answer is rows | rejected | writer | workers | notes.
+sub bulk_load {
+    my ($self, %more) = @_;
+    return 'SELECT rows_loaded, rows_rejected, writer, workers, array_to_string(notes, \' \') FROM bulk_load('
+        . $self->arguments($self->{path}, %more) . ')';
+}
+
+# Files put into the queue, and waited for: the answer is a status for each.
+sub bulk_enqueue {
+    my ($self, @paths) = @_;
+    my $enqueue = join ', ', map { 'bulk_enqueue(' . $self->arguments($paths[$_]) . ") AS job$_" } 0 .. $#paths;
+    my $wait = join ', ', map {"bulk_wait(:job$_)"} 0 .. $#paths;
+    return "SELECT $enqueue \\gset\nSELECT $wait";
 }
 
 sub quote { my ($text) = @_; return "'" . $text =~ s/'/''/gr . "'" }
@@ -148,8 +238,11 @@ sub check {
     $self->agree("the content after $rival", scalar $self->content, $self->{expected});
     my $complaints = $server->query("SELECT blkno, offnum, msg FROM verify_heapam('$name') LIMIT 3");
     $self->agree("verify_heapam after $rival", $complaints, '');
-    # A B-tree must be sound and know every row of the heap.
-    $server->query("SELECT bt_index_check(indexrelid, true) FROM pg_index WHERE indrelid = '$name'::regclass");
+    # A B-tree must be there, be sound, and know every row of the heap.
+    my ($valid) = $server->query("SELECT count(*) FROM (SELECT bt_index_check(indexrelid, true) FROM pg_index"
+            . " WHERE indrelid = '$name'::regclass AND indisvalid) valid");
+    my $wanted = $self->{index} ? () = $self->{indexes} =~ /^(?:ALTER|CREATE)/mg : 0;
+    $self->agree("the number of indexes after $rival", $valid, $wanted);
 }
 
 sub agree {
