@@ -16,6 +16,7 @@
 
 pub mod arena;
 pub mod block;
+pub mod btree;
 pub mod chunk;
 pub mod convert;
 pub mod dialect;

@@ -1,0 +1,124 @@
+//! The entries of a leaf page of an index that exists.
+//!
+//! Whatever the bytes are, they are an error or entries. Nothing here looks at other pages: who walks a level must take
+//! the right sibling of each page, also of those that are half dead or deleted and have no entries.
+
+use super::entry::{Tid, Word};
+use super::key::KeyShape;
+use super::tuple::{Item, item};
+use super::{
+    BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, ITEM_POINTER, LP_DEAD, LP_NORMAL, NO_BLOCK,
+    SPECIAL_START, item_id, u16_at, u32_at,
+};
+use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
+
+/// What is wrong with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafError {
+    /// It is no page of a B-tree, or not a leaf.
+    NotALeaf,
+    /// An item, with its offset number, is not what it should be.
+    Item(u16),
+    /// An item is all right, but there is no word for its key.
+    Key(u16),
+}
+
+/// A leaf page.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'p> {
+    page: &'p [u8; PAGE_SIZE],
+    flags: u16,
+    pointers: usize,
+}
+
+impl<'p> Leaf<'p> {
+    /// A leaf page.
+    ///
+    /// # Errors
+    /// If its header or its special space is not that of a leaf page.
+    pub fn new(page: &'p [u8; PAGE_SIZE]) -> Result<Self, LeafError> {
+        let (lower, upper, special) = (u16_at(page, 12), u16_at(page, 14), u16_at(page, 16));
+        let flags = u16_at(page, SPECIAL_START + 12);
+        let sane = usize::from(special) == SPECIAL_START
+            && usize::from(lower) >= PAGE_HEADER
+            && lower <= upper
+            && upper <= special
+            && flags & (BTP_LEAF | BTP_META) == BTP_LEAF
+            && u32_at(page, SPECIAL_START + 8) == 0;
+        if !sane {
+            return Err(LeafError::NotALeaf);
+        }
+        Ok(Self { page, flags, pointers: (usize::from(lower) - PAGE_HEADER) / LINE_POINTER })
+    }
+
+    /// The page to its right; [`NO_BLOCK`] if there is none.
+    #[must_use]
+    pub fn next(&self) -> u32 {
+        u32_at(self.page, SPECIAL_START + 4)
+    }
+
+    /// The page to its left; [`NO_BLOCK`] if there is none.
+    #[must_use]
+    pub fn prev(&self) -> u32 {
+        u32_at(self.page, SPECIAL_START)
+    }
+
+    /// btpo_flags
+    #[must_use]
+    pub fn flags(&self) -> u16 {
+        self.flags
+    }
+
+    /// P_IGNORE: half dead or deleted. It has no entries.
+    #[must_use]
+    pub fn is_ignored(&self) -> bool {
+        self.flags & (BTP_HALF_DEAD | BTP_DELETED) != 0
+    }
+
+    /// P_INCOMPLETE_SPLIT: the page to its right is not in the level above.
+    #[must_use]
+    pub fn is_incomplete_split(&self) -> bool {
+        self.flags & BTP_INCOMPLETE_SPLIT != 0
+    }
+
+    /// Gives each entry to `take`: key, row, and whether its item is marked as dead.
+    ///
+    /// # Errors
+    /// The first item that is none, or whose key has no word.
+    pub fn entries<W: Word>(&self, shape: &KeyShape, mut take: impl FnMut(W, Tid, bool)) -> Result<(), LeafError> {
+        if self.is_ignored() {
+            return Ok(());
+        }
+        // P_FIRSTDATAKEY
+        let first = if self.next() == NO_BLOCK { 1 } else { 2 };
+        for number in first..=self.pointers {
+            let number = number as u16;
+            let wrong = LeafError::Item(number);
+            let pointer = u32_at(self.page, PAGE_HEADER + usize::from(number - 1) * LINE_POINTER);
+            let (at, flags, length) = item_id(pointer);
+            if !matches!(flags, LP_NORMAL | LP_DEAD) || at + length > SPECIAL_START {
+                return Err(wrong);
+            }
+            let tuple = self.page.get(at..at + length).ok_or(wrong)?;
+            let (item, attributes) = item(tuple).ok_or(wrong)?;
+            let key = shape.read_tuple(attributes).ok_or(LeafError::Key(number))?;
+            let dead = flags == LP_DEAD;
+            match item {
+                Item::Plain(tid) => take(key, tid, dead),
+                Item::Posting(tids) => {
+                    let mut last = None;
+                    for tid in tids.as_chunks::<ITEM_POINTER>().0 {
+                        let tid = Tid::from_bytes(*tid);
+                        if last >= Some(tid) {
+                            return Err(wrong);
+                        }
+                        last = Some(tid);
+                        take(key, tid, dead);
+                    }
+                }
+                Item::Pivot => return Err(wrong),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Several sorted runs as one.
+//!
+//! Runs of a load overlap in stretches: one process had these chunks of the file, another one those, and what is in the
+//! index already is apart from both. So the run that is ahead is followed for as long as its entries are before the
+//! first one of all others, which is looked for in doubling steps, and the whole stretch is handed out where it lies.
+//! Only where runs change after every few entries are these collected, so that whoever takes them gets many at once.
+
+use std::mem;
+
+use super::entry::{Entry, Word};
+
+/// A run: entries in ascending order, a block at a time.
+pub trait Run<W: Word> {
+    /// Why a block cannot be had.
+    type Error;
+
+    /// The current block; empty before the first one and after the last one.
+    fn block(&self) -> &[Entry<W>];
+
+    /// Goes on to the next block, whose entries follow those of the current one. At the end the block is empty.
+    ///
+    /// # Errors
+    /// The run's own.
+    fn advance(&mut self) -> Result<(), Self::Error>;
+}
+
+/// A run in memory.
+#[derive(Debug)]
+pub struct Slice<'e, W: Word> {
+    entries: Option<&'e [Entry<W>]>,
+    block: &'e [Entry<W>],
+}
+
+impl<'e, W: Word> Slice<'e, W> {
+    /// The run of these entries.
+    #[must_use]
+    pub fn new(entries: &'e [Entry<W>]) -> Self {
+        Self { entries: Some(entries), block: &[] }
+    }
+}
+
+impl<W: Word> Run<W> for Slice<'_, W> {
+    type Error = std::convert::Infallible;
+
+    fn block(&self) -> &[Entry<W>] {
+        self.block
+    }
+
+    fn advance(&mut self) -> Result<(), Self::Error> {
+        self.block = self.entries.take().unwrap_or_default();
+        Ok(())
+    }
+}
+
+/// Runs that are being merged.
+#[derive(Debug)]
+pub struct Merge<W: Word, R> {
+    runs: Vec<R>,
+    /// The next entry of each run that has one, and where it is; a heap, the first one on top.
+    heads: Vec<Head<W>>,
+    /// The run whose block is used up, to be advanced before anything else.
+    spent: Option<usize>,
+    begun: bool,
+    collected: Vec<Entry<W>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head<W: Word> {
+    entry: Entry<W>,
+    run: usize,
+    at: usize,
+}
+
+/// Entries that are collected at most.
+const COLLECT: usize = 1024;
+/// The shortest stretch that is handed out by itself.
+const STRETCH: usize = 64;
+
+impl<W: Word, R: Run<W>> Merge<W, R> {
+    /// The merge of these runs.
+    #[must_use]
+    pub fn new(runs: Vec<R>) -> Self {
+        let heads = Vec::with_capacity(runs.len());
+        Self { runs, heads, spent: None, begun: false, collected: Vec::with_capacity(COLLECT + STRETCH) }
+    }
+
+    /// The next entries; none at the end. Not to be called after an error.
+    ///
+    /// # Errors
+    /// A run's.
+    #[allow(clippy::should_implement_trait, reason = "what is returned is borrowed")]
+    pub fn next(&mut self) -> Result<&[Entry<W>], R::Error> {
+        self.collected.clear();
+        if !mem::replace(&mut self.begun, true) {
+            for run in 0..self.runs.len() {
+                self.advance(run)?;
+            }
+        }
+        if let Some(run) = self.spent.take() {
+            self.advance(run)?;
+        }
+        while self.collected.len() < COLLECT {
+            let Some(head) = self.heads.first().copied() else { break };
+            let rival = match (self.heads.get(1), self.heads.get(2)) {
+                (Some(a), Some(b)) => Some(if a.entry.before(b.entry) { a.entry } else { b.entry }),
+                (only, _) => only.map(|head| head.entry),
+            };
+            let Some(block) = self.runs.get(head.run).and_then(|run| run.block().get(head.at..)) else { break };
+            let length = match rival {
+                None => block.len(),
+                Some(rival) => stretch(block, rival),
+            };
+            if length >= STRETCH && !self.collected.is_empty() {
+                break;
+            }
+            let next = block.get(length).copied();
+            if length < STRETCH {
+                self.collected.extend_from_slice(block.get(..length).unwrap_or_default());
+            }
+            match next {
+                Some(entry) => self.replace(Head { entry, at: head.at + length, ..head }),
+                None => {
+                    self.remove();
+                    self.spent = Some(head.run);
+                }
+            }
+            if length >= STRETCH {
+                let block = self.runs.get(head.run).map(Run::block).unwrap_or_default();
+                return Ok(block.get(head.at..head.at + length).unwrap_or_default());
+            }
+            if let Some(run) = self.spent.take() {
+                self.advance(run)?;
+            }
+        }
+        Ok(&self.collected)
+    }
+
+    /// The runs, to be asked for what they know.
+    #[must_use]
+    pub fn runs(&self) -> &[R] {
+        &self.runs
+    }
+
+    /// A run's next block, and its place among the heads.
+    fn advance(&mut self, run: usize) -> Result<(), R::Error> {
+        let Some(source) = self.runs.get_mut(run) else { return Ok(()) };
+        source.advance()?;
+        let Some(entry) = source.block().first().copied() else { return Ok(()) };
+        self.heads.push(Head { entry, run, at: 0 });
+        let mut child = self.heads.len() - 1;
+        while child > 0 {
+            let parent = (child - 1) / 2;
+            if !self.is_before(child, parent) {
+                break;
+            }
+            self.heads.swap(child, parent);
+            child = parent;
+        }
+        Ok(())
+    }
+
+    /// Puts another head in place of the first one.
+    fn replace(&mut self, head: Head<W>) {
+        if let Some(first) = self.heads.first_mut() {
+            *first = head;
+        }
+        self.sink();
+    }
+
+    /// Removes the first head.
+    fn remove(&mut self) {
+        if !self.heads.is_empty() {
+            self.heads.swap_remove(0);
+        }
+        self.sink();
+    }
+
+    fn sink(&mut self) {
+        let mut parent = 0;
+        loop {
+            let (left, right) = (2 * parent + 1, 2 * parent + 2);
+            let child = if self.is_before(right, left) { right } else { left };
+            if !self.is_before(child, parent) {
+                return;
+            }
+            self.heads.swap(child, parent);
+            parent = child;
+        }
+    }
+
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        match (self.heads.get(a), self.heads.get(b)) {
+            (Some(a), Some(b)) => a.entry.before(b.entry),
+            _ => false,
+        }
+    }
+}
+
+/// How many entries of a block, the first one of which is, are before another one.
+#[inline]
+fn stretch<W: Word>(block: &[Entry<W>], rival: Entry<W>) -> usize {
+    let mut step = 1;
+    // The entry at `from` is before the rival, and what is at `to` is not.
+    let (mut from, mut to) = (0, block.len());
+    while let Some(entry) = block.get(from + step) {
+        if !entry.before(rival) {
+            to = from + step;
+            break;
+        }
+        from += step;
+        step *= 2;
+    }
+    from + 1 + block.get(from + 1..to).unwrap_or_default().partition_point(|entry| entry.before(rival))
+}

@@ -1,0 +1,152 @@
+//! B-trees of fixed-width keys, built from the leaves up and read back, as nbtree lays them out (version 4).
+//!
+//! ```text
+//!   heap pages ──► read ──► entries ──► sort ──► runs ──► merge ──► unique ──► build ──► pages
+//!                  KeyReader  (key, tid)             ▲               judge      levels    (block, bytes)
+//!   leaf pages ──► leaf ─────────────────────────────┘
+//! ```
+//!
+//! The tricky point is the key. Comparing attributes one by one, each through a function, is what makes building an index
+//! slow; here a whole key, of one column or of several, is one integer whose order is the index's order and from which
+//! the columns' bytes can be had back: [`key::KeyShape`]. What cannot be such an integer is no business of this module.
+//!
+//! Pages are what core's CREATE INDEX leaves of the same rows, block for block, but for pd_lsn, pd_checksum and the hole
+//! between line pointers and tuples: core leaves remains of moved items there, which neither WAL nor a standby has, and
+//! here it is zeros. Nothing of this differs between PostgreSQL 15 and 18: version 17 has changed who writes a build's
+//! pages, not what they are.
+
+pub mod build;
+pub mod entry;
+pub mod key;
+pub mod leaf;
+pub mod merge;
+pub mod read;
+pub mod sort;
+mod tuple;
+pub mod unique;
+
+use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
+use crate::tuple::max_align;
+
+/// MAXALIGN(sizeof(BTPageOpaqueData)): the special space.
+pub const SPECIAL: usize = 16;
+/// Where it begins: pd_special.
+pub const SPECIAL_START: usize = PAGE_SIZE - SPECIAL;
+/// sizeof(IndexTupleData)
+pub const TUPLE_HEADER: usize = 8;
+/// IndexInfoFindDataOffset of a tuple with nulls: a bitmap of INDEX_MAX_KEYS bits follows the header.
+pub const TUPLE_HEADER_WITH_NULLS: usize = max_align(TUPLE_HEADER + MAX_KEYS / 8);
+/// INDEX_MAX_KEYS
+pub const MAX_KEYS: usize = 32;
+/// sizeof(ItemPointerData)
+pub const ITEM_POINTER: usize = 6;
+/// BTREE_METAPAGE
+pub const METAPAGE: u32 = 0;
+/// P_NONE: no such page.
+pub const NO_BLOCK: u32 = 0;
+/// BTREE_MAGIC
+pub const MAGIC: u32 = 0x05_3162;
+/// BTREE_VERSION
+pub const VERSION: u32 = 4;
+/// BTREE_DEFAULT_FILLFACTOR
+pub const DEFAULT_FILLFACTOR: usize = 90;
+/// BTREE_NONLEAF_FILLFACTOR
+pub const NONLEAF_FILLFACTOR: usize = 70;
+
+/// BTP_LEAF
+pub const BTP_LEAF: u16 = 1 << 0;
+/// BTP_ROOT
+pub const BTP_ROOT: u16 = 1 << 1;
+/// BTP_DELETED
+pub const BTP_DELETED: u16 = 1 << 2;
+/// BTP_META
+pub const BTP_META: u16 = 1 << 3;
+/// BTP_HALF_DEAD
+pub const BTP_HALF_DEAD: u16 = 1 << 4;
+/// BTP_INCOMPLETE_SPLIT
+pub const BTP_INCOMPLETE_SPLIT: u16 = 1 << 7;
+
+/// INDEX_SIZE_MASK
+const INDEX_SIZE_MASK: u16 = 0x1fff;
+/// INDEX_ALT_TID_MASK
+const INDEX_ALT_TID: u16 = 0x2000;
+/// INDEX_NULL_MASK
+const INDEX_NULL: u16 = 0x8000;
+/// BT_OFFSET_MASK
+const BT_OFFSET_MASK: u16 = 0x0fff;
+/// BT_PIVOT_HEAP_TID_ATTR
+const BT_PIVOT_HEAP_TID: u16 = 0x1000;
+/// BT_IS_POSTING
+const BT_IS_POSTING: u16 = 0x2000;
+/// P_HIKEY
+const P_HIKEY: usize = 1;
+/// P_FIRSTKEY
+const P_FIRSTKEY: usize = 2;
+/// The longest posting list tuple that a build makes: nbtsort.c, _bt_load.
+const MAX_POSTING_SIZE: usize = (PAGE_SIZE * 10 / 100) / 8 * 8 - LINE_POINTER;
+
+/// BTPageOpaqueData
+#[repr(C)]
+struct Opaque {
+    prev: u32,
+    next: u32,
+    level: u32,
+    flags: u16,
+    cycle_id: u16,
+}
+
+/// BTMetaPageData
+#[repr(C)]
+struct Meta {
+    magic: u32,
+    version: u32,
+    root: u32,
+    level: u32,
+    fast_root: u32,
+    fast_level: u32,
+    last_cleanup_num_delpages: u32,
+    last_cleanup_num_heap_tuples: f64,
+    all_equal_image: bool,
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Opaque>() == SPECIAL);
+    assert!(offset_of!(Opaque, prev) == 0 && offset_of!(Opaque, next) == 4 && offset_of!(Opaque, level) == 8);
+    assert!(offset_of!(Opaque, flags) == 12 && offset_of!(Opaque, cycle_id) == 14);
+    assert!(size_of::<Meta>() == 48);
+    assert!(offset_of!(Meta, magic) == 0 && offset_of!(Meta, version) == 4 && offset_of!(Meta, root) == 8);
+    assert!(offset_of!(Meta, level) == 12 && offset_of!(Meta, fast_root) == 16 && offset_of!(Meta, fast_level) == 20);
+    assert!(offset_of!(Meta, last_cleanup_num_delpages) == 24);
+    assert!(offset_of!(Meta, last_cleanup_num_heap_tuples) == 32 && offset_of!(Meta, all_equal_image) == 40);
+    assert!(TUPLE_HEADER == ITEM_POINTER + size_of::<u16>());
+    assert!(TUPLE_HEADER_WITH_NULLS == 16);
+    assert!(MAX_POSTING_SIZE == 812);
+    assert!(SPECIAL_START == max_align(SPECIAL_START));
+    // Two tuples of any kind and a high key with a heap TID fit on each page: BTMaxItemSize is far away.
+    assert!(3 * (MAX_POSTING_SIZE + LINE_POINTER) + PAGE_HEADER + SPECIAL < PAGE_SIZE);
+};
+
+/// Reads a number of a page; 0 beyond its end.
+#[inline(always)]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u16::from_ne_bytes(*bytes))
+}
+
+/// Reads a number of a page; 0 beyond its end.
+#[inline(always)]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// What a line pointer says: where, its flags, how many bytes.
+#[inline(always)]
+fn item_id(pointer: u32) -> (usize, u32, usize) {
+    let (low, flags, high) = ((pointer & 0x7fff) as usize, pointer >> 15 & 3, (pointer >> 17) as usize);
+    if cfg!(target_endian = "big") { (high, flags, low) } else { (low, flags, high) }
+}
+
+/// LP_NORMAL
+const LP_NORMAL: u32 = 1;
+/// LP_DEAD
+const LP_DEAD: u32 = 3;

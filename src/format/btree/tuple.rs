@@ -1,0 +1,154 @@
+//! Index tuples of keys: formed as index_form_tuple does, and read back.
+//!
+//! ```text
+//!  0       6        8                         8 or 16
+//!  t_tid | t_info | null bitmap, if any null | attributes ... | zeros up to a multiple of 8
+//! ```
+
+use super::entry::{Tid, Word};
+use super::key::{KeyKind, KeyShape, MAX_TUPLE};
+use super::{
+    BT_IS_POSTING, BT_OFFSET_MASK, INDEX_ALT_TID, INDEX_NULL, INDEX_SIZE_MASK, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS,
+    u16_at,
+};
+use crate::tuple::max_align;
+
+/// t_tid and t_info.
+#[inline(always)]
+pub(super) fn header(tid: Tid, info: u16) -> [u8; TUPLE_HEADER] {
+    let [a, b, c, d, e, f] = tid.to_bytes();
+    let [g, h] = info.to_ne_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// A tuple without posting list and heap TID, under construction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Formed {
+    bytes: [u8; MAX_TUPLE],
+    len: usize,
+}
+
+impl Formed {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// t_info, as index_form_tuple sets it.
+    pub(super) fn info(&self) -> u16 {
+        u16_at(&self.bytes, 6)
+    }
+
+    pub(super) fn set_header(&mut self, tid: Tid, info: u16) {
+        if let Some(to) = self.bytes.first_chunk_mut() {
+            *to = header(tid, info);
+        }
+    }
+}
+
+impl KeyShape {
+    /// The tuple of a key's first columns, without a TID: index_form_tuple.
+    pub(super) fn form<W: Word>(&self, key: W, columns: usize) -> Formed {
+        let columns = self.columns().get(..columns).unwrap_or(self.columns());
+        let nulls = self.nullable() && columns.iter().any(|column| self.raw(key, column).is_none());
+        let start = if nulls { TUPLE_HEADER_WITH_NULLS } else { TUPLE_HEADER };
+        let mut formed = Formed { bytes: [0; MAX_TUPLE], len: 0 };
+        let mut at = start;
+        for (i, column) in columns.iter().enumerate() {
+            let Some(raw) = self.raw(key, column) else { continue };
+            if nulls && let Some(bitmap) = formed.bytes.get_mut(TUPLE_HEADER + i / 8) {
+                *bitmap |= 1 << (i % 8);
+            }
+            at = at.next_multiple_of(column.kind.align());
+            if let Some(to) = formed.bytes.get_mut(at..at + column.kind.size()) {
+                store(column.kind, raw, to);
+            }
+            at += column.kind.size();
+        }
+        formed.len = max_align(at);
+        formed.set_header(Tid::default(), formed.len as u16 | if nulls { INDEX_NULL } else { 0 });
+        formed
+    }
+
+    /// The data of a tuple without nulls whose data is not longer than this, as bytes.
+    #[inline(always)]
+    pub(super) fn short_data<W: Word>(&self, key: W) -> [u8; SHORT] {
+        let mut data = 0u128;
+        for column in self.columns() {
+            let raw = self.raw(key, column).unwrap_or_default().to_u128();
+            let raw = if column.kind == KeyKind::Uuid { raw.swap_bytes() } else { raw };
+            data |= raw << (8 * column.offset as u32);
+        }
+        data.to_le_bytes()
+    }
+
+    /// Does [`Self::short_data`] do for keys without nulls?
+    pub(super) fn is_short(&self) -> bool {
+        cfg!(target_endian = "little") && self.data_len() <= SHORT
+    }
+
+    /// The word of a tuple that has all columns; None if it has not, or there is no such word.
+    #[inline]
+    pub(super) fn read_tuple<W: Word>(&self, tuple: &[u8]) -> Option<W> {
+        let nulls = u16_at(tuple, 6) & INDEX_NULL != 0;
+        let mut at = if nulls { TUPLE_HEADER_WITH_NULLS } else { TUPLE_HEADER };
+        self.gather(|i, column| {
+            if nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0 {
+                return Some(None);
+            }
+            at = at.next_multiple_of(column.kind.align());
+            let raw = column.kind.load(tuple.get(at..)?)?;
+            at += column.kind.size();
+            Some(Some(raw))
+        })
+    }
+}
+
+/// Data that one store writes.
+pub(super) const SHORT: usize = 16;
+
+fn store<W: Word>(kind: KeyKind, raw: W, to: &mut [u8]) {
+    let low = raw.to_u64();
+    match kind {
+        KeyKind::Bool | KeyKind::Char => to.copy_from_slice(&[low as u8]),
+        KeyKind::Int2 => to.copy_from_slice(&(low as u16).to_ne_bytes()),
+        KeyKind::Int4 | KeyKind::Oid | KeyKind::Float4 => to.copy_from_slice(&(low as u32).to_ne_bytes()),
+        KeyKind::Int8 | KeyKind::Float8 => to.copy_from_slice(&low.to_ne_bytes()),
+        KeyKind::Uuid => to.copy_from_slice(&raw.to_u128().to_be_bytes()),
+    }
+}
+
+/// A leaf page's tuple, as its header has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item<'t> {
+    /// One row.
+    Plain(Tid),
+    /// Rows in ascending order, ITEM_POINTER bytes each.
+    Posting(&'t [u8]),
+    /// No row: a high key.
+    Pivot,
+}
+
+/// What a tuple of a leaf page is: BTreeTupleIsPosting, BTreeTupleIsPivot. Its attributes, too, as a slice. None if it is
+/// no tuple.
+#[inline]
+pub(super) fn item(tuple: &[u8]) -> Option<(Item<'_>, &[u8])> {
+    let tid = Tid::from_bytes(*tuple.first_chunk()?);
+    let info = u16_at(tuple, 6);
+    let size = usize::from(info & INDEX_SIZE_MASK);
+    if size < TUPLE_HEADER || size > tuple.len() {
+        return None;
+    }
+    let tuple = tuple.get(..size)?;
+    if info & INDEX_ALT_TID == 0 {
+        return Some((Item::Plain(tid), tuple));
+    }
+    if tid.offset() & BT_IS_POSTING == 0 {
+        return Some((Item::Pivot, tuple));
+    }
+    let (start, count) = (tid.block() as usize, usize::from(tid.offset() & BT_OFFSET_MASK));
+    if start < TUPLE_HEADER || count < 2 {
+        return None;
+    }
+    let tids = tuple.get(start..)?.get(..count * super::ITEM_POINTER)?;
+    Some((Item::Posting(tids), tuple.get(..start)?))
+}

@@ -1,0 +1,233 @@
+//! Sorting and merging against the standard library, and equal keys against a naive judge.
+
+use std::collections::BTreeMap;
+
+use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes, as_bytes_mut};
+use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, KeyValue};
+use pg_bulk_format::btree::merge::{Merge, Run, Slice};
+use pg_bulk_format::btree::sort::{Order, is_ascending, sort};
+use pg_bulk_format::btree::unique::Unique;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Numbers that look random.
+fn mix(number: u64) -> u64 {
+    let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Entries of many kinds: few keys, many keys, keys that differ in high, low and some bits, TIDs in order or not.
+fn entries<W: Word>(count: usize, kind: u64, seed: u64) -> Vec<Entry<W>> {
+    let one = |i: u64| {
+        let random = mix(i ^ seed);
+        let key = match kind % 8 {
+            0 => u128::from(random),
+            1 => u128::from(random % 3),
+            2 => u128::from(i),
+            3 => u128::from(count as u64 - i),
+            4 => u128::from(random & 0xff00_0000_00ff_0000),
+            5 => u128::from(random) << 64 | u128::from(mix(random)),
+            6 => 7,
+            _ => u128::from(i / 5),
+        };
+        let place = if (kind / 8).is_multiple_of(2) { i } else { i ^ 0x3ff };
+        Entry::new(W::from_u128(key), Tid::new((place / 100) as u32, (place % 100) as u16 + 1))
+    };
+    (0..count as u64).map(one).collect()
+}
+
+fn check_sort<W: Word>(entries: &[Entry<W>]) {
+    let mut expected = entries.to_vec();
+    expected.sort();
+    let mut sorted = entries.to_vec();
+    sort(&mut sorted, &mut vec![Entry::default(); entries.len()]);
+    assert!(sorted == expected);
+    let mut sorted = entries.to_vec();
+    sort(&mut sorted, &mut []);
+    assert!(sorted == expected);
+    assert!(is_ascending(&expected));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn sorts(count in 0usize..3000, kind in 0u64..16, seed in any::<u64>()) {
+        check_sort(&entries::<u64>(count, kind, seed));
+        check_sort(&entries::<u128>(count, kind, seed));
+    }
+
+    #[test]
+    fn merges(
+        pieces in vec((0usize..8, 1usize..700), 0..60),
+        blocks in vec(1usize..300, 8),
+        kind in 0u64..16,
+        seed in any::<u64>(),
+    ) {
+        let count = pieces.iter().map(|(_, length)| length).sum();
+        let mut expected = entries::<u64>(count, kind, seed);
+        expected.sort();
+        let mut runs = vec![Vec::new(); 8];
+        let mut rest = &expected[..];
+        for (run, length) in &pieces {
+            let (piece, tail) = rest.split_at(*length);
+            runs[*run].extend_from_slice(piece);
+            rest = tail;
+        }
+        let runs = runs.into_iter().zip(&blocks).map(|(entries, size)| Blocks { entries, size: *size, at: 0, now: 0..0 });
+        prop_assert!(collect(Merge::new(runs.collect())) == expected);
+    }
+}
+
+/// A run in small blocks.
+struct Blocks {
+    entries: Vec<Entry<u64>>,
+    size: usize,
+    at: usize,
+    now: std::ops::Range<usize>,
+}
+
+impl Run<u64> for Blocks {
+    type Error = &'static str;
+
+    fn block(&self) -> &[Entry<u64>] {
+        &self.entries[self.now.clone()]
+    }
+
+    fn advance(&mut self) -> Result<(), Self::Error> {
+        let end = (self.at + self.size).min(self.entries.len());
+        self.now = self.at..end;
+        self.at = end;
+        Ok(())
+    }
+}
+
+fn collect<R: Run<u64>>(mut merge: Merge<u64, R>) -> Vec<Entry<u64>>
+where
+    R::Error: std::fmt::Debug,
+{
+    let mut all = Vec::new();
+    loop {
+        let entries = merge.next().unwrap();
+        if entries.is_empty() {
+            // It stays at its end.
+            assert!(merge.next().unwrap().is_empty());
+            return all;
+        }
+        all.extend_from_slice(entries);
+    }
+}
+
+#[test]
+fn order_is_found() {
+    let mut scratch = vec![Entry::default(); 5000];
+    let mut ascending = entries::<u64>(5000, 2, 0);
+    assert_eq!(sort(&mut ascending, &mut scratch), Order::Sorted);
+    let mut descending: Vec<_> = ascending.iter().rev().copied().collect();
+    assert_eq!(sort(&mut descending, &mut scratch), Order::Reversed);
+    assert!(descending == ascending);
+    // One that is not in order is enough, wherever it is.
+    for at in [1, 63, 64, 65, 128, 4999] {
+        let mut entries = ascending.clone();
+        entries.swap(at - 1, at);
+        assert!(!is_ascending(&entries), "{at}");
+        assert_eq!(sort(&mut entries, &mut scratch), Order::Mixed);
+        assert!(entries == ascending);
+    }
+    // Equal entries, which there should not be, do no harm.
+    let mut same = vec![Entry::new(7u64, Tid::new(1, 1)); 100];
+    assert_eq!(sort(&mut same, &mut scratch), Order::Mixed);
+}
+
+#[test]
+fn errors_of_runs_come_through() {
+    struct Broken;
+    impl Run<u64> for Broken {
+        type Error = &'static str;
+        fn block(&self) -> &[Entry<u64>] {
+            &[]
+        }
+        fn advance(&mut self) -> Result<(), Self::Error> {
+            Err("broken")
+        }
+    }
+    assert_eq!(Merge::new(vec![Broken]).next(), Err("broken"));
+    assert_eq!(Merge::<u64, Slice<u64>>::new(vec![]).next(), Ok(&[][..]));
+}
+
+#[test]
+fn entries_are_bytes() {
+    let entries = entries::<u128>(100, 5, 3);
+    let mut copy = vec![Entry::default(); 100];
+    as_bytes_mut(&mut copy).copy_from_slice(as_bytes(&entries));
+    assert!(copy == entries);
+    assert_eq!(as_bytes(&entries).len(), 2400);
+}
+
+proptest! {
+    #[test]
+    fn equal_keys_are_judged(
+        keys in vec((0u64..40, any::<bool>()), 0..300),
+        sizes in vec(1usize..40, 1..10),
+        nulls_equal in any::<bool>(),
+        keep in 0u64..4,
+    ) {
+        let shape = KeyShape::new(&[KeyColumn {
+            kind: KeyKind::Int4, descending: false, nulls_first: false, nullable: true,
+        }]).unwrap();
+        let mut entries = Vec::new();
+        for (i, (key, null)) in keys.iter().enumerate() {
+            let value = if *null && key % 3 == 0 { KeyValue::Null } else { KeyValue::Datum(*key) };
+            entries.push(Entry::new(shape.encode::<u64>(&[value]).unwrap(), Tid::new(i as u32, 1)));
+        }
+        entries.sort();
+        // All rows with a key that may be there once.
+        let mut expected = BTreeMap::<u64, Vec<Tid>>::new();
+        for entry in &entries {
+            expected.entry(entry.key()).or_default().push(entry.tid());
+        }
+        let judge = |key: u64, tids: &mut Vec<Tid>, next: Tid| match (key ^ keep) % 4 {
+            // The first one, the last one, all of them, every other one.
+            0 => {}
+            1 => *tids = vec![next],
+            2 => tids.push(next),
+            _ => if tids.pop().is_none() { tids.push(next) },
+        };
+        let mut judged = 0;
+        for (key, tids) in &mut expected {
+            if shape.has_null(*key) && !nulls_equal {
+                continue;
+            }
+            let mut remain = vec![tids[0]];
+            for next in &tids[1..] {
+                judge(*key, &mut remain, *next);
+                judged += 1;
+            }
+            *tids = remain;
+        }
+        let expected: Vec<_> = expected
+            .iter()
+            .flat_map(|(key, tids)| tids.iter().map(|tid| Entry::new(*key, *tid)))
+            .collect();
+
+        let mut unique = Unique::new(&shape, nulls_equal);
+        let (mut passed, mut calls) = (Vec::new(), 0);
+        let mut rest = &entries[..];
+        for size in sizes.iter().cycle() {
+            let (block, tail) = rest.split_at((*size).min(rest.len()));
+            rest = tail;
+            unique.push(
+                block,
+                |key, tids, next| { calls += 1; judge(key, tids, next); Ok(()) },
+                |entries| { passed.extend_from_slice(entries); Ok::<_, ()>(()) },
+            ).unwrap();
+            if rest.is_empty() {
+                break;
+            }
+        }
+        unique.finish(|entries| { passed.extend_from_slice(entries); Ok::<_, ()>(()) }).unwrap();
+        prop_assert!(passed == expected);
+        prop_assert_eq!(calls, judged);
+    }
+}
