@@ -16,6 +16,7 @@
 //! pages, not what they are.
 
 pub mod build;
+pub mod descend;
 pub mod entry;
 pub mod key;
 pub mod leaf;

@@ -1,0 +1,200 @@
+//! Indexes that a server has built, built again from their tables' files, and compared byte for byte.
+//!
+//! `pg_test/btree/run` makes the server, the tables and the list of indexes (`pg_test/btree/list.sql`), and runs this.
+//! Only pd_lsn and pd_checksum may differ, and the hole, where core leaves remains of moved items.
+#![cfg(target_endian = "little")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs};
+
+use pg_bulk_format::btree::NO_BLOCK;
+use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
+use pg_bulk_format::btree::descend::{Metapage, first_child};
+use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, Width};
+use pg_bulk_format::btree::leaf::Leaf;
+use pg_bulk_format::btree::read::KeyReader;
+use pg_bulk_format::btree::sort::sort;
+use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_format::tuple::Attribute;
+
+#[derive(Default)]
+struct Pages(BTreeMap<u32, Vec<u8>>);
+
+impl PageSink for Pages {
+    type Error = std::convert::Infallible;
+
+    fn page(&mut self, block: u32, page: &mut Page) -> Result<(), Self::Error> {
+        assert!(self.0.insert(block, page.0.to_vec()).is_none());
+        Ok(())
+    }
+}
+
+struct Index {
+    name: String,
+    heap: Vec<u8>,
+    file: Vec<u8>,
+    unique: bool,
+    fillfactor: usize,
+    deduplicate_items: bool,
+    attributes: Vec<Attribute>,
+    numbers: Vec<u16>,
+    columns: Vec<KeyColumn>,
+}
+
+fn kind(name: &str) -> KeyKind {
+    match name {
+        "smallint" => KeyKind::Int2,
+        "integer" | "date" => KeyKind::Int4,
+        "bigint" | "timestamp without time zone" | "timestamp with time zone" | "time without time zone" | "money" => {
+            KeyKind::Int8
+        }
+        "oid" => KeyKind::Oid,
+        "real" => KeyKind::Float4,
+        "double precision" => KeyKind::Float8,
+        "uuid" => KeyKind::Uuid,
+        "boolean" => KeyKind::Bool,
+        "\"char\"" => KeyKind::Char,
+        _ => panic!("{name}"),
+    }
+}
+
+fn attribute(text: &str) -> Attribute {
+    let parts: Vec<_> = text.split(':').collect();
+    Attribute {
+        len: parts[0].parse().unwrap(),
+        align: match parts[1] {
+            "c" => 1,
+            "s" => 2,
+            "i" => 4,
+            _ => 8,
+        },
+        by_value: parts[2] == "1",
+        packable: parts[3] != "p",
+    }
+}
+
+fn index(line: &str, data: &Path) -> Index {
+    // A type's name may have spaces in it, and it is in the last part.
+    let parts: Vec<_> = line.splitn(8, ' ').collect();
+    let read = |name: &str| fs::read(data.join(name)).unwrap();
+    let (mut numbers, mut columns) = (Vec::new(), Vec::new());
+    for key in parts[7].split(',') {
+        let parts: Vec<_> = key.split(':').collect();
+        let option: u16 = parts[2].parse().unwrap();
+        numbers.push(parts[0].parse().unwrap());
+        columns.push(KeyColumn {
+            kind: kind(parts[1]),
+            // INDOPTION_DESC, INDOPTION_NULLS_FIRST
+            descending: option & 1 != 0,
+            nulls_first: option & 2 != 0,
+            nullable: parts[3] == "0",
+        });
+    }
+    Index {
+        name: parts[0].into(),
+        heap: read(parts[1]),
+        file: read(parts[2]),
+        unique: parts[3] == "1",
+        fillfactor: parts[4].parse().unwrap(),
+        deduplicate_items: parts[5] == "on",
+        attributes: parts[6].split(',').map(attribute).collect(),
+        numbers,
+        columns,
+    }
+}
+
+fn pages(file: &[u8]) -> impl Iterator<Item = &[u8; PAGE_SIZE]> {
+    assert_eq!(file.len() % PAGE_SIZE, 0);
+    file.as_chunks().0.iter()
+}
+
+fn masked(page: &[u8]) -> Vec<u8> {
+    let mut page = page.to_vec();
+    let number = |at: usize| usize::from(u16::from_ne_bytes([page[at], page[at + 1]]));
+    let hole = number(12)..number(14);
+    page[..10].fill(0);
+    page[hole].fill(0);
+    page
+}
+
+/// The entries of all leaves.
+fn leaves<W: Word>(index: &Index, shape: &KeyShape) -> Vec<Entry<W>> {
+    let page = |block: u32| index.file[block as usize * PAGE_SIZE..].first_chunk().unwrap();
+    let meta = Metapage::new(page(0)).unwrap();
+    let mut block = meta.root;
+    for level in (1..=meta.level).rev() {
+        block = first_child(page(block), level).unwrap();
+    }
+    let mut entries = Vec::new();
+    while block != NO_BLOCK {
+        let leaf = Leaf::new(page(block)).unwrap();
+        leaf.entries(shape, |key, tid, _| entries.push(Entry::new(key, tid))).unwrap();
+        block = leaf.next();
+    }
+    entries
+}
+
+fn check<W: Word>(index: &Index, shape: &KeyShape) -> Result<String, String> {
+    let reader = KeyReader::new(&index.attributes, &index.numbers, shape).unwrap();
+    let mut entries: Vec<Entry<W>> = Vec::new();
+    for (page, block) in pages(&index.heap).zip(0..) {
+        reader.read_page(page, block, &mut entries).ok_or_else(|| format!("heap block {block}"))?;
+    }
+    let mut scratch = vec![Entry::default(); entries.len()];
+    sort(&mut entries, &mut scratch);
+    if leaves::<W>(index, shape) != entries {
+        return Err("leaves have other entries".into());
+    }
+    if index.name.starts_with("read_") {
+        return Ok(format!("{} entries", entries.len()));
+    }
+    let all_equal_image = Metapage::new(index.file.first_chunk().unwrap()).unwrap().all_equal_image;
+    let floats = index.columns.iter().any(|column| matches!(column.kind, KeyKind::Float4 | KeyKind::Float8));
+    assert_eq!(all_equal_image, !floats);
+    let deduplicate = all_equal_image && index.deduplicate_items && !index.unique;
+    let options = Options { fillfactor: index.fillfactor, deduplicate, all_equal_image };
+    let mut built = Pages::default();
+    let mut builder = Builder::new(shape, options);
+    for entries in entries.chunks(10_007) {
+        builder.push(entries, &mut built).unwrap();
+    }
+    let summary = builder.finish(&mut built).unwrap();
+    let blocks = index.file.len() / PAGE_SIZE;
+    if built.0.len() != blocks {
+        return Err(format!("{} pages instead of {blocks}", built.0.len()));
+    }
+    for (core, (block, ours)) in pages(&index.file).zip(&built.0) {
+        let (core, ours) = (masked(core), masked(ours));
+        if let Some(at) = (0..PAGE_SIZE).find(|at| core[*at] != ours[*at]) {
+            let end = (at + 32).min(PAGE_SIZE);
+            return Err(format!("block {block} byte {at}: {:?} instead of {:?}", &ours[at..end], &core[at..end]));
+        }
+    }
+    Ok(format!("{} entries, {} pages, {} levels", entries.len(), summary.pages, summary.levels))
+}
+
+#[test]
+#[ignore = "wants the files of a server: pg_test/btree/run"]
+fn indexes_are_the_ones_of_the_server() {
+    let data = env::var("PG_BULK_BTREE_DATA").unwrap();
+    let list = fs::read_to_string(env::var("PG_BULK_BTREE_LIST").unwrap()).unwrap();
+    let mut different = 0;
+    for line in list.lines() {
+        let index = index(line, Path::new(&data));
+        let shape = KeyShape::new(&index.columns).unwrap();
+        let result = match shape.width() {
+            Width::Narrow => check::<u64>(&index, &shape),
+            Width::Wide => check::<u128>(&index, &shape),
+        };
+        match result {
+            Ok(what) => println!("same {}: {what}", index.name),
+            Err(what) => {
+                println!("DIFFERENT {}: {what}", index.name);
+                different += 1;
+            }
+        }
+    }
+    assert_eq!(different, 0);
+}
