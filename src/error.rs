@@ -84,8 +84,18 @@ impl Error {
         ErrorReport::new(self.code, self.message, "pg_bulk").report(PgLogLevel::PANIC);
     }
 
+    /// Say it, and go on. Guarded.
+    pub fn warn(self) {
+        self.report(PgLogLevel::WARNING);
+    }
+
     /// Raise it. Rust frames up to the guard are unwound.
     pub fn raise(self) -> ! {
+        self.report(PgLogLevel::ERROR);
+        unreachable!("an ERROR does not return")
+    }
+
+    fn report(self, level: PgLogLevel) {
         let mut report = ErrorReport::new(self.code, self.message, "pg_bulk");
         if let Some(detail) = self.detail {
             report = report.set_detail(detail);
@@ -93,8 +103,7 @@ impl Error {
         if let Some(hint) = self.hint {
             report = report.set_hint(hint);
         }
-        report.report(PgLogLevel::ERROR);
-        unreachable!("an ERROR does not return")
+        report.report(level);
     }
 }
 

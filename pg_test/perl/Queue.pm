@@ -160,17 +160,18 @@ sub becomes
 	return 0;
 }
 
-# How many processes the queue has.
+# How many processes the queue has; besides its launcher, which stays.
+my $PROCESSES = "FROM pg_stat_activity WHERE backend_type IN ('pg_bulk dispatcher', 'pg_bulk job')";
 sub processes
 {
 	my ($self) = @_;
-	return $self->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_bulk%'");
+	return $self->sql("SELECT count(*) $PROCESSES");
 }
 
 sub idle
 {
 	my ($self) = @_;
-	return $self->becomes("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'pg_bulk%'", 15);
+	return $self->becomes("SELECT count(*) = 0 $PROCESSES", 15);
 }
 
 1;

@@ -70,7 +70,7 @@ sub up
 }
 
 # Killed, at each of the queue's points, and some of a load's.
-my @own = grep { /^(job|dispatcher)\./ && !/^job\.(aborted|failed)$/ } point_names();
+my @own = grep { /^(job|dispatcher)\./ && !/^(job\.(aborted|failed)|dispatcher\.connects)$/ } point_names();
 my @others = grep { /^(load|worker|append|chunk)\./ } point_names();
 @others = (shuffle @others)[ 0 .. 4 ] unless soak();
 my $not_taken = 0;
@@ -121,6 +121,17 @@ for my $point (@own)
 	forget($point);
 }
 ok($queue->idle, 'nobody stays');
+# A dispatcher that cannot connect today may be able to in a while.
+for my $fault ('error once', 'signal=15 once', 'signal=9 once')
+{
+	point_set($node, 'dispatcher.connects', $fault);
+	my $job = enqueue();
+	is($queue->ends($job), 'succeeded', "a dispatcher cannot connect: $fault");
+	ok(point_taken($node, 'dispatcher.connects'), '... at first');
+	forget($fault);
+	ok($queue->idle, '... and leaves in the end');
+	point_clear($node, 'dispatcher.connects');
+}
 
 # A storm: processes are killed and terminated at any time, and the server is restarted.
 my @jobs = map { enqueue() } 1 .. 8;
@@ -204,6 +215,46 @@ is($queue->sql("SELECT count(*) FROM bulk_queue WHERE crashes > 0 AND path LIKE 
 $queue->feed($pipe, -1);
 is($queue->ends($blocked), 'succeeded', '... and the job that ran before goes on');
 $queue->sql('TRUNCATE t');
+
+# Two transactions that start a dispatcher each before they commit. Whoever of these comes second has the first one look.
+ok($queue->idle, 'idle');
+point_set($node, 'commit.started', 'wait');
+my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
+my @backends = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
+for my $i (0, 1)
+{
+	my $path = $i == 0 ? $pipe : $queue->numbers('second', 5);
+	$sessions[$i]{stdin} .= "SELECT 'job ' || bulk_enqueue('$path', 't');\n";
+	$sessions[$i]{run}->pump_nb;
+}
+point_wait($node, 'commit.started', 2);
+ok($queue->becomes("SELECT count(*) = 2 FROM ($DISPATCHER) d"), 'two transactions start a dispatcher each');
+my @both;
+kill 'STOP', $backends[1];
+point_set($node, 'commit.started', 'sleep=0');
+for my $i (0, 1)
+{
+	kill 'CONT', $backends[1] if $i == 1;
+	$sessions[$i]{run}->pump until $sessions[$i]{stdout} =~ /job (\d+)/;
+	push @both, $1;
+	$queue->runs($1) if $i == 0;
+}
+my $since = time;
+is($queue->ends($both[1]), 'succeeded', '... and both jobs run');
+cmp_ok(time - $since, '<', 10, '... at once');
+$queue->feed($pipe, 6);
+is($queue->ends($both[0]), 'succeeded', '... to the end');
+point_clear($node, 'commit.started');
+$_->quit for @sessions;
+is($queue->sql('SELECT string_agg(a::text, \' \' ORDER BY a) FROM t'), '5 6', '... each once');
+$queue->sql('TRUNCATE t');
+# ... and one that comes to nothing then.
+ok($queue->idle, 'idle again');
+point_set($node, 'commit.started', 'error once');
+like(($node->psql('postgres', "SELECT bulk_enqueue('$pipe', 't')"))[2], qr/error at/, 'a transaction fails at its end');
+ok(point_taken($node, 'commit.started'), '... after it has started a dispatcher');
+ok($queue->idle, '... which leaves');
+point_clear($node, 'commit.started');
 
 # A dispatcher that is about to leave, and is woken, terminated, or too late to be woken.
 for my $case ([ 'dispatcher.leaves', 'woken' ], [ 'dispatcher.leaves', 'terminated' ], [ 'dispatcher.gate', 'late' ])

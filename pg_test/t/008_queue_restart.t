@@ -120,7 +120,9 @@ count_is(5, '... the job was done');
 $queue->sql('CREATE EXTENSION pg_bulk');
 my $new = $queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
 $queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
-$queue->sql('DROP EXTENSION pg_bulk; CREATE EXTENSION pg_bulk');
+$queue->sql('DROP EXTENSION pg_bulk');
+ok($queue->idle, 'a dispatcher that has nothing to do for a day leaves with it');
+$queue->sql('CREATE EXTENSION pg_bulk');
 is($queue->sql('SELECT count(*) FROM bulk_jobs'), 0, 'jobs in the queue go with it');
 $new = $queue->enqueue($one);
 is($queue->ends($new), 'succeeded', '... and it can be made again');
@@ -177,6 +179,33 @@ quickly('DROP DATABASE (FORCE)', sub { $queue->sql('DROP DATABASE doomed (FORCE)
 usleep(6_500_000);
 is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 1, 'nobody looks for it twice');
 is($queue->processes, 0, '... or at all');
+
+# A dispatcher that only waits is not in the way; those who may end its database end it.
+my $tomorrow = "SELECT bulk_enqueue('$one', 't', run_at => now() + interval '1 day')";
+my $waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = '%s' AND backend_type = 'pg_bulk dispatcher'";
+$queue->sql('CREATE ROLE landlord LOGIN CREATEDB; CREATE DATABASE doomed OWNER landlord');
+$queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)', 'doomed');
+$queue->sql($tomorrow, 'doomed');
+ok($queue->becomes(sprintf $waits, 'doomed'), 'a dispatcher waits for tomorrow');
+$queue->sql('CREATE DATABASE copied TEMPLATE doomed');
+pass('... makes way for a copy of its database');
+ok($queue->becomes(sprintf $waits, 'doomed'), '... and comes back');
+is($queue->sql('SELECT status FROM bulk_jobs', 'copied'), 'queued', 'the copy has a queue of its own');
+$log = -s $node->logfile;
+$queue->sql('SET ROLE landlord; DROP DATABASE doomed');
+pass('its owner drops a database that has a queue');
+$queue->sql('DROP DATABASE copied');
+$queue->sql('CREATE DATABASE doomed OWNER landlord');
+$queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)', 'doomed');
+$queue->sql($tomorrow, 'doomed');
+ok($queue->becomes(sprintf $waits, 'doomed'), 'a dispatcher again');
+like(($node->psql('postgres', 'SET ROLE landlord; DROP DATABASE doomed (FORCE)'))[2], qr/must be a member .*pg_signal_backend/,
+	'to end it by FORCE takes the right to end processes');
+$queue->sql('GRANT pg_signal_backend TO landlord; SET ROLE landlord; DROP DATABASE doomed (FORCE)');
+usleep(6_500_000);
+is($queue->processes, 0, '... and nobody comes back');
+is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 2, '... or asks for it a second time');
+$queue->sql('DROP ROLE landlord');
 
 # Dump and restore.
 $queue->sql('SELECT bulk_pause()');
@@ -252,12 +281,40 @@ $queue->runs($blocked[1]);
 $queue->feed($second_pipe, 2);
 is($queue->ends($_), 'succeeded', '... until there is') for @blocked;
 count_is(2, '... for each');
+
+# ... and none even for a dispatcher: two others wait for tomorrow.
+sub two_others
+{
+	my %job = map { $_ => $queue->sql($odd . $tomorrow, $_) } 'odd', 'restored';
+	ok($queue->becomes("SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type = 'pg_bulk dispatcher'"), 'others have all slots');
+	return %job;
+}
+ok($queue->idle, 'nobody is there');
+my %others = two_others();
+my ($code, $stdout, $stderr) = $node->psql('postgres', "SELECT bulk_enqueue('$one', 't')");
+like($stderr, qr/WARNING:  out of background worker slots\nDETAIL:.*\nHINT:  Call one of the queue's functions/, 'no dispatcher: that is said');
+$queue->sql($odd . "SELECT bulk_cancel($others{$_})", $_) for keys %others;
+ok($queue->idle, '... and they leave');
+is($queue->status($stdout), 'queued', '... but the job waits');
+is($queue->sql("SELECT bulk_wait($stdout)"), 'succeeded', '... for somebody to ask');
+count_is(1, '... and is run once');
+
+# Preloaded.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_bulk'\nmax_worker_processes = 4");
+$node->restart;
+ok($queue->becomes("SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_bulk launcher'"), 'a launcher is there');
+ok($queue->idle, '... alone');
+%others = two_others();
+($code, $stdout, $stderr) = $node->psql('postgres', "SELECT bulk_enqueue('$one', 't')");
+is($stderr, '', 'no dispatcher: nobody has to care');
+$queue->sql($odd . "SELECT bulk_cancel($others{$_})", $_) for keys %others;
+is($queue->ends($stdout), 'succeeded', '... for the launcher does');
+count_is(1, '... once');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 16');
 
-# Preloaded, with a standby.
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_bulk'");
+# ... with a standby.
 $node->restart;
-ok($queue->idle, 'a launcher leaves');
+ok($queue->idle, 'idle');
 $running = $queue->enqueue($pipe);
 $queue->runs($running);
 $node->restart;

@@ -5,13 +5,15 @@
 //! interrupt that is served ends the process. No Rust frame is unwound then.
 
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use pgrx::{check_for_interrupts, pg_sys};
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use super::compat;
 use super::lock;
-use super::unguarded as c;
+use super::points::point;
+use super::unguarded::{self as c, Opaque};
 
 /// How many bytes of its starter's choice a worker gets, besides a number.
 const EXTRA: usize = 16;
@@ -67,13 +69,21 @@ impl Worker {
         self
     }
 
+    /// It can wait for the end of our transaction ([`wait_for_starter`]). Takes its first two numbers.
+    pub fn after_this_transaction(self) -> Worker {
+        // SAFETY: variables of this process.
+        let (pid, transaction) =
+            unsafe { (pg_sys::MyProcPid, compat::virtual_transaction(pg_sys::MyProc).localTransactionId) };
+        self.with([pid.cast_unsigned(), transaction, 0, 0])
+    }
+
     /// As the server knows it.
     pub fn raw(&self) -> pg_sys::BackgroundWorker {
         self.0
     }
 
     /// Have it started. None if there is no slot for it. Guarded.
-    pub fn start(&mut self) -> Option<Handle> {
+    pub fn start(mut self) -> Option<Handle> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: guarded calls with a valid worker. The handle lives until it is freed.
         unsafe {
@@ -130,6 +140,37 @@ pub fn numbers() -> [u32; EXTRA / 4] {
     numbers
 }
 
+/// Wait until the transaction has ended in which this worker was started, if it was ([`Worker::after_this_transaction`]):
+/// then what it did can be seen. Guarded.
+pub fn wait_for_starter() {
+    let [pid, transaction, ..] = numbers();
+    if pid == 0 {
+        return;
+    }
+    let process = lock::process(pid.cast_signed());
+    in_transaction(|| {
+        // SAFETY: process entries stay where they are; a guarded call. A process that has ended, or has gone on to its
+        // next transaction, is not waited for.
+        unsafe {
+            if let Some(process) = process.as_ref() {
+                let waited_for = compat::virtual_transaction(process);
+                if waited_for.localTransactionId == transaction {
+                    pg_sys::VirtualXactLock(waited_for, true);
+                }
+            }
+        }
+    });
+}
+
+/// Wake another process, if it is still there. Guarded.
+pub fn wake(pid: i32) {
+    let process = lock::process(pid);
+    if !process.is_null() {
+        // SAFETY: process entries stay where they are, and a latch may be set whosever it is by now.
+        unsafe { c::SetLatch(&raw mut (*process).procLatch) }
+    }
+}
+
 /// Obey signals. SIGINT is seen to already: it cancels. Guarded.
 pub fn obey_signals() {
     // SAFETY: handlers of the server's own, in a process that has a latch.
@@ -150,28 +191,53 @@ pub fn connect(database: pg_sys::Oid, role: pg_sys::Oid) {
 
 /// Become a process that sees the catalogs which all databases share, and no others. Guarded.
 pub fn connect_to_none() {
+    lock::release_at_exit();
     // SAFETY: as in `connect`.
     unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) }
 }
 
 static CONNECTING: AtomicBool = AtomicBool::new(false);
+/// The SQLSTATE of what was said last while this process connected.
+static SAID: AtomicI32 = AtomicI32::new(0);
 
 /// As [`connect`], in a worker that the postmaster starts again when it has failed. A database that is gone will not come
-/// back; so not to be able to connect is no failure. Guarded.
+/// back; so if that is why we cannot connect, it is no failure. Guarded.
 pub fn connect_or_give_up(database: pg_sys::Oid) {
     CONNECTING.store(true, Ordering::Relaxed);
-    // SAFETY: a guarded call with a callback that is there as long as the library.
-    unsafe { pg_sys::on_proc_exit(Some(give_up), pg_sys::Datum::from(0usize)) };
-    connect(database, pg_sys::InvalidOid);
+    // SAFETY: guarded calls with callbacks that are there as long as the library. The context stays where it is, since an
+    // error that leaves this frame is raised again with it.
+    unsafe {
+        pg_sys::on_proc_exit(Some(give_up), pg_sys::Datum::from(0usize));
+        let previous = pg_sys::error_context_stack;
+        let context = pg_sys::ErrorContextCallback { previous, callback: Some(listen), arg: std::ptr::null_mut() };
+        pg_sys::error_context_stack = PgMemoryContexts::TopMemoryContext.leak_and_drop_on_delete(context);
+        point!("dispatcher.connects");
+        connect(database, pg_sys::InvalidOid);
+        pg_sys::error_context_stack = previous;
+    }
     CONNECTING.store(false, Ordering::Relaxed);
+}
+
+/// Called while a message is made.
+unsafe extern "C-unwind" fn listen(_argument: Opaque) {
+    // SAFETY: within an error context callback; raises nothing there.
+    SAID.store(unsafe { c::geterrcode() }, Ordering::Relaxed);
 }
 
 /// Called when the process exits, after it has let go of everything shared.
 unsafe extern "C-unwind" fn give_up(_code: c_int, _argument: pg_sys::Datum) {
-    if CONNECTING.load(Ordering::Relaxed) {
+    // It is not there, or nobody may connect to it.
+    let gone = [Code::ERRCODE_INVALID_CATALOG_NAME as i32, Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE as i32];
+    if CONNECTING.load(Ordering::Relaxed) && gone.contains(&SAID.load(Ordering::Relaxed)) {
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) }
     }
+}
+
+/// End this process as one that has failed, so that the postmaster starts it again after a while. Guarded.
+pub fn come_back_later() -> ! {
+    // SAFETY: a guarded call outside of a transaction.
+    unsafe { pg_sys::proc_exit(1) }
 }
 
 /// A setting that this session begins with, whatever its role and database have. Guarded.
@@ -251,20 +317,22 @@ pub fn report_activity(what: Option<&CStr>) {
     unsafe { pg_sys::pgstat_report_activity(state, text) }
 }
 
-/// Sleep until the latch is set, or so long; serve interrupts. Guarded.
-pub fn pause(milliseconds: i64) {
+/// Sleep until the latch is set, or so long; serve interrupts. Was it set? Guarded.
+pub fn pause(milliseconds: i64) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: guarded calls on this process's latch.
-    unsafe {
-        pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), milliseconds, pg_sys::PG_WAIT_EXTENSION);
+    let event = unsafe {
+        let event = pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), milliseconds, pg_sys::PG_WAIT_EXTENSION);
         pg_sys::ResetLatch(pg_sys::MyLatch);
-    }
+        event
+    };
     check_for_interrupts!();
+    event.cast_unsigned() & pg_sys::WL_LATCH_SET != 0
 }
 
 /// The same in a background worker, which reads settings that have changed. Guarded.
-pub fn sleep(milliseconds: i64) {
-    pause(milliseconds);
+pub fn sleep(milliseconds: i64) -> bool {
+    let woken = pause(milliseconds);
     // SAFETY: a flag that a signal handler sets, and a guarded call.
     unsafe {
         if std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 {
@@ -272,4 +340,5 @@ pub fn sleep(milliseconds: i64) {
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
     }
+    woken
 }

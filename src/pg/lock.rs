@@ -12,16 +12,16 @@ use std::ffi::c_int;
 
 use pgrx::{pg_guard, pg_sys};
 
-/// What is locked: an object of the current database.
+/// What is locked: an object of the current database, or one that all databases share.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectLock(pg_sys::LOCKTAG);
 
-/// Two of them exclude each other unless both are `Share`, or one is `AccessShare` and the other is not
-/// `AccessExclusive`.
+/// Two of them exclude each other unless both are the same and not `Exclusive`, or one is `AccessShare`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Mode {
     AccessShare = 1,
+    RowExclusive = 3,
     Share = 5,
     Exclusive = 7,
 }
@@ -36,9 +36,18 @@ pub enum Until {
 impl ObjectLock {
     /// `class` is the OID of the catalog or table that the object is in.
     pub fn new(class: pg_sys::Oid, object: u32, part: u16) -> ObjectLock {
+        // SAFETY: a variable of this process, set when it connects.
+        ObjectLock::within(unsafe { pg_sys::MyDatabaseId }, class, object, part)
+    }
+
+    /// `class` is the OID of a catalog that all databases share.
+    pub fn shared(class: pg_sys::Oid, object: u32) -> ObjectLock {
+        ObjectLock::within(pg_sys::InvalidOid, class, object, 0)
+    }
+
+    fn within(database: pg_sys::Oid, class: pg_sys::Oid, object: u32, part: u16) -> ObjectLock {
         ObjectLock(pg_sys::LOCKTAG {
-            // SAFETY: a variable of this process, set when it connects.
-            locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+            locktag_field1: database.to_u32(),
             locktag_field2: class.to_u32(),
             locktag_field3: object,
             locktag_field4: part,
@@ -64,6 +73,15 @@ impl ObjectLock {
     pub fn release(&self, mode: Mode, until: Until) {
         // SAFETY: a guarded call with a valid tag.
         unsafe { pg_sys::LockRelease(&raw const self.0, mode as i32, until == Until::SessionEnd) };
+    }
+
+    /// Is nobody in the way of this mode, now? Guarded; in a transaction.
+    pub fn is_free(&self, mode: Mode) -> bool {
+        let free = self.try_take(mode, Until::TransactionEnd);
+        if free {
+            self.release(mode, Until::TransactionEnd);
+        }
+        free
     }
 
     /// The process that holds it in `Exclusive` mode. Guarded; not cheap.

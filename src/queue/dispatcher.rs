@@ -5,6 +5,9 @@
 //! one of them ends, a transaction that has changed the queue commits, or the next job is due. With nothing left to do it
 //! stays a second, so that a series of jobs does not start a series of dispatchers, and leaves.
 //!
+//! It is connected to its database, though, and in the way of those who want to drop or copy that. So while none of its
+//! workers runs it looks around every other second, and makes way for them.
+//!
 //! It decides nothing that could not be decided again: claims are the workers' business. So any error ends it, and the
 //! postmaster starts it anew; workers that are busy then go on, and a job that is started twice is claimed once.
 //!
@@ -14,14 +17,16 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::Queue;
 use super::job::{End, Failure, Queued};
+use super::wake::NO_LINGERING;
 use crate::error::{OrRaise, Result};
 use crate::guc;
 use crate::load::history;
 use crate::pg::background::{self, Handle, Worker, in_transaction};
+use crate::pg::lock::{Mode, ObjectLock};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
 
@@ -33,6 +38,8 @@ const RETRY: i64 = 1_000;
 const WATCH: i64 = 60_000;
 /// Milliseconds that it sleeps at most.
 const LONGEST: i64 = 3_600_000;
+/// Milliseconds after which it looks around: less than DROP DATABASE waits for others to go (5 seconds).
+const LOOK_AROUND: i64 = 2_000;
 /// How many jobs are looked at to find one that may run, at first.
 const CANDIDATES: i64 = 32;
 
@@ -80,31 +87,35 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
         (c"synchronous_commit", c"on"),
         (c"statement_timeout", c"0"),
         (c"lock_timeout", c"0"),
+        // It would be compiled anew for each statement.
+        (c"jit", c"off"),
+        (c"max_parallel_workers_per_gather", c"0"),
     ];
     for (name, value) in settings {
         background::force(name, value);
     }
     background::take_time();
+    background::wait_for_starter();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
     let mut dispatcher = Dispatcher { queue, launched: Vec::new(), sweep: None };
-    let mut lingered = false;
+    let mut lingered = background::numbers() == NO_LINGERING;
     loop {
         match dispatcher.lap() {
             Next::Sleep(milliseconds) => {
                 lingered = false;
-                background::sleep(milliseconds);
+                dispatcher.sleep(milliseconds);
             }
             Next::Idle if !lingered => {
                 lingered = true;
-                background::sleep(LINGER);
+                dispatcher.sleep(LINGER);
             }
             Next::Idle => {
                 if dispatcher.leave() {
                     return;
                 }
                 // Somebody is about to commit, and wakes us.
-                background::sleep(LINGER);
+                dispatcher.sleep(LINGER);
             }
             Next::Gone => return,
         }
@@ -152,6 +163,35 @@ impl Dispatcher {
             Next::Sleep(milliseconds) if full => Next::Sleep(milliseconds.min(RETRY)),
             next => next,
         }
+    }
+
+    /// Sleep until woken, or so long; but not when the extension is gone, nor when somebody wants the database.
+    fn sleep(&self, milliseconds: i64) {
+        let mut left = milliseconds;
+        while left > 0 && !background::sleep(left.min(LOOK_AROUND)) {
+            left -= LOOK_AROUND;
+            if left <= 0 {
+                return;
+            }
+            let (there, wanted) = in_transaction(|| self.look_around());
+            if !there {
+                return;
+            }
+            if wanted && self.launched.is_empty() {
+                let message = "pg_bulk dispatcher makes way for a command that needs its database";
+                ereport!(PgLogLevel::LOG, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+                background::come_back_later();
+            }
+        }
+    }
+
+    /// Is the extension there, and does somebody want the database? Guarded.
+    fn look_around(&self) -> (bool, bool) {
+        // SAFETY: a guarded catalog lookup in a transaction, and a variable of this process.
+        let (kind, database) = unsafe { (pg_sys::get_rel_relkind(self.queue.table), pg_sys::MyDatabaseId.to_u32()) };
+        // What every session takes when it begins: not to be had while the database is dropped, renamed, moved or copied.
+        let lock = ObjectLock::shared(pg_sys::DatabaseRelationId, database);
+        (kind != 0, !lock.is_free(Mode::RowExclusive))
     }
 
     /// The extension may have been dropped, and even made again. Until the end of the transaction it is not dropped.

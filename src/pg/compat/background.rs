@@ -37,3 +37,20 @@ pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
         result == pg_sys::AclResult::ACLCHECK_OK
     }
 }
+
+/// The virtual transaction that a process is in.
+///
+/// # Safety
+/// An entry of the process array.
+pub unsafe fn virtual_transaction(process: *const pg_sys::PGPROC) -> pg_sys::VirtualTransactionId {
+    // SAFETY: the caller vouches for the entry.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::VirtualTransactionId { backendId: (*process).backendId, localTransactionId: (*process).lxid };
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return pg_sys::VirtualTransactionId {
+            procNumber: (*process).vxid.procNumber,
+            localTransactionId: (*process).vxid.lxid,
+        };
+    }
+}

@@ -25,6 +25,9 @@ unsafe extern "C-unwind" {
     pub fn AfterTriggerFireDeferred();
     /// xact.c.
     pub fn CommitTransactionCommand();
+    /// elog.c. The SQLSTATE of the message that is being made; only within an error context callback, where it raises
+    /// nothing.
+    pub fn geterrcode() -> c_int;
     /// elog.c. Writes the error that was just caught to the log.
     pub fn EmitErrorReport();
     /// timeout.c. Raises nothing.
