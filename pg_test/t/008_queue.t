@@ -142,6 +142,49 @@ ok($stderr =~ /deadlock detected/ || $queue->sql("SELECT error_sqlstate FROM bul
 	'who has what a job waits for, and waits for the job, is in a deadlock') or diag "$ended: $stderr";
 $queue->sql('TRUNCATE t');
 
+# A job that waits for itself.
+$queue->sql(<<'SQL');
+CREATE TABLE own (a int);
+CREATE FUNCTION wait_for_own() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM bulk_wait(job_id, '1 hour') FROM bulk_jobs WHERE pid = pg_backend_pid();
+	RETURN new;
+END $$;
+CREATE TRIGGER own AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION wait_for_own();
+SQL
+my $selfish = $queue->enqueue($one, 'own');
+is($queue->ends($selfish), 'failed', 'a job that waits for itself');
+is($queue->sql("SELECT error_sqlstate, error_message = format('cannot wait for job %s in the process that runs it', job_id) FROM bulk_jobs
+	WHERE job_id = $selfish"), '55000|t', '... is told');
+
+# A transaction that holds on to an old snapshot.
+my $old = $node->background_psql('postgres');
+for my $level ('REPEATABLE READ', 'SERIALIZABLE')
+{
+	$old->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM bulk_jobs");
+	my $newer = $queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
+	is($old->query_safe("SELECT bulk_wait($newer, '0')"), 'queued', "$level: a newer job can be waited for");
+	is($old->query_safe("SELECT bulk_cancel($newer)"), 't', '... cancelled');
+	is($old->query_safe("SELECT bulk_retry($newer)"), 't', '... put into the queue again');
+	$queue->sql("SELECT bulk_pause()");
+	is($old->query_safe("SELECT bulk_cancel($newer), bulk_resume()"), 't|t', '... and what others do is seen');
+	$old->query_safe('COMMIT');
+	is($queue->status($newer), 'canceled', '... and remains');
+}
+$old->quit;
+
+# Who looks after a job is not who runs it.
+my $lost = $queue->enqueue($one, 't', "run_at => now() + interval '1 day'");
+$queue->sql("UPDATE bulk_queue SET status = 'running' WHERE job_id = $lost");
+my ($first_out, $first_err) = ('', '');
+my $canceler = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', "BEGIN; SELECT bulk_cancel($lost); SELECT pg_sleep(1); COMMIT" ],
+	'>', \$first_out, '2>', \$first_err, IPC::Run::timeout(60));
+ok($queue->becomes("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'bulk_queue'::regclass AND objid = $lost)"), 'somebody cancels a job');
+is($queue->sql("SELECT bulk_cancel($lost)"), 'f', '... and somebody else, who waits');
+$canceler->finish;
+is($first_out . $first_err, "t\n\n", '... and does not cancel the one who does');
+is($queue->status($lost), 'canceled', '... it is cancelled');
+
 # Errors that go away are tried again, others are not.
 $queue->sql(<<'SQL');
 CREATE SEQUENCE tries;

@@ -16,12 +16,13 @@ use pgrx::{pg_guard, pg_sys};
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectLock(pg_sys::LOCKTAG);
 
-/// Two of them exclude each other unless both are the same and not `Exclusive`, or one is `AccessShare`.
+/// They exclude each other as the server's modes of these names do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Mode {
     AccessShare = 1,
     RowExclusive = 3,
+    ShareUpdateExclusive = 4,
     Share = 5,
     Exclusive = 7,
 }

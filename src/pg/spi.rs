@@ -141,6 +141,7 @@ pub fn value(row: Option<&Vec<Value>>, column: usize) -> Value {
 pub enum Access {
     /// Sees what is committed now, whatever the isolation level.
     ReadLatest,
+    /// The same. In the stricter isolation levels, a row that somebody changes between our look and our change is an error.
     Write,
 }
 
@@ -167,9 +168,8 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables:
         if connected != pg_sys::SPI_OK_CONNECT.cast_signed() {
             return fails(connected);
         }
-        if access == Access::ReadLatest {
-            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-        }
+        // Functions are evaluated while it is planned.
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
         let plan = pg_sys::SPI_prepare(source.as_ptr(), number, kinds.as_mut_ptr());
         if plan.is_null() {
             return fails(pg_sys::SPI_result);
@@ -180,10 +180,10 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables:
                 .hint("Was the extension's schema renamed a moment ago?"));
         }
         let read_only = access == Access::ReadLatest;
-        let result = pg_sys::SPI_execute_plan(plan, values.as_mut_ptr(), nulls.as_ptr(), read_only, 0);
-        if access == Access::ReadLatest {
-            pg_sys::PopActiveSnapshot();
-        }
+        let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
+        let (snapshot, any) = (pg_sys::GetLatestSnapshot(), std::ptr::null_mut());
+        let result = pg_sys::SPI_execute_snapshot(plan, values, nulls, snapshot, any, read_only, true, 0);
+        pg_sys::PopActiveSnapshot();
         if result < 0 {
             return fails(result);
         }

@@ -13,8 +13,13 @@ use crate::error::{Error, OrRaise, Result};
 use crate::load;
 use crate::load::options::{LoadOptions, LockOption};
 use crate::load::target::check_location;
+use crate::pg::background;
 use crate::pg::lock::{Mode, Until};
 use crate::pg::role::{NoSession, cannot_connect, role_name};
+
+/// How often bulk_cancel looks at a job that others are changing, and the milliseconds between.
+const TRIES: u32 = 500;
+const PAUSE: i64 = 10;
 
 /// Settings that the meaning of a file depends on, or of what is evaluated for its rows.
 const SETTINGS: [&CStr; 6] =
@@ -225,20 +230,31 @@ pub unsafe extern "C-unwind" fn bulk_cancel(fcinfo: pg_sys::FunctionCallInfo) ->
 fn cancel(queue: &Queue, job: i64) -> Result<bool> {
     status_for_caller(queue, job)?;
     queue.look_at_commit();
-    if queue.cancel_queued(job)? {
-        return Ok(true);
-    }
-    if status_for_caller(queue, job)? != "running" {
-        return Ok(false);
-    }
     let lock = queue.job_lock(job);
-    if let Some(pid) = lock.holder() {
-        // As pg_cancel_backend does: the process and those it has started. One that has just gone is not there.
-        // SAFETY: a signal to a process that obeys it by cancelling what it does.
-        return Ok(unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 });
+    for _ in 0..TRIES {
+        if queue.cancel_queued(job)? {
+            return Ok(true);
+        }
+        if status_for_caller(queue, job)? != "running" {
+            return Ok(false);
+        }
+        if let Some(pid) = lock.holder() {
+            // As pg_cancel_backend does: the process and those it has started. It has no other job, before or after.
+            // SAFETY: a signal to a process that obeys it by cancelling what it does.
+            let told = unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 };
+            // One that has just gone is not there.
+            if told {
+                return Ok(true);
+            }
+        } else if lock.try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) && queue.cancel_lost(job)? {
+            // Its process was gone, and nobody had noticed yet.
+            return Ok(true);
+        }
+        // Somebody else has noticed, or it is beginning or ending just now.
+        background::pause(PAUSE);
     }
-    // Its process is gone, and nobody has noticed yet.
-    Ok(lock.try_take(Mode::Exclusive, Until::TransactionEnd) && queue.cancel_lost(job)?)
+    let message = format!("could not cancel job {job}, which another session is changing");
+    Err(Error::new(Code::ERRCODE_LOCK_NOT_AVAILABLE, message).hint("Try again when its transaction has ended."))
 }
 
 /// `bulk_retry(job_id)`.

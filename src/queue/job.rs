@@ -283,7 +283,7 @@ impl Queue {
 
     /// A job that is running, as its row says: if nobody holds its lock, it is to be run again. Guarded.
     pub fn requeue_if_lost(&self, id: i64) -> Result<()> {
-        if !self.job_lock(id).try_take(Mode::Exclusive, Until::TransactionEnd) {
+        if !self.job_lock(id).try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) {
             return Ok(());
         }
         // The first crash says nothing about the job; after that, it is given time.

@@ -125,7 +125,8 @@ impl Queue {
         as_role(self.owner, || spi::execute(&source, arguments, access, &[self.table, self.state]))
     }
 
-    /// Held, in exclusive mode, by the process that runs the job.
+    /// Held, in exclusive mode, by the process that runs the job. Who changes the row of a job that has lost its process
+    /// holds it meanwhile in mode `ShareUpdateExclusive`: that excludes the other one, and is not taken for it.
     pub fn job_lock(&self, job: i64) -> ObjectLock {
         ObjectLock::new(self.table, job as u32, (job >> 32) as u16)
     }

@@ -2,7 +2,8 @@
 //!
 //! Without a time limit (nor `lock_timeout`, which is not meant for this), the caller waits for a running job by its lock, so that the server notices if the job in turn
 //! waits for a lock of the caller's: that is a deadlock, which it resolves. Otherwise it looks again and again, less often
-//! from time to time. Each look sees what is committed by then, whatever the isolation level.
+//! from time to time. That would be no help to a job which waits for itself, by a trigger of its table, say: it is an error.
+//! Each look sees what is committed by then, whatever the isolation level.
 
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,9 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
     let (caller, in_recovery) = unsafe { (pg_sys::GetUserId(), pg_sys::RecoveryInProgress()) };
     // SAFETY: a setting.
     let by_lock = deadline.is_none() && !in_recovery && unsafe { pg_sys::LockTimeout } == 0;
+    // SAFETY: variables of this process.
+    let own_pid = unsafe { (!pg_sys::MyBgworkerEntry.is_null()).then_some(pg_sys::MyProcPid) };
+    let is_own = own_pid.is_some() && queue.job_lock(job).holder() == own_pid;
     let mut pause = FIRST_PAUSE;
     let mut care_at = Instant::now();
     let mut waited = false;
@@ -71,6 +75,10 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
         let now = Instant::now();
         if !matches!(status.as_str(), "queued" | "running") || deadline.is_some_and(|at| at <= now) {
             return Ok(status);
+        }
+        if is_own {
+            let message = format!("cannot wait for job {job} in the process that runs it");
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         // A job that is still running when its lock is free has lost its process.
         if status == "running" && by_lock && !waited {
