@@ -64,6 +64,32 @@ pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opa
     }
 }
 
+/// The same in a subtransaction of its own, which is rolled back if there is an error. For a guarded frame.
+///
+/// # Safety
+/// As [`attempt`], but for the caller's frame; in a transaction, and not in parallel mode.
+pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for the body and the transaction; guarded calls. A subtransaction is begun and ended by
+    // the same owner and in the same context.
+    unsafe {
+        let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
+        // An error serves interrupts again that were held off.
+        let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let error = complaint(body, argument);
+        (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount) = held_off;
+        if error.is_null() {
+            pg_sys::ReleaseCurrentSubTransaction();
+        } else {
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
+        }
+        pg_sys::MemoryContextSwitchTo(context);
+        pg_sys::CurrentResourceOwner = owner;
+        error
+    }
+}
+
 /// Does it return? Else the error is the newest of the server's stack.
 ///
 /// # Safety

@@ -30,8 +30,8 @@ use crate::pg::lock::{Mode, ObjectLock};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
 
-/// Milliseconds that it stays with nothing to do.
-const LINGER: i64 = 1_000;
+/// How long it stays with nothing to do.
+const LINGER: Duration = Duration::from_secs(1);
 /// Milliseconds until it tries again to start a worker, or looks after jobs of workers that it has not started.
 const RETRY: i64 = 1_000;
 /// Milliseconds that it sleeps at most while jobs are running.
@@ -54,6 +54,8 @@ struct Launched {
 struct Dispatcher {
     queue: Queue,
     launched: Vec<Launched>,
+    /// Jobs that somebody is changing, in a transaction that goes on, and until when they are left alone.
+    left_alone: Vec<(i64, Instant)>,
     /// When to sweep next: orphans, and jobs that ended long ago.
     sweep: Option<Instant>,
 }
@@ -98,33 +100,42 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     background::wait_for_starter();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
-    let mut dispatcher = Dispatcher { queue, launched: Vec::new(), sweep: None };
-    let mut lingered = background::numbers() == NO_LINGERING;
+    let mut dispatcher = Dispatcher { queue, launched: Vec::new(), left_alone: Vec::new(), sweep: None };
+    let mut linger = if background::numbers() == NO_LINGERING { Duration::ZERO } else { LINGER };
+    let mut idle_since = None;
     loop {
         match dispatcher.lap() {
             Next::Sleep(milliseconds) => {
-                lingered = false;
+                (linger, idle_since) = (LINGER, None);
                 dispatcher.sleep(milliseconds);
             }
-            Next::Idle if !lingered => {
-                lingered = true;
-                dispatcher.sleep(LINGER);
-            }
             Next::Idle => {
-                if dispatcher.leave() {
+                // Whatever wakes us meanwhile.
+                let left = linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed());
+                if !left.is_zero() {
+                    dispatcher.sleep(milliseconds(left));
+                } else if dispatcher.leave() {
                     return;
+                } else {
+                    // Somebody is about to commit, and wakes us.
+                    dispatcher.sleep(milliseconds(LINGER));
                 }
-                // Somebody is about to commit, and wakes us.
-                dispatcher.sleep(LINGER);
             }
             Next::Gone => return,
         }
     }
 }
 
+/// At least one.
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(LONGEST).max(1)
+}
+
 impl Dispatcher {
     fn lap(&mut self) -> Next {
         let ended = self.reap();
+        let now = Instant::now();
+        self.left_alone.retain(|(_, until)| *until > now);
         let sweeps = self.sweep.is_none_or(|at| Instant::now() >= at);
         if sweeps {
             self.sweep = Some(Instant::now() + Duration::from_millis(WATCH.unsigned_abs()));
@@ -216,12 +227,12 @@ impl Dispatcher {
     }
 
     /// The job of a worker that has ended, if that was not the job's doing.
-    fn settle(&self, job: &Queued) -> Result<()> {
+    fn settle(&mut self, job: &Queued) -> Result<()> {
         match self.queue.look_up(job.id)? {
             Some((status, attempt)) if status == "queued" && attempt == job.attempt => {
                 let no_session = self.fail_if_no_session(job)?;
-                if !no_session {
-                    self.queue.did_not_start(job.id, attempt)?;
+                if !no_session && !self.queue.did_not_start(job.id, attempt)? {
+                    self.leave_alone(job.id);
                 }
             }
             Some((status, _)) if status == "running" => self.queue.requeue_if_lost(job.id)?,
@@ -230,8 +241,13 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// Do nothing about a job for a while.
+    fn leave_alone(&mut self, id: i64) {
+        self.left_alone.push((id, Instant::now() + Duration::from_millis(RETRY.unsigned_abs())));
+    }
+
     /// A job whose owner cannot have a session has failed.
-    fn fail_if_no_session(&self, job: &Queued) -> Result<bool> {
+    fn fail_if_no_session(&mut self, job: &Queued) -> Result<bool> {
         let Some(why) = cannot_connect(job.owner) else { return Ok(false) };
         let role = role_name(job.owner);
         let failure = match why {
@@ -241,19 +257,21 @@ impl Dispatcher {
                 Failure::new(c"42501", &format!("role \"{role}\" may not connect to the database of the queue"))
             }
         };
-        self.queue.fail(job.id, job.attempt, End::Failed, &failure)?;
+        if !self.queue.fail_if_free(job.id, job.attempt, End::Failed, &failure)? {
+            self.leave_alone(job.id);
+        }
         Ok(true)
     }
 
     /// Which jobs to start, and what then.
-    fn look(&self) -> Result<Outlook> {
+    fn look(&mut self) -> Result<Outlook> {
         let running = self.queue.running()?;
         // The tables that are being loaded, and whether they are by a job that has to be alone.
         let mut busy: Vec<(pg_sys::Oid, bool)> = running.iter().map(|job| (job.target, job.alone)).collect();
-        let launched = |id: i64| self.launched.iter().any(|l| l.job.id == id);
+        let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
         let started = self.launched.iter().filter(|l| running.iter().all(|job| job.id != l.job.id));
         busy.extend(started.map(|l| (l.job.target, l.job.alone)));
-        let strangers = running.iter().any(|job| !launched(job.id));
+        let strangers = running.iter().any(|job| !known.contains(&job.id));
         let free = guc::max_running_jobs().saturating_sub(busy.len());
 
         let mut start = Vec::new();
@@ -262,7 +280,9 @@ impl Dispatcher {
             loop {
                 let candidates = self.queue.due(most)?;
                 let all = i64::try_from(candidates.len()).unwrap_or(most) < most;
-                start = choose(candidates.into_iter().filter(|job| !launched(job.id)), free, busy.clone());
+                let may_start = |job: &Queued| self.left_alone.iter().all(|(id, _)| *id != job.id);
+                let candidates = candidates.into_iter().filter(|job| !known.contains(&job.id));
+                start = choose(candidates, may_start, free, busy.clone());
                 if all || start.len() == free {
                     break;
                 }
@@ -285,7 +305,7 @@ impl Dispatcher {
             return Ok(Outlook { start, next: Next::Idle });
         }
         let due = if start.len() < free { self.queue.next_due()? } else { None };
-        let longest = if strangers { RETRY } else { LONGEST };
+        let longest = if strangers || !self.left_alone.is_empty() { RETRY } else { LONGEST };
         let longest = if is_busy { longest.min(WATCH) } else { longest };
         Ok(Outlook { start, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
     }
@@ -317,7 +337,12 @@ impl Dispatcher {
 }
 
 /// Of the jobs that are due, in order, those that may start now: `free` at most.
-fn choose(candidates: impl Iterator<Item = Queued>, free: usize, mut busy: Vec<(pg_sys::Oid, bool)>) -> Vec<Queued> {
+fn choose(
+    candidates: impl Iterator<Item = Queued>,
+    may_start: impl Fn(&Queued) -> bool,
+    free: usize,
+    mut busy: Vec<(pg_sys::Oid, bool)>,
+) -> Vec<Queued> {
     let mut start = Vec::new();
     for job in candidates {
         if start.len() == free {
@@ -326,7 +351,7 @@ fn choose(candidates: impl Iterator<Item = Queued>, free: usize, mut busy: Vec<(
         let waits = busy.iter().any(|(target, alone)| *target == job.target && (*alone || job.alone));
         // What waits for its table is as good as there for those behind it.
         busy.push((job.target, job.alone));
-        if !waits {
+        if !waits && may_start(&job) {
             start.push(job);
         }
     }

@@ -10,7 +10,8 @@
 //!
 //! Each change says from which state it leads, so that of two at once one finds nothing to change; and each tells
 //! whoever listens. Nothing takes a lock on the row of a running job before its end, so that nobody who looks at or
-//! cancels a job waits for it.
+//! cancels a job waits for it. And the queue does not wait for those who do: a row that somebody has changed, in a
+//! transaction that goes on, is left alone until that has ended.
 
 use std::ffi::{CStr, CString};
 
@@ -179,14 +180,15 @@ impl Queue {
         self.change(job.id, "queued", statement, &arguments).map(drop)
     }
 
-    /// Claim a job that is queued. The caller holds its lock. Guarded.
+    /// Claim a job that is queued, unless somebody is changing it. The caller holds its lock. Guarded.
     pub fn claim(&self, id: i64, owner: pg_sys::Oid) -> Result<Option<Claimed>> {
         let statement =
             "UPDATE @.bulk_queue SET status = 'running', attempt = attempt + 1, started_at = clock_timestamp(),
                 finished_at = NULL, rows_loaded = NULL, rows_rejected = NULL, rows_duplicate = NULL, bytes_read = NULL,
                 bytes_total = NULL, workers = NULL, error_sqlstate = NULL, error_message = NULL, error_detail = NULL,
                 error_hint = NULL, error_context = NULL
-            WHERE job_id = $1 AND owner = $2::regrole AND status = 'queued'
+            WHERE job_id IN (SELECT job_id FROM @.bulk_queue
+                WHERE job_id = $1 AND owner = $2::regrole AND status = 'queued' FOR UPDATE SKIP LOCKED)
             RETURNING path, target, target_schema::text, target_name::text, options, settings, attempt,
                 max_attempts - (attempt - attempts_before), attempt - attempts_before";
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(owner)], Access::Write)?;
@@ -236,6 +238,15 @@ impl Queue {
 
     /// An attempt has failed, and its transaction is rolled back. False if it is not our attempt any more. Guarded.
     pub fn fail(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
+        self.fail_unless(id, attempt, end, failure, "")
+    }
+
+    /// The same, unless somebody is changing the job: false then, too. Guarded.
+    pub fn fail_if_free(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
+        self.fail_unless(id, attempt, end, failure, "SKIP LOCKED")
+    }
+
+    fn fail_unless(&self, id: i64, attempt: i32, end: End, failure: &Failure, locked: &str) -> Result<bool> {
         let (status, delay) = match end {
             End::Failed => ("failed", 0.0),
             End::Canceled => ("canceled", 0.0),
@@ -253,13 +264,15 @@ impl Queue {
             Argument::text(failure.context.as_deref()),
             Argument::datum(pg_sys::FLOAT8OID, delay),
         ];
-        let statement =
+        let statement = format!(
             "UPDATE @.bulk_queue SET status = $3, error_sqlstate = $4, error_message = $5, error_detail = $6,
                 error_hint = $7, error_context = $8,
                 run_at = CASE $3 WHEN 'queued' THEN clock_timestamp() + $9 * interval '1 second' ELSE run_at END,
                 finished_at = CASE $3 WHEN 'queued' THEN NULL ELSE clock_timestamp() END
-            WHERE job_id = $1 AND attempt = $2 AND status IN ('queued', 'running')";
-        self.change(id, status, statement, &arguments)
+            WHERE job_id IN (SELECT job_id FROM @.bulk_queue
+                WHERE job_id = $1 AND attempt = $2 AND status IN ('queued', 'running') FOR UPDATE {locked})"
+        );
+        self.change(id, status, &statement, &arguments)
     }
 
     /// So many rejects of a load that failed were kept. Guarded.
@@ -268,20 +281,31 @@ impl Queue {
         self.run(statement, &[Argument::bigint(id), bigint(rejected)], Access::Write).map(drop)
     }
 
-    /// A worker ended without having claimed its job: somebody killed it, or it could not connect. Guarded.
-    pub fn did_not_start(&self, id: i64, attempt: i32) -> Result<()> {
+    /// The rejects of a load that failed could not be kept. Guarded.
+    pub fn lost_rejects(&self, id: i64, why: &CStr) -> Result<()> {
+        let statement = "UPDATE @.bulk_queue SET error_detail = concat_ws(chr(10), error_detail,
+                'The rejected rows could not be kept: ' || $2)
+            WHERE job_id = $1";
+        self.run(statement, &[Argument::bigint(id), Argument::text(Some(why))], Access::Write).map(drop)
+    }
+
+    /// A worker ended without having claimed its job: somebody killed it, or it could not connect. False if the job is no
+    /// longer queued, or somebody is changing it, which is what kept the worker from claiming it. Guarded.
+    pub fn did_not_start(&self, id: i64, attempt: i32) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue SET crashes = crashes + 1,
                 run_at = greatest(run_at, clock_timestamp() + least(2 ^ crashes, 60) * interval '1 second')
-            WHERE job_id = $1 AND attempt = $2 AND status = 'queued' RETURNING crashes";
+            WHERE job_id IN (SELECT job_id FROM @.bulk_queue
+                WHERE job_id = $1 AND attempt = $2 AND status = 'queued' FOR UPDATE SKIP LOCKED)
+            RETURNING crashes";
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::integer(attempt)], Access::Write)?;
         if outcome.first(0).integer() > MOST_CRASHES {
             let failure = Failure::new(c"58000", "the process of the job ended before the load began");
             self.fail(id, attempt, End::Failed, &failure)?;
         }
-        Ok(())
+        Ok(!outcome.rows.is_empty())
     }
 
-    /// A job that is running, as its row says: if nobody holds its lock, it is to be run again. Guarded.
+    /// A job that is running, as its row says: if nobody holds its lock, nor is changing it, it is to be run again. Guarded.
     pub fn requeue_if_lost(&self, id: i64) -> Result<()> {
         if !self.job_lock(id).try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) {
             return Ok(());
@@ -293,7 +317,9 @@ impl Queue {
                 error_sqlstate = '57P02', error_message = $3, error_context = NULL, error_detail = NULL, error_hint = NULL,
                 run_at = CASE crashes WHEN 0 THEN run_at
                     ELSE clock_timestamp() + least(2 ^ crashes, 60) * interval '1 second' END
-            WHERE job_id = $1 AND status = 'running' RETURNING status";
+            WHERE job_id IN (SELECT job_id FROM @.bulk_queue
+                WHERE job_id = $1 AND status = 'running' FOR UPDATE SKIP LOCKED)
+            RETURNING status";
         let lost = CString::new(LOST).unwrap_or_default();
         let arguments = [Argument::bigint(id), Argument::integer(MOST_CRASHES), Argument::text(Some(&lost))];
         let outcome = self.run(statement, &arguments, Access::Write)?;

@@ -8,7 +8,8 @@
 //! Both locks are the session's: they go when the process goes, or when a transaction is aborted. So T3 takes the job's
 //! lock again. Should the dispatcher have taken the job for lost in between, it is run again; that is none the worse,
 //! since by then nothing is left of the first time. User code runs in T2 only, in plain frames (see
-//! `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T1 is
+//! `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T3 has the rows
+//! that the load rejected, too, but not at any price: they are written in a subtransaction. T1 is
 //! flushed, though to the rows it is all the same: a load that crashes the server at once must be seen to have run.
 //!
 //! Cancel requests are served up to the end of T2. Then the row has to say how it ended.
@@ -23,7 +24,7 @@ use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::rejects::table::write_spooled;
 use crate::load::{self, JobNumber, Load, Purpose};
-use crate::pg::attempt::attempt_logged;
+use crate::pg::attempt::{attempt_logged, in_subtransaction};
 use crate::pg::background::{self, begin_transaction, in_transaction};
 use crate::pg::encoding::from_server;
 use crate::pg::lock::{Mode, ObjectLock, Until};
@@ -48,6 +49,8 @@ struct Job {
     /// For pg_stat_activity and the log.
     described: CString,
     load: *mut Load,
+    /// The session's lock_timeout.
+    lock_timeout: CString,
 }
 
 /// Entry point of a worker.
@@ -81,29 +84,36 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     }
     background::obey_signals();
     background::connect(pg_sys::Oid::from_u32(database), owner);
-    settle_settings();
-    match lock_and_claim(id, owner, pg_sys::Oid::from_u32(table)) {
+    let lock_timeout = settle_settings();
+    match lock_and_claim(id, owner, pg_sys::Oid::from_u32(table), lock_timeout) {
         Some(job) => PgMemoryContexts::TopMemoryContext.leak_and_drop_on_delete(job),
         None => std::ptr::null_mut(),
     }
 }
 
-/// The owner's and the database's settings are those of any session, but some would make something else of the job.
-fn settle_settings() {
+/// The owner's and the database's settings are those of any session, but some would make something else of the job. The
+/// one that counts for the load only is returned.
+fn settle_settings() -> CString {
+    // SAFETY: a setting.
+    let lock_timeout = CString::new(unsafe { pg_sys::LockTimeout }.to_string()).unwrap_or_default();
     let forced = [
         (c"default_transaction_isolation", c"read committed"),
         (c"default_transaction_read_only", c"off"),
         (c"default_transaction_deferrable", c"off"),
         (c"synchronous_commit", c"on"),
+        // What the job is and has become is to be written down however long that takes, and after an error, too.
+        (c"lock_timeout", c"0"),
+        (c"exit_on_error", c"off"),
     ];
     for (name, value) in forced {
         background::force(name, value);
     }
     background::take_time();
     background::set(c"role", c"none");
+    lock_timeout
 }
 
-fn lock_and_claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid) -> Option<Job> {
+fn lock_and_claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid, lock_timeout: CString) -> Option<Job> {
     let queue = in_transaction(|| {
         let extension = EXTENSION.as_ptr();
         // SAFETY: a guarded catalog lookup in a transaction.
@@ -126,7 +136,7 @@ fn lock_and_claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid) -> Option<Job
     background::set(c"application_name", &name);
     let parts: [&CStr; 5] = [&name, c": load of \"", &claimed.path, c"\" into ", &claimed.name];
     let described = CString::new(parts.map(CStr::to_bytes).concat()).unwrap_or_default();
-    Some(Job { queue, claimed, described, load: std::ptr::null_mut() })
+    Some(Job { queue, claimed, described, load: std::ptr::null_mut(), lock_timeout })
 }
 
 /// False if another process has it. Somebody who waits for the job may hold it for a moment.
@@ -172,6 +182,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         // Parallel workers show it.
         pg_sys::debug_query_string = job.described.as_ptr();
         begin_transaction();
+        background::set_local(c"lock_timeout", &job.lock_timeout);
         for pair in job.claimed.settings.chunks_exact(2) {
             if let [name, value] = pair {
                 background::set(name, value);
@@ -212,6 +223,7 @@ unsafe extern "C-unwind" fn record_success(job: *mut Job) {
         let job = &mut *job;
         point!("job.loaded");
         background::set_local(c"synchronous_commit", c"on");
+        background::set_local(c"lock_timeout", c"0");
         let figures = {
             let counts = &(*job.load).counts;
             Figures {
@@ -266,14 +278,38 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
         in_transaction(|| {
             let Claimed { id, attempt, .. } = job.claimed;
             if job.queue.fail(id, attempt, end, &failure).or_raise() {
-                let rejected = write_spooled().or_raise();
-                if rejected > 0 {
-                    job.queue.set_rejected(id, rejected).or_raise();
-                }
+                keep_rejects(&job.queue, id);
             }
         });
         background::report_activity(None);
     }
+}
+
+/// The rejects are there when the job has failed; but if they cannot be kept, that must not undo that it has. Guarded.
+fn keep_rejects(queue: &Queue, id: i64) {
+    let mut rejected = 0u64;
+    // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.
+    let why = unsafe {
+        let error = in_subtransaction(write_rejects, (&raw mut rejected).cast());
+        (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
+    };
+    if let Some(why) = why {
+        Error::new(Code::ERRCODE_WARNING, format!("the rejected rows of job {id} could not be kept"))
+            .detail(from_server(&why))
+            .warn();
+        queue.lost_rejects(id, &why).or_raise();
+    } else if rejected > 0 {
+        queue.set_rejected(id, rejected).or_raise();
+    }
+}
+
+/// # Safety
+/// Where to put how many there were.
+#[pg_guard]
+unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
+    let written = write_spooled().or_raise();
+    // SAFETY: the caller vouches for it.
+    unsafe { *rejected.cast::<u64>() = written }
 }
 
 /// # Safety

@@ -39,6 +39,8 @@ pub struct Spool {
     file: *mut pg_sys::BufFile,
     /// The file is closed by nobody but us.
     survives: bool,
+    /// What is in the file is not all that was to be.
+    broken: bool,
     /// Rejects that are kept.
     pub count: u64,
     /// So many may be.
@@ -59,7 +61,8 @@ impl Spool {
     /// For a load that begins. It lives as long as the current memory context, or survives. Guarded.
     pub fn open(about: About, survives: bool) -> *mut Spool {
         let most = guc::reject_cap();
-        let spool = Spool { about, memory: Vec::new(), file: std::ptr::null_mut(), survives, count: 0, most };
+        let spool =
+            Spool { about, memory: Vec::new(), file: std::ptr::null_mut(), survives, broken: false, count: 0, most };
         if !survives {
             return PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(spool);
         }
@@ -94,7 +97,10 @@ impl Spool {
                 self.file = pg_sys::BufFileCreateTemp(self.survives);
                 pg_sys::MemoryContextSwitchTo(old);
             }
+            // An error leaves part of it there.
+            self.broken = true;
             pg_sys::BufFileWrite(self.file, self.memory.as_mut_ptr().cast(), self.memory.len());
+            self.broken = false;
         }
         self.memory.clear();
     }
@@ -102,6 +108,9 @@ impl Spool {
     /// Look at each reject, in the order in which they were added; at the end nothing can be added any more. Guarded.
     pub fn for_each(&mut self, mut look: impl FnMut(Reject) -> Result<()>) -> Result<()> {
         let damaged = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rejects of the load cannot be read");
+        if self.broken {
+            return Err(damaged().detail("They could not be written to a temporary file."));
+        }
         if !self.file.is_null() {
             // What is in memory is the last of it.
             self.spill();
