@@ -172,9 +172,7 @@ impl<W: Word> Builder<W> {
         if self.options.deduplicate {
             self.deduplicate(entries, sink)?;
         } else {
-            for entry in entries {
-                self.add_entry(*entry, sink)?;
-            }
+            self.add_entries(entries, sink)?;
         }
         self.entries += entries.len() as u64;
         self.last = *last;
@@ -238,17 +236,32 @@ impl<W: Word> Builder<W> {
         Ok(block)
     }
 
-    /// The loop of _bt_load that deduplicates.
+    /// The loop of _bt_load that deduplicates. All entries that are between others go on at once; the last one waits.
     fn deduplicate<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let mut key = self.last.key();
-        for entry in entries {
-            if key == entry.key() && !self.pending.is_empty() && self.pending.len() < self.most_of(key) {
-                self.pending.push(entry.tid());
+        let (mut key, mut rest) = (self.last.key(), entries);
+        while let Some(first) = rest.first() {
+            if key == first.key() && !self.pending.is_empty() {
+                let most = self.most_of(key);
+                let same = rest.iter().take_while(|entry| entry.key() == key).count();
+                let (same, others) = rest.split_at_checked(same).unwrap_or((rest, &[]));
+                for entry in same {
+                    if self.pending.len() >= most {
+                        self.flush_pending(key, sink)?;
+                    }
+                    self.pending.push(entry.tid());
+                }
+                rest = others;
                 continue;
             }
             self.flush_pending(key, sink)?;
-            key = entry.key();
-            self.pending.push(entry.tid());
+            let alone = rest.windows(2).take_while(|pair| matches!(pair, [a, b] if a.key() != b.key())).count();
+            let (alone, others) = rest.split_at_checked(alone).unwrap_or((rest, &[]));
+            self.add_entries(alone, sink)?;
+            if let Some((last, others)) = others.split_first() {
+                key = last.key();
+                self.pending.push(last.tid());
+                rest = others;
+            }
         }
         Ok(())
     }
@@ -266,7 +279,7 @@ impl<W: Word> Builder<W> {
     fn flush_pending<S: PageSink>(&mut self, key: W, sink: &mut S) -> Result<(), BuildError<S::Error>> {
         match *self.pending.as_slice() {
             [] => return Ok(()),
-            [tid] => self.add_entry(Entry::new(key, tid), sink)?,
+            [tid] => self.add_entries(&[Entry::new(key, tid)], sink)?,
             ref tids => {
                 // _bt_form_posting
                 let mut base = self.shape.form(key, self.shape.len());
@@ -288,23 +301,42 @@ impl<W: Word> Builder<W> {
         Ok(())
     }
 
-    /// Adds the tuple of an entry to the leaf level.
-    #[inline(always)]
-    fn add_entry<S: PageSink>(&mut self, entry: Entry<W>, sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        if !self.short || self.shape.nullable() && self.shape.has_null(entry.key()) {
-            return self.add_formed(entry, sink);
+    /// Adds the tuples of entries to the leaf level.
+    fn add_entries<S: PageSink>(&mut self, entries: &[Entry<W>], sink: &mut S) -> Result<(), BuildError<S::Error>> {
+        let (size, nullable) = (self.size, self.shape.nullable());
+        let mut rest = entries;
+        while let Some(first) = rest.first() {
+            if !self.short || nullable && self.shape.has_null(first.key()) {
+                self.add_formed(*first, sink)?;
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            let room = self.levels.first().map_or(0, |leaf| leaf.room(size));
+            if room == 0 {
+                self.next_leaf(sink)?;
+                continue;
+            }
+            let (mut now, _) = rest.split_at_checked(room).unwrap_or((rest, &[]));
+            if nullable {
+                let plain = now.iter().take_while(|entry| !self.shape.has_null(entry.key())).count();
+                now = now.get(..plain).unwrap_or_default();
+            }
+            rest = rest.get(now.len()..).unwrap_or_default();
+            let Some(leaf) = self.levels.first_mut() else { return Ok(()) };
+            let shape = &self.shape;
+            if let Some(column) = shape.only_integer(8) {
+                leaf.fill(now, |key| column.restore(key).to_u64().to_le_bytes());
+            } else if let Some(column) = shape.only_integer(4) {
+                leaf.fill(now, |key| column.restore(key).to_u64().to_le_bytes());
+            } else if size == TUPLE_HEADER + SHORT {
+                leaf.fill(now, |key| shape.short_data(key));
+            } else {
+                leaf.fill(now, |key| {
+                    let [a, b, c, d, e, f, g, h, ..] = shape.short_data(key);
+                    [a, b, c, d, e, f, g, h]
+                });
+            }
         }
-        let size = self.size;
-        if self.levels.first().is_none_or(|leaf| !leaf.takes(size)) {
-            self.next_leaf(sink)?;
-        }
-        let Some(leaf) = self.levels.first_mut() else { return Ok(()) };
-        leaf.last_extra = 0;
-        let data = self.shape.short_data(entry.key());
-        let mut tuple = [0; TUPLE_HEADER + SHORT];
-        put(&mut tuple, 0, &header(entry.tid(), size as u16));
-        put(&mut tuple, TUPLE_HEADER, &data);
-        leaf.put(tuple.get(..size).unwrap_or_default());
         Ok(())
     }
 
@@ -452,6 +484,44 @@ impl Level {
         let space = (self.upper - self.lower).saturating_sub(LINE_POINTER);
         let heap_tid = if self.level == 0 { HEAP_TID } else { 0 };
         space >= size + heap_tid && (space + self.last_extra >= self.full || self.last <= P_FIRSTKEY)
+    }
+
+    /// How many tuples of this size it takes without posting lists: what [`Self::takes`] says of one after the other.
+    fn room(&self, size: usize) -> usize {
+        if !self.takes(size) {
+            return 0;
+        }
+        let used = size + LINE_POINTER;
+        let space = (self.upper - self.lower).saturating_sub(LINE_POINTER + used);
+        let least = self.full.max(size + HEAP_TID);
+        // The first items are taken whatever the fillfactor.
+        if self.last < P_FIRSTKEY || space < least { 1 } else { (space - least) / used + 2 }
+    }
+
+    /// Adds tuples without nulls and posting lists, for which there is room.
+    #[inline(always)]
+    fn fill<W: Word, const DATA: usize>(&mut self, entries: &[Entry<W>], data: impl Fn(W) -> [u8; DATA]) {
+        let size = TUPLE_HEADER + DATA;
+        let (pointers, tuples) = (entries.len() * LINE_POINTER, entries.len() * size);
+        let (lower, upper) = (self.lower, self.upper);
+        let Some(free) = self.page.0.get_mut(lower..upper) else { return };
+        let Some((pointers_at, tuples_at)) = free.split_at_mut_checked(free.len() - tuples) else { return };
+        let slots = pointers_at.as_chunks_mut::<LINE_POINTER>().0.iter_mut().zip(tuples_at.rchunks_exact_mut(size));
+        let mut at = upper;
+        for ((pointer, tuple), entry) in slots.zip(entries) {
+            at -= size;
+            *pointer = line_pointer(at, size).to_ne_bytes();
+            if let Some((to, rest)) = tuple.split_first_chunk_mut() {
+                *to = header(entry.tid(), size as u16);
+                if let Some(to) = rest.first_chunk_mut() {
+                    *to = data(entry.key());
+                }
+            }
+        }
+        self.lower += pointers;
+        self.upper -= tuples;
+        self.last += entries.len();
+        self.last_extra = 0;
     }
 
     /// PageAddItem

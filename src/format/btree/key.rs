@@ -143,6 +143,8 @@ pub(super) struct Column {
     nullable: bool,
     /// Bits after it.
     shift: u32,
+    /// What makes a value that is no float its rank, and a rank its value: bits to be inverted.
+    flip: u128,
     /// Where it is in the data of an index tuple without nulls.
     pub(super) offset: usize,
 }
@@ -199,7 +201,9 @@ impl KeyShape {
             }
             let offset = data_len.next_multiple_of(kind.align());
             data_len = offset + kind.size();
-            Column { kind, descending, nulls_first, nullable, shift, offset }
+            let (sign, all) = (1u128 << (kind.bits() - 1), u128::MAX >> (u128::BITS - kind.bits()));
+            let flip = if kind.signed() { sign } else { 0 } ^ if descending { all } else { 0 };
+            Column { kind, descending, nulls_first, nullable, shift, flip, offset }
         });
         let columns = columns.collect();
         let longest = max_align(TUPLE_HEADER_WITH_NULLS + data_len);
@@ -235,6 +239,23 @@ impl KeyShape {
         &self.columns
     }
 
+    /// Bits that say that no column is null.
+    #[inline(always)]
+    pub(super) fn no_nulls<W: Word>(&self) -> W {
+        W::from_u128(self.no_nulls)
+    }
+
+    /// The only column, if it is a number of this many bytes with one image for each value.
+    #[inline(always)]
+    pub(super) fn only_integer(&self, size: usize) -> Option<&Column> {
+        match &*self.columns {
+            [only] if matches!(only.kind, KeyKind::Int4 | KeyKind::Oid | KeyKind::Int8) && only.kind.size() == size => {
+                Some(only)
+            }
+            _ => None,
+        }
+    }
+
     /// Bytes of a tuple's data without nulls.
     #[inline(always)]
     pub(super) fn data_len(&self) -> usize {
@@ -262,9 +283,26 @@ impl KeyShape {
     pub(super) fn gather<W: Word>(&self, mut raw: impl FnMut(usize, &Column) -> Option<Option<W>>) -> Option<W> {
         let mut word = W::default();
         for (i, column) in self.columns.iter().enumerate() {
-            word = word | column.part(raw(i, column)?, self.null_word)?;
+            word = word | self.part(column, raw(i, column)?)?;
         }
         Some(word)
+    }
+
+    /// The bits of a value, in their place; None if there are none.
+    #[inline(always)]
+    pub(super) fn part<W: Word>(&self, column: &Column, raw: Option<W>) -> Option<W> {
+        let Some(raw) = raw else {
+            return match self.null_word {
+                None if column.nullable => Some(column.null_bit(!column.nulls_first)),
+                null_word => null_word.map(W::from_u128),
+            };
+        };
+        let value = column.rank(raw)?;
+        if self.null_word.is_some_and(|null| value == W::from_u128(null)) {
+            return None;
+        }
+        let value = value << column.shift;
+        Some(if column.nullable { value | column.null_bit(column.nulls_first) } else { value })
     }
 
     /// The word of a key. None if there is none: see the module.
@@ -330,59 +368,51 @@ impl KeyShape {
 }
 
 impl Column {
-    /// The bits of a value, in their place.
     #[inline(always)]
-    fn part<W: Word>(&self, raw: Option<W>, null_word: Option<u128>) -> Option<W> {
-        let null_bit = |one: bool| if one { W::from_u64(1) << (self.shift + self.kind.bits()) } else { W::default() };
-        let Some(raw) = raw else {
-            return if self.nullable { Some(null_bit(!self.nulls_first)) } else { null_word.map(W::from_u128) };
-        };
-        let value = self.rank(raw)?;
-        if null_word.is_some_and(|null| value == W::from_u128(null)) {
-            return None;
-        }
-        let value = value << self.shift;
-        Some(if self.nullable { value | null_bit(self.nulls_first) } else { value })
+    fn null_bit<W: Word>(&self, one: bool) -> W {
+        if one { W::from_u64(1) << (self.shift + self.kind.bits()) } else { W::default() }
     }
 
     /// A value's place in the order.
     #[inline(always)]
     fn rank<W: Word>(&self, raw: W) -> Option<W> {
-        let bits = self.kind.bits();
-        let sign = W::from_u64(1) << (bits - 1);
-        let all = self.all::<W>();
-        let rank = match self.kind {
+        match self.kind {
             KeyKind::Float4 | KeyKind::Float8 => {
                 if !plain_float(self.kind, raw.to_u64()) {
                     return None;
                 }
-                if raw & sign == W::default() { raw ^ sign } else { raw ^ all }
+                let (sign, all) = (self.sign::<W>(), self.all::<W>());
+                let rank = raw ^ if raw & sign == W::default() { sign } else { all };
+                Some(if self.descending { rank ^ all } else { rank })
             }
-            KeyKind::Bool if raw > sign => return None,
-            kind if kind.signed() => raw ^ sign,
-            _ => raw,
-        };
-        Some(if self.descending { rank ^ all } else { rank })
+            KeyKind::Bool if raw > W::from_u64(1) => None,
+            _ => Some(raw ^ self.flip()),
+        }
     }
 
     /// The value of a key that has this place in the order.
     #[inline(always)]
-    fn restore<W: Word>(&self, key: W) -> W {
-        let sign = W::from_u64(1) << (self.kind.bits() - 1);
-        let all = self.all::<W>();
-        let rank = (key >> self.shift) & all;
-        let rank = if self.descending { rank ^ all } else { rank };
+    pub(super) fn restore<W: Word>(&self, key: W) -> W {
+        let rank = (key >> self.shift) & self.all();
         match self.kind {
             KeyKind::Float4 | KeyKind::Float8 => {
-                if rank & sign == W::default() {
-                    rank ^ all
-                } else {
-                    rank ^ sign
-                }
+                let (sign, all) = (self.sign::<W>(), self.all::<W>());
+                let rank = if self.descending { rank ^ all } else { rank };
+                rank ^ if rank & sign == W::default() { all } else { sign }
             }
-            kind if kind.signed() => rank ^ sign,
-            _ => rank,
+            _ => rank ^ self.flip(),
         }
+    }
+
+    /// What makes a value that is no float its rank, and the other way round.
+    #[inline(always)]
+    pub(super) fn flip<W: Word>(&self) -> W {
+        W::from_u128(self.flip)
+    }
+
+    #[inline(always)]
+    fn sign<W: Word>(&self) -> W {
+        W::from_u64(1) << (self.kind.bits() - 1)
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@
 
 use super::entry::{Entry, Tid, Word};
 use super::key::{Column, KeyShape};
-use super::{MAX_KEYS, item_id, u16_at};
+use super::{LP_NORMAL, item_id, u16_at};
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 use crate::tuple::{Attribute, HEAP_HASNULL, T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
 
@@ -20,24 +20,35 @@ const NATTS_MASK: u16 = 0x07ff;
 #[derive(Clone, Debug)]
 pub struct KeyReader {
     shape: KeyShape,
-    /// For each column, which of the `wanted` it is.
-    slots: Box<[usize]>,
-    /// Attributes that are read, ascending.
+    /// The columns, in the order of their attributes.
     wanted: Box<[Wanted]>,
-    /// Attributes up to the last one of them.
-    attributes: Box<[Attribute]>,
+    /// Attributes up to the last one that is wanted.
+    steps: Box<[Step]>,
     /// How many of them, from the first one on, are where they are whatever the values.
     fixed: usize,
     /// Where those end.
     fixed_end: usize,
+    /// How many columns are among them.
+    fixed_wanted: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    /// Counted from 0.
-    attribute: usize,
+    column: Column,
     /// Where it is in the data of a tuple without nulls, if that is a constant.
-    offset: usize,
+    place: usize,
+}
+
+/// An attribute to pass.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// attlen
+    len: i16,
+    /// Alignment less one.
+    mask: u8,
+    /// Which of the wanted columns it is.
+    first: u8,
+    last: u8,
 }
 
 impl KeyReader {
@@ -48,38 +59,46 @@ impl KeyReader {
         if numbers.len() != shape.len() {
             return None;
         }
-        let mut wanted: Vec<usize> = Vec::with_capacity(numbers.len());
+        let mut columns = Vec::with_capacity(numbers.len());
         for (number, column) in numbers.iter().zip(shape.columns()) {
             let index = usize::from(*number).checked_sub(1)?;
-            let attribute = attributes.get(index)?;
-            let kind = column.kind;
+            let (attribute, kind) = (attributes.get(index)?, column.kind);
             let fits = usize::try_from(attribute.len) == Ok(kind.size())
                 && usize::from(attribute.align) == kind.align()
                 && attribute.by_value == kind.by_value();
             if !fits {
                 return None;
             }
-            wanted.push(index);
+            columns.push((index, *column));
         }
-        let slot_of = wanted.clone();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let slots = slot_of.iter().map(|index| wanted.binary_search(index).ok()).collect::<Option<_>>()?;
-        let attributes: Box<[Attribute]> = attributes.get(..=*wanted.last()?)?.into();
+        columns.sort_by_key(|(index, _)| *index);
+        let attributes = attributes.get(..=columns.last()?.0)?;
         if attributes.iter().any(|attribute| !matches!(attribute.align, 1 | 2 | 4 | 8) || attribute.len == 0) {
             return None;
         }
-        let (mut fixed, mut fixed_end) = (0, 0usize);
-        let mut offsets = Vec::new();
+        let (mut places, mut fixed_end) = (Vec::new(), 0usize);
         for attribute in attributes.iter().take_while(|attribute| attribute.len > 0) {
-            let offset = fixed_end.next_multiple_of(usize::from(attribute.align));
-            offsets.push(offset);
-            (fixed, fixed_end) = (fixed + 1, offset + usize::try_from(attribute.len).ok()?);
+            let place = fixed_end.next_multiple_of(usize::from(attribute.align));
+            places.push(place);
+            fixed_end = place + usize::try_from(attribute.len).ok()?;
         }
-        let wanted = wanted
+        let steps = attributes.iter().enumerate().map(|(i, attribute)| Step {
+            len: attribute.len,
+            mask: attribute.align - 1,
+            first: columns.partition_point(|(index, _)| *index < i) as u8,
+            last: columns.partition_point(|(index, _)| *index <= i) as u8,
+        });
+        let wanted = columns
             .iter()
-            .map(|index| Wanted { attribute: *index, offset: offsets.get(*index).copied().unwrap_or_default() });
-        Some(Self { shape: shape.clone(), slots, wanted: wanted.collect(), attributes, fixed, fixed_end })
+            .map(|(index, column)| Wanted { column: *column, place: places.get(*index).copied().unwrap_or_default() });
+        Some(Self {
+            shape: shape.clone(),
+            wanted: wanted.collect(),
+            steps: steps.collect(),
+            fixed: places.len(),
+            fixed_end,
+            fixed_wanted: columns.partition_point(|(index, _)| *index < places.len()),
+        })
     }
 
     /// The shape of its keys.
@@ -92,87 +111,125 @@ impl KeyReader {
     /// this table.
     #[inline]
     pub fn read<W: Word>(&self, tuple: &[u8]) -> Option<W> {
+        let (data, nulls) = self.data(tuple)?;
+        if nulls || self.fixed < self.steps.len() {
+            return self.walk(tuple, data, nulls);
+        }
+        self.fixed_part(data)
+    }
+
+    /// A tuple's data, and whether any attribute is null. None if there are fewer attributes than needed.
+    #[inline(always)]
+    fn data<'t>(&self, tuple: &'t [u8]) -> Option<(&'t [u8], bool)> {
         let header = tuple.first_chunk::<TUPLE_HEADER>()?;
-        let data = tuple.get(usize::from(header[T_HOFF])..)?;
-        let nulls = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]) & HEAP_HASNULL != 0;
+        let infomask = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]);
         let natts = u16::from_ne_bytes([header[T_INFOMASK2], header[T_INFOMASK2 + 1]]) & NATTS_MASK;
-        if usize::from(natts) < self.attributes.len() {
-            return None;
+        let data = tuple.get(usize::from(header[T_HOFF])..)?;
+        (usize::from(natts) >= self.steps.len()).then_some((data, infomask & HEAP_HASNULL != 0))
+    }
+
+    /// The part of a key that is at constant places.
+    #[inline(always)]
+    fn fixed_part<W: Word>(&self, data: &[u8]) -> Option<W> {
+        let mut word = W::default();
+        for Wanted { column, place } in self.wanted.get(..self.fixed_wanted)? {
+            word = word | self.shape.part(column, Some(column.kind.load(data.get(*place..)?)?))?;
         }
-        if !nulls && self.fixed == self.attributes.len() {
-            return self.shape.gather(|i, column| {
-                let wanted = self.wanted.get(*self.slots.get(i)?)?;
-                load(column, data, wanted.offset).map(Some)
-            });
-        }
-        self.walk(tuple, data, nulls)
+        Some(word)
     }
 
     #[inline(never)]
     fn walk<W: Word>(&self, tuple: &[u8], data: &[u8], nulls: bool) -> Option<W> {
-        let mut offsets = [None; MAX_KEYS];
-        let mut slots = self.wanted.iter().zip(&mut offsets).peekable();
-        let (mut next, mut at) = (0, 0);
-        if !nulls {
-            while let Some((wanted, offset)) = slots.next_if(|(wanted, _)| wanted.attribute < self.fixed) {
-                *offset = Some(wanted.offset);
-            }
-            (next, at) = (self.fixed, self.fixed_end);
-        }
-        for (i, attribute) in self.attributes.iter().enumerate().skip(next) {
+        let (next, mut at, mut word) =
+            if nulls { (0, 0, W::default()) } else { (self.fixed, self.fixed_end, self.fixed_part(data)?) };
+        for (i, step) in self.steps.iter().enumerate().skip(next) {
             let null = nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0;
             let mut start = at;
             if !null {
-                (start, at) = place(attribute, data, at)?;
+                (start, at) = step.place(data, at)?;
             }
-            if let Some((_, offset)) = slots.next_if(|(wanted, _)| wanted.attribute == i)
-                && !null
-            {
-                *offset = Some(start);
+            if step.first == step.last {
+                continue;
+            }
+            for Wanted { column, .. } in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
+                let raw = if null { None } else { Some(column.kind.load(data.get(start..)?)?) };
+                word = word | self.shape.part(column, raw)?;
             }
         }
-        self.shape.gather(|i, column| match *offsets.get(*self.slots.get(i)?)? {
-            Some(offset) => load(column, data, offset).map(Some),
-            None => Some(None),
-        })
+        Some(word)
     }
 
-    /// Appends the keys of all tuples of a heap page, with the TIDs they have if it is this block. None if one of them
-    /// has no word; what has been appended then is of no use.
+    /// Appends the keys of all tuples of a heap page, with the TIDs they have if it is this block, and returns how many
+    /// there are. None if one of them has no word; what has been appended then is of no use.
     pub fn read_page<W: Word>(&self, page: &[u8; PAGE_SIZE], block: u32, entries: &mut Vec<Entry<W>>) -> Option<usize> {
+        if let Some(column) = self.shape.only_integer(4) {
+            let (flip, no_nulls) = (column.flip::<W>(), self.shape.no_nulls::<W>());
+            let word = |bytes: &[u8; 4]| W::from_u64(u64::from(u32::from_ne_bytes(*bytes))) ^ flip | no_nulls;
+            return self.read_each(page, block, entries, |tuple| match self.only_attribute(tuple) {
+                Some(bytes) => Some(word(bytes)),
+                None => self.read(tuple),
+            });
+        }
+        if let Some(column) = self.shape.only_integer(8) {
+            let (flip, no_nulls) = (column.flip::<W>(), self.shape.no_nulls::<W>());
+            let word = |bytes: &[u8; 8]| W::from_u64(u64::from_ne_bytes(*bytes)) ^ flip | no_nulls;
+            return self.read_each(page, block, entries, |tuple| match self.only_attribute(tuple) {
+                Some(bytes) => Some(word(bytes)),
+                None => self.read(tuple),
+            });
+        }
+        self.read_each(page, block, entries, |tuple| self.read(tuple))
+    }
+
+    #[inline(always)]
+    fn read_each<W: Word>(
+        &self,
+        page: &[u8; PAGE_SIZE],
+        block: u32,
+        entries: &mut Vec<Entry<W>>,
+        read: impl Fn(&[u8]) -> Option<W>,
+    ) -> Option<usize> {
         let before = entries.len();
         let lower = usize::from(u16_at(page, 12));
-        let pointers = page.get(PAGE_HEADER..lower).unwrap_or_default();
-        for (pointer, offset) in pointers.as_chunks::<LINE_POINTER>().0.iter().zip(1u16..) {
+        let pointers = page.get(PAGE_HEADER..lower).unwrap_or_default().as_chunks::<LINE_POINTER>().0;
+        entries.reserve(pointers.len());
+        for (pointer, offset) in pointers.iter().zip(1u16..) {
             let (at, flags, length) = item_id(u32::from_ne_bytes(*pointer));
-            if flags == super::LP_NORMAL {
-                let key = self.read(page.get(at..at + length)?)?;
-                entries.push(Entry::new(key, Tid::new(block, offset)));
+            if flags == LP_NORMAL {
+                entries.push(Entry::new(read(page.get(at..at + length)?)?, Tid::new(block, offset)));
             }
         }
         Some(entries.len() - before)
     }
+
+    /// The only wanted attribute, if it is at a constant place in this tuple.
+    #[inline(always)]
+    fn only_attribute<'t, const N: usize>(&self, tuple: &'t [u8]) -> Option<&'t [u8; N]> {
+        let (data, nulls) = self.data(tuple)?;
+        if nulls || self.fixed < self.steps.len() {
+            return None;
+        }
+        data.get(self.wanted.first()?.place..)?.first_chunk()
+    }
 }
 
-#[inline(always)]
-fn load<W: Word>(column: &Column, data: &[u8], offset: usize) -> Option<W> {
-    column.kind.load(data.get(offset..)?)
-}
-
-/// Where an attribute behind others that end at `at` begins and ends.
-#[inline(always)]
-fn place(attribute: &Attribute, data: &[u8], at: usize) -> Option<(usize, usize)> {
-    let aligned = at.next_multiple_of(usize::from(attribute.align));
-    match attribute.len {
-        -2 => {
-            let length = data.get(at..)?.iter().position(|byte| *byte == 0)?;
-            Some((at, at + length + 1))
+impl Step {
+    /// Where the attribute behind others that end at `at` begins and ends.
+    #[inline(always)]
+    fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
+        let mask = usize::from(self.mask);
+        let aligned = (at + mask) & !mask;
+        match self.len {
+            -1 => {
+                let start = if *data.get(at)? == 0 { aligned } else { at };
+                Some((start, start + varlena_size(data.get(start..)?)?))
+            }
+            -2 => {
+                let length = data.get(at..)?.iter().position(|byte| *byte == 0)?;
+                Some((at, at + length + 1))
+            }
+            len => Some((aligned, aligned + usize::try_from(len).ok()?)),
         }
-        -1 => {
-            let start = if *data.get(at)? == 0 { aligned } else { at };
-            Some((start, start + varlena_size(data.get(start..)?)?))
-        }
-        len => Some((aligned, aligned + usize::try_from(len).ok()?)),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Sorting entries.
 //!
 //! What is loaded is often in order already, or in the opposite order; to find that out costs a look at each entry.
-//! Everything else is split by the highest byte in which keys differ, then each part by its own, until parts are so
-//! small that inserting is faster. Each pass moves entries from one of two places to the other.
+//! Everything else is split by the highest bits in which keys differ, into as many parts as make them small, and each
+//! part is split again, until there are about as many parts as entries: then what is left is to insert each entry among
+//! one or two neighbours. Each pass moves entries from one of two places to the other; random keys take two passes.
 //!
-//! Keys and TIDs are treated as one long number, so that nothing depends on the order in which TIDs arrive, but passes
-//! keep the order of what is equal: TIDs that ascend among equal keys are in place when the keys are.
+//! Passes keep the order of what is equal. So if TIDs ascend, as they do where one process has made pages one after the
+//! other, keys are all there is to compare; otherwise keys and TIDs are treated as one long number.
 
 use super::entry::{Entry, Word};
 
@@ -49,7 +50,7 @@ pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
 const STRETCH: usize = 64;
 
 /// Sorts entries. `scratch` is a place for as many of them; it is used if they are neither in order nor in the opposite
-/// order. With less of it they are sorted where they are, in two or three times the time. Nothing else is allocated.
+/// order. With less of it they are sorted where they are, in some three times the time. Nothing else is allocated.
 ///
 /// Entries are distinct: no two of them have the same TID.
 pub fn sort<W: Word>(entries: &mut [Entry<W>], scratch: &mut [Entry<W>]) -> Order {
@@ -58,11 +59,16 @@ pub fn sort<W: Word>(entries: &mut [Entry<W>], scratch: &mut [Entry<W>]) -> Orde
         Order::Sorted => {}
         Order::Reversed => entries.reverse(),
         Order::Mixed => match scratch.get_mut(..entries.len()) {
-            Some(scratch) => split(entries, scratch, Home::Here),
+            Some(scratch) if tids_ascend(entries) => split(entries, scratch, Home::Here, true),
+            Some(scratch) => split(entries, scratch, Home::Here, false),
             None => entries.sort_unstable(),
         },
     }
     found
+}
+
+fn tids_ascend<W: Word>(entries: &[Entry<W>]) -> bool {
+    entries.windows(2).all(|pair| matches!(pair, [a, b] if a.tid() < b.tid()))
 }
 
 /// Where the sorted entries belong.
@@ -74,80 +80,128 @@ enum Home {
     There,
 }
 
-/// Entries that are sorted by insertion.
-const FEW: usize = 24;
-const DIGIT: u32 = 8;
-const DIGITS: usize = 1 << DIGIT;
+impl Home {
+    fn other(self) -> Self {
+        if self == Home::Here { Home::There } else { Home::Here }
+    }
+}
 
-/// Sorts `here`; the result is `here` or `there`.
-fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home) {
-    if here.len() <= FEW {
-        insert(here);
+/// Entries that are not worth a pass.
+const FEW: usize = 16;
+/// Bits of a pass at most.
+const MOST_BITS: u32 = 11;
+const MOST_PARTS: usize = 1 << MOST_BITS;
+/// Entries of a part that a processor's cache has at hand, twice, as a power of 2.
+const PART_BITS: u32 = 11;
+
+/// Bits of a pass over so many entries: parts that a cache holds first, and parts of one entry then.
+fn bits(entries: usize) -> u32 {
+    let bits = entries.max(2).ilog2();
+    if bits <= PART_BITS { bits } else { (bits - PART_BITS).clamp(4, MOST_BITS) }
+}
+
+/// Sorts `here`; the result is `here` or `there`. With `stable`, TIDs of equal keys are in order and remain so.
+fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, stable: bool) {
+    let mut settle = |here: &[Entry<W>]| {
         if home == Home::There {
             there.copy_from_slice(here);
         }
-        return;
+    };
+    if here.len() <= FEW {
+        insert(here, stable);
+        return settle(here);
     }
     let Some(first) = here.first().copied() else { return };
-    let (keys, tids) = here.iter().fold((W::default(), 0), |(keys, tids), entry| {
-        (keys | (first.key() ^ entry.key()), tids | (first.tid().to_u64() ^ entry.tid().to_u64()))
-    });
+    let keys = here.iter().fold(W::default(), |keys, entry| keys | (first.key() ^ entry.key()));
+    let bits = bits(here.len());
     if keys == W::default() {
-        if tids == 0 || is_ascending(here) {
-            if home == Home::There {
-                there.copy_from_slice(here);
-            }
-            return;
+        let tids = here.iter().fold(0, |tids, entry| tids | (first.tid().to_u64() ^ entry.tid().to_u64()));
+        if stable || tids == 0 || is_ascending(here) {
+            return settle(here);
         }
-        let shift = (u64::BITS - tids.leading_zeros()).saturating_sub(DIGIT);
-        return scatter(here, there, home, |entry| (entry.tid().to_u64() >> shift) as u8);
+        let shift = (u64::BITS - tids.leading_zeros()).saturating_sub(bits);
+        return scatter(here, there, home, stable, bits, |entry| entry.tid().to_u64() >> shift);
     }
-    let shift = (W::BITS - keys.leading_zeros()).saturating_sub(DIGIT);
-    scatter(here, there, home, |entry| (entry.key() >> shift).to_u64() as u8);
+    let shift = (W::BITS - keys.leading_zeros()).saturating_sub(bits);
+    scatter(here, there, home, stable, bits, |entry| (entry.key() >> shift).to_u64());
 }
 
-/// Moves entries into the other place, by a digit, and sorts those of each digit back.
-fn scatter<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, digit: impl Fn(&Entry<W>) -> u8) {
-    let mut ends = [0usize; DIGITS];
+/// Moves entries into the other place, by their digits of so many bits, and sorts those of each digit.
+#[inline(always)]
+fn scatter<W: Word>(
+    here: &mut [Entry<W>],
+    there: &mut [Entry<W>],
+    home: Home,
+    stable: bool,
+    bits: u32,
+    digit: impl Fn(&Entry<W>) -> u64,
+) {
+    let mut ends = [0usize; MOST_PARTS];
+    let mask = (1usize << bits) - 1;
+    let digit = |entry: &Entry<W>| digit(entry) as usize & mask & (MOST_PARTS - 1);
     for entry in here.iter() {
-        ends[usize::from(digit(entry))] += 1;
+        ends[digit(entry)] += 1;
     }
-    let mut start = 0;
-    for end in &mut ends {
-        (*end, start) = (start, start + *end);
+    let (mut start, mut longest) = (0, 0);
+    for end in ends.iter_mut().take(mask + 1) {
+        let length = *end;
+        longest = longest.max(length);
+        (*end, start) = (start, start + length);
     }
     for entry in here.iter() {
-        let at = &mut ends[usize::from(digit(entry))];
+        let at = &mut ends[digit(entry)];
         if let Some(to) = there.get_mut(*at) {
             *to = *entry;
         }
         *at += 1;
     }
+    if longest <= FEW {
+        // All parts at once: what is inserted stays within its part.
+        insert(there, stable);
+        if home == Home::Here {
+            here.copy_from_slice(there);
+        }
+        return;
+    }
     let mut start = 0;
-    for end in ends {
-        if let (Some(here), Some(there)) = (here.get_mut(start..end), there.get_mut(start..end))
-            && !here.is_empty()
+    for end in ends.into_iter().take(mask + 1) {
+        if end > start
+            && let (Some(here), Some(there)) = (here.get_mut(start..end), there.get_mut(start..end))
         {
-            split(there, here, if home == Home::Here { Home::There } else { Home::Here });
+            split(there, here, home.other(), stable);
         }
         start = end;
     }
 }
 
-fn insert<W: Word>(entries: &mut [Entry<W>]) {
+fn insert<W: Word>(entries: &mut [Entry<W>], stable: bool) {
+    if stable {
+        insert_by(entries, |a, b| a.key() < b.key());
+    } else {
+        insert_by(entries, Entry::before);
+    }
+}
+
+#[inline(always)]
+fn insert_by<W: Word>(entries: &mut [Entry<W>], before: impl Fn(Entry<W>, Entry<W>) -> bool) {
+    let Some(mut last) = entries.first().copied() else { return };
     for i in 1..entries.len() {
-        let (sorted, rest) = entries.split_at_mut(i);
-        let Some(new) = rest.first().copied() else { return };
+        let Some(new) = entries.get(i).copied() else { return };
+        if !before(new, last) {
+            last = new;
+            continue;
+        }
         let mut at = i;
-        while let Some(before) = sorted.get(at.wrapping_sub(1))
-            && new.before(*before)
+        while let Some(other) = entries.get(at.wrapping_sub(1)).copied()
+            && before(new, other)
         {
+            if let Some(to) = entries.get_mut(at) {
+                *to = other;
+            }
             at -= 1;
         }
-        if at < i
-            && let Some(moved) = entries.get_mut(at..=i)
-        {
-            moved.rotate_right(1);
+        if let Some(to) = entries.get_mut(at) {
+            *to = new;
         }
     }
 }

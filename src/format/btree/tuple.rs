@@ -69,21 +69,25 @@ impl KeyShape {
         formed
     }
 
-    /// The data of a tuple without nulls whose data is not longer than this, as bytes.
-    #[inline(always)]
-    pub(super) fn short_data<W: Word>(&self, key: W) -> [u8; SHORT] {
-        let mut data = 0u128;
-        for column in self.columns() {
-            let raw = self.raw(key, column).unwrap_or_default().to_u128();
-            let raw = if column.kind == KeyKind::Uuid { raw.swap_bytes() } else { raw };
-            data |= raw << (8 * column.offset as u32);
-        }
-        data.to_le_bytes()
-    }
-
     /// Does [`Self::short_data`] do for keys without nulls?
     pub(super) fn is_short(&self) -> bool {
         cfg!(target_endian = "little") && self.data_len() <= SHORT
+    }
+
+    /// The data of a tuple without nulls whose data is not longer than this, as bytes.
+    #[inline(always)]
+    pub(super) fn short_data<W: Word>(&self, key: W) -> [u8; SHORT] {
+        let mut halves = [0u64; 2];
+        for column in self.columns() {
+            let raw = column.restore(key);
+            if column.kind == KeyKind::Uuid {
+                return raw.to_u128().to_be_bytes();
+            }
+            // A value is within one half: its place is a multiple of its size.
+            halves[column.offset / 8 % 2] |= raw.to_u64() << (8 * (column.offset as u32 % 8));
+        }
+        let [low, high] = halves;
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 
     /// The word of a tuple that has all columns; None if it has not, or there is no such word.
