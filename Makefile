@@ -9,6 +9,7 @@
 #   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
 #                            a server with assertions, which is built first
 #   make bench               side by side with COPY and others: benches/load/run; SIZE=small|seed|full, WORKLOADS=, MODES=
+#   make profile             where the time of a load goes, by stage and by function: benches/load/profile; WORKLOAD=test
 #   make soak                the server tests on their large grids
 #   make schema              sql/schema.sql anew
 #
@@ -62,6 +63,9 @@ test:
 bench: install
 	benches/load/run
 
+profile: install
+	benches/load/profile
+
 soak: install
 	PG_BULK_SOAK=1 pg_test/run $(TESTS)
 
@@ -72,4 +76,4 @@ schema:
 clean:
 	@tools/clean
 
-.PHONY: all setup install uninstall installcheck demo demo-stop test bench soak schema clean
+.PHONY: all setup install uninstall installcheck demo demo-stop test bench profile soak schema clean

@@ -9,11 +9,50 @@ use warnings;
 use POSIX qw(strftime);
 use Programs;
 use Rival;
+use Server;
+
+my @SETTINGS = (
+    'shared_buffers = 1GB', 'max_wal_size = 8GB', 'checkpoint_timeout = 30min', 'wal_level = replica', 'fsync = on',
+    'autovacuum = off', 'max_worker_processes = 16', 'listen_addresses = \'\'',
+);
 
 # new(root =>, here =>, server =>, rounds =>, ...)
 sub new {
     my ($class, %self) = @_;
     return bless { %self, figures => [], remarks => {}, absent => {}, failed => {} }, $class;
+}
+
+# For a program that runs a server of its own: with what is installed for this pg_config, and a server that is not started
+# yet. As root it is run by $self{user}.
+sub with_server {
+    my ($class, $pg_config, %self) = @_;
+    chomp(my $bindir   = qx("$pg_config" --bindir   2>/dev/null));
+    chomp(my $sharedir = qx("$pg_config" --sharedir 2>/dev/null));
+    -x "$bindir/postgres" or die "$0: no server is installed for $pg_config\n";
+    my ($major) = qx("$pg_config" --version) =~ /^PostgreSQL ([0-9]+)/;
+    my $user = delete $self{user};
+    my $self = $class->new(%self, bindir => $bindir, sharedir => $sharedir, major => $major);
+    if ($self->{with_bulk} && !-e "$sharedir/extension/pg_bulk.control") {
+        die "$0: pg_bulk is not installed in this server: run `make install`, or leave it out with"
+            . " RIVALS=\"copy two_copies file_fdw\"\n";
+    }
+    $self->{server} = Server->new(
+        bindir => $bindir,
+        user   => $> == 0 ? $user : undef,
+        bases  => [ $self->target('bench'), "/var/tmp/pg_bulk-bench-$>" ],
+    );
+    return $self;
+}
+
+# Builds the programs of the benches, and starts the server with these settings on top of the usual ones.
+sub prepare {
+    my ($self, @settings) = @_;
+    delete @ENV{ grep {/^PG/} keys %ENV };
+    delete @ENV{qw(RUST_BACKTRACE RUST_LIB_BACKTRACE)};
+    @ENV{qw(PGUSER PGPORT PGDATABASE PGOPTIONS)} = ('bench', 5432, 'postgres', '-c client_min_messages=warning');
+    $self->command(qw(cargo build --quiet --release -p pg_bulk-bench --bins));
+    $self->{server}->start(@SETTINGS, @settings);
+    $self->create_extensions;
 }
 
 # A path below cargo's target directory.

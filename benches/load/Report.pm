@@ -272,7 +272,7 @@ sub scans {
 # Words are to the left, numbers to the right.
 sub header {
     my @titles = @_;
-    my %left = map { $_ => 1 } 'load', 'server and table', 'scan', 'by', 'single INSERTs during', 'CHECKPOINT during',
+    my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'by', 'single INSERTs during', 'CHECKPOINT during',
         'memory, MB';
     return line(@titles) . '|' . join('|', map { $left{$_} ? '---' : '--:' } @titles) . "|\n";
 }

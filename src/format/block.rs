@@ -120,6 +120,13 @@ impl Block {
         &self.sources
     }
 
+    /// Is the reader's current record in the block, so that [`Block::row`] has nothing to decode?
+    #[must_use]
+    pub fn has(&self, reader: &Reader) -> bool {
+        let is_here = |(batch, record)| batch == self.batch && (self.first..self.first + self.rows).contains(&record);
+        reader.place_in_batch().is_some_and(is_here)
+    }
+
     /// The reader's current record as a row, if it is not odd. Its values stay as they are, and where they are, until this
     /// is called for a record that is not in the block, and as long as the reader is not given other bytes.
     #[inline]

@@ -300,6 +300,13 @@ impl Reader {
         std::mem::take(&mut self.batch.len)
     }
 
+    /// Is the next record known, so that [`Reader::advance`] has next to nothing to do?
+    #[inline]
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        self.cursor < self.batch.len
+    }
+
     /// The current record's place among all that are known: the number of its batch, and its number in it. `None` if it
     /// is in none.
     #[inline]

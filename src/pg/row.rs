@@ -8,6 +8,7 @@
 //! Values made natively live in the row's arena, until the next row.
 
 use std::ffi::{CString, c_char};
+use std::time::Instant;
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::block::{self, Block};
@@ -18,6 +19,7 @@ use pgrx::pg_sys;
 
 use super::column::{self, Column};
 use super::encoding::{invalid_in_server_encoding, verify_in_server_encoding};
+use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
 use super::unguarded;
 use crate::error::{self, Result};
@@ -253,18 +255,12 @@ impl Rows {
     pub fn advance(&mut self) -> Result<bool> {
         self.decoded = None;
         self.attention = Attention::NONE;
-        loop {
-            match self.stream.advance()? {
-                Advance::Record => break,
-                Advance::Header => self.check_header()?,
-                Advance::End => return Ok(false),
-            }
+        let timed = self.stream.stages.is_on();
+        if !(if timed { self.find_record_timed()? } else { self.find_record()? }) {
+            return Ok(false);
         }
         self.rows += 1;
-        self.decoded = match &mut self.block {
-            Some(block) => block.row(&self.stream.reader).map(RowArrays::of),
-            None => None,
-        };
+        self.decoded = if timed { self.row_of_block_timed() } else { self.row_of_block() };
         if self.decoded.is_some() {
             return Ok(true);
         }
@@ -282,6 +278,53 @@ impl Rows {
             return Err(error::extra_data());
         }
         Ok(true)
+    }
+
+    /// Go to the next record; false at the end.
+    #[inline]
+    fn find_record(&mut self) -> Result<bool> {
+        loop {
+            match self.stream.advance()? {
+                Advance::Record => return Ok(true),
+                Advance::Header => self.check_header()?,
+                Advance::End => return Ok(false),
+            }
+        }
+    }
+
+    /// The current record's row, if it is decoded together with others.
+    #[inline]
+    fn row_of_block(&mut self) -> Option<RowArrays> {
+        self.block.as_mut()?.row(&self.stream.reader).map(RowArrays::of)
+    }
+
+    /// The same, where somebody wants to know the time of what is done for many records at once.
+    #[cold]
+    fn find_record_timed(&mut self) -> Result<bool> {
+        if self.stream.reader.has_next() {
+            return self.find_record();
+        }
+        let read = self.stream.stages.of(Stage::Read);
+        let begin = Instant::now();
+        let more = self.find_record();
+        let spent = begin.elapsed();
+        let stages = &mut self.stream.stages;
+        // What was read meanwhile is told already.
+        let read = stages.of(Stage::Read) - read;
+        stages.add(Stage::Scan, spent.saturating_sub(read));
+        more
+    }
+
+    #[cold]
+    fn row_of_block_timed(&mut self) -> Option<RowArrays> {
+        let block = self.block.as_ref()?;
+        if block.has(&self.stream.reader) {
+            return self.row_of_block();
+        }
+        let mut watch = self.stream.stages.watch();
+        let row = self.row_of_block();
+        self.stream.stages.lap(&mut watch, Stage::Convert);
+        row
     }
 
     /// What is made of a large record is about as large; an allocation that fails on the way would be the end of the

@@ -1,11 +1,16 @@
 //! Where the time of a load's processes goes, if somebody wants to know (`pg_bulk.log_timing`).
 //!
-//! The clock is read a few times for each stretch of a file and each batch of pages, never for a row. What is left of the
-//! time that a process spends on rows is [`Stage::Rows`]: parsing, converting, checking and forming them.
+//! The clock is read a few times for each stretch of a file, each batch of records or rows and each batch of pages, and
+//! never for each row. What is done row by row, tuples put on pages, is timed for one row of [`SAMPLE`], without what
+//! reading the clock takes. What is left of the time that a process spends on rows is [`Stage::Rest`].
 
 use std::time::{Duration, Instant};
 
 use crate::guc;
+
+/// Of so many rows one is timed, and stands for all. Odd, so that where two things are done to each row both have their
+/// turns.
+const SAMPLE: u32 = 61;
 
 /// A part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +19,16 @@ pub enum Stage {
     Read,
     /// Waiting for the turn to cut a stretch.
     Turn,
-    /// Everything that is none of the others.
-    Rows,
+    /// Finding the ends of a stretch's records.
+    Cut,
+    /// Finding the ends of fields.
+    Scan,
+    /// Values out of fields.
+    Convert,
+    /// Tuples out of values.
+    Tuple,
+    /// Tuples onto pages.
+    Page,
     /// Waiting for the turn to append.
     Baton,
     /// The extension lock, the file's end, space on disk.
@@ -26,22 +39,29 @@ pub enum Stage {
     Flush,
     /// Checksums, pages to the kernel.
     Write,
+    /// Everything that is none of the others: conditions, constraints, the way from row to row.
+    Rest,
 }
 
 /// How many there are.
-pub const STAGES: usize = 8;
+pub const STAGES: usize = 13;
 
 impl Stage {
     /// In the order of their numbers, with what they are called.
     pub const NAMES: [(Stage, &str); STAGES] = [
         (Stage::Read, "read"),
         (Stage::Turn, "wait to cut"),
-        (Stage::Rows, "rows"),
+        (Stage::Cut, "cut"),
+        (Stage::Scan, "scan"),
+        (Stage::Convert, "convert"),
+        (Stage::Tuple, "tuple"),
+        (Stage::Page, "page"),
         (Stage::Baton, "wait to append"),
         (Stage::Space, "extend"),
         (Stage::Log, "log"),
         (Stage::Flush, "flush"),
         (Stage::Write, "write"),
+        (Stage::Rest, "rest"),
     ];
 }
 
@@ -54,12 +74,24 @@ pub struct Watch(Option<Instant>);
 pub struct Stages {
     on: bool,
     spent: [Duration; STAGES],
+    /// What reading the clock takes.
+    clock: Duration,
+    /// Rows since one was timed.
+    rows: u32,
 }
 
 impl Stages {
     /// Nothing yet, and nothing ever unless the setting says so.
     pub fn new() -> Stages {
-        Stages { on: guc::log_timing(), ..Stages::default() }
+        let on = guc::log_timing();
+        let clock = if on { clock() } else { Duration::ZERO };
+        Stages { on, clock, ..Stages::default() }
+    }
+
+    /// Is anything timed?
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on
     }
 
     pub fn watch(&self) -> Watch {
@@ -71,6 +103,30 @@ impl Stages {
         if let Some(since) = &mut watch.0 {
             let now = Instant::now();
             self.add(stage, now - *since);
+            *since = now;
+        }
+    }
+
+    /// A watch for one row of many; for the others one that does not run.
+    #[inline]
+    pub fn sample(&mut self) -> Watch {
+        if !self.on {
+            return Watch(None);
+        }
+        self.rows += 1;
+        if self.rows < SAMPLE {
+            return Watch(None);
+        }
+        self.rows = 0;
+        Watch(Some(Instant::now()))
+    }
+
+    /// What passed for this row was that stage, and as much for each that is not timed.
+    #[inline]
+    pub fn lap_sample(&mut self, watch: &mut Watch, stage: Stage) {
+        if let Some(since) = &mut watch.0 {
+            let now = Instant::now();
+            self.add(stage, (now - *since).saturating_sub(self.clock) * SAMPLE);
             *since = now;
         }
     }
@@ -97,4 +153,14 @@ impl Stages {
             *spent = spent.saturating_sub(others);
         }
     }
+}
+
+/// What reading the clock takes.
+fn clock() -> Duration {
+    const TIMES: u32 = 64;
+    let start = Instant::now();
+    (1..TIMES).for_each(|_| {
+        std::hint::black_box(Instant::now());
+    });
+    start.elapsed() / TIMES
 }

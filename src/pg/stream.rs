@@ -8,6 +8,7 @@ use pg_bulk_format::verify::utf8_valid_up_to;
 
 use super::encoding::{Encodings, Treatment, invalid_bytes};
 use super::source::Source;
+use super::stages::{Stage, Stages};
 use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
 
@@ -29,6 +30,8 @@ pub struct Stream {
     converted: Vec<u8>,
     taken: usize,
     tolerant: bool,
+    /// Where the time goes: off, unless who owns the stream switches it on.
+    pub stages: Stages,
 }
 
 /// What a caller wants of the header.
@@ -54,6 +57,7 @@ impl Stream {
             converted: Vec::new(),
             taken: 0,
             tolerant: false,
+            stages: Stages::default(),
         }
     }
 
@@ -123,6 +127,13 @@ impl Stream {
 
     /// Bring the reader more bytes.
     fn feed(&mut self) -> Result<()> {
+        let mut watch = self.stages.watch();
+        self.fetch()?;
+        self.stages.lap(&mut watch, Stage::Read);
+        Ok(())
+    }
+
+    fn fetch(&mut self) -> Result<()> {
         match self.treatment {
             Treatment::Utf8 => {
                 let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;

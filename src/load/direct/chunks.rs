@@ -60,6 +60,7 @@ impl Chunks {
             let place = edge.place(shared.eol());
             mark(claimed, place);
             let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
+            stages.lap(&mut watch, Stage::Cut);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.
             let is_open = is_last && !cut.ends_with_record(len);

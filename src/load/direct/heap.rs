@@ -22,6 +22,7 @@ use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::baton::Baton;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
+use crate::pg::stages::{Stage, Stages, Watch};
 
 /// Pages of a batch: 2 MB. Smaller batches pay for the flush of WAL, and for handing over the baton; larger ones have left
 /// the cache by the time they are logged and written, and keep others waiting for the extension lock.
@@ -57,6 +58,8 @@ pub struct Heap {
     pub index: usize,
     /// Where rows that were appended are counted, too; or null.
     pub counter: *const AtomicU64,
+    /// Of making tuples and pages.
+    stages: Stages,
 }
 
 /// What became of a row.
@@ -95,6 +98,7 @@ impl Heap {
             is_owner: false,
             index: 0,
             counter: std::ptr::null(),
+            stages: Stages::new(),
         })
     }
 
@@ -104,9 +108,11 @@ impl Heap {
     /// The arrays have a value of its type for each attribute of the relation.
     #[inline]
     pub unsafe fn add(&mut self, arrays: RowArrays, form: &mut FormBuffer, baton: &Baton) -> Result<Added> {
+        let mut watch = self.stages.sample();
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
-        self.add_formed(formed, baton)
+        self.stages.lap_sample(&mut watch, Stage::Tuple);
+        self.add_formed(formed, baton, watch)
     }
 
     /// Add a row that was decoded together with others. Guarded.
@@ -122,15 +128,19 @@ impl Heap {
         baton: &Baton,
     ) -> Result<Added> {
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
+        let mut watch = self.stages.sample();
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
-        self.add_formed(formed, baton)
+        self.stages.lap_sample(&mut watch, Stage::Tuple);
+        self.add_formed(formed, baton, watch)
     }
 
     #[inline]
-    fn add_formed(&mut self, formed: Formed<'_>, baton: &Baton) -> Result<Added> {
+    fn add_formed(&mut self, formed: Formed<'_>, baton: &Baton, mut watch: Watch) -> Result<Added> {
         let Formed::Tuple(tuple) = formed else { return Ok(Added::Wide) };
-        if self.batch.add(tuple).is_none() {
+        let added = self.batch.add(tuple);
+        self.stages.lap_sample(&mut watch, Stage::Page);
+        if added.is_none() {
             self.append(baton)?;
             // The batch has room now: a tuple is shorter than a page.
             self.batch.add(tuple);
@@ -212,6 +222,11 @@ impl Heap {
     /// What was appended since this was asked for.
     pub fn take_appended(&mut self) -> Appended {
         self.appender.take_appended()
+    }
+
+    /// Where the time went since this was asked for.
+    pub fn take_stages(&mut self) -> Stages {
+        std::mem::replace(&mut self.stages, Stages::new())
     }
 
     /// Append everything, the last page as it is. Guarded.

@@ -183,6 +183,7 @@ impl Process {
             let is_set = |i: &usize| process.rows.columns().iter().any(|c| !c.ignored && c.attribute == *i);
             process.unset_not_null = process.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         }
+        process.rows.stream_mut().stages = Stages::new();
         process.rows.decode_together(process.attributes(), &process.not_null);
         Ok(process)
     }

@@ -123,7 +123,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
     // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
     unsafe {
         let process = process.cast::<Process>();
-        let mut watch = (*process).stages.watch();
+        let mut whole = (*process).stages.watch();
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
         let memory = (*process).memory;
@@ -136,7 +136,9 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 break;
             }
             if (*rows).has_queue() {
+                let mut watch = (*process).stages.sample();
                 Rows::convert(rows, arrays, e.econtext);
+                (*process).stages.lap_sample(&mut watch, Stage::Convert);
             }
             if what == SHORT {
                 raise_missing(process);
@@ -184,7 +186,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             clear(e.slot, per_tuple);
         }
         pg_sys::CurrentMemoryContext = memory;
-        (*process).stages.lap(&mut watch, Stage::Rows);
+        (*process).stages.lap(&mut whole, Stage::Rest);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::load::rejects::Complaint;
 use crate::pg::original;
 use crate::pg::row::RowArrays;
 use crate::pg::soft::{OnError, Outcome};
+use crate::pg::stages::Stage;
 
 /// Rows between two looks at interrupts and at whether the chunk is still wanted.
 const ROUND: u32 = 256;
@@ -93,11 +94,14 @@ impl Process {
                 continue;
             }
             self.rows.reset();
+            let mut watch = self.stages.sample();
             // SAFETY: the slot's arrays are as long as the target's descriptor.
             unsafe { self.rows.decode(&self.wanted, arrays) };
+            self.stages.lap_sample(&mut watch, Stage::Convert);
             if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
                 // SAFETY: as above.
                 let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
+                self.stages.lap_sample(&mut watch, Stage::Convert);
                 original::forget();
                 if self.tolerance.bad_rows > 0 {
                     self.bad_value()?;

@@ -182,7 +182,7 @@ impl Process {
                 heap.finish(&shared.baton)?;
             }
         }
-        self.stages.lap(&mut watch, Stage::Rows);
+        self.stages.lap(&mut watch, Stage::Rest);
         self.account();
         Ok(())
     }
@@ -195,8 +195,10 @@ impl Process {
             let appended = heap.take_appended();
             pages += appended.pages;
             stages.merge(&appended.stages);
+            stages.merge(&heap.take_stages());
         }
-        stages.set_rest(Stage::Rows);
+        stages.merge(&std::mem::replace(&mut self.rows.stream_mut().stages, Stages::new()));
+        stages.set_rest(Stage::Rest);
         self.shared().account(pages, &stages);
     }
 }
