@@ -1,22 +1,32 @@
--- A row for each load that succeeded, of the transaction that loaded. Written and read by the library alone (no
+-- A row for each load that succeeded, of the transaction that loaded; and for each job that was run and failed or was
+-- canceled. Written and read by the library alone (no
 -- statement, no right); dumped, since it is of use after a restore.
 CREATE TABLE bulk_loads (
     load_id bigint NOT NULL,
     target text NOT NULL,
     path text NOT NULL,
-    owner regrole NOT NULL,
+    owner oid NOT NULL,
     started_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone NOT NULL,
     rows_loaded bigint NOT NULL,
     rows_rejected bigint NOT NULL,
     rows_duplicate bigint NOT NULL,
     rows_filtered bigint NOT NULL,
-    bytes_read bigint NOT NULL,
+    -- Of a load that failed nobody knows these.
+    bytes_read bigint,
     seconds double precision NOT NULL,
-    writer text NOT NULL,
-    workers integer NOT NULL,
+    writer text,
+    workers integer,
     indexes jsonb NOT NULL,
-    notes text[] NOT NULL
+    notes text[] NOT NULL,
+    -- As in the queue.
+    owner_name text NOT NULL,
+    cluster bigint NOT NULL,
+    -- Of a job.
+    attempt integer,
+    status text NOT NULL,
+    error_sqlstate text,
+    error_message text
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
 CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
@@ -29,9 +39,11 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_finished_loads';
 
 CREATE VIEW bulk_history WITH (security_barrier) AS
-SELECT load_id, target, path, pg_catalog.pg_get_userbyid(owner) AS owner, started_at, finished_at,
-    rows_loaded, rows_rejected, rows_duplicate, rows_filtered, bytes_read, seconds, writer, workers, indexes, notes
-FROM @extschema@.bulk_finished_loads();
+SELECT f.load_id, f.target, f.path, COALESCE(r.rolname, f.owner_name) AS owner, f.started_at, f.finished_at,
+    f.rows_loaded, f.rows_rejected, f.rows_duplicate, f.rows_filtered, f.bytes_read, f.seconds, f.writer, f.workers,
+    f.indexes, f.notes, f.attempt, f.status, f.error_sqlstate, f.error_message
+FROM @extschema@.bulk_finished_loads() f
+LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
 GRANT SELECT ON bulk_history TO PUBLIC;
 
-COMMENT ON VIEW bulk_history IS 'loads that succeeded';
+COMMENT ON VIEW bulk_history IS 'loads that have ended';

@@ -27,6 +27,11 @@ CREATE FUNCTION bulk_keep_local() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_keep_local';
 
+-- The role that a row's owner is here, 0 if there is none; a dump may be restored elsewhere (src/queue/home.rs).
+CREATE FUNCTION bulk_owner(owner oid, owner_name name, cluster bigint) RETURNS oid
+LANGUAGE c STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'bulk_owner';
+
 -- Loads are numbered by bulk_load itself; nobody needs rights on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');

@@ -1,9 +1,13 @@
 -- Who may see or change a job is decided by the functions and the view; nobody has rights on the tables.
 CREATE TABLE bulk_queue (
     job_id bigint PRIMARY KEY,
-    owner regrole NOT NULL,
+    owner oid NOT NULL,
+    owner_name name NOT NULL,
+    -- Where it was enqueued: elsewhere names count, and OIDs do not (src/queue/home.rs).
+    database oid NOT NULL,
+    cluster bigint NOT NULL,
     path text NOT NULL,
-    -- The OID says which table was meant, the names whether it still is: a dump may be restored elsewhere.
+    -- The OID says which table was meant, the names whether it still is.
     target oid NOT NULL,
     target_schema name NOT NULL,
     target_name name NOT NULL,
@@ -101,15 +105,21 @@ COMMENT ON FUNCTION bulk_resume() IS 'start jobs again in this database';
 
 REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume() FROM PUBLIC;
 
+-- Has a row been made in this database?
+CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
+LANGUAGE c STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'bulk_is_at_home';
+
 -- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
 -- its load reports (src/pg/progress.rs).
 CREATE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,
-    COALESCE(c.oid, q.target)::regclass AS target,
+    -- Its name now, or the one that it had.
+    COALESCE(c.oid::regclass::text, pg_catalog.format('%I.%I', q.target_schema, q.target_name)) AS target,
     q.path,
     q.options,
-    q.owner,
+    COALESCE(w.rolname, q.owner_name) AS owner,
     q.priority,
     s.status,
     CASE
@@ -150,22 +160,29 @@ SELECT
     q.error_sqlstate,
     q.error_message
 FROM bulk_queue q
-LEFT JOIN (
-    pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-) ON c.relname = q.target_name AND n.nspname = q.target_schema
+CROSS JOIN LATERAL (
+    SELECT bulk_owner(q.owner, q.owner_name, q.cluster), bulk_is_at_home(q.database, q.cluster),
+        (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) h (owner, at_home, database)
+LEFT JOIN pg_catalog.pg_class c ON c.oid = CASE WHEN h.at_home THEN q.target ELSE (
+    SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace
+    WHERE o.relname = q.target_name AND n.nspname = q.target_schema
+) END
+LEFT JOIN pg_catalog.pg_roles w ON w.oid = h.owner
 LEFT JOIN pg_catalog.pg_locks l
     ON l.locktype = 'object' AND l.granted AND l.mode = 'ExclusiveLock'
-    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND l.database = h.database
     AND l.classid = 'bulk_queue'::regclass::oid
     AND l.objid::bigint = q.job_id & 4294967295 AND l.objsubid = q.job_id >> 32 & 65535
     AND q.status = 'running'
 LEFT JOIN pg_catalog.pg_stat_get_progress_info('COPY') r ON r.pid = l.pid AND r.param20 = q.job_id
 CROSS JOIN LATERAL (
     SELECT CASE
+        WHEN q.status IN ('queued', 'running') AND q.database <> h.database THEN 'canceled'
         WHEN q.status = 'running' AND l.pid IS NULL AND NOT pg_catalog.pg_is_in_recovery() THEN 'queued'
         ELSE q.status
     END
 ) s (status)
-WHERE pg_catalog.pg_has_role(q.owner, 'USAGE');
+WHERE pg_catalog.pg_has_role(h.owner, 'USAGE');
 
 GRANT SELECT ON bulk_jobs TO PUBLIC;

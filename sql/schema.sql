@@ -37,6 +37,11 @@ CREATE FUNCTION bulk_keep_local() RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_keep_local';
 
+-- The role that a row's owner is here, 0 if there is none; a dump may be restored elsewhere (src/queue/home.rs).
+CREATE FUNCTION bulk_owner(owner oid, owner_name name, cluster bigint) RETURNS oid
+LANGUAGE c STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'bulk_owner';
+
 -- Loads are numbered by bulk_load itself; nobody needs rights on it.
 CREATE SEQUENCE bulk_load_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
@@ -50,9 +55,13 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
 -- Who may see or change a job is decided by the functions and the view; nobody has rights on the tables.
 CREATE TABLE bulk_queue (
     job_id bigint PRIMARY KEY,
-    owner regrole NOT NULL,
+    owner oid NOT NULL,
+    owner_name name NOT NULL,
+    -- Where it was enqueued: elsewhere names count, and OIDs do not (src/queue/home.rs).
+    database oid NOT NULL,
+    cluster bigint NOT NULL,
     path text NOT NULL,
-    -- The OID says which table was meant, the names whether it still is: a dump may be restored elsewhere.
+    -- The OID says which table was meant, the names whether it still is.
     target oid NOT NULL,
     target_schema name NOT NULL,
     target_name name NOT NULL,
@@ -150,15 +159,21 @@ COMMENT ON FUNCTION bulk_resume() IS 'start jobs again in this database';
 
 REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume() FROM PUBLIC;
 
+-- Has a row been made in this database?
+CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
+LANGUAGE c STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'bulk_is_at_home';
+
 -- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
 -- its load reports (src/pg/progress.rs).
 CREATE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,
-    COALESCE(c.oid, q.target)::regclass AS target,
+    -- Its name now, or the one that it had.
+    COALESCE(c.oid::regclass::text, pg_catalog.format('%I.%I', q.target_schema, q.target_name)) AS target,
     q.path,
     q.options,
-    q.owner,
+    COALESCE(w.rolname, q.owner_name) AS owner,
     q.priority,
     s.status,
     CASE
@@ -199,23 +214,30 @@ SELECT
     q.error_sqlstate,
     q.error_message
 FROM bulk_queue q
-LEFT JOIN (
-    pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-) ON c.relname = q.target_name AND n.nspname = q.target_schema
+CROSS JOIN LATERAL (
+    SELECT bulk_owner(q.owner, q.owner_name, q.cluster), bulk_is_at_home(q.database, q.cluster),
+        (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) h (owner, at_home, database)
+LEFT JOIN pg_catalog.pg_class c ON c.oid = CASE WHEN h.at_home THEN q.target ELSE (
+    SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace
+    WHERE o.relname = q.target_name AND n.nspname = q.target_schema
+) END
+LEFT JOIN pg_catalog.pg_roles w ON w.oid = h.owner
 LEFT JOIN pg_catalog.pg_locks l
     ON l.locktype = 'object' AND l.granted AND l.mode = 'ExclusiveLock'
-    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+    AND l.database = h.database
     AND l.classid = 'bulk_queue'::regclass::oid
     AND l.objid::bigint = q.job_id & 4294967295 AND l.objsubid = q.job_id >> 32 & 65535
     AND q.status = 'running'
 LEFT JOIN pg_catalog.pg_stat_get_progress_info('COPY') r ON r.pid = l.pid AND r.param20 = q.job_id
 CROSS JOIN LATERAL (
     SELECT CASE
+        WHEN q.status IN ('queued', 'running') AND q.database <> h.database THEN 'canceled'
         WHEN q.status = 'running' AND l.pid IS NULL AND NOT pg_catalog.pg_is_in_recovery() THEN 'queued'
         ELSE q.status
     END
 ) s (status)
-WHERE pg_catalog.pg_has_role(q.owner, 'USAGE');
+WHERE pg_catalog.pg_has_role(h.owner, 'USAGE');
 
 GRANT SELECT ON bulk_jobs TO PUBLIC;
 /* </end connected objects> */
@@ -225,25 +247,35 @@ GRANT SELECT ON bulk_jobs TO PUBLIC;
 -- requires:
 --   load
 
--- A row for each load that succeeded, of the transaction that loaded. Written and read by the library alone (no
+-- A row for each load that succeeded, of the transaction that loaded; and for each job that was run and failed or was
+-- canceled. Written and read by the library alone (no
 -- statement, no right); dumped, since it is of use after a restore.
 CREATE TABLE bulk_loads (
     load_id bigint NOT NULL,
     target text NOT NULL,
     path text NOT NULL,
-    owner regrole NOT NULL,
+    owner oid NOT NULL,
     started_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone NOT NULL,
     rows_loaded bigint NOT NULL,
     rows_rejected bigint NOT NULL,
     rows_duplicate bigint NOT NULL,
     rows_filtered bigint NOT NULL,
-    bytes_read bigint NOT NULL,
+    -- Of a load that failed nobody knows these.
+    bytes_read bigint,
     seconds double precision NOT NULL,
-    writer text NOT NULL,
-    workers integer NOT NULL,
+    writer text,
+    workers integer,
     indexes jsonb NOT NULL,
-    notes text[] NOT NULL
+    notes text[] NOT NULL,
+    -- As in the queue.
+    owner_name text NOT NULL,
+    cluster bigint NOT NULL,
+    -- Of a job.
+    attempt integer,
+    status text NOT NULL,
+    error_sqlstate text,
+    error_message text
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
 CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
@@ -256,12 +288,14 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_finished_loads';
 
 CREATE VIEW bulk_history WITH (security_barrier) AS
-SELECT load_id, target, path, pg_catalog.pg_get_userbyid(owner) AS owner, started_at, finished_at,
-    rows_loaded, rows_rejected, rows_duplicate, rows_filtered, bytes_read, seconds, writer, workers, indexes, notes
-FROM @extschema@.bulk_finished_loads();
+SELECT f.load_id, f.target, f.path, COALESCE(r.rolname, f.owner_name) AS owner, f.started_at, f.finished_at,
+    f.rows_loaded, f.rows_rejected, f.rows_duplicate, f.rows_filtered, f.bytes_read, f.seconds, f.writer, f.workers,
+    f.indexes, f.notes, f.attempt, f.status, f.error_sqlstate, f.error_message
+FROM @extschema@.bulk_finished_loads() f
+LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
 GRANT SELECT ON bulk_history TO PUBLIC;
 
-COMMENT ON VIEW bulk_history IS 'loads that succeeded';
+COMMENT ON VIEW bulk_history IS 'loads that have ended';
 /* </end connected objects> */
 
 /* <begin connected objects> */

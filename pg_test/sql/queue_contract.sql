@@ -41,12 +41,17 @@ SET client_min_messages = warning;
 SELECT bulk_wait(:bad, '1 min');
 RESET client_min_messages;
 SELECT status, attempt, max_attempts, error_sqlstate, error_message FROM bulk_jobs WHERE job_id = :bad;
+-- Its history, too: what is known of it.
+SELECT load_id = :bad, target, without_path(path), owner, rows_loaded, rows_rejected, rows_duplicate, rows_filtered, bytes_read,
+	seconds >= 0, writer, workers, indexes, notes, attempt, status, error_sqlstate, error_message, started_at <= finished_at
+FROM bulk_history ORDER BY finished_at DESC LIMIT 1;
 CALL write_file('bad.txt', E'4\n5\n');
 SELECT bulk_retry(:bad);
 SELECT bulk_retry(:bad);
 SELECT bulk_wait(:bad, '1 min');
 SELECT status, attempt, error_sqlstate, error_message FROM bulk_jobs WHERE job_id = :bad;
 SELECT count(*) FROM t;
+SELECT attempt, status, rows_loaded, error_sqlstate FROM bulk_history WHERE load_id = :bad ORDER BY attempt;
 
 -- Waiting, in every sense.
 SELECT bulk_pause(), bulk_pause();

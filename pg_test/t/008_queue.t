@@ -251,5 +251,24 @@ usleep(300_000);
 is($queue->status($kept), 'succeeded', '... or never');
 is($queue->sql('SELECT count(*), min(load_id) FROM bulk_history'), "1|$kept", 'so is their history');
 
+# Rejected rows go with the load, a few thousand at a time; those of other loads stay.
+my $all_bad = $queue->path('all bad');
+append_to_file($all_bad, "x\n" x 12_000);
+my $rejecting = "'{\"on_error\": \"table\", \"reject_limit\": \"100%\"}'";
+$queue->sql("SELECT bulk_load('$all_bad', 't', $rejecting)");
+$queue->sql("SELECT bulk_load('$bad', 't', $rejecting)");
+is($queue->sql('SELECT count(*) FROM bulk_rejects'), 12_001, 'rejected rows are kept');
+my $young = $queue->sql('SELECT max(load_id) FROM bulk_history');
+$queue->sql("UPDATE bulk_loads SET finished_at = now() - interval '1 day' WHERE load_id < $young;
+	UPDATE bulk_reject SET rejected_at = now() - interval '1 day' WHERE load_id < $young");
+# Nor does it matter to whom all of that is published.
+$queue->sql("CREATE PUBLICATION everything FOR ALL TABLES");
+setting('pg_bulk.job_retention', '1h');
+ok($queue->idle, 'idle once more');
+my $horizon = $queue->sql('SELECT pg_current_xact_id()');
+$queue->sql('SELECT bulk_resume()');
+ok($queue->becomes('SELECT count(*) = 1 FROM bulk_rejects'), '... as long as the load is') or diag $queue->sql('SELECT count(*) FROM bulk_rejects');
+is($queue->sql('SELECT string_agg(load_id::text, \',\') FROM bulk_history'), $young, '... and no longer');
+
 $node->stop;
 done_testing();

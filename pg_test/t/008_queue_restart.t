@@ -132,11 +132,16 @@ count_is(1, '... and loads');
 $queue->sql('CREATE TABLE dropped (a int); CREATE TABLE renamed (a int)');
 $queue->sql('SELECT bulk_pause()');
 my ($dropped, $renamed) = ($queue->enqueue($one, 'dropped'), $queue->enqueue($one, 'renamed'));
+is($queue->sql("SELECT string_agg(target, ',' ORDER BY job_id) FROM bulk_jobs WHERE job_id IN ($dropped, $renamed)"), 'dropped,renamed', 'jobs have tables');
 $queue->sql('DROP TABLE dropped; ALTER TABLE renamed RENAME TO other; SELECT bulk_resume()');
 is($queue->ends($_), 'failed', 'the table is gone') for $dropped, $renamed;
 is($queue->sql("SELECT string_agg(error_sqlstate || ' ' || error_message, ',' ORDER BY job_id) FROM bulk_jobs WHERE job_id IN ($dropped, $renamed)"),
 	'42P01 relation "public.dropped" does not exist,42P01 relation "public.renamed" does not exist', '... and that is said');
-like($queue->sql("SELECT target FROM bulk_jobs WHERE job_id = $dropped"), qr/^\d+$/, '... while its number is known');
+is($queue->sql("SELECT string_agg(target, ',' ORDER BY job_id) FROM bulk_jobs WHERE job_id IN ($dropped, $renamed)"), 'public.dropped,other',
+	'... while names are known: what was, and what is');
+is($queue->sql("SELECT bulk_retry($renamed)"), 't', 'what is shown can be tried again');
+is($queue->ends($renamed), 'succeeded', '... and is loaded');
+is($queue->sql('SELECT count(*) FROM other'), 1, '... there');
 
 # Roles: rights, LOGIN, CONNECT, themselves.
 $queue->sql("SELECT bulk_pause(); REVOKE CONNECT ON DATABASE postgres FROM PUBLIC");
@@ -190,7 +195,7 @@ ok($queue->becomes(sprintf $waits, 'doomed'), 'a dispatcher waits for tomorrow')
 $queue->sql('CREATE DATABASE copied TEMPLATE doomed');
 pass('... makes way for a copy of its database');
 ok($queue->becomes(sprintf $waits, 'doomed'), '... and comes back');
-is($queue->sql('SELECT status FROM bulk_jobs', 'copied'), 'queued', 'the copy has a queue of its own');
+is($queue->sql('SELECT status FROM bulk_jobs', 'copied'), 'canceled', 'the copy has a job that is not to be run there');
 $log = -s $node->logfile;
 $queue->sql('SET ROLE landlord; DROP DATABASE doomed');
 pass('its owner drops a database that has a queue');
@@ -207,7 +212,36 @@ is($queue->processes, 0, '... and nobody comes back');
 is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 2, '... or asks for it a second time');
 $queue->sql('DROP ROLE landlord');
 
+# A database that is made after another one: its jobs are run in the original only.
+$queue->sql('CREATE DATABASE original');
+$queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)', 'original');
+my $early = $queue->sql("SELECT bulk_pause(); SELECT bulk_enqueue('$one', 't')", 'original') =~ s/.*\n//r;
+my $running_there = $queue->sql("SELECT bulk_enqueue('$one', 't')", 'original');
+$queue->sql("UPDATE bulk_queue SET status = 'running' WHERE job_id = $running_there", 'original');
+$queue->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'original'");
+$queue->sql('CREATE DATABASE copied TEMPLATE original');
+is($queue->sql("SELECT string_agg(status || ' ' || target, ',') FROM bulk_jobs", 'copied'), 'canceled t,canceled t', 'jobs of a copied database are not to be run');
+is($queue->sql("SELECT bulk_wait($early)", 'copied'), 'canceled', '... nor waited for');
+is($queue->sql("SELECT bulk_cancel($early)", 'copied'), 'f', '... nor cancelled');
+is($queue->sql('SELECT bulk_resume()', 'copied'), 't', '... though the queue is at work');
+my $there_too = $queue->sql("SELECT bulk_enqueue('$one', 't')", 'copied');
+is($queue->sql("SELECT bulk_wait($there_too)", 'copied'), 'succeeded', '... on others');
+is($queue->sql("SELECT (SELECT count(*) FROM t), string_agg(DISTINCT status || ' ' || error_message, ',') FROM bulk_queue WHERE job_id <> $there_too", 'copied'),
+	'1|canceled the job belongs to the database that this one was copied from', '... and says so');
+is($queue->sql("SELECT bulk_retry($early)", 'copied'), 't', '... unless somebody wants it');
+is($queue->sql("SELECT bulk_wait($early)", 'copied'), 'succeeded', '... here');
+$queue->sql('SELECT bulk_resume()', 'original');
+is($queue->sql("SELECT bulk_wait(job_id) FROM bulk_jobs WHERE job_id = $_", 'original'), 'succeeded', '... the original has its own') for $early, $running_there;
+is($queue->sql('SELECT count(*) FROM t', 'original'), 2, '... once');
+
 # Dump and restore.
+$queue->sql("CREATE ROLE carrier LOGIN IN ROLE pg_read_server_files; CREATE ROLE departed LOGIN IN ROLE pg_read_server_files; GRANT INSERT ON t TO carrier, departed");
+for my $role ('carrier', 'departed')
+{
+	my $job = $queue->sql("SET ROLE $role; SELECT bulk_enqueue('$one', 't')");
+	$queue->ends($job);
+}
+count_is(2, 'jobs of two roles');
 $queue->sql('SELECT bulk_pause()');
 $queued = $queue->enqueue($one);
 my $dump = $queue->path('dump.sql');
@@ -217,7 +251,7 @@ $queue->ends($queued);
 $queue->sql('CREATE DATABASE restored');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('restored') ], '... and its restore');
 is($queue->sql("SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) > 5 FROM bulk_jobs", 'restored'), '0|t', 'jobs that have ended are there, others are not');
-is($queue->sql("SELECT string_agg(DISTINCT target::text, ',') FROM bulk_jobs WHERE status = 'succeeded'", 'restored'), 't', '... with their tables');
+is($queue->sql("SELECT string_agg(DISTINCT target::text, ',') FROM bulk_jobs WHERE status = 'succeeded'", 'restored'), 'other,t', '... with their tables');
 cmp_ok($queue->sql("SELECT bulk_enqueue('$one', 't')", 'restored'), '>', $queued, '... and numbers go on');
 $queue->sql("SELECT bulk_wait(max(job_id)) FROM bulk_jobs", 'restored');
 count_is(1, 'one is loaded here');
@@ -266,6 +300,25 @@ is($subscriber->ends($subscriber->sql("SET session_replication_role = replica; S
 	'... and whatever role a session plays');
 like(($subscriber->node->psql('postgres', 'SELECT bulk_keep_local()'))[2], qr/bulk_keep_local\(\) must be called as trigger/, 'a trigger is called as one');
 $subscriber->sql('DROP SUBSCRIPTION everything');
+# In another cluster, where numbers of roles are other people's, or nobody's.
+$subscriber->sql('CREATE ROLE other; CREATE ROLE carrier LOGIN IN ROLE pg_read_server_files; CREATE DATABASE restored');
+my $log_before = -s $subscriber->node->logfile;
+$node->command_ok([ 'psql', '-Xq', '-f', $dump, '-d', $subscriber->node->connstr('restored') ], 'a dump in another cluster');
+unlike(slurp_file($subscriber->node->logfile, $log_before), qr/ERROR.*\n.*CONTEXT:  COPY/, '... has all its rows');
+my $of_carrier = "SELECT string_agg(owner || ' ' || status, ',')";
+is($subscriber->sql("SET ROLE carrier; $of_carrier FROM bulk_jobs", 'restored'), 'carrier succeeded', '... whoever is there has his jobs');
+is($subscriber->sql("SET ROLE carrier; $of_carrier FROM bulk_history", 'restored'), 'carrier succeeded', '... and their history');
+is($subscriber->sql("SET ROLE other; SELECT (SELECT count(*) FROM bulk_jobs), (SELECT count(*) FROM bulk_history)", 'restored'), '0|0', '... whoever was not there, nothing');
+is($subscriber->sql("$of_carrier FROM bulk_jobs WHERE owner = 'departed'", 'restored'), 'departed succeeded', '... and whoever is not there, is known by name');
+my $departed = $subscriber->sql("SELECT job_id FROM bulk_jobs WHERE owner = 'departed'", 'restored');
+like(($subscriber->node->psql('restored', "SELECT bulk_retry($departed)"))[2], qr/ERROR:  role "departed" does not exist/, '... has no job to be tried again');
+# A job that failed is tried again with the table of that name here.
+my $failed_there = $subscriber->sql("UPDATE bulk_queue SET status = 'failed', target = 1247 WHERE owner_name = 'carrier' RETURNING job_id", 'restored');
+$subscriber->sql('GRANT INSERT ON t TO carrier; TRUNCATE t', 'restored');
+is($subscriber->sql("SELECT target FROM bulk_jobs WHERE job_id = $failed_there", 'restored'), 't', 'names count elsewhere');
+is($subscriber->sql("SELECT bulk_retry($failed_there)", 'restored'), 't', '... and a job can be tried again there');
+is($subscriber->sql("SELECT bulk_wait($failed_there)", 'restored'), 'succeeded', '... by its owner');
+is($subscriber->sql("SELECT count(*) FROM t", 'restored'), 1, '... in its table');
 $subscriber->node->stop;
 
 # Few slots: one is the logical replication launcher's, one the dispatcher's.

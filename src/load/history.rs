@@ -1,25 +1,30 @@
-//! What remains of a load: its row of `bulk_history`, and a line in the server's log.
+//! What remains of a load: its row of `bulk_history`.
 //!
-//! The row is one of the load's own transaction. It goes into a table that only [`OwnTable`] writes and reads, which is
+//! The row is one of the load's own transaction; if that fails, the row is gone with it. Only of a job that fails there is
+//! one, too, in the transaction that says so. It goes into a table that only [`OwnTable`] writes and reads, which is
 //! why it costs next to nothing, needs no rights and adds nothing to what can fail. Readers get rows by way of
 //! `bulk_finished_loads()`, which shows a role what it may see.
 
 use std::ffi::CStr;
+use std::time::Duration;
 
 use pgrx::{IntoDatum, pg_guard, pg_sys};
 
-use super::Load;
-use super::report::COLUMNS;
+use super::report::{COLUMNS, Counts, row};
+use super::{Load, rejects};
 use crate::error::{OrRaise, Result};
+use crate::pg::database::cluster;
 use crate::pg::own_table::OwnTable;
+use crate::pg::role::{owner_here, stored_role_name};
 
 const TABLE: &CStr = c"bulk_loads";
-/// Types of the table's columns: the load, its target, file, owner, begin and end; then the result's, but for the number.
-const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1] = [
+/// Types of the table's columns: the load, its target, file, owner, begin and end; then the result's, but for the number;
+/// then the owner's name and cluster, the attempt, how it ended, and why.
+const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1 + 6] = [
     pg_sys::INT8OID,
     pg_sys::TEXTOID,
     pg_sys::TEXTOID,
-    pg_sys::REGROLEOID,
+    pg_sys::OIDOID,
     pg_sys::TIMESTAMPTZOID,
     pg_sys::TIMESTAMPTZOID,
     pg_sys::INT8OID,
@@ -32,15 +37,54 @@ const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1] = [
     pg_sys::INT4OID,
     pg_sys::JSONBOID,
     pg_sys::TEXTARRAYOID,
+    pg_sys::TEXTOID,
+    pg_sys::INT8OID,
+    pg_sys::INT4OID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
 ];
-/// Where the owner is among them, and the end.
+/// Where the load is among them, its owner, the end, the owner's name and cluster.
+const LOAD: usize = 0;
 const OWNER: usize = 3;
 const FINISHED: usize = 5;
+const OWNER_NAME: usize = 16;
+const CLUSTER: usize = 17;
+
+/// A job's load that has failed.
+#[derive(Debug)]
+pub struct Failed<'a> {
+    pub id: i64,
+    pub attempt: i32,
+    pub path: &'a CStr,
+    /// The target's schema and name.
+    pub schema: &'a CStr,
+    pub name: &'a CStr,
+    pub started: pg_sys::TimestampTz,
+    /// Rejects that are kept.
+    pub rejected: u64,
+    /// `failed` or `canceled`.
+    pub status: &'a CStr,
+    pub sqlstate: &'a CStr,
+    pub message: &'a CStr,
+}
+
+/// Text as a datum. Guarded; allocates in the current memory context.
+fn text(string: &CStr) -> Option<pg_sys::Datum> {
+    // SAFETY: a guarded call that copies the string.
+    Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }))
+}
+
+/// Add a row. Guarded.
+fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
+    let table = OwnTable::to_write(extension_schema, TABLE, &TYPES).or_raise();
+    // SAFETY: values of these types: the callers put them together.
+    unsafe { table.insert(values) };
+    table.close();
+}
 
 /// Record a load. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) {
-    // SAFETY: guarded calls that copy the strings.
-    let text = |string: &CStr| Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }));
     // SAFETY: neither raises.
     let (owner, now) = unsafe { (pg_sys::GetUserId(), pg_sys::GetCurrentTimestamp()) };
     let [id, figures @ ..] = load.result();
@@ -53,22 +97,107 @@ pub fn record(load: &Load) {
         Some(now.into()),
     ];
     values.extend(figures);
-    let table = OwnTable::to_write(load.schema, TABLE, &TYPES).or_raise();
-    // SAFETY: values of these types.
-    unsafe { table.insert(&values) };
-    table.close();
+    values.extend([
+        text(&stored_role_name(owner)),
+        cluster().into_datum(),
+        load.attempt.and_then(IntoDatum::into_datum),
+        text(c"succeeded"),
+        None,
+        None,
+    ]);
+    add(load.schema, &values);
 }
 
-/// Forget loads that ended so many seconds ago. `schema` is the extension's. Guarded.
-pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<()> {
+/// Record a job's load that has failed, and whose transaction is gone. The job's owner is who calls. `schema` is the
+/// extension's. Guarded; allocates in the current memory context.
+pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
+    // SAFETY: guarded calls with strings, which return others.
+    let (owner, now, target) = unsafe {
+        let target = pg_sys::quote_qualified_identifier(load.schema.as_ptr(), load.name.as_ptr());
+        (pg_sys::GetUserId(), pg_sys::GetCurrentTimestamp(), CStr::from_ptr(target).to_owned())
+    };
+    let took = Duration::from_micros(u64::try_from(now - load.started).unwrap_or(0));
+    let counts = Counts { rejected: load.rejected, ..Counts::default() };
+    let [id, loaded, rejected, duplicate, filtered, _, seconds, _, _, indexes, notes] = row(load.id, &counts, took, "");
+    add(
+        schema,
+        &[
+            id,
+            text(&target),
+            text(load.path),
+            owner.into_datum(),
+            Some(load.started.into()),
+            Some(now.into()),
+            loaded,
+            rejected,
+            duplicate,
+            filtered,
+            None,
+            seconds,
+            None,
+            None,
+            indexes,
+            notes,
+            text(&stored_role_name(owner)),
+            cluster().into_datum(),
+            load.attempt.into_datum(),
+            text(load.status),
+            text(load.sqlstate),
+            text(load.message),
+        ],
+    );
+}
+
+/// Rows that are removed in one transaction.
+const AT_ONCE: usize = 10_000;
+
+/// Forget loads that ended so many seconds ago, and what they rejected; not all at once. Is there more? `schema` is the
+/// extension's. Guarded.
+pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     // SAFETY: does not raise.
     let now = unsafe { pg_sys::GetCurrentTimestamp() };
     let limit = now - i64::from(seconds) * 1_000_000;
-    let table = OwnTable::to_write(schema, TABLE, &TYPES)?;
     // A timestamp is its microseconds.
-    table.remove(|values, _| values.get(FINISHED).is_some_and(|finished| (finished.value() as i64) < limit));
+    let is_old = |value: Option<&pg_sys::Datum>| value.is_some_and(|at| (at.value() as i64) < limit);
+    let table = OwnTable::to_write(schema, TABLE, &TYPES)?;
+    let mut loads = Vec::new();
+    let rows = table.find(None, AT_ONCE, |values, _| {
+        let old = is_old(values.get(FINISHED));
+        if old {
+            loads.push(values.get(LOAD).map_or(0, |id| id.value() as i64));
+        }
+        old
+    });
+    let mut left = AT_ONCE;
+    // A load has rejects only with a row of the history, which is how they are found.
+    let rejects = OwnTable::to_write(schema, rejects::table::NAME, &rejects::table::TYPES)?;
+    for (load, row) in loads.iter().zip(&rows) {
+        let old = rejects.find(Some(*load), left, |values, _| is_old(values.get(rejects::table::REJECTED_AT)));
+        rejects.remove(&old);
+        left -= old.len();
+        if left == 0 {
+            break;
+        }
+        table.remove(std::slice::from_ref(row));
+        left -= 1;
+    }
+    rejects.close();
     table.close();
-    Ok(())
+    Ok(left == 0 || rows.len() == AT_ONCE)
+}
+
+/// The role that a row's owner is here. Guarded.
+///
+/// # Safety
+/// The values of a row.
+unsafe fn owner_of(values: &[pg_sys::Datum]) -> pg_sys::Oid {
+    let value = |column: usize| values.get(column).copied().unwrap_or(pg_sys::Datum::from(0usize));
+    // SAFETY: the caller vouches for the values: the name is a text, and not null. Guarded calls.
+    unsafe {
+        let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(value(OWNER_NAME).cast_mut_ptr()).cast());
+        let owner = pg_sys::Oid::from_u32(value(OWNER).value() as u32);
+        owner_here(owner, CStr::from_ptr(name), value(CLUSTER).value() as i64)
+    }
 }
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -95,8 +224,7 @@ pub unsafe extern "C-unwind" fn bulk_finished_loads(fcinfo: pg_sys::FunctionCall
         let sees_all = pg_sys::has_privs_of_role(user, pg_sys::ROLE_PG_READ_ALL_STATS.into());
         let table = OwnTable::to_read(schema, TABLE, &TYPES).or_raise();
         table.for_each(|tuple, values, _| {
-            let owner = values.get(OWNER).map_or(pg_sys::InvalidOid, |owner| (owner.value() as u32).into());
-            if sees_all || pg_sys::has_privs_of_role(user, owner) {
+            if sees_all || pg_sys::has_privs_of_role(user, owner_of(values)) {
                 pg_sys::tuplestore_puttuple((*result).setResult, tuple);
             }
         });

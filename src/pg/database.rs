@@ -1,8 +1,20 @@
-//! The databases of the cluster, for a process that is in none of them.
+//! The databases of the cluster, and which of them this is.
 
 use pgrx::pg_sys;
 
-/// Those that one can connect to. Guarded.
+/// The cluster's number.
+pub fn cluster() -> i64 {
+    // SAFETY: reads what the server has read when it started.
+    unsafe { pg_sys::GetSystemIdentifier() }.cast_signed()
+}
+
+/// The database of this process.
+pub fn database() -> pg_sys::Oid {
+    // SAFETY: a variable, set when the process connects.
+    unsafe { pg_sys::MyDatabaseId }
+}
+
+/// Those that one can connect to, for a process that is in none of them. Guarded.
 pub fn databases() -> Vec<pg_sys::Oid> {
     let mut found = Vec::new();
     // SAFETY: guarded calls in a transaction; what get_database_list (autovacuum.c) does. The tuple that a scan returns is

@@ -112,16 +112,37 @@ impl OwnTable {
 
     /// Look at each row: the tuple and its values. Guarded.
     pub fn for_each(&self, mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum], &[bool])) {
+        self.scan(pg_sys::InvalidOid, None, |tuple, values, nulls| {
+            visit(tuple, values, nulls);
+            true
+        });
+    }
+
+    /// Look at rows until `visit` has seen enough: at all, or at those whose first column, a bigint, has a value. An index
+    /// on that column helps. Guarded.
+    fn scan(
+        &self,
+        index: pg_sys::Oid,
+        first: Option<i64>,
+        mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum], &[bool]) -> bool,
+    ) {
         // SAFETY: guarded calls on an open relation; the arrays are as long as its descriptor. The snapshot is the
-        // server's own, which stands for what is committed.
+        // server's own, which stands for what is committed. The key is of the first column's type.
         unsafe {
             let descriptor = (*self.relation).rd_att;
             let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
             let mut values = vec![pg_sys::Datum::from(0usize); natts];
             let mut nulls = vec![false; natts];
+            let mut key = pg_sys::ScanKeyData::default();
+            if let Some(value) = first {
+                let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+                let value = pg_sys::Datum::from(value);
+                pg_sys::ScanKeyInit(&raw mut key, 1, equal, pg_sys::F_INT8EQ.into(), value);
+            }
+            let keys = i32::from(first.is_some());
             let snapshot = &raw mut pg_sys::SnapshotSelfData;
-            let (no_index, no_keys) = (pg_sys::InvalidOid, std::ptr::null_mut());
-            let scan = pg_sys::systable_beginscan(self.relation, no_index, false, snapshot, 0, no_keys);
+            let use_index = index != pg_sys::InvalidOid;
+            let scan = pg_sys::systable_beginscan(self.relation, index, use_index, snapshot, keys, &raw mut key);
             loop {
                 pgrx::check_for_interrupts!();
                 let tuple = pg_sys::systable_getnext(scan);
@@ -129,22 +150,62 @@ impl OwnTable {
                     break;
                 }
                 pg_sys::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
-                visit(tuple, &values, &nulls);
+                if !visit(tuple, &values, &nulls) {
+                    break;
+                }
             }
             pg_sys::systable_endscan(scan);
         }
     }
 
-    /// Remove rows, unless somebody else does. Guarded.
-    pub fn remove(&self, mut which: impl FnMut(&[pg_sys::Datum], &[bool]) -> bool) {
+    /// Where rows are for which something holds, at most so many: of all, or of those whose first column has a value.
+    /// Guarded.
+    pub fn find(
+        &self,
+        first: Option<i64>,
+        most: usize,
+        mut which: impl FnMut(&[pg_sys::Datum], &[bool]) -> bool,
+    ) -> Vec<pg_sys::ItemPointerData> {
         let mut rows = Vec::new();
-        self.for_each(|tuple, values, nulls| {
-            if which(values, nulls) {
+        let index = if first.is_some() { self.first_index() } else { pg_sys::InvalidOid };
+        self.scan(index, first, |tuple, values, nulls| {
+            if rows.len() < most && which(values, nulls) {
                 // SAFETY: a valid tuple.
                 rows.push(unsafe { (*tuple).t_self });
             }
+            rows.len() < most
         });
-        for mut tid in rows {
+        rows
+    }
+
+    /// A B-tree on the first column alone, of all rows; invalid if there is none. Guarded.
+    fn first_index(&self) -> pg_sys::Oid {
+        // SAFETY: guarded calls; the list has as many elements as it says, and each is an index of the relation.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(self.relation);
+            let number = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+            for i in 0..number {
+                let oid = (*(*list).elements.add(i)).oid_value;
+                let index = pg_sys::index_open(oid, pg_sys::AccessShareLock.cast_signed());
+                let form = (*index).rd_index;
+                let fits = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
+                    && (*form).indisvalid
+                    && (*form).indnatts == 1
+                    && *(*form).indkey.values.as_ptr() == 1
+                    && pg_sys::RelationGetIndexPredicate(index).is_null();
+                pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
+                if fits {
+                    return oid;
+                }
+            }
+        }
+        pg_sys::InvalidOid
+    }
+
+    /// Remove rows, unless somebody else does. Guarded.
+    pub fn remove(&self, rows: &[pg_sys::ItemPointerData]) {
+        for row in rows {
+            let mut tid = *row;
             // SAFETY: guarded calls on an open relation. Without a key to tell it by, a row that is gone is not decoded.
             unsafe {
                 let command = pg_sys::GetCurrentCommandId(true);

@@ -4,9 +4,11 @@
 //! `pg_catalog` first, and the caller's schemas not at all. Nor is it taken for changes that the session applies for another
 //! server, even if the session does that.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
+
+use super::database::cluster;
 
 /// Do `work` as `role`. Guarded; an error leaves it to the end of the (sub)transaction to bring the user and the path
 /// back.
@@ -76,6 +78,25 @@ pub enum NoSession {
     Role,
     Login,
     Connect,
+}
+
+/// The role that a row is of which was written in `of_cluster`: there it was `owner`, elsewhere it is the one of that name;
+/// invalid if there is none. Guarded.
+pub fn owner_here(owner: pg_sys::Oid, name: &CStr, of_cluster: i64) -> pg_sys::Oid {
+    if of_cluster == cluster() {
+        return owner;
+    }
+    // SAFETY: a guarded catalog lookup.
+    unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
+}
+
+/// A role's name, to be stored; empty if there is no such role. Guarded.
+pub fn stored_role_name(role: pg_sys::Oid) -> CString {
+    // SAFETY: a guarded catalog lookup, and the string that it returns.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(role, true);
+        if name.is_null() { CString::default() } else { CStr::from_ptr(name).to_owned() }
+    }
 }
 
 /// A role's name, or its number if there is no such role. Guarded.

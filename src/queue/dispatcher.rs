@@ -142,9 +142,13 @@ impl Dispatcher {
         }
         // What is settled here must be visible to the workers that are started below.
         let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
+        let mut forgets_more = false;
         let there = in_transaction(|| -> Result<bool> {
             let there = self.still_there()?;
             if there {
+                if sweeps {
+                    self.queue.disown_copies()?;
+                }
                 for job in &ended {
                     self.settle(job)?;
                 }
@@ -154,7 +158,8 @@ impl Dispatcher {
                 if sweeps && let Some(retention) = guc::job_retention() {
                     self.queue.forget_older(retention)?;
                     // SAFETY: a guarded catalog lookup of a table that is there.
-                    history::forget_older(unsafe { pg_sys::get_rel_namespace(self.queue.table) }, retention)?;
+                    let schema = unsafe { pg_sys::get_rel_namespace(self.queue.table) };
+                    forgets_more = history::forget_older(schema, retention)?;
                 }
             }
             Ok(there)
@@ -169,6 +174,10 @@ impl Dispatcher {
         let mut full = false;
         for job in outlook.start {
             full |= !self.start(job);
+        }
+        if forgets_more {
+            self.sweep = None;
+            return Next::Sleep(1);
         }
         match outlook.next {
             Next::Sleep(milliseconds) if full => Next::Sleep(milliseconds.min(RETRY)),

@@ -228,7 +228,9 @@ pub unsafe extern "C-unwind" fn bulk_cancel(fcinfo: pg_sys::FunctionCallInfo) ->
 }
 
 fn cancel(queue: &Queue, job: i64) -> Result<bool> {
-    status_for_caller(queue, job)?;
+    if !matches!(status_for_caller(queue, job)?.as_str(), "queued" | "running") {
+        return Ok(false);
+    }
     queue.look_at_commit();
     let lock = queue.job_lock(job);
     for _ in 0..TRIES {
@@ -272,6 +274,7 @@ pub unsafe extern "C-unwind" fn bulk_retry(fcinfo: pg_sys::FunctionCallInfo) -> 
     };
     status_for_caller(&queue, job).or_raise();
     queue.look_at_commit();
+    queue.take_home(job).or_raise();
     pg_sys::Datum::from(queue.retry(job).or_raise())
 }
 

@@ -19,7 +19,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Queue;
 use crate::error::{Error, Result};
+use crate::pg::database::{cluster, database};
 use crate::pg::lock::{Mode, Until};
+use crate::pg::role::stored_role_name;
 use crate::pg::spi::{Access, Argument, Outcome, Value, value};
 use crate::pg::unguarded;
 
@@ -173,10 +175,13 @@ impl Queue {
             Argument::integer(job.priority),
             Argument::datum(pg_sys::TIMESTAMPTZOID, job.run_at),
             Argument::integer(job.max_attempts),
+            Argument::text(Some(&stored_role_name(job.owner))),
+            Argument::oid(database()),
+            Argument::bigint(cluster()),
         ];
         let statement = "INSERT INTO @.bulk_queue (job_id, owner, path, target, target_schema, target_name, options,
-                settings, alone, priority, run_at, max_attempts)
-            VALUES ($1, $2::regrole, $3, $4, $5::name, $6::name, $7, $8, $9, $10, $11, $12)";
+                settings, alone, priority, run_at, max_attempts, owner_name, database, cluster)
+            VALUES ($1, $2, $3, $4, $5::name, $6::name, $7, $8, $9, $10, $11, $12, $13::name, $14, $15)";
         self.change(job.id, "queued", statement, &arguments).map(drop)
     }
 
@@ -188,7 +193,7 @@ impl Queue {
                 bytes_total = NULL, workers = NULL, error_sqlstate = NULL, error_message = NULL, error_detail = NULL,
                 error_hint = NULL, error_context = NULL
             WHERE job_id IN (SELECT job_id FROM @.bulk_queue
-                WHERE job_id = $1 AND owner = $2::regrole AND status = 'queued' FOR UPDATE SKIP LOCKED)
+                WHERE job_id = $1 AND owner = $2 AND status = 'queued' FOR UPDATE SKIP LOCKED)
             RETURNING path, target, target_schema::text, target_name::text, options, settings, attempt,
                 max_attempts - (attempt - attempts_before), attempt - attempts_before";
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(owner)], Access::Write)?;
@@ -353,20 +358,6 @@ impl Queue {
         self.change(id, "queued", statement, &[Argument::bigint(id)])
     }
 
-    /// The status of a job that a role may see: its name, and the row's xmin. Guarded.
-    pub fn status(&self, id: i64, role: pg_sys::Oid) -> Result<Option<(String, pg_sys::TransactionId)>> {
-        let statement = "SELECT status, xmin FROM @.bulk_queue
-            WHERE job_id = $1 AND pg_has_role($2, owner::oid, 'USAGE')";
-        let outcome = self.run(statement, &[Argument::bigint(id), Argument::oid(role)], Access::ReadLatest)?;
-        if outcome.rows.is_empty() {
-            return Ok(None);
-        }
-        // SAFETY: the column is of type text, with names in ASCII.
-        let status = unsafe { outcome.first(0).text() }.to_string_lossy().into_owned();
-        let xmin = pg_sys::TransactionId::from(outcome.first(1).integer().cast_unsigned());
-        Ok(Some((status, xmin)))
-    }
-
     /// Why a job failed. Guarded.
     pub fn failure(&self, id: i64) -> Result<Failure> {
         let statement = "SELECT error_sqlstate, error_message, error_detail, error_hint, error_context
@@ -409,7 +400,7 @@ impl Queue {
 
     /// The first jobs that are due, in order. Guarded.
     pub fn due(&self, most: i64) -> Result<Vec<Queued>> {
-        let statement = "SELECT job_id, owner::oid, target, alone, attempt FROM @.bulk_queue
+        let statement = "SELECT job_id, owner, target, alone, attempt FROM @.bulk_queue
             WHERE status = 'queued' AND run_at <= clock_timestamp() ORDER BY priority, run_at, job_id LIMIT $1";
         let outcome = self.run(statement, &[Argument::bigint(most)], Access::ReadLatest)?;
         let job = |row: &Vec<Value>| Queued {

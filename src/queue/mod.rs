@@ -11,6 +11,7 @@
 //! * `dispatcher`: who decides which job is next.
 //! * `worker`: who runs one.
 //! * `job`: what becomes of a row of the queue; all statements on it are there.
+//! * `home`: of which database a row is.
 //! * `local`: why the queue is not replicated.
 //! * `launcher`: with a preloaded library, who looks into all databases when the server starts.
 //!
@@ -25,6 +26,7 @@
 
 mod dispatcher;
 mod functions;
+mod home;
 mod job;
 mod launcher;
 mod local;

@@ -22,6 +22,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::job::{Claimed, End, Failure, Figures};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
+use crate::load::history;
 use crate::load::rejects::table::write_spooled;
 use crate::load::{self, JobNumber, Load, Purpose};
 use crate::pg::attempt::{attempt_logged, in_subtransaction};
@@ -278,15 +279,16 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
         in_transaction(|| {
             let Claimed { id, attempt, .. } = job.claimed;
             if job.queue.fail(id, attempt, end, &failure).or_raise() {
-                keep_rejects(&job.queue, id);
+                let rejected = keep_rejects(&job.queue, id);
+                remember(job, end, &failure, rejected);
             }
         });
         background::report_activity(None);
     }
 }
 
-/// The rejects are there when the job has failed; but if they cannot be kept, that must not undo that it has. Guarded.
-fn keep_rejects(queue: &Queue, id: i64) {
+/// The rejects are there when the job has failed, and so many of them; but if they cannot be kept, that must not undo that it has. Guarded.
+fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     let mut rejected = 0u64;
     // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.
     let why = unsafe {
@@ -300,7 +302,9 @@ fn keep_rejects(queue: &Queue, id: i64) {
         queue.lost_rejects(id, &why).or_raise();
     } else if rejected > 0 {
         queue.set_rejected(id, rejected).or_raise();
+        return rejected;
     }
+    0
 }
 
 /// # Safety
@@ -310,6 +314,49 @@ unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
     let written = write_spooled().or_raise();
     // SAFETY: the caller vouches for it.
     unsafe { *rejected.cast::<u64>() = written }
+}
+
+/// The history has attempts that failed, too; but on the same terms. Guarded.
+fn remember(job: &Job, end: End, failure: &Failure, rejected: u64) {
+    let Claimed { id, attempt, path, schema, name, .. } = &job.claimed;
+    let mut failed = Remembered(
+        job.queue.schema,
+        history::Failed {
+            id: *id,
+            attempt: *attempt,
+            path,
+            schema,
+            name,
+            // SAFETY: a variable of this process.
+            started: unsafe { pg_sys::MyStartTimestamp },
+            rejected,
+            status: if matches!(end, End::Canceled) { c"canceled" } else { c"failed" },
+            sqlstate: &failure.sqlstate,
+            message: &failure.message,
+        },
+    );
+    // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.
+    let why = unsafe {
+        let error = in_subtransaction(write_history, (&raw mut failed).cast());
+        (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
+    };
+    if let Some(why) = why {
+        Error::new(Code::ERRCODE_WARNING, format!("the history of job {id} could not be kept"))
+            .detail(from_server(&why))
+            .warn();
+    }
+}
+
+/// The extension's schema, and what is to be told.
+struct Remembered<'a>(pg_sys::Oid, history::Failed<'a>);
+
+/// # Safety
+/// A [`Remembered`].
+#[pg_guard]
+unsafe extern "C-unwind" fn write_history(failed: Opaque) {
+    // SAFETY: the caller vouches for it.
+    let Remembered(schema, failed) = unsafe { &*failed.cast::<Remembered>() };
+    history::record_failed(*schema, failed);
 }
 
 /// # Safety

@@ -20,6 +20,28 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Columns of the table.
 const COLUMNS: usize = 16;
 
+/// The table, for who removes rows from it: its name, the types of its columns, and which one says when a row came.
+pub const NAME: &CStr = c"bulk_reject";
+pub const TYPES: [pg_sys::Oid; COLUMNS] = [
+    pg_sys::INT8OID,
+    pg_sys::INT4OID,
+    pg_sys::OIDOID,
+    pg_sys::OIDOID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
+    pg_sys::INT8OID,
+    pg_sys::INT8OID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
+    pg_sys::BYTEAOID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
+    pg_sys::TEXTOID,
+    pg_sys::TIMESTAMPTZOID,
+];
+pub const REJECTED_AT: usize = 15;
+
 /// A row of the table.
 type Row = [Option<pg_sys::Datum>; COLUMNS];
 
@@ -42,7 +64,7 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
     let about = spool.about.clone();
     // SAFETY: guarded calls; an error ends the (sub)transaction, which puts the user back.
     unsafe {
-        let relid = pg_sys::get_relname_relid(c"bulk_reject".as_ptr(), about.schema);
+        let relid = pg_sys::get_relname_relid(NAME.as_ptr(), about.schema);
         if relid == pg_sys::InvalidOid {
             return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "table \"bulk_reject\" does not exist"));
         }

@@ -1,0 +1,163 @@
+//! Where a row comes from: of this database, or copied from elsewhere.
+//!
+//! A row of the queue may be in a database that it was not made in: a dump was restored, or the database was made with
+//! this one as its template. What is queued there must not run, for it is run where it was enqueued. And numbers mean
+//! nothing there: a role or table with the same OID may be somebody else. So a row says which cluster and database it is
+//! of, and has the names of role and table beside their OIDs. At home the OIDs count, and names may have changed;
+//! elsewhere it is the names.
+//!
+//! pg_upgrade makes a new cluster, in which databases, roles and tables have the OIDs that they had. What it finds in the
+//! queue is at home there: the database is the same.
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::Queue;
+use super::functions::{VERSION_1, argument};
+use crate::error::{Error, Result};
+use crate::pg::database::{cluster, database};
+use crate::pg::encoding::from_server;
+use crate::pg::role::owner_here;
+use crate::pg::spi::{Access, Argument, Outcome};
+
+/// What is said of a job that was queued when its database was copied.
+const COPIED: &CStr = c"the job belongs to the database that this one was copied from";
+
+/// Owner, its name, and the cluster: columns of a row, as they come. Guarded.
+fn owner_of(row: &Outcome, first: usize) -> pg_sys::Oid {
+    // SAFETY: the columns are an oid, a text and a bigint.
+    let name = unsafe { row.first(first + 1).text() };
+    owner_here(row.first(first).oid(), &name, row.first(first + 2).number())
+}
+
+impl Queue {
+    /// Jobs that were queued in another database than this are not to be run here; those that pg_upgrade has brought are at
+    /// home. Guarded.
+    pub fn disown_copies(&self) -> Result<()> {
+        let statement = "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp(),
+                error_sqlstate = '57014', error_message = $2
+            WHERE status IN ('queued', 'running') AND database <> $1";
+        self.run(statement, &[Argument::oid(database()), Argument::text(Some(COPIED))], Access::Write)?;
+        let statement = "UPDATE @.bulk_queue SET cluster = $1 WHERE status IN ('queued', 'running') AND cluster <> $1";
+        self.run(statement, &[Argument::bigint(cluster())], Access::Write).map(drop)
+    }
+
+    /// The status of a job that a role may see: its name, and the row's xmin. Guarded.
+    pub fn status(&self, id: i64, role: pg_sys::Oid) -> Result<Option<(String, pg_sys::TransactionId)>> {
+        let statement =
+            "SELECT CASE WHEN database <> $2 AND status IN ('queued', 'running') THEN 'canceled' ELSE status END,
+                xmin, owner, owner_name::text, cluster FROM @.bulk_queue WHERE job_id = $1";
+        let row = self.run(statement, &[Argument::bigint(id), Argument::oid(database())], Access::ReadLatest)?;
+        // SAFETY: a guarded call.
+        if row.rows.is_empty() || !unsafe { pg_sys::has_privs_of_role(role, owner_of(&row, 2)) } {
+            return Ok(None);
+        }
+        // SAFETY: the column is of type text, with names in ASCII.
+        let status = unsafe { row.first(0).text() }.to_string_lossy().into_owned();
+        Ok(Some((status, pg_sys::TransactionId::from(row.first(1).integer().cast_unsigned()))))
+    }
+
+    /// Before a job is put into the queue again: it is one of this database from now on, and its owner and table are
+    /// those that are shown. Guarded.
+    pub fn take_home(&self, id: i64) -> Result<()> {
+        let statement = "SELECT owner, owner_name::text, cluster, target, target_schema::text, target_name::text,
+                database = $2 AND cluster = $3 FROM @.bulk_queue WHERE job_id = $1";
+        let (here, cluster) = (database(), cluster());
+        let arguments = [Argument::bigint(id), Argument::oid(here), Argument::bigint(cluster)];
+        let row = self.run(statement, &arguments, Access::ReadLatest)?;
+        if row.rows.is_empty() {
+            return Ok(());
+        }
+        let (owner, stored_target) = (owner_of(&row, 0), row.first(3).oid());
+        // SAFETY: columns of type text; guarded catalog lookups, and the strings that they return.
+        let (name, target, schema_name, table_name) = unsafe {
+            let name = pg_sys::GetUserNameFromId(owner, true);
+            if name.is_null() {
+                let name = from_server(&row.first(1).text());
+                let message = format!("role \"{name}\" does not exist");
+                return Err(Error::new(Code::ERRCODE_UNDEFINED_OBJECT, message).detail("It is the job's owner."));
+            }
+            let (schema_name, table_name) = (row.first(4).text(), row.first(5).text());
+            let target = if row.first(6).boolean() {
+                stored_target
+            } else {
+                let schema = pg_sys::get_namespace_oid(schema_name.as_ptr(), true);
+                pg_sys::get_relname_relid(table_name.as_ptr(), schema)
+            };
+            let (now, schema) = (pg_sys::get_rel_name(target), pg_sys::get_rel_namespace(target));
+            let schema = pg_sys::get_namespace_name(schema);
+            let name = CStr::from_ptr(name).to_owned();
+            if now.is_null() || schema.is_null() {
+                // When its turn comes, that is said.
+                (name, target, schema_name, table_name)
+            } else {
+                (name, target, CStr::from_ptr(schema).to_owned(), CStr::from_ptr(now).to_owned())
+            }
+        };
+        let statement =
+            "UPDATE @.bulk_queue SET owner = $2, owner_name = $3::name, cluster = $4, database = $5, target = $6,
+                target_schema = $7::name, target_name = $8::name,
+                status = CASE WHEN status IN ('queued', 'running') THEN 'canceled' ELSE status END
+            WHERE job_id = $1 AND (status NOT IN ('queued', 'running') OR database <> $5)";
+        let arguments = [
+            Argument::bigint(id),
+            Argument::oid(owner),
+            Argument::text(Some(&name)),
+            Argument::bigint(cluster),
+            Argument::oid(here),
+            Argument::oid(target),
+            Argument::text(Some(&schema_name)),
+            Argument::text(Some(&table_name)),
+        ];
+        self.run(statement, &arguments, Access::Write).map(drop)
+    }
+}
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_owner() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// As above.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_is_at_home() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_owner(owner oid, owner_name name, cluster bigint)`: see [`owner_here`].
+///
+/// # Safety
+/// Called by the executor, with three arguments that are not null.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_owner(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments, which are of the types that are declared: a name ends with a NUL.
+    let owner = unsafe {
+        let number = |index| argument(fcinfo, index).map_or(0, |datum| datum.value());
+        match argument(fcinfo, 1) {
+            Some(name) => {
+                let name = CStr::from_ptr(name.cast_mut_ptr());
+                owner_here(pg_sys::Oid::from_u32(number(0) as u32), name, number(2) as i64)
+            }
+            None => pg_sys::InvalidOid,
+        }
+    };
+    pg_sys::Datum::from(owner)
+}
+
+/// `bulk_is_at_home(database oid, cluster bigint)`.
+///
+/// # Safety
+/// Called by the executor, with two arguments that are not null.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_is_at_home(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments, which are of the types that are declared.
+    let (of_database, of_cluster) = unsafe {
+        let number = |index| argument(fcinfo, index).map_or(0, |datum| datum.value());
+        (pg_sys::Oid::from_u32(number(0) as u32), number(1) as i64)
+    };
+    pg_sys::Datum::from(of_database == database() && of_cluster == cluster())
+}
