@@ -471,6 +471,35 @@ fn leaves_out_of_use_have_no_entries() {
 }
 
 #[test]
+#[cfg(target_endian = "little")]
+fn items_are_whole() {
+    let entries: Vec<_> = (0..50).map(|i| Entry::new(7u64 | 1 << 31, Tid::new(i, 1))).collect();
+    let page = leaf_of(&entries);
+    let at = usize::from(u16_at(&page, 14));
+    assert_eq!(read(&page).unwrap().len(), 50);
+    let changed = |changes: &[(usize, u8)]| {
+        let mut page = page.clone();
+        for (at, byte) in changes {
+            page[*at] = *byte;
+        }
+        read(&page)
+    };
+    // The number of TIDs: one, and more than there is room for. Where they begin: before the key, and behind the end.
+    assert_eq!(changed(&[(at + 4, 1)]), Err(LeafError::Item(1)));
+    assert_eq!(changed(&[(at + 4, 60)]), Err(LeafError::Item(1)));
+    assert_eq!(changed(&[(at + 2, 7)]), Err(LeafError::Item(1)));
+    assert_eq!(changed(&[(at + 3, 7)]), Err(LeafError::Item(1)));
+    // Its size: less than its header's, less than its list's, and more than the line pointer says.
+    assert_eq!(changed(&[(at + 6, 4), (at + 7, 0)]), Err(LeafError::Item(1)));
+    assert_eq!(changed(&[(at + 7, 0x20)]), Err(LeafError::Item(1)));
+    assert_eq!(changed(&[(at + 7, 0x3f)]), Err(LeafError::Item(1)));
+    // Its line pointer: behind the end of items.
+    assert_eq!(changed(&[(24, 0xf0)]), Err(LeafError::Item(1)));
+    // The key ends where the list begins.
+    assert_eq!(changed(&[(at + 2, 8)]), Err(LeafError::Key(1)));
+}
+
+#[test]
 fn posting_lists_are_in_order() {
     let entries: Vec<_> = (0..50).map(|i| Entry::new(7u64 | 1 << 31, Tid::new(i, 1))).collect();
     let mut page = leaf_of(&entries);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, KeyValue, Width};
 use pg_bulk_format::btree::read::KeyReader;
-use pg_bulk_format::page::PageBatch;
+use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -280,6 +280,34 @@ fn tuple(cells: &[Cell]) -> PageBatch {
     batch.add(tuple).unwrap();
     batch.finish();
     batch
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn tuples_of_other_tables_have_no_keys() {
+    let bool_of = |datum| vec![Cell::Name(7), Cell::Key(KeyKind::Bool, KeyValue::Datum(datum))];
+    let shape = only(KeyKind::Bool, false, false);
+    let attributes: Vec<_> = bool_of(0).iter().map(attribute).collect();
+    let reader = KeyReader::new(&attributes, &[2], &shape).unwrap();
+    let batch = tuple(&bool_of(1));
+    let mut bytes = batch.tuples(0).next().unwrap().1.to_vec();
+    assert_eq!(reader.read::<u64>(&bytes), Some(1));
+    // t_infomask2: a row from before the column was added.
+    bytes[18] = 1;
+    assert_eq!(reader.read::<u64>(&bytes), None);
+    assert_eq!(reader.read::<u64>(tuple(&bool_of(2)).tuples(0).next().unwrap().1), None);
+    assert!(KeyReader::new(&attributes, &[1], &shape).is_none());
+    assert!(KeyReader::new(&attributes, &[3], &shape).is_none());
+    assert!(KeyReader::new(&attributes, &[0], &shape).is_none());
+    assert!(KeyReader::new(&attributes, &[2, 2], &shape).is_none());
+
+    let mut page: [u8; PAGE_SIZE] = batch.pages().try_into().unwrap();
+    let mut entries = Vec::new();
+    // LP_DEAD: the line pointer of a tuple that is not there.
+    page[25] |= 0x80;
+    page[26] |= 1;
+    assert_eq!(reader.read_page::<u64>(&page, 9, &mut entries), Some(1));
+    assert_eq!(entries, [Entry::new(1, Tid::new(9, 2))]);
 }
 
 #[cfg(target_endian = "little")]
