@@ -38,6 +38,8 @@ pub struct IndexReport {
     pub name: String,
     /// `insert`, `merge` or `rebuild`.
     pub method: &'static str,
+    /// Where the keys of a rebuilt index come from: `load`, which has collected them, or `table`, which was read again.
+    pub from: Option<&'static str>,
     pub seconds: f64,
 }
 
@@ -113,6 +115,8 @@ impl IndexReport {
                 c => name.push(c),
             }
         }
-        format!("{{\"index\": \"{name}\", \"method\": \"{}\", \"seconds\": {:.6}}}", self.method, self.seconds)
+        let from = self.from.map(|from| format!("\"from\": \"{from}\", ")).unwrap_or_default();
+        let (method, seconds) = (self.method, self.seconds);
+        format!("{{\"index\": \"{name}\", \"method\": \"{method}\", {from}\"seconds\": {seconds:.6}}}")
     }
 }

@@ -63,7 +63,8 @@ fn text(load: &mut Load) -> String {
     line(&format!("WAL usage: {} records, {} full page images, {} bytes", wal.records, wal.images, wal.bytes));
     line(&format!("phases: {phases}"));
     for index in &counts.indexes {
-        line(&format!("index \"{}\": {}, {:.3} s", index.name, index.method, index.seconds));
+        let from = index.from.map(|from| format!(" from {from}")).unwrap_or_default();
+        line(&format!("index \"{}\": {}{from}, {:.3} s", index.name, index.method, index.seconds));
     }
     if guc::log_timing() && load.writer == Writer::Direct {
         let stages = Stage::NAMES.iter().map(|&(stage, name)| (name, counts.stages.of(stage)));

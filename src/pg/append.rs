@@ -25,24 +25,21 @@
 //! * **WAL is one XLOG_HEAP2_MULTI_INSERT record a page**, as heap_multi_insert (heapam.c) writes it for a page that it
 //!   fills: as small as COPY's, decodable, and never a page image for wal_compression to work on.
 
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 
 use pg_bulk_format::page::PageBatch;
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::pg_sys;
 
 use super::baton::Baton;
 use super::compat;
 use super::points::{point, point_quiet};
 use super::section::Section;
-use super::segment::{Piece, Pieces, allocate, write_all};
+use super::segment::{Pieces, RelationFile};
 use super::stages::{Stage, Stages, Watch};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
-const SEGMENT: u32 = pg_sys::RELSEG_SIZE;
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-/// MaxBlockNumber
-const MAX_BLOCK: u32 = 0xffff_fffe;
 /// XLOG_HEAP2_MULTI_INSERT | XLOG_HEAP_INIT_PAGE (heapam_xlog.h)
 const MULTI_INSERT_INIT: u8 = 0x50 | 0x80;
 /// XLH_INSERT_LAST_IN_MULTI (heapam_xlog.h)
@@ -98,7 +95,7 @@ pub struct Appender {
     relation: pg_sys::Relation,
     traits: Traits,
     frozen: bool,
-    path: CString,
+    file: RelationFile,
     /// The redo point when a batch was last appended.
     redo: pg_sys::XLogRecPtr,
     /// The data of one WAL record.
@@ -141,18 +138,10 @@ impl Appender {
     /// An appender for an open relation. Guarded.
     /// `frozen`: all tuples are.
     pub fn new(relation: pg_sys::Relation, traits: Traits, frozen: bool) -> Result<Appender> {
-        // SAFETY: guarded calls on an open relation; the path is a string of its own.
-        let path = unsafe {
-            let smgr = pg_sys::RelationGetSmgr(relation);
-            if (*smgr).smgr_which != 0 {
-                let message = "pages can be written only to relations of the magnetic disk storage manager";
-                return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-            }
-            compat::relation_path(smgr)
-        };
+        let file = RelationFile::new(relation, traits.temporary)?;
         // SAFETY: raises nothing; takes a spinlock.
         let redo = unsafe { pg_sys::GetRedoRecPtr() };
-        Ok(Appender { relation, traits, frozen, path, redo, wal: Vec::new(), appended: Appended::new() })
+        Ok(Appender { relation, traits, frozen, file, redo, wal: Vec::new(), appended: Appended::new() })
     }
 
     pub fn traits(&self) -> Traits {
@@ -178,7 +167,7 @@ impl Appender {
         // SAFETY: guarded calls on an open relation. The storage manager's relation is fetched anew, for it may have
         // been closed while we waited.
         let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation), MAIN) };
-        let pieces = self.open_pieces(first, count)?;
+        let pieces = self.file.open_pieces(first, count)?;
         pgrx::check_for_interrupts!();
         point!("append.ready");
         self.appended.stages.lap(&mut watch, Stage::Space);
@@ -202,52 +191,6 @@ impl Appender {
                 pg_sys::pg_usleep(CHECKPOINT_TURN);
             }
         }
-    }
-
-    /// Open the segments for `count` pages from block `first` on, and allocate their space.
-    fn open_pieces(&self, first: u32, count: usize) -> Result<Pieces> {
-        let mut pieces = Pieces::default();
-        if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
-            let path = self.path.to_string_lossy();
-            let message = format!("cannot extend file \"{path}\" beyond {MAX_BLOCK} blocks");
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
-        }
-        let mut done = 0;
-        while done < count {
-            // Within MAX_BLOCK, checked above.
-            let block = first + done as u32;
-            let (segment, within) = (block / SEGMENT, block % SEGMENT);
-            let pages = (count - done).min((SEGMENT - within) as usize);
-            let path = self.segment_path(segment);
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
-            // SAFETY: a guarded call with a valid string.
-            let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), flags) };
-            if fd < 0 {
-                let error = std::io::Error::last_os_error();
-                let path = path.to_string_lossy();
-                return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
-            }
-            let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
-            let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
-            pieces.0.push(piece);
-            allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
-            done += pages;
-        }
-        Ok(pieces)
-    }
-
-    fn segment_path(&self, segment: u32) -> CString {
-        if segment == 0 {
-            return self.path.clone();
-        }
-        let number = format!(".{segment}");
-        CString::new([self.path.as_bytes(), number.as_bytes()].concat()).unwrap_or_default()
-    }
-
-    /// As mdextend (md.c) says it.
-    fn extend_error(&self, error: &std::io::Error) -> Error {
-        let path = self.path.to_string_lossy();
-        Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
     }
 
     /// The part in which nothing may be raised.
@@ -290,23 +233,7 @@ impl Appender {
             // SAFETY: a page of the batch.
             unsafe { pg_sys::PageSetChecksumInplace(batch.as_ptr(page).cast::<c_char>(), first + page as u32) };
         }
-        let mut outcome = Ok(());
-        let mut written = 0;
-        for piece in &pieces.0 {
-            let bytes = batch.pages().get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
-            let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
-            written += bytes_written / BLCKSZ;
-            point_quiet!("append.written");
-            if !self.traits.temporary {
-                // In a critical section the queue of requests is not made room in, which allocates: it says no instead.
-                section.critically(|| self.request_sync(piece));
-            }
-            point_quiet!("append.registered");
-            if let Err(error) = result {
-                outcome = Err(self.extend_error(&error));
-                break;
-            }
-        }
+        let (written, outcome) = self.file.write(pieces, batch.pages(), &section);
         if outcome.is_err() && self.traits.needs_wal {
             section.critically(|| self.log_empty(first, written, count));
             point_quiet!("append.emptied");
@@ -363,22 +290,6 @@ impl Appender {
         }
         // SAFETY: in a critical section.
         unsafe { pg_sys::XLogFlush(end) };
-    }
-
-    /// As register_dirty_segment (md.c).
-    fn request_sync(&self, piece: &Piece) {
-        // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless
-        // asked to retry. A sync that fails here is what it is to core: a reason to stop the server, for the kernel
-        // may have dropped the data.
-        unsafe {
-            let forwarded = compat::request_sync(self.relation, MAIN, piece.segment);
-            if !forwarded && pg_sys::enableFsync && libc::fsync(piece.fd) < 0 {
-                let message =
-                    format!("could not fsync file \"{}\"", self.segment_path(piece.segment).to_string_lossy());
-                let error = Error::file_access(&message, &std::io::Error::last_os_error());
-                error.raise_panic();
-            }
-        }
     }
 }
 

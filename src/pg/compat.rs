@@ -262,6 +262,24 @@ pub unsafe fn log_newpage(
     }
 }
 
+/// `log_newpages` for pages with the standard layout, whose LSN it sets.
+///
+/// # Safety
+/// An open relation, and as many pages as block numbers; a guarded frame outside of critical sections.
+pub unsafe fn log_newpages(
+    relation: pg_sys::Relation,
+    fork: pg_sys::ForkNumber::Type,
+    blocks: &mut [u32],
+    pages: &mut [*mut std::ffi::c_char],
+) {
+    let count = i32::try_from(blocks.len().min(pages.len())).unwrap_or(0);
+    // SAFETY: passed on; the locator is copied.
+    unsafe {
+        let mut locator = locator(relation);
+        pg_sys::log_newpages(&raw mut locator, fork, count, blocks.as_mut_ptr(), pages.as_mut_ptr(), true);
+    }
+}
+
 /// Ask the checkpointer to sync a segment (`INIT_MD_FILETAG` and `RegisterSyncRequest`); false if it cannot take the
 /// request now.
 ///
@@ -414,6 +432,41 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, persistence: std::ffi::c_
         pg_sys::RelationSetNewRelfilenode(relation, persistence);
         #[cfg(not(feature = "pg15"))]
         pg_sys::RelationSetNewRelfilenumber(relation, persistence);
+    }
+}
+
+/// `log_smgrcreate`.
+///
+/// # Safety
+/// An open relation whose fork has just been made; a guarded frame.
+pub unsafe fn log_smgrcreate(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) {
+    use super::unguarded as c;
+    // SAFETY: passed on; the locator is copied.
+    unsafe {
+        let locator = locator(relation);
+        c::guard(|| c::log_smgrcreate(&raw const locator, fork));
+    }
+}
+
+/// Pages and rows of a relation in pg_class, in place (`vac_update_relstats`).
+///
+/// # Safety
+/// An open relation; a guarded frame.
+pub unsafe fn set_relation_statistics(
+    relation: pg_sys::Relation,
+    pages: u32,
+    rows: f64,
+    all_visible: u32,
+    has_index: bool,
+) {
+    let null = std::ptr::null_mut::<bool>();
+    let (xid, multi) = (pg_sys::InvalidTransactionId, pg_sys::MultiXactId::from(0));
+    // SAFETY: passed on. Nothing but the statistics is updated, as within an outer transaction.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::vac_update_relstats(relation, pages, rows, all_visible, has_index, xid, multi, null, null, true);
+        #[cfg(feature = "pg18")]
+        pg_sys::vac_update_relstats(relation, pages, rows, all_visible, 0, has_index, xid, multi, null, null, true);
     }
 }
 

@@ -1,10 +1,129 @@
 //! Segments of a relation's file, opened to be written past the end.
+//!
+//! Opening and allocating may fail and raise, so that it comes before anything is logged; writing returns what went wrong.
 
+use std::ffi::CString;
 use std::os::fd::RawFd;
 
-use pgrx::pg_sys;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::points::point_errno;
+use super::compat;
+use super::points::{point_errno, point_quiet};
+use super::section::Section;
+use crate::error::{Error, Result};
+
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+const SEGMENT: u32 = pg_sys::RELSEG_SIZE;
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// MaxBlockNumber
+const MAX_BLOCK: u32 = 0xffff_fffe;
+
+/// The main fork of a relation, in segments.
+#[derive(Debug)]
+pub struct RelationFile {
+    relation: pg_sys::Relation,
+    path: CString,
+    temporary: bool,
+}
+
+impl RelationFile {
+    /// For an open relation. Guarded.
+    pub fn new(relation: pg_sys::Relation, temporary: bool) -> Result<RelationFile> {
+        // SAFETY: guarded calls on an open relation; the path is a string of its own.
+        let path = unsafe {
+            let smgr = pg_sys::RelationGetSmgr(relation);
+            if (*smgr).smgr_which != 0 {
+                let message = "pages can be written only to relations of the magnetic disk storage manager";
+                return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+            }
+            compat::relation_path(smgr)
+        };
+        Ok(RelationFile { relation, path, temporary })
+    }
+
+    /// Open the segments for `count` pages from block `first` on, and allocate their space. Guarded.
+    pub fn open_pieces(&self, first: u32, count: usize) -> Result<Pieces> {
+        let mut pieces = Pieces::default();
+        if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
+            let path = self.path.to_string_lossy();
+            let message = format!("cannot extend file \"{path}\" beyond {MAX_BLOCK} blocks");
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let mut done = 0;
+        while done < count {
+            // Within MAX_BLOCK, checked above.
+            let block = first + done as u32;
+            let (segment, within) = (block / SEGMENT, block % SEGMENT);
+            let pages = (count - done).min((SEGMENT - within) as usize);
+            let path = self.segment_path(segment);
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
+            // SAFETY: a guarded call with a valid string.
+            let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), flags) };
+            if fd < 0 {
+                let error = std::io::Error::last_os_error();
+                let path = path.to_string_lossy();
+                return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
+            }
+            let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
+            let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
+            pieces.0.push(piece);
+            allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
+            done += pages;
+        }
+        Ok(pieces)
+    }
+
+    /// Write the pages that pieces were opened for, and ask for a sync of each segment after its write. Raises nothing.
+    /// Returns how many pages are written, and what went wrong.
+    pub fn write(&self, pieces: &Pieces, pages: &[u8], section: &Section) -> (usize, Result<()>) {
+        let mut written = 0;
+        for piece in &pieces.0 {
+            let bytes = pages.get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
+            let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
+            written += bytes_written / BLCKSZ;
+            point_quiet!("append.written");
+            if !self.temporary {
+                // In a critical section the queue of requests is not made room in, which allocates: it says no instead.
+                section.critically(|| self.request_sync(piece));
+            }
+            point_quiet!("append.registered");
+            if let Err(error) = result {
+                return (written, Err(self.extend_error(&error)));
+            }
+        }
+        (written, Ok(()))
+    }
+
+    fn segment_path(&self, segment: u32) -> CString {
+        if segment == 0 {
+            return self.path.clone();
+        }
+        let number = format!(".{segment}");
+        CString::new([self.path.as_bytes(), number.as_bytes()].concat()).unwrap_or_default()
+    }
+
+    /// As mdextend (md.c) says it.
+    fn extend_error(&self, error: &std::io::Error) -> Error {
+        let path = self.path.to_string_lossy();
+        Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
+    }
+
+    /// As register_dirty_segment (md.c).
+    fn request_sync(&self, piece: &Piece) {
+        // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless
+        // asked to retry. A sync that fails here is what it is to core: a reason to stop the server, for the kernel
+        // may have dropped the data.
+        unsafe {
+            let forwarded = compat::request_sync(self.relation, MAIN, piece.segment);
+            if !forwarded && pg_sys::enableFsync && libc::fsync(piece.fd) < 0 {
+                let message =
+                    format!("could not fsync file \"{}\"", self.segment_path(piece.segment).to_string_lossy());
+                let error = Error::file_access(&message, &std::io::Error::last_os_error());
+                error.raise_panic();
+            }
+        }
+    }
+}
 
 /// A piece of a batch that lies in one segment.
 #[derive(Debug)]
@@ -32,7 +151,7 @@ impl Drop for Pieces {
 }
 
 /// Allocate space without moving the end of the file. A file system that cannot is written to without.
-pub fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
+fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
     loop {
         // SAFETY: a system call on an open descriptor.
         let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
@@ -52,11 +171,11 @@ pub fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
 /// Bytes of one write. The page cache takes memory for as much as it is given at once, in one piece if it can. Pieces as
 /// large as a huge page are rare, or a virtual machine has handed them back to its host: writes of 2 MB were found to take
 /// ten times as long as smaller ones. Where tests can make a write fail, a batch is to have several.
-const WRITE: usize = if cfg!(feature = "points") { 16 * pg_sys::BLCKSZ as usize } else { 256 << 10 };
+const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
 
 /// Write it all, and no byte twice: what is below the end of the file may already be somebody else's. Returns the
 /// number of bytes written.
-pub fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
+fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         let len = rest.len().min(WRITE);

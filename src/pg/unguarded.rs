@@ -26,6 +26,14 @@ unsafe extern "C-unwind" {
     pub fn errstart_cold(elevel: c_int, domain: *const c_char) -> bool;
     /// elog.c. Not translated.
     pub fn errmsg_internal(fmt: *const c_char, ...) -> c_int;
+    /// elog.c. Of the error that is being made.
+    pub fn errcode(sqlerrcode: c_int) -> c_int;
+    /// elog.c. Translated.
+    pub fn errmsg(fmt: *const c_char, ...) -> c_int;
+    /// elog.c. Translated.
+    pub fn errdetail(fmt: *const c_char, ...) -> c_int;
+    /// relcache.c. The names of schema, table and constraint; looks into the catalogs.
+    pub fn errtableconstraint(rel: pg_sys::Relation, conname: *const c_char) -> c_int;
     /// elog.c. The log gets no STATEMENT.
     pub fn errhidestmt(hide_stmt: bool) -> c_int;
     /// elog.c. The log gets no CONTEXT.

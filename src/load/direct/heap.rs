@@ -17,6 +17,7 @@ use pg_bulk_format::tuple::{
 };
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::index_keys::Collector;
 use crate::error::{Error, Result};
 use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::baton::Baton;
@@ -60,6 +61,8 @@ pub struct Heap {
     pub counter: *const AtomicU64,
     /// Of making tuples and pages.
     stages: Stages,
+    /// Of its indexes that are built when the rows are in.
+    pub collectors: Vec<Collector>,
 }
 
 /// What became of a row.
@@ -99,6 +102,7 @@ impl Heap {
             index: 0,
             counter: std::ptr::null(),
             stages: Stages::new(),
+            collectors: Vec::new(),
         })
     }
 
@@ -208,7 +212,10 @@ impl Heap {
     /// Append the complete pages. Guarded.
     pub fn append(&mut self, baton: &Baton) -> Result<()> {
         if self.batch.complete() > 0 {
-            self.appender.append(&mut self.batch, baton)?;
+            let first = self.appender.append(&mut self.batch, baton)?;
+            for collector in &mut self.collectors {
+                collector.add_pages(self.batch.pages(), first)?;
+            }
             self.rows += self.batch.rows();
             if !self.counter.is_null() {
                 // SAFETY: a counter in shared memory that is there as long as the process works.
@@ -277,8 +284,9 @@ impl Heap {
                     options,
                     std::ptr::null_mut(),
                 );
-                for &slot in slots.iter().take(count) {
+                for (&slot, header) in slots.iter().zip(&headers).take(count) {
                     let tid = (*slot).tts_tid;
+                    collect(&mut self.collectors, header, tid)?;
                     if block_of(&tid) < self.start {
                         self.elsewhere.push(tid);
                     }
@@ -329,6 +337,7 @@ impl Heap {
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
             pg_sys::heap_insert(self.relation, tuple, self.command, options, self.bulk);
             let tid = (*tuple).t_self;
+            collect(&mut self.collectors, &*tuple, tid)?;
             if block_of(&tid) < self.start {
                 self.elsewhere.push(tid);
             }
@@ -353,12 +362,26 @@ impl Heap {
     }
 }
 
+/// Take the keys of a row that core has inserted. Guarded.
+///
+/// # Safety
+/// A tuple, and where it is now.
+unsafe fn collect(
+    collectors: &mut [Collector],
+    tuple: &pg_sys::HeapTupleData,
+    tid: pg_sys::ItemPointerData,
+) -> Result<()> {
+    // SAFETY: the caller vouches for the tuple.
+    let bytes = unsafe { std::slice::from_raw_parts(tuple.t_data.cast::<u8>().cast_const(), tuple.t_len as usize) };
+    collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
+}
+
 fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
     (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo)
 }
 
 /// What the layout of tuples depends on.
-fn attributes(descriptor: pg_sys::TupleDesc) -> Vec<Attribute> {
+pub fn attributes(descriptor: pg_sys::TupleDesc) -> Vec<Attribute> {
     // SAFETY: a valid descriptor.
     let natts = unsafe { usize::try_from((*descriptor).natts).unwrap_or(0) };
     let attribute = |i| {

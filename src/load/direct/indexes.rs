@@ -41,6 +41,8 @@ pub enum Way {
     RowByRow,
     /// From the whole heap.
     Rebuilt,
+    /// From the keys that were collected.
+    Built,
 }
 
 /// An index.
@@ -184,7 +186,7 @@ impl Indexes {
                             recheck = c::list_concat(recheck, again);
                         }
                     }
-                    Way::None | Way::Rebuilt => continue,
+                    Way::None | Way::Rebuilt | Way::Built => continue,
                 }
                 let now = Instant::now();
                 index.took += now - began;
@@ -253,7 +255,12 @@ impl Indexes {
     pub fn reports(&self) -> impl Iterator<Item = IndexReport> {
         self.list.iter().filter(|index| index.way != Way::None).map(|index| IndexReport {
             name: from_server(&index.name),
-            method: if index.way == Way::Rebuilt { "rebuild" } else { "insert" },
+            method: if matches!(index.way, Way::Rebuilt | Way::Built) { "rebuild" } else { "insert" },
+            from: match index.way {
+                Way::Built => Some("load"),
+                Way::Rebuilt => Some("table"),
+                _ => None,
+            },
             seconds: index.took.as_secs_f64(),
         })
     }

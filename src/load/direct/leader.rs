@@ -24,6 +24,7 @@ use super::defaults::Defaults;
 use super::executor;
 use super::failure;
 use super::hazard::Hazards;
+use super::index_keys::{KeyPlan, plan};
 use super::process::{Executor, Parts, Process};
 use super::rejects::{Rejects, TooMuch};
 use super::row_loop;
@@ -353,7 +354,7 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
     // SAFETY: the caller vouches for both. What is made is dropped with the memory context.
     unsafe {
-        let settling = (*leader).close_heaps((*load).options.indexes);
+        let settling = (*leader).close_heaps((*load).options.indexes).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(settling)
     }
 }
@@ -392,7 +393,8 @@ impl Leader {
         let blocks = |&leaf: &pg_sys::Relation| unsafe {
             pg_sys::RelationGetNumberOfBlocksInFork(leaf, pg_sys::ForkNumber::MAIN_FORKNUM)
         };
-        let starts = relations.iter().map(blocks).collect();
+        let starts: Vec<u32> = relations.iter().map(blocks).collect();
+        let mut list = Vec::new();
         // SAFETY: as above; closed, the locks stay.
         let is_safe = unsafe {
             let hazards = Hazards::new();
@@ -404,6 +406,13 @@ impl Leader {
                 })
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
                 && defaults.is_shareable();
+            // What is not safe may write to the table, too.
+            let collect = safe && !load.is_dry && options.indexes != IndexesOption::Insert;
+            for (number, &leaf) in relations.iter().enumerate().filter(|_| collect) {
+                if traits.get(number).is_some_and(|(_, t)| !t.shared) && starts.get(number) == Some(&0) {
+                    plan(leaf, number, &mut list);
+                }
+            }
             settle::close_leaves(relation, &relations);
             safe
         };
@@ -419,6 +428,7 @@ impl Leader {
         } else {
             0
         };
+        let memory = memory_of_each(list.len() * (most_workers + 1));
         let spec = Spec {
             // SAFETY: an open relation.
             relation: unsafe { (*relation).rd_id },
@@ -434,6 +444,9 @@ impl Leader {
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
             traits: traits.clone(),
             sequences: defaults.sequences(),
+            keys: list.clone(),
+            key_memory: memory,
+            key_files: 0,
         };
         if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
@@ -455,6 +468,7 @@ impl Leader {
             stamp,
             wide: Wide::leader(),
             counters: std::ptr::null(),
+            plan: KeyPlan { list, memory, files: None },
         })?;
         process.phases = &raw mut load.phases;
         Ok(Leader {
@@ -501,9 +515,13 @@ impl Leader {
     }
 
     /// The rows are in. What has to wait for them is still to be done.
-    fn close_heaps(&mut self, indexes: IndexesOption) -> Settling {
+    fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
         self.process.tolerance.report();
         self.count_rows();
+        let mut collectors = Vec::with_capacity(self.spec.traits.len());
+        for index in 0..self.spec.traits.len() {
+            collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
+        }
         self.process.release();
         point!("load.settle");
         let written = |(index, &(oid, traits))| Written {
@@ -512,15 +530,21 @@ impl Leader {
             rows: self.total(index),
             start: self.process.start_of(index),
             elsewhere: self.process.elsewhere(index),
+            collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        Settling::new(self.process.executor, self.process.stamp, relations, indexes, self.process.phases)
+        let (files, workers) = (self.process.plan.files, self.workers);
+        let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
+        Ok(Settling::new(executor, stamp, relations, indexes, phases).with_files(files, workers))
     }
 
     /// Outside of parallel mode.
     fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
         self.process.rows.close()?;
         executor::tear_down(&self.process.executor);
+        if let Some(files) = self.process.plan.files.take() {
+            files.release();
+        }
         point!("load.settled");
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
@@ -531,6 +555,13 @@ impl Leader {
         counts.notes.append(&mut settling.notes);
         Ok(())
     }
+}
+
+/// Bytes for each of so many collections of keys: all together get what one index that is built may have.
+fn memory_of_each(count: usize) -> usize {
+    // SAFETY: reads a setting.
+    let all = usize::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or(0) * 1024;
+    all / count.max(1)
 }
 
 /// In a subtransaction, let logical decoding know whose child it is: workers take their nesting for the top, and would

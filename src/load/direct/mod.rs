@@ -21,6 +21,7 @@ mod foreign_keys;
 mod freeze;
 mod hazard;
 mod heap;
+mod index_keys;
 mod indexes;
 mod key_query;
 mod leader;

@@ -16,6 +16,7 @@ use pgrx::pg_sys;
 use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::heap::Heap;
+use super::index_keys::{Collector, KeyPlan};
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::Wide;
@@ -90,6 +91,7 @@ pub struct Process {
     pub wide: Wide,
     /// In a worker: for each relation, the rows that workers appended.
     counters: *const AtomicU64,
+    pub plan: KeyPlan,
     form: FormBuffer,
     /// The leaf that the last row went to: its result relation and the index of its heap.
     pub last_leaf: (*mut pg_sys::ResultRelInfo, usize),
@@ -131,13 +133,14 @@ pub struct Parts {
     pub stamp: Stamp,
     pub wide: Wide,
     pub counters: *const AtomicU64,
+    pub plan: KeyPlan,
 }
 
 impl Process {
     /// Guarded.
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts { rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, .. } = parts;
+        let Parts { rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, plan, .. } = parts;
         let wanted = rows.all();
         let mut process = Process {
             rows,
@@ -166,6 +169,7 @@ impl Process {
             stamp,
             wide,
             counters,
+            plan,
             form: FormBuffer::new(),
             last_leaf: (std::ptr::null_mut(), 0),
             filtered: 0,
@@ -237,10 +241,43 @@ impl Process {
             // SAFETY: there is a counter for each of the traits.
             heap.counter = unsafe { self.counters.add(index) };
         }
+        heap.collectors = self.collectors(index, relation);
         self.page_bytes += heap.bytes();
         self.by_oid.insert(oid.to_u32(), self.heaps.len());
         self.heaps.push(heap);
         Ok(self.heaps.len() - 1)
+    }
+
+    /// Who collects the keys of a relation's indexes. Guarded.
+    fn collectors(&self, index: usize, relation: pg_sys::Relation) -> Vec<Collector> {
+        let shared = self.plan.files.filter(|_| self.number > 0).map(|files| (files, self.number));
+        // SAFETY: guarded calls; the executor's memory outlives the process, the relation is open.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt);
+            let collectors = self.plan.collectors(index, relation, shared);
+            pg_sys::MemoryContextSwitchTo(old);
+            collectors
+        }
+    }
+
+    /// What this process has collected of a relation's indexes. Guarded.
+    pub fn take_collectors(&mut self, index: usize) -> Result<Vec<Collector>> {
+        if !self.plan.has(index) {
+            return Ok(Vec::new());
+        }
+        if !self.heaps.iter().any(|heap| heap.index == index)
+            && let Some(&(oid, _)) = self.traits.get(index)
+        {
+            // Only workers had rows for it.
+            // SAFETY: a relation that the leader has locked.
+            let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
+            let number = self.open_heap(relation)?;
+            if let Some(heap) = self.heaps.get_mut(number) {
+                heap.is_owner = true;
+            }
+        }
+        let mut heaps = self.heaps.iter_mut().filter(|heap| heap.index == index);
+        Ok(heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default())
     }
 
     /// The block from which on rows of a relation may have been put.

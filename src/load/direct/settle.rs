@@ -16,6 +16,7 @@
 //! Expressions of indexes, conditions and triggers are the user's, so [`before_rows`] and [`after_rows`] are plain frames.
 
 use std::ffi::CStr;
+use std::time::Instant;
 
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
@@ -23,15 +24,18 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
+use super::index_keys::{self, Collector, Sources};
 use super::indexes::{Indexes, Way};
 use super::new_rows::NewRows;
 use super::process::Executor;
 use super::rebuild::{self, Rebuild};
+use crate::error::OrRaise;
 use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
 use crate::pg::encoding::from_server;
+use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded::{self as c, guard};
 
 /// The least that a sort works with, in kB (tuplesort.c).
@@ -118,6 +122,8 @@ pub struct Written {
     /// They are in this block and behind it, but for some elsewhere.
     pub start: u32,
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
+    /// What the leader has collected of its indexes' keys.
+    pub collectors: Vec<Collector>,
 }
 
 /// What is to be done after the rows, and what came of it.
@@ -127,6 +133,9 @@ pub struct Settling {
     stamp: Stamp,
     relations: Vec<Written>,
     option: IndexesOption,
+    /// Where workers have left the keys of indexes, and how many workers there were.
+    files: Option<SharedFiles>,
+    workers: usize,
     /// The load's.
     phases: *mut Phases,
     pub indexes: Vec<IndexReport>,
@@ -141,7 +150,22 @@ impl Settling {
         option: IndexesOption,
         phases: *mut Phases,
     ) -> Settling {
-        Settling { executor, stamp, relations, option, phases, indexes: Vec::new(), notes: Vec::new() }
+        Settling {
+            executor,
+            stamp,
+            relations,
+            option,
+            files: None,
+            workers: 0,
+            phases,
+            indexes: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// With the keys that so many workers have left.
+    pub fn with_files(self, files: Option<SharedFiles>, workers: usize) -> Settling {
+        Settling { files, workers, ..self }
     }
 }
 
@@ -166,7 +190,7 @@ pub unsafe fn after_rows(settling: *mut Settling) {
     unsafe {
         let Executor { estate, target, .. } = (*settling).executor;
         for number in 0..(*settling).relations.len() {
-            tell(settling, (*settling).relations.as_ptr().add(number));
+            tell(settling, (*settling).relations.as_mut_ptr().add(number));
         }
         enter((*settling).phases, Phase::Triggers);
         c::ExecASInsertTriggers(estate, target, std::ptr::null_mut());
@@ -178,7 +202,7 @@ pub unsafe fn after_rows(settling: *mut Settling) {
 ///
 /// # Safety
 /// As [`after_rows`]; one of its relations.
-unsafe fn tell(settling: *mut Settling, written: *const Written) {
+unsafe fn tell(settling: *mut Settling, written: *mut Written) {
     // SAFETY: as in `after_rows`.
     unsafe {
         let Executor { estate, econtext, .. } = (*settling).executor;
@@ -207,6 +231,7 @@ unsafe fn tell(settling: *mut Settling, written: *const Written) {
         close_indexes(table);
         if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
             enter((*settling).phases, Phase::Rebuild);
+            build(settling, written, table);
             rebuild::run(relation, &raw mut (*table).indexes);
         }
         if !(*table).keys.are_none() {
@@ -314,6 +339,29 @@ unsafe extern "C-unwind" fn look(
         };
         pg_sys::MemoryContextSwitchTo(old);
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
+    }
+}
+
+/// Build the indexes whose keys were collected.
+///
+/// # Safety
+/// As [`tell`], with what [`look`] made. The indexes are closed.
+#[pg_guard]
+unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Written, table: *mut Table) {
+    // SAFETY: the caller vouches for all.
+    unsafe {
+        let (settling, written, table) = (&*settling, &mut *written, &mut *table);
+        let sources = Sources { files: settling.files, workers: settling.workers, rows: written.rows };
+        for index in table.indexes.list.iter_mut().filter(|index| index.way == Way::Rebuilt) {
+            let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
+                continue;
+            };
+            let began = Instant::now();
+            if index_keys::build(table.new.relation, collector, sources).or_raise() {
+                index.way = Way::Built;
+            }
+            index.took += began.elapsed();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::ffi::{CString, c_char};
 
 use pgrx::pg_sys;
 
+use super::index_keys::Planned;
 use crate::pg::append::Traits;
 use crate::pg::sequence::Parameters;
 
@@ -31,6 +32,12 @@ pub struct Spec {
     /// The relations that rows may go to.
     pub traits: Vec<(pg_sys::Oid, Traits)>,
     pub sequences: Vec<Parameters>,
+    /// Indexes whose keys are collected: of which relation, and which.
+    pub keys: Vec<Planned>,
+    /// Bytes for each of them.
+    pub key_memory: usize,
+    /// Where they are left: the handle of the shared files; 0 if there are none.
+    pub key_files: u32,
 }
 
 #[derive(Default)]
@@ -118,6 +125,13 @@ impl Spec {
             };
             w.bytes(bytes);
         }
+        w.number(self.keys.len() as u64);
+        for planned in &self.keys {
+            w.number(planned.relation as u64);
+            w.number(u64::from(planned.index.to_u32()));
+        }
+        w.number(self.key_memory as u64);
+        w.number(u64::from(self.key_files));
         w.0
     }
 
@@ -143,7 +157,26 @@ impl Spec {
                 .then(|| unsafe { bytes.as_ptr().cast::<Parameters>().read_unaligned() })
         })?;
         let condition = has_condition.then_some(condition);
-        Some(Spec { relation, command, frozen, is_dry, path, options, encoding, fields, condition, traits, sequences })
+        let keys =
+            r.list(|r| Some(Planned { relation: usize::try_from(r.number()?).ok()?, index: oid(r.number()?)? }))?;
+        let key_memory = usize::try_from(r.number()?).ok()?;
+        let key_files = u32::try_from(r.number()?).ok()?;
+        Some(Spec {
+            relation,
+            command,
+            frozen,
+            is_dry,
+            path,
+            options,
+            encoding,
+            fields,
+            condition,
+            traits,
+            sequences,
+            keys,
+            key_memory,
+            key_files,
+        })
     }
 }
 

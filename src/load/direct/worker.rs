@@ -13,6 +13,7 @@ use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::executor;
 use super::failure;
+use super::index_keys::KeyPlan;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
 use super::process::{Parts, Process};
 use super::rejects::{Rejects, Tally};
@@ -30,6 +31,7 @@ use crate::pg::context::copy_context;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
+use crate::pg::shared_files::SharedFiles;
 use crate::pg::soft::Tolerance;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::{self, Cpu, Share};
@@ -121,6 +123,9 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     process.wide.detach();
     process.rows.close().or_raise();
     executor::tear_down(&process.executor);
+    if let Some(files) = process.plan.files.take() {
+        files.release();
+    }
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
     // SAFETY: there is a share for each worker.
@@ -185,6 +190,8 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         // SAFETY: the leader has put them there where there is a limit.
         rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();
     }
+    let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
+    let plan = KeyPlan { list: spec.keys, memory: spec.key_memory, files };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     let mut process = Process::new(Parts {
@@ -204,6 +211,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         stamp: Stamp { xmin, cid: spec.command, frozen: spec.frozen },
         wide: Wide::worker(queue),
         counters,
+        plan,
     })?;
     process.target = relation;
     process.rows.end_stream();

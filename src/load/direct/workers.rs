@@ -17,6 +17,7 @@ use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
+use crate::pg::shared_files::SharedFiles;
 use crate::pg::soft::OnError;
 use crate::pg::usage::{self, Share};
 
@@ -37,6 +38,15 @@ impl Leader {
         let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());
+        }
+        if !self.spec.keys.is_empty() {
+            match SharedFiles::create() {
+                Some(files) => {
+                    self.spec.key_files = files.handle();
+                    self.process.plan.files = Some(files);
+                }
+                None => self.spec.keys.clear(),
+            }
         }
         let spec = self.spec.write();
         let counters = self.spec.traits.len();

@@ -5,6 +5,16 @@ use std::ffi::{c_char, c_int};
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
+    /// predicate.c.
+    pub fn TransferPredicateLocksToHeapRelation(relation: pg_sys::Relation);
+    /// nbtutils.c.
+    pub fn _bt_allequalimage(relation: pg_sys::Relation, debugmessage: bool) -> bool;
+    /// storage.c.
+    #[cfg(feature = "pg15")]
+    pub fn log_smgrcreate(locator: *const pg_sys::RelFileNode, fork: pg_sys::ForkNumber::Type);
+    /// storage.c.
+    #[cfg(not(feature = "pg15"))]
+    pub fn log_smgrcreate(locator: *const pg_sys::RelFileLocator, fork: pg_sys::ForkNumber::Type);
     /// bufmgr.c.
     pub fn ReadBufferExtended(
         relation: pg_sys::Relation,

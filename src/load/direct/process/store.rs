@@ -182,6 +182,11 @@ impl Process {
                 heap.finish(&shared.baton)?;
             }
         }
+        if self.number > 0 {
+            for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
+                collector.hand_over()?;
+            }
+        }
         self.stages.lap(&mut watch, Stage::Rest);
         self.account();
         Ok(())

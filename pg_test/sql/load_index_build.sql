@@ -1,0 +1,201 @@
+--
+-- Indexes that are built from keys collected during the load: the same items on the same pages as core's own build of
+-- the same rows. Afterwards amcheck finds nothing, and scans by index find what sequential scans find.
+--
+\set ECHO none
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+CREATE EXTENSION IF NOT EXISTS pageinspect;
+RESET client_min_messages;
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_index_build
+\i :helpers
+\set helpers :data '/load_helpers.sql'
+\i :helpers
+\set helpers :data '/index_helpers.sql'
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+CREATE FUNCTION blocks(index regclass) RETURNS SETOF bigint LANGUAGE sql AS $$
+	SELECT generate_series(1, pg_relation_size(index) / current_setting('block_size')::int - 1)
+$$;
+-- All that is on an index's pages, but for LSNs; in a high key's own t_tid is nothing that counts.
+CREATE FUNCTION pages(index regclass) RETURNS TABLE (line text) LANGUAGE sql AS $$
+	SELECT format('meta: %s', m) FROM public.bt_metap(index::text) m
+	UNION ALL SELECT format('%s: %s', block, s) FROM blocks(index) block, public.bt_page_stats(index::text, block) s
+	UNION ALL SELECT format('%s: %s', block, i) FROM blocks(index) block, public.bt_page_items(index::text, block) i
+$$;
+-- Loads a file into an empty table: by which way the indexes got their keys, what is wrong with them, and whether
+-- core would build them otherwise.
+CREATE FUNCTION built(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	result record;
+	index regclass;
+	ours text[];
+	cores text[];
+BEGIN
+	EXECUTE format('TRUNCATE %s', target);
+	SELECT * INTO result FROM bulk_load(data_path(file), target, options || '{"truncate": true}');
+	RETURN NEXT format('%s rows, %s workers', result.rows_loaded, result.workers);
+	RETURN QUERY SELECT concat_ws(' from ', i ->> 'method', i ->> 'from') || ': ' || count(*)
+		FROM jsonb_array_elements(result.indexes) i GROUP BY i ->> 'method', i ->> 'from' ORDER BY 1;
+	RETURN QUERY SELECT 'note: ' || note FROM unnest(result.notes) note;
+	RETURN QUERY SELECT faults(target);
+	FOR index IN SELECT (i ->> 'index')::regclass FROM jsonb_array_elements(result.indexes) i WHERE i ->> 'from' = 'load' ORDER BY i ->> 'index' LOOP
+		IF (SELECT relpages <> pg_relation_size(index) / current_setting('block_size')::int OR reltuples <> result.rows_loaded
+			FROM pg_class WHERE oid = index) THEN
+			RETURN NEXT index || ': wrong statistics';
+		END IF;
+		ours := ARRAY(SELECT pages(index));
+		EXECUTE format('REINDEX INDEX %s', index);
+		cores := ARRAY(SELECT pages(index));
+		IF ours <> cores THEN
+			RETURN NEXT index || ' differs:';
+			RETURN QUERY (SELECT 'ours:  ' || line FROM unnest(ours) line EXCEPT SELECT 'ours:  ' || line FROM unnest(cores) line LIMIT 3);
+			RETURN QUERY (SELECT 'core''s: ' || line FROM unnest(cores) line EXCEPT SELECT 'core''s: ' || line FROM unnest(ours) line LIMIT 3);
+		END IF;
+	END LOOP;
+END $$;
+CREATE PROCEDURE make(name text, kind text DEFAULT '') LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE %s TABLE %I (id int NOT NULL, t text, n int, s smallint, b bigint, u uuid, d date, ts timestamptz, o oid,
+		f8 float8, f4 float4, z boolean, c "char", m money, k1 int NOT NULL, k2 smallint NOT NULL, k3 int NOT NULL)', kind, name);
+	EXECUTE format('ALTER TABLE %I ADD PRIMARY KEY (id)', name);
+	EXECUTE format('CREATE UNIQUE INDEX ON %I (b)', name);
+	EXECUTE format('CREATE UNIQUE INDEX ON %I (u DESC)', name);
+	EXECUTE format('CREATE UNIQUE INDEX ON %I (k1, k2 DESC, k3)', name);
+	EXECUTE format('CREATE INDEX ON %I (n) WITH (fillfactor = 50)', name);
+	EXECUTE format('CREATE INDEX ON %I (n) WITH (deduplicate_items = off)', name);
+	EXECUTE format('CREATE INDEX ON %I (n DESC, s)', name);
+	EXECUTE format('CREATE INDEX ON %I (s NULLS FIRST) WITH (fillfactor = 100)', name);
+	EXECUTE format('CREATE INDEX ON %I (d, ts DESC NULLS LAST)', name);
+	EXECUTE format('CREATE INDEX ON %I (o)', name);
+	EXECUTE format('CREATE INDEX ON %I (f8)', name);
+	EXECUTE format('CREATE INDEX ON %I (f4 DESC)', name);
+	EXECUTE format('CREATE INDEX ON %I (z, c)', name);
+	EXECUTE format('CREATE INDEX ON %I (m, id)', name);
+	EXECUTE format('CREATE INDEX ON %I (k1, k2, k3, id)', name);
+	EXECUTE format('CREATE INDEX ON %I (u)', name);
+END $$;
+CREATE FUNCTION lines(ids text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	EXECUTE 'SELECT string_agg(concat_ws(E''\t'', a, repeat(''x'', a % 50), CASE WHEN a % 3 = 0 THEN ''\N'' ELSE (a % 200)::text END,
+		CASE WHEN a % 5 = 0 THEN ''\N'' ELSE (a % 3 - 1)::text END, CASE WHEN a % 11 = 0 THEN ''\N'' ELSE (a::bigint * 1000003 % 10000019)::text END,
+		md5(a::text)::uuid, date ''2000-01-01'' + a % 1000, CASE WHEN a % 2 = 0 THEN ''\N'' ELSE (timestamptz ''epoch'' + a * interval ''7 min'')::text END,
+		4294967295 - a, CASE WHEN a % 4 = 0 THEN ''NaN'' WHEN a % 4 = 1 THEN ''-Infinity'' ELSE (a - 6000)::text || ''.5'' END, (6000 - a)::float4, a % 2 = 0, chr(97 + a % 26),
+		a % 100, a % 10, a % 7, a), E''\n'' ORDER BY n) || E''\n'' FROM ' || ids || ' AS ids(a, n)' INTO result;
+	RETURN result;
+END $$;
+CALL write_file('ascending', lines('generate_series(1, 30000) WITH ORDINALITY'));
+CALL write_file('descending', lines('(SELECT 30001 - n, n FROM generate_series(1, 30000) n)'));
+CALL write_file('random', lines('(SELECT n, md5(n::text) FROM generate_series(1, 60000) n)'));
+
+CREATE FUNCTION series(expression text, count int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	EXECUTE format('SELECT string_agg(%s, E''\n'' ORDER BY a) FROM generate_series(1, %s) a', expression, count) INTO result;
+	RETURN result;
+END $$;
+
+CALL make('t');
+SELECT built('ascending', 't');
+SELECT built('descending', 't', '{"workers": 0}');
+SELECT built('random', 't');
+-- Several processes, and as little memory as may be: runs are merged from files.
+SET pg_bulk.chunk_size = '16kB';
+SET maintenance_work_mem = '1MB';
+SELECT pg_stat_force_next_flush();
+SELECT temp_files AS before FROM pg_stat_database WHERE datname = current_database() \gset
+SELECT built('random', 't', '{"workers": 3}');
+SELECT pg_stat_force_next_flush();
+SELECT temp_files - :before >= 16 FROM pg_stat_database WHERE datname = current_database();
+SELECT built('ascending', 't', '{"workers": 2}');
+RESET maintenance_work_mem;
+RESET pg_bulk.chunk_size;
+
+-- Unlogged and temporary tables, a table of the transaction's own, frozen rows.
+CALL make('unlogged', 'UNLOGGED');
+SELECT built('random', 'unlogged');
+SELECT count(*) FILTER (WHERE pg_relation_size(indexrelid, 'init') = current_setting('block_size')::int), count(*) FROM pg_index WHERE indrelid = 'unlogged'::regclass;
+CALL make('temporary', 'TEMPORARY');
+SELECT built('random', 'temporary');
+BEGIN;
+CALL make('own');
+SELECT rows_loaded, indexes @> '[{"from": "load"}]' FROM bulk_load(data_path('random'), 'own', '{"freeze": true}');
+SELECT faults('own');
+SAVEPOINT s;
+TRUNCATE own;
+SELECT built('ascending', 'own');
+ROLLBACK TO s;
+SELECT faults('own');
+COMMIT;
+SELECT faults('own');
+
+-- Where the keys of a file's rows come from, for each index.
+CREATE FUNCTION sources(file text, target regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(concat_ws(' ', i ->> 'index', i ->> 'method', i ->> 'from'), ', ' ORDER BY i ->> 'index')
+	FROM bulk_load(data_path(file), target, options), jsonb_array_elements(indexes) i
+$$;
+
+-- Partitions, each with indexes of its own; rows that TOAST has to look at.
+CREATE TABLE parts (id int PRIMARY KEY, t text) PARTITION BY RANGE (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (20000);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (20000) TO (50000);
+CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (50000) TO (60000);
+ALTER TABLE parts_2 ALTER t SET STORAGE EXTERNAL;
+CREATE INDEX ON parts_2 (id DESC) WITH (fillfactor = 70);
+CALL write_file('parts', series($$concat_ws(E'\t', a, repeat('x', CASE WHEN a % 1000 = 0 THEN 3000 ELSE 5 END))$$, 45000));
+SET pg_bulk.chunk_size = '64kB';
+SELECT indexed('parts', 'parts', '{"truncate": true, "workers": 2}');
+SELECT sources('parts', 'parts', '{"truncate": true, "workers": 2}');
+SELECT faults('parts_1'), faults('parts_2');
+RESET pg_bulk.chunk_size;
+
+-- What is not to be collected: keys of other kinds, few rows, keys without a word of their own.
+CREATE TABLE others (a int, b numeric, t text);
+CREATE INDEX ON others (b);
+CREATE INDEX ON others (t);
+CREATE INDEX ON others (a) INCLUDE (t);
+CREATE INDEX ON others ((a + 1));
+CREATE INDEX ON others (a) WHERE a > 100;
+ALTER TABLE others ADD UNIQUE (a) DEFERRABLE;
+CREATE INDEX ON others (a);
+CALL write_file('others', series($$concat_ws(E'\t', a, a, a)$$, 20000));
+SELECT built('others', 'others');
+SELECT sources('others', 'others', '{"truncate": true, "limit": 9999}');
+SELECT sources('others', 'others', '{"truncate": true, "indexes": "insert"}');
+SELECT faults('others');
+CREATE TABLE zeros (f float8);
+CREATE INDEX ON zeros (f);
+CALL write_file('zeros', series($$CASE WHEN a = 15000 THEN '-0' ELSE (a % 100)::text END$$, 20000));
+SELECT built('zeros', 'zeros');
+SELECT faults('zeros');
+
+-- Equal keys: COPY's words, and nothing is left.
+CALL write_file('twice', lines('(SELECT CASE n WHEN 29999 THEN 17 ELSE n END, n FROM generate_series(1, 30000) n)'));
+SELECT error_of($$SELECT bulk_load(data_path('twice'), 't', '{"truncate": true}')$$);
+TRUNCATE t;
+SELECT error_of(format('COPY t FROM %L', data_path('twice')));
+CREATE TABLE pairs (a int, b uuid, UNIQUE NULLS NOT DISTINCT (a));
+CALL write_file('pairs', series($$CASE WHEN a > 19998 THEN '\N' ELSE a::text END || E'\t' || md5(a::text)$$, 20000));
+SELECT error_of($$SELECT bulk_load(data_path('pairs'), 'pairs')$$);
+ALTER TABLE pairs DROP CONSTRAINT pairs_a_key, ADD UNIQUE (a);
+SELECT built('pairs', 'pairs');
+DO $$
+DECLARE
+	t text; c text; s text;
+BEGIN
+	PERFORM bulk_load(data_path('twice'), 't', '{"truncate": true}');
+EXCEPTION WHEN unique_violation THEN
+	GET STACKED DIAGNOSTICS t = TABLE_NAME, c = CONSTRAINT_NAME, s = SCHEMA_NAME;
+	RAISE NOTICE 'table %, constraint %, schema %', t, c, s;
+END $$;
+
+\set ECHO none
+SET client_min_messages = warning;
+DROP SCHEMA load_index_build CASCADE;

@@ -1,0 +1,275 @@
+//! An index, built from the keys that were collected.
+//!
+//! What reindex_index and index_build (index.c) do around a build is done here, too, as far as it concerns an index whose
+//! table nobody else can see, which is valid, and in which no function of a user's takes part: a new file, its init fork,
+//! statistics.
+
+use pg_bulk_format::btree::build::{BuildError, Builder, Options, Page, PageSink};
+use pg_bulk_format::btree::entry::{Entry, Tid, Word};
+use pg_bulk_format::btree::key::{KeyShape, KeyValue};
+use pg_bulk_format::btree::merge::{Merge, Run, Slice};
+use pg_bulk_format::btree::unique::Unique;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::collector::{Collected, Collector, Keys};
+use super::runs::{RunReader, Runs};
+use crate::error::{Error, Result};
+use crate::pg::compat;
+use crate::pg::index_file::IndexFile;
+use crate::pg::points::point;
+use crate::pg::shared_files::SharedFiles;
+use crate::pg::unguarded::{self as c, guard};
+use crate::pg::violation;
+
+const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
+
+/// What processes have collected.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources {
+    /// Files of workers, and how many workers there were.
+    pub files: Option<SharedFiles>,
+    pub workers: usize,
+    /// Rows that there must be keys of.
+    pub rows: u64,
+}
+
+/// Build an index of a relation from its keys. False if they could not be collected, and nothing was done. Guarded.
+///
+/// # Safety
+/// An open relation that nobody else can see, and one of its indexes, closed, that was planned.
+pub unsafe fn build(relation: pg_sys::Relation, collector: &mut Collector, sources: Sources) -> Result<bool> {
+    let index = collector.index;
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        match &mut collector.keys {
+            Keys::Narrow(keys) => build_keys(relation, index, keys, sources),
+            Keys::Wide(keys) => build_keys(relation, index, keys, sources),
+        }
+    }
+}
+
+/// # Safety
+/// As [`build`].
+unsafe fn build_keys<W: Word>(
+    relation: pg_sys::Relation,
+    oid: pg_sys::Oid,
+    keys: &mut Collected<W>,
+    sources: Sources,
+) -> Result<bool> {
+    let mut others: Vec<Runs> = Vec::new();
+    for worker in 1..=sources.workers {
+        let Some(files) = sources.files else { return Ok(false) };
+        let Some(runs) = keys.take_over(&files, worker, oid)? else { return Ok(false) };
+        others.push(runs);
+    }
+    if keys.given_up {
+        return Ok(false);
+    }
+    if keys.total != sources.rows {
+        let message = format!("{} keys were collected of {} rows", keys.total, sources.rows);
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+    }
+    keys.sort();
+    // SAFETY: the caller vouches for relation and index; guarded calls.
+    unsafe {
+        let index = pg_sys::index_open(oid, EXCLUSIVE);
+        pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
+        guard(|| c::TransferPredicateLocksToHeapRelation(index));
+        let persistence = (*(*relation).rd_rel).relpersistence;
+        compat::set_new_file(index, persistence);
+        point!("index.renewed");
+        if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
+            make_init_fork(index);
+        }
+        let pages = write_pages(relation, index, keys, &others)?;
+        set_statistics(relation, index, pages, sources.rows);
+        pg_sys::index_close(index, NO_LOCK);
+        pg_sys::CommandCounterIncrement();
+        point!("index.built");
+    }
+    keys.runs.close();
+    others.iter_mut().for_each(Runs::close);
+    keys.entries = Vec::new();
+    Ok(true)
+}
+
+/// The runs of all, in memory and in files.
+enum Source<'e, W: Word> {
+    Memory(Slice<'e, W>),
+    File(RunReader<W>),
+}
+
+impl<W: Word> Run<W> for Source<'_, W> {
+    type Error = Error;
+
+    fn block(&self) -> &[Entry<W>] {
+        match self {
+            Source::Memory(run) => run.block(),
+            Source::File(run) => run.block(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Source::Memory(run) => run.advance().map_err(|never| match never {}),
+            Source::File(run) => run.advance(),
+        }
+    }
+}
+
+impl PageSink for IndexFile {
+    type Error = Error;
+
+    fn page(&mut self, block: u32, page: &mut Page) -> Result<()> {
+        self.put(block, &page.0)
+    }
+}
+
+/// Merge the keys, and write the index. Returns the number of its pages.
+///
+/// # Safety
+/// An open index with a new file.
+unsafe fn write_pages<W: Word>(
+    relation: pg_sys::Relation,
+    index: pg_sys::Relation,
+    keys: &Collected<W>,
+    others: &[Runs],
+) -> Result<u32> {
+    let shape = keys.shape();
+    let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(&keys.entries))];
+    runs.extend(keys.runs.readers().map(Source::File));
+    runs.extend(others.iter().flat_map(Runs::readers).map(Source::File));
+    let mut merge = Merge::new(runs);
+    // SAFETY: the caller's index.
+    let (unique, nulls_equal, options) = unsafe {
+        let form = &*(*index).rd_index;
+        (form.indisunique, form.indnullsnotdistinct, options(index))
+    };
+    let mut builder = Builder::new(shape, options);
+    let mut file = IndexFile::new(index)?;
+    let mut judge = Unique::new(shape, nulls_equal);
+    let duplicate = |key: W, _: &mut Vec<Tid>, _: Tid| -> Result<()> {
+        // SAFETY: the caller's index.
+        unsafe { raise_duplicate(relation, index, shape, key) }
+    };
+    loop {
+        let entries = merge.next()?;
+        if entries.is_empty() {
+            break;
+        }
+        if unique {
+            judge.push(entries, duplicate, |rest| push(&mut builder, rest, &mut file))?;
+        } else {
+            push(&mut builder, entries, &mut file)?;
+        }
+    }
+    if unique {
+        judge.finish(|rest| push(&mut builder, rest, &mut file))?;
+    }
+    builder.finish(&mut file).map_err(failed)?;
+    file.finish()
+}
+
+fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile) -> Result<()> {
+    builder.push(entries, file).map_err(failed)
+}
+
+fn failed(error: BuildError<Error>) -> Error {
+    match error {
+        BuildError::Sink(error) => error,
+        BuildError::Order => Error::new(Code::ERRCODE_INTERNAL_ERROR, "keys of an index are not in order"),
+        BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
+    }
+}
+
+/// Two rows have the same key: say so as _bt_check_unique (nbtinsert.c) does.
+///
+/// # Safety
+/// An open index with keys of that shape. Guarded.
+unsafe fn raise_duplicate<W: Word>(
+    relation: pg_sys::Relation,
+    index: pg_sys::Relation,
+    shape: &KeyShape,
+    key: W,
+) -> Result<()> {
+    let mut uuids = [[0u8; 16]; pg_sys::INDEX_MAX_KEYS as usize];
+    let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
+    let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+    for (column, ((value, null), uuid)) in
+        values.iter_mut().zip(&mut nulls).zip(&mut uuids).enumerate().take(shape.len())
+    {
+        match shape.decode(key, column) {
+            KeyValue::Null => *null = true,
+            KeyValue::Datum(datum) => *value = pg_sys::Datum::from(datum),
+            KeyValue::Uuid(bytes) => {
+                *uuid = bytes;
+                *value = pg_sys::Datum::from(uuid.as_ptr());
+            }
+        }
+    }
+    // SAFETY: the caller vouches for the index; there is a value for each of its keys.
+    unsafe { violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr()) }
+    Ok(())
+}
+
+/// As index_build (index.c) makes it for an index whose main fork is new.
+///
+/// # Safety
+/// An open index that is unlogged. Guarded.
+unsafe fn make_init_fork(index: pg_sys::Relation) {
+    // SAFETY: the caller vouches for the index; guarded calls.
+    unsafe {
+        if pg_sys::smgrexists(pg_sys::RelationGetSmgr(index), INIT) {
+            return;
+        }
+        pg_sys::smgrcreate(pg_sys::RelationGetSmgr(index), INIT, false);
+        compat::log_smgrcreate(index, INIT);
+        if let Some(build_empty) = (*(*index).rd_indam).ambuildempty {
+            guard(|| build_empty(index));
+        }
+    }
+}
+
+/// Of pages and rows, for index and table, as index_update_stats (index.c) sets them.
+///
+/// # Safety
+/// Both open. Guarded.
+unsafe fn set_statistics(relation: pg_sys::Relation, index: pg_sys::Relation, pages: u32, rows: u64) {
+    // SAFETY: the caller vouches for both; guarded calls.
+    unsafe {
+        compat::set_relation_statistics(index, pages, rows as f64, 0, false);
+        let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
+        let mut visible = 0;
+        pg_sys::visibilitymap_count(relation, &raw mut visible, std::ptr::null_mut());
+        compat::set_relation_statistics(relation, blocks, rows as f64, visible, true);
+    }
+}
+
+/// BTOptions (nbtree.h)
+#[repr(C)]
+struct BTOptions {
+    varlena_header: i32,
+    fillfactor: i32,
+    vacuum_cleanup_index_scale_factor: f64,
+    deduplicate_items: bool,
+}
+
+/// # Safety
+/// An open B-tree. Guarded.
+unsafe fn options(index: pg_sys::Relation) -> Options {
+    // SAFETY: the caller vouches for the index; a B-tree's options are BTOptions.
+    unsafe {
+        let stored = (*index).rd_options.cast::<BTOptions>();
+        let (fillfactor, deduplicate) = if stored.is_null() {
+            (Options::default().fillfactor, true)
+        } else {
+            (usize::try_from((*stored).fillfactor).unwrap_or(100), (*stored).deduplicate_items)
+        };
+        let all_equal_image = guard(|| c::_bt_allequalimage(index, false));
+        let deduplicate = deduplicate && all_equal_image && !(*(*index).rd_index).indisunique;
+        Options { fillfactor, deduplicate, all_equal_image }
+    }
+}

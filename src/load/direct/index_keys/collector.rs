@@ -1,0 +1,216 @@
+//! One process's keys of an index.
+//!
+//! Entries gather in memory. When there are too many they are sorted and written to a temporary file, as a run: their
+//! number, then the entries. A worker leaves all of its runs in a file that the leader finds by its name; the leader keeps
+//! its last one in memory.
+//!
+//! A key for which there is no word makes the collection useless. It is given up then, and the leader hears of it.
+
+use std::ffi::CString;
+
+use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
+use pg_bulk_format::btree::key::{KeyShape, Width};
+use pg_bulk_format::btree::read::KeyReader;
+use pg_bulk_format::btree::sort::{Order, is_ascending, order, sort};
+use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_format::tuple::Attribute;
+use pgrx::pg_sys;
+
+use super::Shape;
+use super::runs::{GIVEN_UP, Place, Runs};
+use crate::error::{Result, out_of_memory};
+use crate::pg::shared_files::SharedFiles;
+
+/// Entries that there is always room for.
+const FEWEST: usize = 4096;
+
+/// Collects the keys of an index.
+#[derive(Debug)]
+pub struct Collector {
+    pub index: pg_sys::Oid,
+    pub keys: Keys,
+}
+
+/// Keys of either width.
+#[derive(Debug)]
+pub enum Keys {
+    Narrow(Collected<u64>),
+    Wide(Collected<u128>),
+}
+
+/// What was collected.
+#[derive(Debug)]
+pub struct Collected<W: Word> {
+    reader: KeyReader,
+    pub entries: Vec<Entry<W>>,
+    /// Entries that there is memory for, together with as many to sort them.
+    most: usize,
+    /// So many of the entries, from the first one on, are known to be in order; if all were that have been looked at.
+    in_order: Option<usize>,
+    /// Entries that this process has seen.
+    pub total: u64,
+    pub given_up: bool,
+    pub runs: Runs,
+}
+
+impl Collector {
+    /// For an index with keys of this shape, of a table with these attributes, in so many bytes. A worker, which has a
+    /// number, shares its files. None if the attributes are not the shape's. Guarded; files are made in the current memory
+    /// context.
+    pub fn new(
+        index: pg_sys::Oid,
+        shape: &Shape,
+        attributes: &[Attribute],
+        memory: usize,
+        shared: Option<(SharedFiles, usize)>,
+    ) -> Option<Collector> {
+        let number = |&attribute: &usize| u16::try_from(attribute + 1).ok();
+        let numbers: Vec<u16> = shape.attributes.iter().map(number).collect::<Option<_>>()?;
+        let reader = KeyReader::new(attributes, &numbers, &shape.keys)?;
+        let place = match shared {
+            Some((files, worker)) => Place::Shared(files, file_name(index, worker)),
+            None => Place::Own,
+        };
+        let keys = match shape.keys.width() {
+            Width::Narrow => Keys::Narrow(Collected::new(reader, memory, place)),
+            Width::Wide => Keys::Wide(Collected::new(reader, memory, place)),
+        };
+        Some(Collector { index, keys })
+    }
+
+    /// Take the keys of pages that are in the table, from this block on. Guarded.
+    pub fn add_pages(&mut self, pages: &[u8], first: u32) -> Result<()> {
+        match &mut self.keys {
+            Keys::Narrow(keys) => keys.add_pages(pages, first),
+            Keys::Wide(keys) => keys.add_pages(pages, first),
+        }
+    }
+
+    /// Take the key of a row that is in the table. Guarded.
+    pub fn add_tuple(&mut self, tuple: &[u8], tid: pg_sys::ItemPointerData) -> Result<()> {
+        let block = u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo);
+        let tid = Tid::new(block, tid.ip_posid);
+        match &mut self.keys {
+            Keys::Narrow(keys) => keys.add_tuple(tuple, tid),
+            Keys::Wide(keys) => keys.add_tuple(tuple, tid),
+        }
+    }
+
+    /// All rows were seen: leave the keys to the leader. Guarded.
+    pub fn hand_over(&mut self) -> Result<()> {
+        match &mut self.keys {
+            Keys::Narrow(keys) => keys.hand_over(),
+            Keys::Wide(keys) => keys.hand_over(),
+        }
+    }
+}
+
+/// What a worker's file is called.
+pub fn file_name(index: pg_sys::Oid, worker: usize) -> CString {
+    CString::new(format!("{}.{worker}", index.to_u32())).unwrap_or_default()
+}
+
+impl<W: Word> Collected<W> {
+    fn new(reader: KeyReader, memory: usize, place: Place) -> Self {
+        let most = (memory / size_of::<Entry<W>>() / 2).max(FEWEST);
+        let runs = Runs::new(place);
+        Self { reader, entries: Vec::new(), most, in_order: Some(0), total: 0, given_up: false, runs }
+    }
+
+    pub fn shape(&self) -> &KeyShape {
+        self.reader.shape()
+    }
+
+    fn add_pages(&mut self, pages: &[u8], first: u32) -> Result<()> {
+        for (page, block) in pages.as_chunks::<PAGE_SIZE>().0.iter().zip(first..) {
+            self.make_room(pg_bulk_format::page::MAX_TUPLES)?;
+            if self.given_up {
+                return Ok(());
+            }
+            match self.reader.read_page(page, block, &mut self.entries) {
+                Some(count) => self.total += count as u64,
+                None => self.give_up(),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_tuple(&mut self, tuple: &[u8], tid: Tid) -> Result<()> {
+        self.make_room(1)?;
+        if !self.given_up {
+            match self.reader.read(tuple) {
+                Some(key) => {
+                    self.entries.push(Entry::new(key, tid));
+                    self.total += 1;
+                }
+                None => self.give_up(),
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self) {
+        self.given_up = true;
+        self.entries = Vec::new();
+    }
+
+    /// Room for so many more entries, in memory that is had already or may be had.
+    fn make_room(&mut self, count: usize) -> Result<()> {
+        let needed = self.entries.len() + count;
+        if self.given_up || needed <= self.entries.capacity() {
+            return Ok(());
+        }
+        // What is in order needs no second place to be sorted in.
+        let most = if self.is_in_order() { self.most * 2 } else { self.most };
+        if needed > most {
+            self.sort();
+            self.runs.write(as_bytes(&self.entries), self.entries.len() as u64)?;
+            self.entries.clear();
+            self.in_order = Some(0);
+        }
+        let needed = self.entries.len() + count;
+        if needed > self.entries.capacity() {
+            let wanted = (self.entries.capacity() * 2).clamp(FEWEST, most.max(FEWEST)).max(needed);
+            self.entries.try_reserve_exact(wanted - self.entries.len()).map_err(|_| out_of_memory())?;
+        }
+        Ok(())
+    }
+
+    fn is_in_order(&mut self) -> bool {
+        let Some(known) = self.in_order else { return false };
+        let news = self.entries.get(known.saturating_sub(1)..).unwrap_or_default();
+        self.in_order = is_ascending(news).then_some(self.entries.len());
+        self.in_order.is_some()
+    }
+
+    /// Sort what is in memory.
+    pub fn sort(&mut self) {
+        let mut scratch: Vec<Entry<W>> = Vec::new();
+        let len = self.entries.len();
+        if len <= self.most && order(&self.entries) == Order::Mixed && scratch.try_reserve_exact(len).is_ok() {
+            scratch.resize(len, Entry::default());
+        }
+        sort(&mut self.entries, &mut scratch);
+    }
+
+    fn hand_over(&mut self) -> Result<()> {
+        if self.given_up {
+            self.runs.write(&[], GIVEN_UP)?;
+        } else if !self.entries.is_empty() {
+            self.sort();
+            self.runs.write(as_bytes(&self.entries), self.entries.len() as u64)?;
+        }
+        self.entries = Vec::new();
+        self.runs.export();
+        Ok(())
+    }
+
+    /// Runs that a worker has left, and the number of their entries. None if it has given up. Guarded.
+    pub fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>> {
+        let runs = Runs::open(files, &file_name(index, worker), size_of::<Entry<W>>())?;
+        if let Some(runs) = &runs {
+            self.total += runs.list.iter().map(|run| run.count).sum::<u64>();
+        }
+        Ok(runs)
+    }
+}

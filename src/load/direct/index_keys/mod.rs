@@ -1,0 +1,180 @@
+//! Keys of indexes that are built when the rows are in, taken while the rows go by.
+//!
+//! ```text
+//!   each process:  pages of a batch, appended ─► collector ─► sorted runs ─► memory, temporary file ─┐
+//!                                               (an index)                                           │
+//!   leader:        new file ◄─ pages ◄─ levels ◄─ equal keys judged ◄─ merge of the runs ◄───────────┘
+//! ```
+//!
+//! What takes long when core builds an index of numbers is to read the heap again, to compare keys by way of functions, and
+//! to carry each key through the server as a tuple of its own. Here a key is an integer
+//! ([`pg_bulk_format::btree`]), taken from its page when that has just been written and is still in the processor's
+//! cache; what is sorted are arrays. Keys that come in order need no sorting.
+//!
+//! Only indexes of tables that nobody else can see get their keys so: their rows are ours, all of them, so that whichever
+//! keys are equal are two rows of the load. Which indexes these are is decided before the first row ([`plan`]), for the
+//! workers must know. Should it turn out that an index is not built after all, its keys were collected in vain.
+
+mod build;
+mod collector;
+mod runs;
+
+use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
+use pgrx::pg_sys;
+
+pub use self::build::{Sources, build};
+pub use self::collector::Collector;
+use super::heap::attributes;
+use crate::pg::compat;
+use crate::pg::shared_files::SharedFiles;
+
+/// Indexes of a load whose keys are collected, at most; with many partitions each would get too little memory.
+const MOST: usize = 64;
+/// BTORDER_PROC (nbtree.h)
+const ORDER_PROC: u16 = 1;
+
+/// An index whose keys are collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// Which of the load's relations it belongs to.
+    pub relation: usize,
+    pub index: pg_sys::Oid,
+}
+
+/// The indexes of a load whose keys are collected.
+#[derive(Debug, Clone, Default)]
+pub struct KeyPlan {
+    pub list: Vec<Planned>,
+    /// Bytes for the keys of each of them, in each process.
+    pub memory: usize,
+    /// Where workers leave their keys.
+    pub files: Option<SharedFiles>,
+}
+
+impl KeyPlan {
+    /// Has that relation any?
+    pub fn has(&self, relation: usize) -> bool {
+        self.list.iter().any(|planned| planned.relation == relation)
+    }
+
+    /// Who collects the keys of a relation's indexes; workers share them. Guarded; allocates in the current memory
+    /// context.
+    ///
+    /// # Safety
+    /// That relation, open and locked.
+    pub unsafe fn collectors(
+        &self,
+        number: usize,
+        relation: pg_sys::Relation,
+        shared: Option<(SharedFiles, usize)>,
+    ) -> Vec<Collector> {
+        let mine = self.list.iter().filter(|planned| planned.relation == number);
+        let collector = |planned: &Planned| {
+            // SAFETY: the caller vouches for the relation; guarded calls on an index of it that the leader has locked.
+            unsafe {
+                let index = pg_sys::index_open(planned.index, pg_sys::AccessShareLock.cast_signed());
+                let shape = shape(relation, index);
+                pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
+                Collector::new(planned.index, &shape?, &attributes((*relation).rd_att), self.memory, shared)
+            }
+        };
+        mine.filter_map(collector).collect()
+    }
+}
+
+/// What is to be known of an index to collect its keys.
+#[derive(Debug)]
+pub struct Shape {
+    pub keys: KeyShape,
+    /// The attributes of the heap that it consists of, counted from 0.
+    pub attributes: Vec<usize>,
+}
+
+/// The indexes of a relation whose keys can be collected. Guarded.
+///
+/// # Safety
+/// An open relation that is locked.
+pub unsafe fn plan(relation: pg_sys::Relation, number: usize, planned: &mut Vec<Planned>) {
+    // SAFETY: the caller vouches for the relation; guarded calls. The list is ours.
+    unsafe {
+        let list = pg_sys::RelationGetIndexList(relation);
+        let count = if list.is_null() { 0 } else { (*list).length };
+        for i in 0..count {
+            let oid = pg_sys::list_nth_oid(list, i);
+            let index = pg_sys::index_open(oid, pg_sys::RowExclusiveLock.cast_signed());
+            if planned.len() < MOST && shape(relation, index).is_some() {
+                planned.push(Planned { relation: number, index: oid });
+            }
+            pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
+        }
+        pg_sys::list_free(list);
+    }
+}
+
+/// The shape of an index's keys, if they are integers to us. Guarded.
+///
+/// # Safety
+/// An open relation and one of its indexes, open.
+pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Option<Shape> {
+    // SAFETY: the caller vouches for both; an index has so many keys, options and attributes.
+    unsafe {
+        let form = &*(*index).rd_index;
+        let is_plain = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
+            && form.indisvalid
+            && form.indisready
+            && form.indislive
+            && form.indimmediate
+            && !form.indisexclusion
+            && form.indnatts == form.indnkeyatts
+            && pg_sys::RelationGetIndexExpressions(index).is_null()
+            && pg_sys::RelationGetIndexPredicate(index).is_null();
+        if !is_plain {
+            return None;
+        }
+        let count = usize::try_from(form.indnatts).ok()?;
+        let mut attributes = Vec::with_capacity(count);
+        let mut columns = Vec::with_capacity(count);
+        for (i, &attnum) in form.indkey.values.as_slice(count).iter().enumerate() {
+            let attribute = usize::try_from(attnum).ok()?.checked_sub(1)?;
+            let natts = usize::try_from((*(*relation).rd_att).natts).ok()?;
+            if attribute >= natts {
+                return None;
+            }
+            let heap = &*compat::attribute((*relation).rd_att, attribute);
+            let kind = kind(pg_sys::index_getprocid(index, i16::try_from(i + 1).ok()?, ORDER_PROC))?;
+            // What the operator class compares is what the column stores.
+            if heap.attlen != i16::try_from(kind.size()).ok()? || heap.attbyval != kind.by_value() {
+                return None;
+            }
+            let options = u32::from((*(*index).rd_indoption.add(i)).cast_unsigned());
+            columns.push(KeyColumn {
+                kind,
+                descending: options & pg_sys::INDOPTION_DESC != 0,
+                nulls_first: options & pg_sys::INDOPTION_NULLS_FIRST != 0,
+                nullable: !heap.attnotnull,
+            });
+            attributes.push(attribute);
+        }
+        Some(Shape { keys: KeyShape::new(&columns)?, attributes })
+    }
+}
+
+/// What an ordering function compares, if it is one that we know.
+fn kind(procedure: pg_sys::Oid) -> Option<KeyKind> {
+    Some(match procedure.to_u32() {
+        pg_sys::F_BTINT2CMP => KeyKind::Int2,
+        pg_sys::F_BTINT4CMP | pg_sys::F_DATE_CMP => KeyKind::Int4,
+        pg_sys::F_BTINT8CMP
+        | pg_sys::F_TIMESTAMP_CMP
+        | pg_sys::F_TIMESTAMPTZ_CMP
+        | pg_sys::F_TIME_CMP
+        | pg_sys::F_CASH_CMP => KeyKind::Int8,
+        pg_sys::F_BTOIDCMP => KeyKind::Oid,
+        pg_sys::F_BTFLOAT4CMP => KeyKind::Float4,
+        pg_sys::F_BTFLOAT8CMP => KeyKind::Float8,
+        pg_sys::F_UUID_CMP => KeyKind::Uuid,
+        pg_sys::F_BTBOOLCMP => KeyKind::Bool,
+        pg_sys::F_BTCHARCMP => KeyKind::Char,
+        _ => return None,
+    })
+}

@@ -1,0 +1,183 @@
+//! Sorted runs of entries in temporary files.
+//!
+//! A run is the number of its entries, and the entries. A file that was shared is searched for its runs by whoever opens
+//! it; of a file of our own we know where they are.
+
+use std::ffi::{CString, c_void};
+
+use pg_bulk_format::btree::entry::{Entry, Word, as_bytes_mut};
+use pg_bulk_format::btree::merge;
+use pgrx::pg_sys;
+
+use crate::error::{Error, Result};
+use crate::pg::shared_files::SharedFiles;
+
+/// What stands for the number of entries if the keys could not be collected.
+pub const GIVEN_UP: u64 = u64::MAX;
+/// Entries that are read at once.
+const BLOCK: usize = 4096;
+
+/// Where the file of runs is made.
+#[derive(Debug)]
+pub enum Place {
+    /// Nobody else reads it.
+    Own,
+    /// The leader reads it.
+    Shared(SharedFiles, CString),
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    pub count: u64,
+    file: i32,
+    offset: pg_sys::off_t,
+}
+
+/// Runs in a file.
+#[derive(Debug)]
+pub struct Runs {
+    place: Place,
+    /// For the file's own memory.
+    context: pg_sys::MemoryContext,
+    /// Null until there is a run.
+    file: *mut pg_sys::BufFile,
+    pub list: Vec<Run>,
+}
+
+impl Runs {
+    /// None yet. The file's memory will be of the current memory context.
+    pub fn new(place: Place) -> Runs {
+        // SAFETY: a variable of this process.
+        let context = unsafe { pg_sys::CurrentMemoryContext };
+        Runs { place, context, file: std::ptr::null_mut(), list: Vec::new() }
+    }
+
+    /// Those that a process has exported under a name, of entries of so many bytes. None if it has given up. Guarded;
+    /// allocates in the current memory context.
+    pub fn open(files: &SharedFiles, name: &CString, size: usize) -> Result<Option<Runs>> {
+        let mut runs = Runs::new(Place::Own);
+        runs.file = files.open(name);
+        if runs.file.is_null() {
+            return Ok(Some(runs));
+        }
+        loop {
+            let mut count = 0u64;
+            // SAFETY: guarded calls on an open file, with room for a number.
+            unsafe {
+                match pg_sys::BufFileRead(runs.file, (&raw mut count).cast::<c_void>(), size_of::<u64>()) {
+                    0 => return Ok(Some(runs)),
+                    len if len == size_of::<u64>() => (),
+                    _ => return Err(damaged()),
+                }
+                if count == GIVEN_UP {
+                    return Ok(None);
+                }
+                let mut run = Run { count, file: 0, offset: 0 };
+                pg_sys::BufFileTell(runs.file, &raw mut run.file, &raw mut run.offset);
+                runs.list.push(run);
+                let bytes = count.checked_mul(size as u64).and_then(|bytes| pg_sys::off_t::try_from(bytes).ok());
+                let bytes = bytes.ok_or_else(damaged)?;
+                if pg_sys::BufFileSeek(runs.file, 0, bytes, libc::SEEK_CUR) != 0 {
+                    return Err(damaged());
+                }
+            }
+        }
+    }
+
+    /// Add a run. Guarded.
+    pub fn write(&mut self, entries: &[u8], count: u64) -> Result<()> {
+        // SAFETY: guarded calls; the memory context outlives the runs, and what is written is not changed.
+        unsafe {
+            if self.file.is_null() {
+                let old = pg_sys::MemoryContextSwitchTo(self.context);
+                self.file = match &self.place {
+                    Place::Own => {
+                        pg_sys::PrepareTempTablespaces();
+                        pg_sys::BufFileCreateTemp(false)
+                    }
+                    Place::Shared(files, name) => files.make(name),
+                };
+                pg_sys::MemoryContextSwitchTo(old);
+            }
+            pg_sys::BufFileWrite(self.file, (&raw const count).cast_mut().cast::<c_void>(), size_of::<u64>());
+            let mut run = Run { count, file: 0, offset: 0 };
+            pg_sys::BufFileTell(self.file, &raw mut run.file, &raw mut run.offset);
+            self.list.push(run);
+            pg_sys::BufFileWrite(self.file, entries.as_ptr().cast_mut().cast::<c_void>(), entries.len());
+        }
+        Ok(())
+    }
+
+    /// Let the leader have them. Guarded.
+    pub fn export(&mut self) {
+        if !self.file.is_null() {
+            // SAFETY: guarded calls on a file of a shared set.
+            unsafe {
+                pg_sys::BufFileExportFileSet(self.file);
+                pg_sys::BufFileClose(self.file);
+            }
+            self.file = std::ptr::null_mut();
+        }
+    }
+
+    /// Close the file. Guarded.
+    pub fn close(&mut self) {
+        if !self.file.is_null() {
+            // SAFETY: a guarded call on an open file.
+            unsafe { pg_sys::BufFileClose(self.file) };
+            self.file = std::ptr::null_mut();
+        }
+    }
+
+    /// To be read one after the other, or in turn.
+    pub fn readers<W: Word>(&self) -> impl Iterator<Item = RunReader<W>> {
+        let reader = |run: &Run| RunReader { file: self.file, run: *run, read: 0, block: Vec::new() };
+        self.list.iter().map(reader)
+    }
+}
+
+fn damaged() -> Error {
+    let message = "could not read from temporary file: its runs are not as they were written";
+    Error::new(pgrx::PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, message)
+}
+
+/// A run that is being read. Guarded.
+#[derive(Debug)]
+pub struct RunReader<W: Word> {
+    file: *mut pg_sys::BufFile,
+    run: Run,
+    read: u64,
+    block: Vec<Entry<W>>,
+}
+
+impl<W: Word> merge::Run<W> for RunReader<W> {
+    type Error = Error;
+
+    fn block(&self) -> &[Entry<W>] {
+        &self.block
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        pgrx::check_for_interrupts!();
+        let left = usize::try_from(self.run.count - self.read).unwrap_or(usize::MAX);
+        self.block.resize(left.min(BLOCK), Entry::default());
+        let bytes = as_bytes_mut(&mut self.block);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: guarded calls on an open file, with room for as many bytes as are asked for. Others read other places of
+        // the file in between.
+        unsafe {
+            if pg_sys::BufFileSeek(self.file, self.run.file, self.run.offset, libc::SEEK_SET) != 0 {
+                return Err(damaged());
+            }
+            if pg_sys::BufFileRead(self.file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) != bytes.len() {
+                return Err(damaged());
+            }
+            pg_sys::BufFileTell(self.file, &raw mut self.run.file, &raw mut self.run.offset);
+        }
+        self.read += self.block.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Writing the file of an index that is new in this transaction, page by page.
+//!
+//! Pages come nearly in order: those of the leaf level one after the other, those above them when they are full, to take a
+//! place that was passed long before. So what is passed is written as zeroes first, as nbtsort.c does it. Nobody reads the
+//! index meanwhile.
+//!
+//! WAL are full pages, as of any index that is built. It is not flushed, since nothing refers to the file after a crash
+//! unless the transaction commits. But as with a heap ([`super::append`]) no checkpoint may come between a page's WAL and
+//! the page, and each segment is to be synced after it was written.
+
+use std::ffi::c_char;
+
+use pgrx::pg_sys;
+
+use super::append::Traits;
+use super::compat;
+use super::points::point;
+use super::section::Section;
+use super::segment::RelationFile;
+use crate::error::Result;
+
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// Pages that are written at once: as many as go into one WAL record.
+const BATCH: usize = pg_sys::XLR_MAX_BLOCK_ID as usize;
+
+#[repr(C, align(4096))]
+struct AlignedPage([u8; BLCKSZ]);
+
+/// The file of an index.
+pub struct IndexFile {
+    relation: pg_sys::Relation,
+    file: RelationFile,
+    needs_wal: bool,
+    /// Pages to be written next, from block `first` on, and which of them are there.
+    batch: Vec<AlignedPage>,
+    present: [bool; BATCH],
+    first: u32,
+    count: usize,
+    /// For a page whose place is passed.
+    late: Box<AlignedPage>,
+}
+
+impl IndexFile {
+    /// For an open relation whose file is new in this transaction, and empty. Guarded.
+    pub fn new(relation: pg_sys::Relation) -> Result<IndexFile> {
+        // SAFETY: the caller's relation.
+        let traits = unsafe { Traits::of(relation) };
+        Ok(IndexFile {
+            relation,
+            file: RelationFile::new(relation, traits.temporary)?,
+            needs_wal: traits.needs_wal,
+            batch: (0..BATCH).map(|_| AlignedPage([0; BLCKSZ])).collect(),
+            present: [false; BATCH],
+            first: 0,
+            count: 0,
+            late: Box::new(AlignedPage([0; BLCKSZ])),
+        })
+    }
+
+    /// Put a page in its place. Guarded, and interruptible.
+    pub fn put(&mut self, block: u32, page: &[u8; BLCKSZ]) -> Result<()> {
+        if block < self.first {
+            self.late.0 = *page;
+            let late = std::slice::from_mut(&mut *self.late);
+            return write(self.relation, &self.file, self.needs_wal, block, late, &[true]);
+        }
+        while (block - self.first) as usize >= BATCH {
+            self.count = BATCH;
+            self.flush()?;
+        }
+        let at = (block - self.first) as usize;
+        if let (Some(place), Some(present)) = (self.batch.get_mut(at), self.present.get_mut(at)) {
+            place.0 = *page;
+            *present = true;
+            self.count = self.count.max(at + 1);
+        }
+        Ok(())
+    }
+
+    /// Write what is left. Returns the number of blocks. Guarded.
+    pub fn finish(mut self) -> Result<u32> {
+        self.flush()?;
+        Ok(self.first)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get_mut(..self.count))
+        else {
+            return Ok(());
+        };
+        if pages.is_empty() {
+            return Ok(());
+        }
+        for (page, _) in pages.iter_mut().zip(&*present).filter(|(_, present)| !**present) {
+            page.0.fill(0);
+        }
+        write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
+        present.fill(false);
+        self.first += self.count as u32;
+        self.count = 0;
+        Ok(())
+    }
+}
+
+/// Write pages; those that are `present` are logged. Guarded.
+fn write(
+    relation: pg_sys::Relation,
+    file: &RelationFile,
+    needs_wal: bool,
+    first: u32,
+    pages: &mut [AlignedPage],
+    present: &[bool],
+) -> Result<()> {
+    pgrx::check_for_interrupts!();
+    let pieces = file.open_pieces(first, pages.len())?;
+    point!("index.write");
+    let section = Section::begin(needs_wal);
+    let mut blocks: Vec<u32> = Vec::with_capacity(pages.len());
+    let mut logged: Vec<*mut c_char> = Vec::with_capacity(pages.len());
+    for ((block, page), _) in (first..).zip(&mut *pages).zip(present).filter(|(_, present)| **present) {
+        blocks.push(block);
+        logged.push(page.0.as_mut_ptr().cast());
+    }
+    if needs_wal {
+        // SAFETY: guarded calls on pages of our own, as many as there are block numbers; the relation is open.
+        unsafe {
+            compat::log_newpages(relation, MAIN, &mut blocks, &mut logged);
+            // What the WAL writer has on disk by the commit need not be waited for.
+            pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd);
+        }
+    }
+    for (&block, &page) in blocks.iter().zip(&logged) {
+        // SAFETY: a page of our own.
+        unsafe { pg_sys::PageSetChecksumInplace(page, block) };
+    }
+    // SAFETY: pages are arrays of bytes, one after the other.
+    let bytes = unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) };
+    let (_, outcome) = file.write(&pieces, bytes, &section);
+    drop(section);
+    drop(pieces);
+    outcome
+}

@@ -1,0 +1,77 @@
+//! Temporary files that workers leave to their leader.
+//!
+//! They outlive the workers, and the shared memory that these were started with, because the set they belong to lies in a
+//! segment of its own. The segment goes with the leader's resource owner, and the files with the segment: an error leaves
+//! nothing behind.
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+
+/// A set of files.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedFiles {
+    segment: *mut pg_sys::dsm_segment,
+}
+
+impl SharedFiles {
+    /// None if there is no shared memory for it. Guarded.
+    pub fn create() -> Option<SharedFiles> {
+        // SAFETY: guarded calls; the segment is as large as the set, and attached as long as the set is used.
+        unsafe {
+            let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
+            let segment = pg_sys::dsm_create(size_of::<pg_sys::SharedFileSet>(), flags);
+            if segment.is_null() {
+                return None;
+            }
+            pg_sys::SharedFileSetInit(pg_sys::dsm_segment_address(segment).cast(), segment);
+            Some(SharedFiles { segment })
+        }
+    }
+
+    /// What another process of the load needs to attach.
+    pub fn handle(&self) -> u32 {
+        // SAFETY: attached.
+        unsafe { pg_sys::dsm_segment_handle(self.segment) }
+    }
+
+    /// The set that another process made. Guarded.
+    pub fn attach(handle: u32) -> Result<SharedFiles> {
+        // SAFETY: guarded calls.
+        unsafe {
+            let segment = pg_sys::dsm_attach(handle);
+            if segment.is_null() {
+                let message = "could not map dynamic shared memory segment";
+                return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+            }
+            pg_sys::SharedFileSetAttach(pg_sys::dsm_segment_address(segment).cast(), segment);
+            Ok(SharedFiles { segment })
+        }
+    }
+
+    /// A new file. Guarded; allocates in the current memory context.
+    pub fn make(&self, name: &CStr) -> *mut pg_sys::BufFile {
+        // SAFETY: a guarded call on an attached set.
+        unsafe { pg_sys::BufFileCreateFileSet(&raw mut (*self.set()).fs, name.as_ptr()) }
+    }
+
+    /// A file that another process has exported; null if there is none. Guarded; allocates in the current memory
+    /// context.
+    pub fn open(&self, name: &CStr) -> *mut pg_sys::BufFile {
+        // SAFETY: a guarded call on an attached set.
+        unsafe { pg_sys::BufFileOpenFileSet(&raw mut (*self.set()).fs, name.as_ptr(), libc::O_RDONLY, true) }
+    }
+
+    fn set(&self) -> *mut pg_sys::SharedFileSet {
+        // SAFETY: attached.
+        unsafe { pg_sys::dsm_segment_address(self.segment).cast() }
+    }
+
+    /// Delete the files, if nobody else is attached. Guarded.
+    pub fn release(self) {
+        // SAFETY: attached; none of its files is open any more.
+        unsafe { pg_sys::dsm_detach(self.segment) };
+    }
+}
