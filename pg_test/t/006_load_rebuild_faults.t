@@ -118,12 +118,13 @@ sub trouble
 	return $trouble . $faults->trouble;
 }
 
-my @places = ('load.rebuild', 'build leader', 'build worker', 'load.rebuilt');
+# The primary key is built from the keys of the load, the other index by the server.
+my @places = ('index.write', 'index.logged', 'index.built', 'load.rebuild', 'build leader', 'build worker', 'load.rebuilt');
 
-# The load fails.
-for my $place (@places)
+# The load fails. Between a page's WAL and the page nothing is interrupted.
+for my $place (grep { $_ ne 'index.logged' } @places)
 {
-	my $truncate = $place =~ /worker|rebuilt/ ? 'false' : 'true';
+	my $truncate = $place =~ /worker|rebuilt|logged/ ? 'false' : 'true';
 	for my $how ('pg_cancel_backend', 'pg_terminate_backend')
 	{
 		next if $place eq 'build worker' && $how eq 'pg_cancel_backend';
@@ -163,7 +164,7 @@ for my $place (@places)
 		my $starts = starts();
 		my ($load, $pid) = bring($place, $truncate);
 		# What is new is on disk, and is to be forgotten.
-		$node->safe_psql('postgres', 'CHECKPOINT') if $truncate eq 'true';
+		$node->safe_psql('postgres', 'CHECKPOINT') if $truncate eq 'true' && $place ne 'index.logged';
 		if ($how eq 'kill')
 		{
 			kill 9, $pid;
@@ -182,7 +183,7 @@ for my $place (@places)
 }
 
 # A checkpoint comes while an index is built; the load goes on, and the server crashes after it.
-for my $place (@places)
+for my $place (grep { $_ ne 'index.logged' } @places)
 {
 	my $truncate = $place =~ /leader|rebuilt/ ? 'true' : 'false';
 	my ($load) = bring($place, $truncate);

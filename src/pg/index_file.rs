@@ -14,7 +14,7 @@ use pgrx::pg_sys;
 
 use super::append::Traits;
 use super::compat;
-use super::points::point;
+use super::points::{point, point_quiet};
 use super::section::Section;
 use super::segment::RelationFile;
 use crate::error::Result;
@@ -130,6 +130,7 @@ fn write(
             pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd);
         }
     }
+    point_quiet!("index.logged");
     for (&block, &page) in blocks.iter().zip(&logged) {
         // SAFETY: a page of our own.
         unsafe { pg_sys::PageSetChecksumInplace(page, block) };
