@@ -18,6 +18,10 @@ static ALLOWED_DIRECTORIES: GucSetting<Option<CString>> = GucSetting::<Option<CS
 /// -1: as many as the server gives to maintenance commands, which bulk loads are like.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(-1);
 
+/// Kilobytes; as much as one operation of a query takes by default (maintenance_work_mem), which is more than a load of a
+/// table without partitions gains anything from.
+static MEMORY_LIMIT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+
 /// Off: who asks for it knows what to do with it.
 static LOG_TIMING: GucSetting<bool> = GucSetting::<bool>::new(false);
 
@@ -59,6 +63,16 @@ pub fn init() {
         1024,
         GucContext::Userset,
         GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_bulk.memory_limit",
+        c"Memory that each process of a load may use for the file, for pages and for rejected rows.",
+        c"A record that is longer than that is loaded all the same, and each partition takes two pages at least.",
+        &MEMORY_LIMIT,
+        1024,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::UNIT_KB,
     );
     GucRegistry::define_int_guc(
         c"pg_bulk.chunk_size",
@@ -125,9 +139,14 @@ pub fn reject_cap() -> u64 {
     u64::try_from(REJECT_CAP.get()).unwrap_or(0)
 }
 
-/// Bytes asked of a file at a time.
+/// Bytes of memory for each process of a load.
+pub fn memory_limit() -> usize {
+    usize::try_from(MEMORY_LIMIT.get()).unwrap_or(1024).saturating_mul(1024)
+}
+
+/// Bytes asked of a file at a time: a small part of the memory that there is.
 pub fn chunk_size() -> usize {
-    usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).max(1)
+    usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).clamp(1, memory_limit() / 16)
 }
 
 /// Directories that files must lie in; `None` means anywhere. A setting that says something, but names no directory,

@@ -1,7 +1,8 @@
 
 # The memory of a scan: 64 MB and three times the longest record, however large
 # the file. What a fresh backend has used is in its VmHWM; the planner's and the
-# executor's own share is measured on a file of one short record.
+# executor's own share is measured on a file of one short record. And that of a
+# load into many partitions: what pg_bulk.memory_limit allows.
 
 use strict;
 use warnings FATAL => 'all';
@@ -84,5 +85,38 @@ for my $name (sort keys %records)
 my $many = write_file('many', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", 8_000_000);
 my $used = peak($many, $csv, 'text', 'SELECT count(b) FROM t') - $base;
 cmp_ok($used, '<=', 64, '240 MB of short records');
+
+# A load has memory for the pages of many partitions, but no more than it may.
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION IF NOT EXISTS pg_bulk;
+CREATE TABLE parted (a int, b text) PARTITION BY LIST (a);
+SELECT format('CREATE TABLE parted_%s PARTITION OF parted FOR VALUES IN (%s)', i, i) FROM generate_series(0, 499) i \gexec
+SQL
+
+# MB that a backend has used at most when it has loaded a file into all partitions, and the rows that it has loaded.
+sub load_peak
+{
+	my ($path, $limit) = @_;
+	return split /\n/, $node->safe_psql('postgres', <<"SQL");
+SET pg_bulk.memory_limit = '$limit';
+SELECT rows_loaded FROM bulk_load(${\sql_string($path)}, 'parted', '{"format": "csv", "workers": 0}');
+SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
+SQL
+}
+my $each = join '', map { "$_,x\n" } 0 .. 499;
+my (undef, $idle) = load_peak(write_file('each', $each, 1), '1MB');
+my $wide = join '', map { "$_," . 'x' x 1000 . "\n" } 0 .. 499;
+my $parted = write_file('parted', $wide, 120);
+for my $case ([ '1MB', 0, 20 ], [ '64MB', 16, 64 ], [ '1GB', 60, 1024 ])
+{
+	my ($limit, $least, $most) = @$case;
+	my ($rows, $peak) = load_peak($parted, $limit);
+	is($rows, 60_000, "memory_limit $limit: all rows");
+	my $used = $peak - $idle;
+	ok($used >= $least && $used <= $most, "... for which $used MB are used, $least to $most");
+}
+# A record that is larger than that.
+my $huge = write_file('huge', "1,x\n", 1, '2,"', 1, 'abcdefghij', 20 * MB / 10, "\"\n", 1);
+is((load_peak($huge, '1MB'))[0], 2, 'a record of 20 MB in 1 MB');
 
 done_testing();

@@ -30,6 +30,7 @@ mod check;
 mod direct;
 mod feed;
 pub mod history;
+mod memory;
 mod obstacle;
 pub mod options;
 pub mod phase;

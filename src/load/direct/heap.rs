@@ -19,15 +19,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::index_keys::Collector;
 use crate::error::{Error, Result};
+use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
 use crate::pg::baton::Baton;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages, Watch};
-
-/// Pages of a batch: 2 MB. Smaller batches pay for the flush of WAL, and for handing over the baton; larger ones have left
-/// the cache by the time they are logged and written, and keep others waiting for the extension lock.
-const BATCH_PAGES: usize = 256;
 
 /// Fewer pages than this are inserted by way of shared buffers.
 const SMALL: usize = 64;
@@ -84,7 +81,7 @@ impl Heap {
         let attributes = attributes(descriptor);
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
-        let batch = PageBatch::new(BATCH_PAGES, reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
+        let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
         Ok(Heap {
             relation,
             layout,

@@ -13,9 +13,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::Reject;
 use crate::error::{Error, Result};
 use crate::guc;
-
-/// Bytes that are kept in memory.
-const IN_MEMORY: usize = 1 << 20;
+use crate::load::memory;
 
 /// Whose rejects they are.
 #[derive(Debug, Clone)]
@@ -82,7 +80,7 @@ impl Spool {
         self.count += 1;
         self.memory.extend((reject.len() as u64).to_ne_bytes());
         self.memory.extend(reject);
-        if self.memory.len() >= IN_MEMORY {
+        if self.memory.len() >= memory::reject_bytes() {
             self.spill();
         }
     }

@@ -7,16 +7,12 @@ use crate::error::Result;
 use crate::load::direct::chunks::Chunks;
 use crate::load::direct::heap::{Added, Heap};
 use crate::load::direct::wide::Received;
+use crate::load::memory;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages};
 
 /// Milliseconds after which a leader that waits shows how far the others are.
 const SHOW: std::ffi::c_long = 500;
-/// Bytes of pages that a process keeps in memory at most, over all heaps.
-const MOST_BYTES: usize = 16 << 20;
-/// ... but so many for each heap, however many there are.
-const LEAST_PAGES: usize = 4;
-
 /// Rows of workers that are inserted before the process's own go on.
 const RECEIVED: usize = 64;
 
@@ -145,7 +141,7 @@ impl Process {
     fn relieve(&mut self) -> Result<()> {
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
-        let most = MOST_BYTES.max(self.heaps.len() * LEAST_PAGES * pg_sys::BLCKSZ as usize);
+        let most = memory::page_bytes(self.heaps.len());
         if self.page_bytes <= most {
             return Ok(());
         }
