@@ -202,14 +202,22 @@ impl KeyReader {
         Some(entries.len() - before)
     }
 
-    /// The only wanted attribute, if it is at a constant place in this tuple.
+    /// The only wanted attribute, if nothing in this tuple is null: it is the last one of those to be passed.
     #[inline(always)]
     fn only_attribute<'t, const N: usize>(&self, tuple: &'t [u8]) -> Option<&'t [u8; N]> {
         let (data, nulls) = self.data(tuple)?;
-        if nulls || self.fixed < self.steps.len() {
+        if nulls {
             return None;
         }
-        data.get(self.wanted.first()?.place..)?.first_chunk()
+        let mut place = self.wanted.first()?.place;
+        if let Some((last, varying)) = self.steps.get(self.fixed..)?.split_last() {
+            let mut at = self.fixed_end;
+            for step in varying {
+                (_, at) = step.place(data, at)?;
+            }
+            (place, _) = last.place(data, at)?;
+        }
+        data.get(place..)?.first_chunk()
     }
 }
 
