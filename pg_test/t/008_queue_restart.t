@@ -174,12 +174,29 @@ unlike(slurp_file($node->logfile, $log), qr/FATAL/, '... without processes that 
 $queue->sql('GRANT CONNECT ON DATABASE postgres TO PUBLIC; DROP OWNED BY files, inserts, login, connects; DROP ROLE files, inserts, login, connects');
 count_is(0, 'nothing is loaded');
 
+# The same while a job is running: it is not disturbed.
+$queue->sql('CREATE ROLE shortlived LOGIN IN ROLE pg_read_server_files; CREATE TABLE dropped (a int); GRANT INSERT ON dropped TO shortlived');
+($running) = $queue->sql("SET ROLE shortlived; SELECT bulk_enqueue('$pipe', 'dropped')");
+$queue->runs($running);
+$queue->sql('DROP OWNED BY shortlived; DROP ROLE shortlived');
+$dropper = $node->background_psql('postgres', on_error_stop => 0);
+$dropper->query_until(qr/begun/, "\\echo begun\nDROP TABLE dropped;\nSELECT 'dropped';\n");
+ok($queue->becomes("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock')"), 'DROP TABLE waits for a job');
+is($queue->status($running), 'running', '... which goes on, also without its role');
+$queue->feed($pipe, 1 .. 5);
+is($queue->ends($running), 'succeeded', '... to its end');
+is($queue->sql("SELECT rows_loaded, attempt FROM bulk_jobs WHERE job_id = $running"), '5|1', '... with all its rows');
+ok($queue->becomes("SELECT to_regclass('dropped') IS NULL"), '... and then they are gone');
+$dropper->quit;
+$queue->sql("DELETE FROM bulk_queue WHERE job_id = $running");
+
 # Databases.
 $queue->sql('CREATE DATABASE doomed');
 $queue->sql('CREATE EXTENSION pg_bulk; CREATE TABLE t (a int)', 'doomed');
 $queue->sql("SELECT bulk_enqueue('$one', 't', run_at => now() + interval '1 day'), bulk_enqueue('$pipe', 't')", 'doomed');
 ok($queue->becomes("SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = 'doomed' AND backend_type LIKE 'pg_bulk%'"), 'a job runs in another database');
 $log = -s $node->logfile;
+like(($node->psql('postgres', 'DROP DATABASE doomed'))[2], qr/database "doomed" is being accessed by other users/, 'DROP DATABASE does not end a job');
 quickly('DROP DATABASE (FORCE)', sub { $queue->sql('DROP DATABASE doomed (FORCE)') });
 usleep(6_500_000);
 is(() = slurp_file($node->logfile, $log) =~ /FATAL:  database \d+ does not exist/g, 1, 'nobody looks for it twice');
