@@ -33,7 +33,7 @@ $queue->sql("SELECT count(bulk_enqueue('$one', 't')) FROM generate_series(1, 100
 $queue->sql("BEGIN; SELECT count(bulk_enqueue('$one', 't')) FROM generate_series(1, 10); ROLLBACK;");
 $queue->sql("SELECT bulk_enqueue('$one', 't');\n" x 500 . "BEGIN; SELECT bulk_enqueue('$one', 't'); ROLLBACK;
 	BEGIN; SAVEPOINT s; SELECT bulk_enqueue('$one', 't'); ROLLBACK TO s; COMMIT;\n" . "SELECT bulk_enqueue('$one', 't');\n" x 500);
-ok($queue->becomes("SELECT count(*) = 2000 FROM bulk_jobs WHERE status = 'succeeded'"), '2,000 jobs are done')
+ok($queue->becomes("SELECT count(*) = 2000 FROM bulk_jobs WHERE status = 'succeeded'", 180), '2,000 jobs are done')
 	or diag $queue->sql('SELECT status, waits_for, error_message, count(*) FROM bulk_jobs GROUP BY 1, 2, 3');
 is($queue->sql("SELECT count(*) FROM bulk_jobs WHERE status <> 'succeeded' OR attempt <> 1"), 0, '... and nothing else');
 is($queue->sql('SELECT count(*) FROM bulk_queue WHERE crashes > 0'), 0, '... at the first attempt');
