@@ -8,7 +8,7 @@
 #   make demo                a running cluster with the seed workloads loaded by COPY and by pg_bulk; SIZE=n
 #   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
 #                            a server with assertions, which is built first
-#   make bench               side by side with COPY and others: benches/load/run; SIZE=small|seed|full, WORKLOADS=, MODES=
+#   make bench               side by side with COPY and others: benches/load/run; SIZE=small|seed|full, WORKLOADS=, MODES=; BASE=REF: two builds
 #   make profile             where the time of a load goes, by stage and by function: benches/load/profile; WORKLOAD=test
 #   make soak                the server tests on their large grids
 #   make schema              sql/schema.sql anew

@@ -39,7 +39,7 @@ sub with_server {
     $self->{server} = Server->new(
         bindir => $bindir,
         user   => $> == 0 ? $user : undef,
-        bases  => [ $self->target('bench'), "/var/tmp/pg_bulk-bench-$>" ],
+        bases  => [ map { $_ . ($self->{beside} // '') } $self->target('bench'), "/var/tmp/pg_bulk-bench-$>" ],
     );
     return $self;
 }
@@ -51,6 +51,11 @@ sub prepare {
     delete @ENV{qw(RUST_BACKTRACE RUST_LIB_BACKTRACE)};
     @ENV{qw(PGUSER PGPORT PGDATABASE PGOPTIONS)} = ('bench', 5432, 'postgres', '-c client_min_messages=warning');
     $self->command(qw(cargo build --quiet --release -p pg_bulk-bench --bins));
+    $self->start(@settings);
+}
+
+sub start {
+    my ($self, @settings) = @_;
     $self->{server}->start(@SETTINGS, @settings);
     $self->create_extensions;
 }

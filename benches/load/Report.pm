@@ -8,14 +8,16 @@ package Report;
 use strict;
 use warnings;
 use List::Util qw(any first max min uniq);
+use Compare;
 use Readme;
 use Rival;
 
 my %TABLES = (
     load => \&loads, append => \&loads, parts => \&loads, variants => \&variants, scale => \&scale,
     latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans,
+    compare => \&Compare::table,
 );
-my @ORDER = qw(load append parts variants scale latency checkpoint memory scan);
+my @ORDER = qw(compare load append parts variants scale latency checkpoint memory scan);
 my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
 
 # A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value

@@ -1,0 +1,55 @@
+#!/usr/bin/env perl
+#
+# Figures become tables, and come back from the file they were kept in.
+use strict;
+use warnings;
+use File::Temp qw(tempdir);
+use FindBin;
+use Test::More;
+use lib "$FindBin::RealBin/..";
+use Report;
+
+sub figure {
+    my ($workload, $mode, $rival, $round, $figure, $value) = @_;
+    return { workload => $workload, rows => 5000, bytes => 2e6, mode => $mode, case => '', rival => $rival, round => $round,
+        figure => $figure, value => $value };
+}
+
+my @figures = (
+    (map { figure('test', 'load', 'copy', $_, 'seconds', $_) } 1 .. 3),
+    (map { figure('test', 'load', 'bulk_load', $_, 'seconds', $_ / 10) } 1 .. 3),
+    figure('test', 'load', 'bulk_load', 1, 'wal_bytes', 3e6),
+    figure('test', 'load', 'copy', 1, 'index_bytes', 0),
+    figure('test', 'memory', 'bulk_load', 1, 'largest', 7e6),
+    (map { figure('test', 'memory', 'bulk_load', 1, $_, 6e6) } qw(seconds processes largest_own own)),
+    figure('test', '', 'pgloader', 0, 'absent', 'not installed'),
+    figure('test', '', 'copy_freeze', 0, 'absent', 'too cold'),
+    figure('', '', '', 0, 'remark', 'It rained.'),
+);
+my $report = Report->new([ '# A run', '    how', '- Machine: this one' ], \@figures);
+my $page = $report->markdown;
+like($page, qr/^# A run\n\n    how\n\n- Machine: this one\n\n- It rained\.\n/, 'what it says of itself');
+like($page, qr/^## test: 5,000 rows, 2\.0 MB$/m, 'a section');
+like($page, qr/^\| load \| median s \| min–max s \| COPY = 1 \| MB\/s \| WAL MB \| largest process MB \| its own MB \|$/m,
+    'a column for what was measured, and no other');
+like($page, qr/^\| bulk_load \| 0\.200 \| 0\.100–0\.300 \| 10\.00× \| 10 \| 3\.0 \| 7\.0 \| 6\.0 \|$/m, 'a row');
+like($page, qr/^Not there: TRUNCATE and COPY FREEZE: too cold\.$/m, 'why a rival is not there');
+like($page, qr/^- pgloader: not installed$/m, '... told once where it is for all workloads');
+
+my $directory = tempdir(CLEANUP => 1);
+Report::write_file("$directory/a.tsv", $report->tsv);
+is(Report->from_tsv("$directory/a.tsv")->markdown, $page, 'there and back');
+my $other = Report->new([ '# A run', '    otherwise', '- Machine: this one' ], [ figure('demo', 'load', 'copy', 1, 'seconds', 4) ]);
+my $both = Report->join_all($report, $other)->markdown;
+like($both, qr/^# A run\n\n    how\n    otherwise\n\n- Machine: this one\n/, 'two runs together');
+like($both, qr/^## test:.*^## demo:/ms, '... have the sections of both');
+
+Report::write_file("$directory/README.md", "before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n");
+Readme::show($report, $directory, "$directory/results", 'load');
+open my $file, '<', "$directory/README.md" or die $!;
+my $readme = do { local $/; <$file> };
+like($readme, qr/^before\n<!-- figures -->\nFrom \[results\/load\.md\].*\n<!-- end of figures -->\nafter$/s, 'README has new figures');
+like($readme, qr/^\| `test`, 5,000 rows, 2\.0 MB \| 2\.000 \|  \|  \| 0\.200 \| 10\.0× \|$/m, '... of each load');
+unlike($readme, qr/^old$/m, '... and no old ones');
+
+done_testing();
