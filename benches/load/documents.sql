@@ -1,4 +1,4 @@
--- JSON documents with line ends in them, in CSV: 447 bytes and some 20 lines a row.
+-- JSON documents with line ends in them, in CSV: 523 bytes and some 25 lines a row.
 -- options: format 'csv'
 -- sum: id
 -- wide: kind

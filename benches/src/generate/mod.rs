@@ -346,7 +346,7 @@ mod tests {
             (Workload::Mixed, 460_000, 300.0),
             (Workload::Hits, 50_000, 29.9),
             (Workload::Lineitem, 300_000, 38.0),
-            (Workload::Documents, 50_000, 22.3),
+            (Workload::Documents, 50_000, 26.1),
         ] {
             let mut counter = Counter(0);
             workload.write(&mut counter, rows, 1, 1).unwrap();
