@@ -357,5 +357,19 @@ for my $way ('cancel', 'terminate', 'shutdown')
 	}
 }
 
+# Cancelled while it is recorded that it has failed, and is to be tried again.
+$queue->sql(<<'SQL');
+CREATE TABLE unlucky (a int);
+CREATE FUNCTION bad_luck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad luck' USING ERRCODE = '40001'; END $$;
+CREATE TRIGGER bad_luck AFTER INSERT ON unlucky FOR EACH ROW EXECUTE FUNCTION bad_luck();
+SQL
+point_set($node, 'job.failed', 'wait once');
+my $unlucky = $queue->enqueue($queue->numbers('unlucky', 1), 'unlucky', 'max_attempts => 5');
+point_wait($node, 'job.failed');
+is($queue->sql("SELECT bulk_cancel($unlucky)"), 't', 'a job that has just failed is cancelled');
+point_clear($node, 'job.failed');
+is($queue->ends($unlucky), 'canceled', '... and not tried again');
+is($queue->sql("SELECT attempt, error_sqlstate FROM bulk_jobs WHERE job_id = $unlucky"), '1|40001', '... though it was to be');
+
 $node->stop;
 done_testing();

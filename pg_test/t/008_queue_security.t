@@ -106,7 +106,7 @@ SQL
 my ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$three', 'lure')");
 is($queue->ends($job), 'succeeded', 'a load under attack') or diag $queue->sql("SELECT error_message FROM bulk_jobs WHERE job_id = $job");
 is($queue->sql("SELECT status, attempt, rows_loaded, (SELECT count(*) FROM lure) FROM bulk_queue WHERE job_id = $job"), 'succeeded|1|3|3', '... says what is true');
-is($queue->sql("SELECT rows_loaded FROM bulk_history WHERE load_id = $job"), 3, '... also in the history');
+is($queue->sql("SELECT rows_loaded, owner FROM bulk_history WHERE load_id = $job"), '3|loader', '... also in the history');
 is($queue->sql("SELECT count(*), bool_or(paused) FROM bulk_queue_state"), '1|f', '... and the queue is as it was');
 my %tried = map { split /\|/, $_, 2 } split /\n/, $queue->sql('SELECT * FROM tried');
 is($tried{"UPDATE public.bulk_queue SET status = 'succeeded'"}, '42501', 'nobody writes to the queue');
@@ -145,6 +145,145 @@ for my $table ('bait', 'checked')
 	is($queue->sql("SELECT attempt, error_sqlstate, owner FROM bulk_jobs WHERE job_id = $job"), '1|23514|loader', '... and says so');
 }
 is($queue->sql("SELECT count(*) FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), 0, 'nobody was caught');
+
+# Wherever else a table's owner can put code: each place tries everything, and tells who it is.
+$queue->sql(<<'SQL');
+SET ROLE mallory;
+CREATE TABLE places (place text, who text);
+GRANT INSERT ON places TO PUBLIC;
+CREATE FUNCTION spring(place text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	statement text;
+BEGIN
+	FOREACH statement IN ARRAY ARRAY[
+		'SET search_path = pg_temp, evil, public, pg_catalog',
+		'CREATE TEMPORARY TABLE bulk_queue (job_id bigint, status text, attempt int)',
+		'CREATE TEMPORARY TABLE bulk_loads (load_id bigint)',
+		'SELECT pg_advisory_unlock_all()',
+		'UPDATE public.bulk_queue SET status = NULL',
+		'SELECT public.bulk_pause()',
+		'SET SESSION AUTHORIZATION postgres',
+		'SET ROLE postgres',
+		'SET default_transaction_read_only = on',
+		'SET synchronous_commit = off',
+		'SET lock_timeout = 1',
+		'SET ROLE friend']
+	LOOP
+		BEGIN
+			EXECUTE statement;
+		EXCEPTION WHEN OTHERS THEN
+			NULL;
+		END;
+	END LOOP;
+	INSERT INTO public.places VALUES (place, current_user || ' ' || session_user);
+END $$;
+CREATE FUNCTION trap(a int, place text) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	PERFORM public.spring(place);
+	RETURN a;
+END $$;
+CREATE FUNCTION trap_later(place text) RETURNS int LANGUAGE sql VOLATILE AS $$ SELECT public.trap(1, place) $$;
+CREATE DOMAIN trap_int AS int CHECK (public.trap(value, 'domain') > 0);
+CREATE DOMAIN trap_field AS int CHECK (public.trap(value, 'input function') > 0);
+CREATE TYPE trap_row AS (n trap_field);
+CREATE TABLE traps (a int CHECK (public.trap(a, 'check') > 0), d trap_int, r trap_row, b int DEFAULT public.trap_later('default'),
+	g int GENERATED ALWAYS AS (public.trap(a, 'generated')) STORED) PARTITION BY LIST (public.trap(a, 'partition key'));
+CREATE TABLE trap_leaf PARTITION OF traps DEFAULT;
+CREATE INDEX ON traps (public.trap(a, 'index')) WHERE public.trap(a, 'predicate') > 0;
+GRANT INSERT ON traps TO loader;
+TRUNCATE places;
+SQL
+my $trapped = $queue->path('trapped');
+append_to_file($trapped, "$_\t$_\t($_)\n") for 1 .. 3;
+($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$trapped', 'traps', '{\"columns\": [\"a\", \"d\", \"r\"]}')");
+is($queue->ends($job), 'succeeded', 'code in every place') or diag $queue->sql("SELECT error_message FROM bulk_jobs WHERE job_id = $job");
+is($queue->sql("SELECT status, attempt, rows_loaded, (SELECT count(*) FROM traps), (SELECT bool_or(paused) FROM bulk_queue_state) FROM bulk_queue WHERE job_id = $job"),
+	'succeeded|1|3|3|f', '... does no harm');
+is($queue->sql("SELECT string_agg(DISTINCT place, ', ' ORDER BY place) FROM places"),
+	'check, default, domain, generated, index, input function, partition key, predicate', '... though it was run');
+is($queue->sql("SELECT string_agg(DISTINCT who, ', ') FROM places WHERE who NOT LIKE '% loader' OR who LIKE 'postgres%'"), '', '... by the owner of the job');
+is($queue->sql("SELECT count(*) FROM evil.caught WHERE who NOT IN ('loader', 'friend', 'mallory')"), 0, '... and nobody else was caught');
+
+# The owner of a job calls, reads and writes all that there is.
+$queue->sql('SELECT bulk_pause(); CREATE TABLE all_his (a int); GRANT INSERT ON all_his TO loader');
+my ($his, $hers) = map { $queue->sql("SET ROLE $_; SELECT bulk_enqueue('$three', 'all_his', run_at => now() + interval '1 day')") } 'postgres', 'loader';
+my $bad_line = $queue->numbers('bad line', 1, 'x');
+$queue->sql("SELECT bulk_load('$bad_line', 'all_his', '{\"on_error\": \"table\"}')");
+my $others = "SELECT (SELECT string_agg(q::text, ',' ORDER BY job_id) FROM bulk_queue q WHERE owner_name <> 'loader'), (SELECT bool_and(paused) FROM bulk_queue_state),
+	(SELECT string_agg(l::text, ',' ORDER BY load_id, attempt) FROM bulk_loads l WHERE owner_name <> 'loader'),
+	(SELECT string_agg(r::text, ',' ORDER BY load_id, line_number) FROM bulk_reject r WHERE owner <> 'loader'::regrole)";
+my $before = $queue->sql($others);
+$queue->sql('CREATE TABLE calls (call text, outcome text); GRANT INSERT, SELECT ON calls TO loader');
+my $calls = <<'SQL';
+SET ROLE loader;
+SET client_min_messages = error;
+DO $$
+DECLARE
+	statement text;
+	result text;
+BEGIN
+	FOR statement IN
+		-- Functions, with every combination of a few values for each argument.
+		WITH RECURSIVE members AS (
+			SELECT p.oid, p.proname, p.proargtypes::oid[] AS types FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+			WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+				AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_bulk')
+		), candidates (type, value) AS (
+			VALUES ('bigint'::regtype::oid, '<his>'), ('bigint'::regtype, '<hers>'), ('bigint'::regtype, '0'), ('text'::regtype, quote_literal('<file>')),
+				('regclass'::regtype, quote_literal('all_his')), ('regclass'::regtype, quote_literal('bulk_queue')), ('regclass'::regtype, quote_literal('bulk_jobs')),
+				('jsonb'::regtype, quote_literal('{}')), ('jsonb'::regtype, quote_literal('{"truncate": true}')),
+				('integer'::regtype, '1'), ('timestamptz'::regtype, quote_literal('infinity')), ('interval'::regtype, quote_literal('0')),
+				('oid'::regtype, '10'), ('name'::regtype, quote_literal('postgres')), ('text[]'::regtype, quote_literal('{}')),
+				('anyelement'::regtype, 'NULL')
+		), calls (proname, types, arguments) AS (
+			SELECT proname, types, ARRAY[]::text[] FROM members
+			UNION ALL
+			SELECT proname, types, arguments || value FROM calls
+			JOIN (SELECT type, value || '::' || CASE type WHEN 'anyelement'::regtype THEN 'bulk_jobs' ELSE type::regtype::text END FROM candidates
+				UNION ALL SELECT DISTINCT type, 'NULL' FROM candidates WHERE type <> 'anyelement'::regtype) c (type, value)
+				ON c.type = types[cardinality(arguments)]
+			WHERE cardinality(arguments) < cardinality(types)
+		)
+		SELECT format('SELECT string_agg(f::text, %L) FROM public.%I(%s) f', ',', proname, array_to_string(arguments, ', ')) FROM calls
+		WHERE cardinality(arguments) = cardinality(types)
+		UNION ALL
+		-- Tables and views.
+		SELECT format(template, c.oid::regclass, (SELECT attname FROM pg_attribute a WHERE a.attrelid = c.oid AND attnum = 1))
+		FROM pg_depend d JOIN pg_class c ON c.oid = d.objid,
+			unnest(ARRAY['SELECT count(*) FROM %s', 'INSERT INTO %1$s (%2$I) VALUES (NULL)', 'UPDATE %1$s SET %2$I = NULL', 'DELETE FROM %s',
+				'TRUNCATE %s', 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', 'ALTER TABLE %s RENAME TO mine', 'DROP TABLE %s', 'DROP VIEW %s',
+				'CREATE TRIGGER t BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION public.bulk_keep_local()', 'SELECT setval(%1$L, 1)']) template
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+			AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_bulk')
+	LOOP
+		BEGIN
+			IF statement LIKE 'SELECT%' THEN
+				EXECUTE statement INTO result;
+			ELSE
+				EXECUTE statement;
+				result := NULL;
+			END IF;
+			result := 'done: ' || coalesce(result, 'null');
+		EXCEPTION WHEN OTHERS THEN
+			result := SQLSTATE;
+		END;
+		INSERT INTO calls VALUES (statement, result);
+	END LOOP;
+END $$;
+SQL
+$calls =~ s/<his>/$his/g;
+$calls =~ s/<hers>/$hers/g;
+$calls =~ s/<file>/$three/g;
+$queue->sql($calls);
+is($queue->sql($others), $before, "whatever the owner of a job calls, what is others' stays as it is");
+cmp_ok($queue->sql('SELECT count(*) FROM calls'), '>', 100, '... and he has called a lot');
+is($queue->sql("SELECT string_agg(call, '; ' ORDER BY call) FROM calls WHERE call !~ 'public\\.' AND outcome LIKE 'done%'"),
+	'SELECT count(*) FROM bulk_history; SELECT count(*) FROM bulk_jobs; SELECT count(*) FROM bulk_rejects', '... he reads the views, and nothing else');
+is($queue->sql("SELECT string_agg(DISTINCT outcome, ' ') FROM calls WHERE call ~ 'bulk_(wait|cancel|retry)\\($his:'"), '42704', "... does not get at others' jobs");
+is($queue->sql("SELECT string_agg(DISTINCT outcome, ' ') FROM calls WHERE call ~ 'bulk_(pause|resume)'"), '42501', '... nor at the queue');
+like($queue->sql("SELECT string_agg(DISTINCT outcome, ' ') FROM calls WHERE call ~ 'bulk_cancel\\($hers:'"), qr/done: true/, '... but at his own');
+$queue->sql("SELECT bulk_cancel(job_id) FROM bulk_jobs WHERE status = 'queued'");
+$queue->sql('SELECT bulk_resume()');
 
 # The owner's own settings.
 $queue->sql("ALTER ROLE loader SET default_transaction_isolation = 'repeatable read'; ALTER ROLE loader SET default_transaction_read_only = on;
@@ -192,7 +331,8 @@ my $inside = $queue->numbers('allowed/inside', 1 .. 3);
 $queue->sql("LOAD 'pg_bulk'; ALTER SYSTEM SET pg_bulk.allowed_directories = '$allowed'");
 $node->reload;
 usleep(200_000);
-for my $case ([ $inside, 'succeeded', '' ], [ $three, 'failed', '42501' ], [ "$allowed/link", 'failed', '42501' ],
+my $fifo = $queue->pipe('fifo');
+for my $case ([ $inside, 'succeeded', '' ], [ $fifo, 'failed', '42501' ], [ $three, 'failed', '42501' ], [ "$allowed/link", 'failed', '42501' ],
 	[ "$allowed/environment", 'failed', '42501' ], [ "$allowed/../three", 'failed', '42501' ], [ '/dev/zero', 'failed', '42501' ],
 	[ '/proc/self/mem', 'failed', '42501' ], [ $allowed, 'failed', '42809' ])
 {

@@ -85,8 +85,8 @@ fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
 
 /// Record a load. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) {
-    // SAFETY: neither raises.
-    let (owner, now) = unsafe { (pg_sys::GetUserId(), pg_sys::GetCurrentTimestamp()) };
+    // SAFETY: does not raise.
+    let (owner, now) = (load.owner, unsafe { pg_sys::GetCurrentTimestamp() });
     let [id, figures @ ..] = load.result();
     let mut values = vec![
         id,

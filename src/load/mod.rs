@@ -104,6 +104,8 @@ pub struct Load {
     /// When it is done: how long it took.
     pub took: Duration,
     started: pg_sys::TimestampTz,
+    /// Who called. A trigger may be somebody else by now.
+    owner: pg_sys::Oid,
     /// What this process had used when it began.
     usage: Usage,
     pub phases: Phases,
@@ -361,6 +363,7 @@ pub unsafe fn begin(
             began: Instant::now(),
             took: Duration::ZERO,
             started: pg_sys::GetCurrentTimestamp(),
+            owner: pg_sys::GetUserId(),
             usage: Usage::now(),
             phases: Phases::begin(),
         };
@@ -407,8 +410,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         let about = About {
             load_id: load.id,
             attempt: load.attempt.unwrap_or(1),
-            // SAFETY: reads a variable of this backend.
-            owner: unsafe { pg_sys::GetUserId() },
+            owner: load.owner,
             relid: load.target.relid,
             target: load.target.name.clone(),
             path: load.path.clone(),

@@ -275,7 +275,11 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
             hint: text((*error).hint),
             context: text((*error).context),
         };
-        let end = end((*error).sqlerrcode, &job.claimed);
+        let end = match end((*error).sqlerrcode, &job.claimed) {
+            // Whoever has asked for that since does not want to see it again.
+            End::Queued(_) if std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 => End::Canceled,
+            end => end,
+        };
         in_transaction(|| {
             let Claimed { id, attempt, .. } = job.claimed;
             if job.queue.fail(id, attempt, end, &failure).or_raise() {
@@ -287,7 +291,8 @@ unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::Er
     }
 }
 
-/// The rejects are there when the job has failed, and so many of them; but if they cannot be kept, that must not undo that it has. Guarded.
+/// The rejects are there when the job has failed, and so many of them; but if they cannot be kept, that must not undo that
+/// it has. Guarded.
 fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     let mut rejected = 0u64;
     // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.
