@@ -176,6 +176,90 @@ CALL write_file('zeros', series($$CASE WHEN a = 15000 THEN '-0' ELSE (a % 100)::
 SELECT built('zeros', 'zeros');
 SELECT faults('zeros');
 
+-- Indexes that have entries are merged with the new ones: those of live rows and of dead ones, posting lists, nulls.
+CREATE FUNCTION merged(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	result record;
+BEGIN
+	SELECT * INTO result FROM bulk_load(data_path(file), target, '{"lock": "share", "indexes": "merge"}' || options);
+	RETURN NEXT format('%s rows, %s workers', result.rows_loaded, result.workers);
+	RETURN QUERY SELECT (i ->> 'method') || ': ' || count(*) FROM jsonb_array_elements(result.indexes) i GROUP BY i ->> 'method' ORDER BY 1;
+	RETURN QUERY SELECT 'note: ' || note FROM unnest(result.notes) note;
+	RETURN QUERY SELECT faults(target);
+END $$;
+CREATE FUNCTION too_large(target regclass) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	index regclass;
+	size bigint;
+BEGIN
+	FOR index IN SELECT indexrelid FROM pg_index WHERE indrelid = target ORDER BY indexrelid::regclass::text LOOP
+		size := pg_relation_size(index);
+		EXECUTE format('REINDEX INDEX %s', index);
+		IF size > pg_relation_size(index) * 1.02 THEN
+			RETURN NEXT format('%s: %s bytes instead of %s', index, size, pg_relation_size(index));
+		END IF;
+	END LOOP;
+END $$;
+CALL write_file('second', lines('(SELECT n, md5(n::text) FROM generate_series(60001, 75000) n)'));
+CALL write_file('third', lines('generate_series(75001, 80000) WITH ORDINALITY'));
+CALL make('m');
+SELECT merged('random', 'm');
+SELECT merged('second', 'm');
+SELECT too_large('m');
+SET pg_bulk.chunk_size = '16kB';
+SELECT merged('third', 'm', '{"workers": 3}');
+RESET pg_bulk.chunk_size;
+SELECT too_large('m');
+-- By cost, and for nobody who has not kept writers out.
+CREATE TABLE costs (a int PRIMARY KEY, b int);
+INSERT INTO costs SELECT a, a FROM generate_series(-100000, -1) a;
+CALL write_file('few', series($$concat_ws(E'\t', a, a)$$, 1000));
+CALL write_file('more', series($$concat_ws(E'\t', a + 1000, a)$$, 20000));
+CALL write_file('other', series($$concat_ws(E'\t', a + 30000, a)$$, 20000));
+CALL write_file('last', series($$concat_ws(E'\t', a + 60000, a)$$, 20000));
+SELECT merged('few', 'costs', '{"indexes": "auto"}');
+SELECT merged('more', 'costs', '{"indexes": "auto"}');
+SELECT merged('other', 'costs', '{"indexes": "auto", "lock": "online"}');
+SELECT merged('last', 'costs', '{"lock": "online"}');
+-- Rows that are dead are in nobody's way: deleted, updated, of a transaction that failed; others are.
+CREATE TABLE keys (a int, b int DEFAULT 1, c int);
+INSERT INTO keys SELECT a, 1, a % 4 FROM generate_series(1, 1000) a;
+CREATE UNIQUE INDEX keys_a ON keys (a);
+CREATE INDEX keys_c ON keys (c);
+DELETE FROM keys WHERE a BETWEEN 101 AND 200;
+UPDATE keys SET a = -a WHERE a BETWEEN 201 AND 300;
+UPDATE keys SET b = 2 WHERE a BETWEEN 301 AND 400;
+BEGIN;
+INSERT INTO keys SELECT a FROM generate_series(1001, 1500) a;
+ROLLBACK;
+INSERT INTO keys (a) VALUES (NULL), (NULL);
+CALL write_file('free', series($$concat_ws(E'\t', CASE WHEN a <= 200 THEN (a + 100)::text WHEN a <= 1000 THEN (a + 800)::text ELSE '\N' END, a, a % 4)$$, 1010));
+CALL write_file('live', series($$concat_ws(E'\t', CASE a WHEN 50 THEN 350 ELSE a + 10000 END, a, 0)$$, 100));
+CALL write_file('own', series($$concat_ws(E'\t', CASE a WHEN 50 THEN 10077 ELSE a + 10000 END, a, 0)$$, 100));
+SELECT error_of($$SELECT bulk_load(data_path('live'), 'keys', '{"lock": "share", "indexes": "merge"}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('own'), 'keys', '{"lock": "share", "indexes": "merge"}')$$);
+SELECT faults('keys');
+SELECT merged('free', 'keys');
+SELECT count(*), count(a), count(DISTINCT a), sum(a) FROM keys;
+-- Entries without a word: the server builds.
+CREATE TABLE signed (f float8);
+INSERT INTO signed VALUES (0), ('-0'), (1);
+CREATE INDEX ON signed (f);
+CALL write_file('unsigned', series($$a::text$$, 100));
+SELECT merged('unsigned', 'signed');
+-- A table that the transaction has filled, and a savepoint.
+BEGIN;
+CREATE TABLE filled (a int PRIMARY KEY, b int);
+SELECT merged('more', 'filled');
+SAVEPOINT s;
+SELECT merged('few', 'filled');
+ROLLBACK TO s;
+SELECT faults('filled');
+SELECT merged('few', 'filled');
+COMMIT;
+SELECT faults('filled');
+SELECT count(*) FROM filled;
+
 -- Equal keys: COPY's words, and nothing is left.
 CALL write_file('twice', lines('(SELECT CASE n WHEN 29999 THEN 17 ELSE n END, n FROM generate_series(1, 30000) n)'));
 SELECT error_of($$SELECT bulk_load(data_path('twice'), 't', '{"truncate": true}')$$);

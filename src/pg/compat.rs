@@ -435,6 +435,42 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, persistence: std::ffi::c_
     }
 }
 
+/// A block of a relation's main fork, by the name of its file (`ReadBufferWithoutRelcache`).
+///
+/// # Safety
+/// A file of a relation that is not temporary, and has the block; a guarded frame.
+pub unsafe fn read_block(
+    file: Locator,
+    block: u32,
+    strategy: pg_sys::BufferAccessStrategy,
+    permanent: bool,
+) -> pg_sys::Buffer {
+    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+    let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
+    // SAFETY: passed on.
+    unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
+}
+
+/// The first leaf of a B-tree (`_bt_get_endpoint`); none if the index is empty.
+///
+/// # Safety
+/// An open B-tree; a guarded frame.
+pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
+    use super::unguarded as c;
+    // SAFETY: passed on; the page comes pinned and locked.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false, std::ptr::null_mut()));
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false));
+        (buffer != 0).then(|| {
+            let block = pg_sys::BufferGetBlockNumber(buffer);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            block
+        })
+    }
+}
+
 /// `log_smgrcreate`.
 ///
 /// # Safety

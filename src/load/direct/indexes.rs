@@ -43,6 +43,8 @@ pub enum Way {
     Rebuilt,
     /// From the keys that were collected.
     Built,
+    /// From these and what it had.
+    Merged,
 }
 
 /// An index.
@@ -186,7 +188,7 @@ impl Indexes {
                             recheck = c::list_concat(recheck, again);
                         }
                     }
-                    Way::None | Way::Rebuilt | Way::Built => continue,
+                    Way::None | Way::Rebuilt | Way::Built | Way::Merged => continue,
                 }
                 let now = Instant::now();
                 index.took += now - began;
@@ -255,7 +257,11 @@ impl Indexes {
     pub fn reports(&self) -> impl Iterator<Item = IndexReport> {
         self.list.iter().filter(|index| index.way != Way::None).map(|index| IndexReport {
             name: from_server(&index.name),
-            method: if matches!(index.way, Way::Rebuilt | Way::Built) { "rebuild" } else { "insert" },
+            method: match index.way {
+                Way::Rebuilt | Way::Built => "rebuild",
+                Way::Merged => "merge",
+                Way::None | Way::Sorted(_) | Way::RowByRow => "insert",
+            },
             from: match index.way {
                 Way::Built => Some("load"),
                 Way::Rebuilt => Some("table"),
@@ -280,6 +286,8 @@ unsafe fn way(index: pg_sys::Relation, info: *const pg_sys::IndexInfo, rebuild: 
             Way::RowByRow
         } else if rebuild.takes(index) {
             Way::Rebuilt
+        } else if rebuild.merges(index) {
+            Way::Merged
         } else if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
             Way::Sorted(std::ptr::null_mut())
         } else {

@@ -26,6 +26,7 @@ use super::failure;
 use super::hazard::Hazards;
 use super::index_keys::{KeyPlan, plan};
 use super::process::{Executor, Parts, Process};
+use super::rebuild;
 use super::rejects::{Rejects, TooMuch};
 use super::row_loop;
 use super::settle::{self, Settling, Written};
@@ -408,8 +409,10 @@ impl Leader {
                 && defaults.is_shareable();
             // What is not safe may write to the table, too.
             let collect = safe && !load.is_dry && options.indexes != IndexesOption::Insert;
-            for (number, &leaf) in relations.iter().enumerate().filter(|_| collect) {
-                if traits.get(number).is_some_and(|(_, t)| !t.shared) && starts.get(number) == Some(&0) {
+            let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
+            for (number, ((&leaf, &(_, traits)), &start)) in leaves.filter(|_| collect) {
+                let empty = start == 0 && !traits.shared;
+                if empty || options.indexes != IndexesOption::Rebuild && rebuild::may_merge(leaf, traits) {
                     plan(leaf, number, &mut list);
                 }
             }

@@ -37,10 +37,28 @@ const FEWEST_ROWS: u64 = 10_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: std::ffi::c_long = 50;
 
+/// To insert a key costs as much as to read, merge and write so many pages of an index, times this.
+const KEYS_PER_PAGE: u64 = 17;
+
+/// May indexes of a relation get new files that have the entries of the old ones? Writers must have been kept out from
+/// the start. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn may_merge(relation: pg_sys::Relation, traits: Traits) -> bool {
+    let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
+    // SAFETY: the caller vouches for the relation; a guarded call.
+    !traits.temporary && (!traits.shared || unsafe { pg_sys::CheckRelationLockedByMe(relation, writers_wait, true) })
+}
+
 /// Whether the indexes of a relation are rebuilt.
 #[derive(Debug)]
 pub struct Rebuild {
     wanted: bool,
+    /// Indexes whose keys were collected to be merged; merge them whatever it costs; the number of new rows.
+    merge: Vec<pg_sys::Oid>,
+    always: bool,
+    rows: u64,
     /// Nobody else can use the indexes.
     alone: bool,
     /// Until when to wait for readers, once any kept us waiting.
@@ -59,14 +77,25 @@ impl Rebuild {
         start: u32,
         rows: u64,
         option: IndexesOption,
+        collected: Vec<pg_sys::Oid>,
     ) -> Rebuild {
-        let mut rebuild = Rebuild { wanted: false, alone: !traits.shared, deadline: None, notes: Vec::new() };
+        let alone = !traits.shared;
+        let empty = alone && start == 0;
+        let always = option == IndexesOption::Merge;
+        let merge = if empty { Vec::new() } else { collected };
+        let mut rebuild = Rebuild { wanted: false, merge, always, rows, alone, deadline: None, notes: Vec::new() };
         match option {
             IndexesOption::Insert => (),
-            IndexesOption::Merge => {
-                rebuild.notes.push("Indexes cannot be merged yet; the new keys were inserted.".into());
-            }
-            IndexesOption::Auto => rebuild.wanted = rebuild.alone && start == 0 && rows >= FEWEST_ROWS,
+            // SAFETY: the caller vouches for the relation; guarded calls.
+            IndexesOption::Merge => unsafe {
+                rebuild.wanted = empty;
+                if !empty && !may_merge(relation, traits) {
+                    let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+                    let why = "can be merged only with lock \"share\"; the new keys were inserted.";
+                    rebuild.notes.push(format!("Indexes of table \"{name}\" {why}"));
+                }
+            },
+            IndexesOption::Auto => rebuild.wanted = empty && rows >= FEWEST_ROWS,
             // SAFETY: the caller vouches for the relation; guarded calls.
             IndexesOption::Rebuild => unsafe {
                 let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
@@ -104,6 +133,30 @@ impl Rebuild {
         }
     }
 
+    /// Is this index to be merged with the new keys? It is locked then. Guarded.
+    ///
+    /// # Safety
+    /// An open index of the relation.
+    pub unsafe fn merges(&mut self, index: pg_sys::Relation) -> bool {
+        // SAFETY: the caller vouches for the index; guarded calls.
+        unsafe {
+            let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+            let pays = || {
+                let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, main);
+                self.rows >= FEWEST_ROWS && self.rows > u64::from(pages) * KEYS_PER_PAGE
+            };
+            if !self.merge.contains(&(*index).rd_id) || !(self.always || pays()) {
+                return false;
+            }
+            if (*index).rd_refcnt == 1 && (self.alone || self.lock((*index).rd_id)) {
+                return true;
+            }
+            let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
+            self.notes.push(format!("Index \"{name}\" is in use; the new keys were inserted."));
+            false
+        }
+    }
+
     /// Lock an index exclusively, if its readers are done soon.
     fn lock(&mut self, index: pg_sys::Oid) -> bool {
         let exclusive = pg_sys::AccessExclusiveLock.cast_signed();
@@ -128,7 +181,8 @@ impl Rebuild {
 
     /// Say whom it makes wait.
     pub fn warn(&mut self, relation: &str, indexes: &Indexes) {
-        if !self.alone && indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
+        let is_new = |way: Way| matches!(way, Way::Rebuilt | Way::Built | Way::Merged);
+        if !self.alone && indexes.list.iter().any(|index| is_new(index.way)) {
             let until = "wait until this transaction ends: its indexes have new files.";
             self.notes.push(format!("Queries of table \"{relation}\" {until}"));
         }

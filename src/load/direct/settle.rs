@@ -229,7 +229,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         }
         (*table).indexes.insert_sorted();
         close_indexes(table);
-        if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
+        if (*table).indexes.list.iter().any(|index| matches!(index.way, Way::Rebuilt | Way::Merged)) {
             enter((*settling).phases, Phase::Rebuild);
             build(settling, written, table);
             rebuild::run(relation, &raw mut (*table).indexes);
@@ -315,7 +315,8 @@ unsafe extern "C-unwind" fn look(
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
-        let mut rebuild = Rebuild::new(relation, written.traits, written.start, written.rows, *option);
+        let collected = written.collectors.iter().map(|collector| collector.index).collect();
+        let mut rebuild = Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected);
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild);
         let mut keys = ForeignKeys::new(relinfo, written.rows);
         // All sorts together get what one index that is built may have.
@@ -351,15 +352,25 @@ unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Writt
     // SAFETY: the caller vouches for all.
     unsafe {
         let (settling, written, table) = (&*settling, &mut *written, &mut *table);
-        let sources = Sources { files: settling.files, workers: settling.workers, rows: written.rows };
-        for index in table.indexes.list.iter_mut().filter(|index| index.way == Way::Rebuilt) {
+        let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
+        let elsewhere = &*written.elsewhere;
+        for index in table.indexes.list.iter_mut().filter(|index| matches!(index.way, Way::Rebuilt | Way::Merged)) {
+            let merge = index.way == Way::Merged;
+            // Not to be told from what the table had before, unless that was nothing.
+            if !merge && start > 0 {
+                continue;
+            }
             let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
                 continue;
             };
             let began = Instant::now();
-            if index_keys::build(table.new.relation, collector, sources).or_raise() {
-                index.way = Way::Built;
-            }
+            let sources = Sources { files, workers, rows, merge, start, elsewhere };
+            let built = index_keys::build(table.new.relation, collector, sources).or_raise();
+            index.way = match (built, merge) {
+                (true, true) => Way::Merged,
+                (true, false) => Way::Built,
+                (false, _) => Way::Rebuilt,
+            };
             index.took += began.elapsed();
         }
     }

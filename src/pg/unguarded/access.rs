@@ -7,6 +7,17 @@ use pgrx::pg_sys;
 unsafe extern "C-unwind" {
     /// predicate.c.
     pub fn TransferPredicateLocksToHeapRelation(relation: pg_sys::Relation);
+    /// nbtsearch.c.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    pub fn _bt_get_endpoint(
+        relation: pg_sys::Relation,
+        level: u32,
+        rightmost: bool,
+        snapshot: pg_sys::Snapshot,
+    ) -> pg_sys::Buffer;
+    /// nbtsearch.c.
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    pub fn _bt_get_endpoint(relation: pg_sys::Relation, level: u32, rightmost: bool) -> pg_sys::Buffer;
     /// nbtutils.c.
     pub fn _bt_allequalimage(relation: pg_sys::Relation, debugmessage: bool) -> bool;
     /// storage.c.

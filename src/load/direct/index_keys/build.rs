@@ -1,10 +1,16 @@
 //! An index, built from the keys that were collected.
 //!
 //! What reindex_index and index_build (index.c) do around a build is done here, too, as far as it concerns an index whose
-//! table nobody else can see, which is valid, and in which no function of a user's takes part: a new file, its init fork,
+//! table nobody else can write to, which is valid, and in which no function of a user's takes part: a new file, its init fork,
 //! statistics.
+//!
+//! An index that has entries already can be merged with the new ones. Equal keys of a unique index then need not be a
+//! conflict, for an entry may be of a row that is dead; so the table is asked.
 
-use pg_bulk_format::btree::build::{BuildError, Builder, Options, Page, PageSink};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use pg_bulk_format::btree::build::{BuildError, Builder, Built, Options, Page, PageSink};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyShape, KeyValue};
 use pg_bulk_format::btree::merge::{Merge, Run, Slice};
@@ -12,6 +18,7 @@ use pg_bulk_format::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::collector::{Collected, Collector, Keys};
+use super::leaves::{LeafReader, Leaves};
 use super::runs::{RunReader, Runs};
 use crate::error::{Error, Result};
 use crate::pg::compat;
@@ -25,21 +32,27 @@ const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
 
-/// What processes have collected.
+/// What processes have collected, and what was there before.
 #[derive(Debug, Clone, Copy)]
-pub struct Sources {
+pub struct Sources<'w> {
     /// Files of workers, and how many workers there were.
     pub files: Option<SharedFiles>,
     pub workers: usize,
     /// Rows that there must be keys of.
     pub rows: u64,
+    /// The entries that the index has are to be in the new one, too. Rows are the load's from this block on, ...
+    pub merge: bool,
+    pub start: u32,
+    /// ... and those that were put before it.
+    pub elsewhere: &'w [pg_sys::ItemPointerData],
 }
 
-/// Build an index of a relation from its keys. False if they could not be collected, and nothing was done. Guarded.
+/// Build an index of a relation from its keys. False if they could not be collected, or what it has could not be read:
+/// then the server has to build it. Guarded.
 ///
 /// # Safety
-/// An open relation that nobody else can see, and one of its indexes, closed, that was planned.
-pub unsafe fn build(relation: pg_sys::Relation, collector: &mut Collector, sources: Sources) -> Result<bool> {
+/// An open relation that nobody else can write to, and one of its indexes, closed, locked exclusively, that was planned.
+pub unsafe fn build(relation: pg_sys::Relation, collector: &mut Collector, sources: Sources<'_>) -> Result<bool> {
     let index = collector.index;
     // SAFETY: the caller vouches for both.
     unsafe {
@@ -56,7 +69,7 @@ unsafe fn build_keys<W: Word>(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
     keys: &mut Collected<W>,
-    sources: Sources,
+    sources: Sources<'_>,
 ) -> Result<bool> {
     let mut others: Vec<Runs> = Vec::new();
     for worker in 1..=sources.workers {
@@ -78,13 +91,24 @@ unsafe fn build_keys<W: Word>(
         pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
         guard(|| c::TransferPredicateLocksToHeapRelation(index));
         let persistence = (*(*relation).rd_rel).relpersistence;
+        let old = sources.merge.then(|| Leaves::of(index));
         compat::set_new_file(index, persistence);
         point!("index.renewed");
         if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
             make_init_fork(index);
         }
-        let pages = write_pages(relation, index, keys, &others)?;
-        set_statistics(relation, index, pages, sources.rows);
+        let unfit = Rc::new(Cell::new(false));
+        let old = old.map(|old| old.reader(keys.shape(), Rc::clone(&unfit)));
+        let built = write_pages(relation, index, keys, &others, old, sources);
+        if built.is_err() && unfit.get() {
+            pg_sys::index_close(index, NO_LOCK);
+            return Ok(false);
+        }
+        let built = built?;
+        set_statistics(index, built);
+        if !sources.merge {
+            set_table_statistics(relation, sources.rows);
+        }
         pg_sys::index_close(index, NO_LOCK);
         pg_sys::CommandCounterIncrement();
         point!("index.built");
@@ -99,6 +123,7 @@ unsafe fn build_keys<W: Word>(
 enum Source<'e, W: Word> {
     Memory(Slice<'e, W>),
     File(RunReader<W>),
+    Old(LeafReader<W>),
 }
 
 impl<W: Word> Run<W> for Source<'_, W> {
@@ -108,6 +133,7 @@ impl<W: Word> Run<W> for Source<'_, W> {
         match self {
             Source::Memory(run) => run.block(),
             Source::File(run) => run.block(),
+            Source::Old(run) => run.block(),
         }
     }
 
@@ -115,6 +141,7 @@ impl<W: Word> Run<W> for Source<'_, W> {
         match self {
             Source::Memory(run) => run.advance().map_err(|never| match never {}),
             Source::File(run) => run.advance(),
+            Source::Old(run) => run.advance(),
         }
     }
 }
@@ -127,7 +154,7 @@ impl PageSink for IndexFile {
     }
 }
 
-/// Merge the keys, and write the index. Returns the number of its pages.
+/// Merge the keys, and write the index.
 ///
 /// # Safety
 /// An open index with a new file.
@@ -136,11 +163,14 @@ unsafe fn write_pages<W: Word>(
     index: pg_sys::Relation,
     keys: &Collected<W>,
     others: &[Runs],
-) -> Result<u32> {
+    old: Option<LeafReader<W>>,
+    sources: Sources<'_>,
+) -> Result<Built> {
     let shape = keys.shape();
     let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(&keys.entries))];
     runs.extend(keys.runs.readers().map(Source::File));
     runs.extend(others.iter().flat_map(Runs::readers).map(Source::File));
+    runs.extend(old.map(Source::Old));
     let mut merge = Merge::new(runs);
     // SAFETY: the caller's index.
     let (unique, nulls_equal, options) = unsafe {
@@ -150,9 +180,14 @@ unsafe fn write_pages<W: Word>(
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
     let mut judge = Unique::new(shape, nulls_equal);
-    let duplicate = |key: W, _: &mut Vec<Tid>, _: Tid| -> Result<()> {
-        // SAFETY: the caller's index.
-        unsafe { raise_duplicate(relation, index, shape, key) }
+    let duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
+        // SAFETY: the caller's relations.
+        if unsafe { sources.conflict(relation, index, rows, row) } {
+            // SAFETY: as above.
+            unsafe { raise_duplicate(relation, index, shape, key) }?;
+        }
+        rows.push(row);
+        Ok(())
     };
     loop {
         let entries = merge.next()?;
@@ -168,8 +203,61 @@ unsafe fn write_pages<W: Word>(
     if unique {
         judge.finish(|rest| push(&mut builder, rest, &mut file))?;
     }
-    builder.finish(&mut file).map_err(failed)?;
-    file.finish()
+    let built = builder.finish(&mut file).map_err(failed)?;
+    file.finish()?;
+    Ok(built)
+}
+
+impl Sources<'_> {
+    fn is_new(&self, row: Tid) -> bool {
+        row.block() >= self.start || self.elsewhere.iter().any(|tid| tid_of(tid) == row)
+    }
+
+    /// Has a row a key in common with others, one of which must not be? Rows of the load are alive. Guarded, and
+    /// interruptible.
+    ///
+    /// # Safety
+    /// An open relation and its index.
+    unsafe fn conflict(&self, relation: pg_sys::Relation, index: pg_sys::Relation, rows: &[Tid], row: Tid) -> bool {
+        // SAFETY: the caller vouches for both.
+        let is_alive = |row: &Tid| self.is_new(*row) || unsafe { is_alive(relation, index, *row) };
+        // Rows that were there before obey the constraint among themselves.
+        let concerns = self.is_new(row) || rows.iter().any(|row| self.is_new(*row));
+        concerns && is_alive(&row) && rows.iter().any(is_alive)
+    }
+}
+
+fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
+    Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
+}
+
+/// Is any version of a row alive, to whoever inserts now? As _bt_check_unique (nbtinsert.c) asks. Guarded.
+///
+/// # Safety
+/// An open relation, and one of its indexes.
+unsafe fn is_alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> bool {
+    let block = row.block();
+    loop {
+        let mut tid = pg_sys::ItemPointerData {
+            ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
+            ip_posid: row.offset(),
+        };
+        let mut snapshot = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..pg_sys::SnapshotData::default()
+        };
+        // SAFETY: the caller vouches for both; guarded calls. InitDirtySnapshot (snapmgr.h).
+        unsafe {
+            let alive =
+                pg_sys::table_index_fetch_tuple_check(relation, &raw mut tid, &raw mut snapshot, std::ptr::null_mut());
+            let other = if snapshot.xmin == pg_sys::InvalidTransactionId { snapshot.xmax } else { snapshot.xmin };
+            if !alive || other == pg_sys::InvalidTransactionId {
+                return alive;
+            }
+            // Writers were kept out from the start, so there should be none to wait for.
+            pg_sys::XactLockTableWait(other, index, &raw mut tid, pg_sys::XLTW_Oper::XLTW_InsertIndex);
+        }
+    }
 }
 
 fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile) -> Result<()> {
@@ -179,7 +267,7 @@ fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut Inde
 fn failed(error: BuildError<Error>) -> Error {
     match error {
         BuildError::Sink(error) => error,
-        BuildError::Order => Error::new(Code::ERRCODE_INTERNAL_ERROR, "keys of an index are not in order"),
+        BuildError::Order => Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order"),
         BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
     }
 }
@@ -232,14 +320,22 @@ unsafe fn make_init_fork(index: pg_sys::Relation) {
     }
 }
 
-/// Of pages and rows, for index and table, as index_update_stats (index.c) sets them.
+/// As index_update_stats (index.c) sets them.
 ///
 /// # Safety
-/// Both open. Guarded.
-unsafe fn set_statistics(relation: pg_sys::Relation, index: pg_sys::Relation, pages: u32, rows: u64) {
-    // SAFETY: the caller vouches for both; guarded calls.
+/// An open index. Guarded.
+unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
+    // SAFETY: the caller vouches for it.
+    unsafe { compat::set_relation_statistics(index, built.pages, built.entries as f64, 0, false) };
+}
+
+/// The same for a table that has nothing but the rows of the load.
+///
+/// # Safety
+/// An open table. Guarded.
+unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
+    // SAFETY: the caller vouches for it; guarded calls.
     unsafe {
-        compat::set_relation_statistics(index, pages, rows as f64, 0, false);
         let main = pg_sys::ForkNumber::MAIN_FORKNUM;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
         let mut visible = 0;

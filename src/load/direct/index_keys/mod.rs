@@ -11,12 +11,14 @@
 //! ([`pg_bulk_format::btree`]), taken from its page when that has just been written and is still in the processor's
 //! cache; what is sorted are arrays. Keys that come in order need no sorting.
 //!
-//! Only indexes of tables that nobody else can see get their keys so: their rows are ours, all of them, so that whichever
-//! keys are equal are two rows of the load. Which indexes these are is decided before the first row ([`plan`]), for the
-//! workers must know. Should it turn out that an index is not built after all, its keys were collected in vain.
+//! Only indexes of tables that nobody else can write to get their keys so, from the first row on: of a table that was empty
+//! an index is built; one that has entries is merged with the new ones, if they are many. Which indexes these may be is
+//! decided before the first row ([`plan`]), for the workers must know. Should it turn out that an index is neither built nor
+//! merged, because there are few rows or somebody reads it, its keys were collected in vain.
 
 mod build;
 mod collector;
+mod leaves;
 mod runs;
 
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
