@@ -65,7 +65,7 @@ count_is(1, '... in order');
 $running = $queue->enqueue($pipe);
 $queue->runs($running);
 $node->restart;
-$queue->sql("SELECT bulk_wait($running, '10 ms')");
+$queue->sql("SELECT bulk_wait($running, '0')");
 $queue->runs($running);
 $queue->feed($pipe, 1 .. 5);
 is($queue->ends($running), 'succeeded', 'waiting starts the queue, too');

@@ -73,7 +73,15 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
                 .hint("The job can begin when the transaction has committed."));
         }
         let now = Instant::now();
-        if !matches!(status.as_str(), "queued" | "running") || deadline.is_some_and(|at| at <= now) {
+        if !matches!(status.as_str(), "queued" | "running") {
+            return Ok(status);
+        }
+        // However short the time that is left.
+        if !in_recovery && !is_own && now >= care_at {
+            queue.look_now();
+            care_at = now + CARE_EVERY;
+        }
+        if deadline.is_some_and(|at| at <= now) {
             return Ok(status);
         }
         if is_own {
@@ -89,10 +97,6 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
             continue;
         }
         waited = false;
-        if !in_recovery && now >= care_at {
-            queue.look_now();
-            care_at = now + CARE_EVERY;
-        }
         let left = deadline.map_or(pause, |at| i64::try_from((at - now).as_millis()).unwrap_or(pause) + 1);
         background::pause(pause.min(left));
         pause = (pause * 2).min(LAST_PAUSE);
