@@ -18,6 +18,7 @@ use pg_bulk_format::tuple::{
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::index_keys::Collector;
+use super::origin::{Origin, Trail};
 use crate::error::{Error, Result};
 use crate::load::memory;
 use crate::pg::append::{Appended, Appender, Traits};
@@ -60,6 +61,8 @@ pub struct Heap {
     stages: Stages,
     /// Of its indexes that are built when the rows are in.
     pub collectors: Vec<Collector>,
+    /// Where its rows came from, if anybody may want to know.
+    pub trail: Option<Trail>,
 }
 
 /// What became of a row.
@@ -100,6 +103,7 @@ impl Heap {
             counter: std::ptr::null(),
             stages: Stages::new(),
             collectors: Vec::new(),
+            trail: None,
         })
     }
 
@@ -108,12 +112,18 @@ impl Heap {
     /// # Safety
     /// The arrays have a value of its type for each attribute of the relation.
     #[inline]
-    pub unsafe fn add(&mut self, arrays: RowArrays, form: &mut FormBuffer, baton: &Baton) -> Result<Added> {
+    pub unsafe fn add(
+        &mut self,
+        arrays: RowArrays,
+        origin: Origin,
+        form: &mut FormBuffer,
+        baton: &Baton,
+    ) -> Result<Added> {
         let mut watch = self.stages.sample();
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
-        self.add_formed(formed, baton, watch)
+        self.add_formed(formed, origin, baton, watch)
     }
 
     /// Add a row that was decoded together with others. Guarded.
@@ -125,6 +135,7 @@ impl Heap {
         &mut self,
         sources: &[Source],
         arrays: RowArrays,
+        origin: Origin,
         form: &mut FormBuffer,
         baton: &Baton,
     ) -> Result<Added> {
@@ -133,20 +144,33 @@ impl Heap {
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
-        self.add_formed(formed, baton, watch)
+        self.add_formed(formed, origin, baton, watch)
     }
 
     #[inline]
-    fn add_formed(&mut self, formed: Formed<'_>, baton: &Baton, mut watch: Watch) -> Result<Added> {
+    fn add_formed(&mut self, formed: Formed<'_>, origin: Origin, baton: &Baton, mut watch: Watch) -> Result<Added> {
         let Formed::Tuple(tuple) = formed else { return Ok(Added::Wide) };
-        let added = self.batch.add(tuple);
+        let place = self.batch.add(tuple);
         self.stages.lap_sample(&mut watch, Stage::Page);
-        if added.is_none() {
+        self.follow(tuple, place, origin, baton)?;
+        Ok(Added::Stored)
+    }
+
+    /// A tuple went to this place of the batch, or found no room.
+    #[inline]
+    fn follow(&mut self, tuple: &[u8], place: Option<(u32, u16)>, origin: Origin, baton: &Baton) -> Result<()> {
+        let mut place = place;
+        if place.is_none() {
             self.append(baton)?;
             // The batch has room now: a tuple is shorter than a page.
-            self.batch.add(tuple);
+            place = self.batch.add(tuple);
         }
-        Ok(Added::Stored)
+        if let Some(trail) = &mut self.trail
+            && let Some((page, offset)) = place
+        {
+            trail.follow(page, offset, origin);
+        }
+        Ok(())
     }
 
     /// Must rows with values out of line be left to core?
@@ -163,7 +187,7 @@ impl Heap {
     ///
     /// # Safety
     /// A tuple of the relation.
-    pub unsafe fn add_tuple(&mut self, tuple: pg_sys::HeapTuple, baton: &Baton) -> Result<()> {
+    pub unsafe fn add_tuple(&mut self, tuple: pg_sys::HeapTuple, origin: Origin, baton: &Baton) -> Result<()> {
         // SAFETY: the caller vouches for the tuple. What heap_prepare_insert (heapam.c) writes.
         let bytes = unsafe {
             let header = (*tuple).t_data;
@@ -184,11 +208,8 @@ impl Heap {
             let message = format!("row is too big: size {size}, maximum size {most}");
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
         }
-        if self.batch.add(bytes).is_none() {
-            self.append(baton)?;
-            self.batch.add(bytes);
-        }
-        Ok(())
+        let place = self.batch.add(bytes);
+        self.follow(bytes, place, origin, baton)
     }
 
     /// Memory that its pages take.
@@ -212,6 +233,9 @@ impl Heap {
             let first = self.appender.append(&mut self.batch, baton)?;
             for collector in &mut self.collectors {
                 collector.add_pages(self.batch.pages(), first)?;
+            }
+            if let Some(trail) = &mut self.trail {
+                trail.place(first, u32::try_from(self.batch.complete()).unwrap_or(u32::MAX));
             }
             self.rows += self.batch.rows();
             if !self.counter.is_null() {
@@ -248,6 +272,7 @@ impl Heap {
             return self.append(baton);
         }
         let held = baton.take();
+        let mut places = Vec::new();
         // SAFETY: guarded calls on an open relation. Slots and tuples point to tuples of the batch, which is cleared when
         // heap_multi_insert has copied them; it writes their headers before.
         unsafe {
@@ -287,6 +312,9 @@ impl Heap {
                     if block_of(&tid) < self.start {
                         self.elsewhere.push(tid);
                     }
+                    if self.trail.is_some() {
+                        places.push((block_of(&tid), tid.ip_posid));
+                    }
                     pg_sys::ExecClearTuple(slot);
                 }
                 self.rows += count as u64;
@@ -298,6 +326,9 @@ impl Heap {
             pg_sys::MemoryContextSwitchTo(old);
         }
         drop(held);
+        if let Some(trail) = &mut self.trail {
+            trail.place_each(places.into_iter());
+        }
         self.batch.clear();
         Ok(())
     }
@@ -318,6 +349,7 @@ impl Heap {
     pub unsafe fn insert(
         &mut self,
         tuple: pg_sys::HeapTuple,
+        origin: Origin,
         memory: pg_sys::MemoryContext,
         baton: &Baton,
     ) -> Result<()> {
@@ -337,6 +369,9 @@ impl Heap {
             collect(&mut self.collectors, &*tuple, tid)?;
             if block_of(&tid) < self.start {
                 self.elsewhere.push(tid);
+            }
+            if let Some(trail) = &mut self.trail {
+                trail.place_one(block_of(&tid), tid.ip_posid, origin);
             }
         }
         drop(held);
@@ -373,7 +408,8 @@ unsafe fn collect(
     collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }
 
-fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
+/// The block that a row is in.
+pub fn block_of(tid: &pg_sys::ItemPointerData) -> u32 {
     (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo)
 }
 

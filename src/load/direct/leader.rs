@@ -25,7 +25,9 @@ use super::executor;
 use super::failure;
 use super::hazard::Hazards;
 use super::index_keys::{KeyPlan, plan};
-use super::process::{Executor, Parts, Process};
+use super::offender::{self, Offender};
+use super::origin::Target;
+use super::process::{Executor, Parts, Process, Traces};
 use super::rebuild;
 use super::rejects::{Rejects, TooMuch};
 use super::row_loop;
@@ -49,6 +51,7 @@ use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::stream::Header;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::Share;
 
@@ -83,6 +86,13 @@ pub struct Leader {
     /// The error context outside of the load's own.
     outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
+    /// What an index may complain about.
+    pub offender: Offender,
+    /// The record that was looked for last.
+    pub target: Target,
+    /// Of the file, for reading it again.
+    pub header: Header,
+    pub name: String,
     /// The statistics know of the rows.
     told: bool,
 }
@@ -268,6 +278,9 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mu
             // Statistics are not worth losing the error for.
             failure::recover();
         }
+        if !leader.is_null() && is_own {
+            offender::name_line(leader, error);
+        }
         if !leader.is_null() && failure::is_about_a_row(error) {
             let too_many = attempt(blame, leader.cast());
             if !too_many.is_null() {
@@ -397,7 +410,7 @@ impl Leader {
         let starts: Vec<u32> = relations.iter().map(blocks).collect();
         let mut list = Vec::new();
         // SAFETY: as above; closed, the locks stay.
-        let is_safe = unsafe {
+        let (is_safe, complain) = unsafe {
             let hazards = Hazards::new();
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
@@ -416,10 +429,18 @@ impl Leader {
                     plan(leaf, number, &mut list);
                 }
             }
+            let complain = relations.iter().any(|&leaf| settle::may_complain(leaf));
             settle::close_leaves(relation, &relations);
-            safe
+            (safe, complain)
         };
         let copy = &options.copy;
+        let traces = if load.is_dry || !complain {
+            Traces::Nothing
+        } else if rows.stream().has_offsets() && rows.stream().size().is_some() {
+            Traces::Positions
+        } else {
+            Traces::Lines
+        };
         let alone = Box::new(Shared::alone());
         let most_workers = if is_safe
             && rows.stream().has_chunks()
@@ -438,6 +459,7 @@ impl Leader {
             command,
             frozen: options.freeze,
             is_dry: load.is_dry,
+            traces: traces != Traces::Nothing,
             path: load.path.clone(),
             // SAFETY: a jsonb.
             options: unsafe { jsonb_bytes(load.json) },
@@ -472,6 +494,7 @@ impl Leader {
             wide: Wide::leader(),
             counters: std::ptr::null(),
             plan: KeyPlan { list, memory, files: None },
+            traces,
         })?;
         process.phases = &raw mut load.phases;
         Ok(Leader {
@@ -488,6 +511,10 @@ impl Leader {
             too_much: None,
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
+            offender: Offender::default(),
+            target: Target::default(),
+            header: copy.header(),
+            name: options.location.display().to_string(),
             told: false,
         })
     }
@@ -519,8 +546,9 @@ impl Leader {
 
     /// The rows are in. What has to wait for them is still to be done.
     fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
-        self.process.tolerance.report();
+        let leader = &raw mut *self;
         self.count_rows();
+        self.process.origins.settle();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
             collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
@@ -528,6 +556,7 @@ impl Leader {
         self.process.release();
         point!("load.settle");
         let written = |(index, &(oid, traits))| Written {
+            index,
             oid,
             traits,
             rows: self.total(index),
@@ -538,7 +567,7 @@ impl Leader {
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
         let (files, workers) = (self.process.plan.files, self.workers);
         let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
-        Ok(Settling::new(executor, stamp, relations, indexes, phases).with_files(files, workers))
+        Ok(Settling::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers))
     }
 
     /// Outside of parallel mode.
@@ -549,6 +578,10 @@ impl Leader {
             files.release();
         }
         point!("load.settled");
+        if self.process.tolerance.on_error == OnError::Table {
+            self.process.tolerance.bad_rows = self.counts.rejected;
+        }
+        self.process.tolerance.report();
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
         counts.workers = self.workers;

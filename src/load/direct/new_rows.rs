@@ -7,6 +7,7 @@
 use pg_bulk_format::page::MAX_TUPLES;
 use pgrx::pg_sys;
 
+use super::heap::block_of;
 use crate::pg::unguarded as c;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
@@ -37,11 +38,24 @@ impl NewRows {
                 self.visit_page(block, None, strategy, slot, &mut visit);
             }
             for tid in &self.elsewhere {
-                let block = (u32::from(tid.ip_blkid.bi_hi) << 16) | u32::from(tid.ip_blkid.bi_lo);
-                self.visit_page(block, Some(tid.ip_posid), strategy, slot, &mut visit);
+                self.visit_page(block_of(tid), Some(tid.ip_posid), strategy, slot, &mut visit);
             }
             c::FreeAccessStrategy(strategy);
         }
+    }
+
+    /// The same for one of the rows.
+    ///
+    /// # Safety
+    /// As [`NewRows::for_each`].
+    pub unsafe fn visit(
+        &self,
+        row: &pg_sys::ItemPointerData,
+        slot: *mut pg_sys::TupleTableSlot,
+        mut visit: impl FnMut(),
+    ) {
+        // SAFETY: the caller vouches for frame, relation and slot.
+        unsafe { self.visit_page(block_of(row), Some(row.ip_posid), std::ptr::null_mut(), slot, &mut visit) };
     }
 
     /// # Safety
@@ -108,7 +122,8 @@ impl NewRows {
         // SAFETY: the caller vouches for it. A row of ours that nobody has deleted has no combo command id.
         unsafe {
             let heap = (*tuple).t_choice.t_heap;
-            heap.t_xmin.into_inner() == self.xmin && heap.t_field3.t_cid == self.cid
+            let is_deleted = (*tuple).t_infomask & pg_sys::HEAP_COMBOCID as u16 != 0;
+            heap.t_xmin.into_inner() == self.xmin && heap.t_field3.t_cid == self.cid && !is_deleted
         }
     }
 }

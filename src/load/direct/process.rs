@@ -5,6 +5,7 @@
 
 mod advance;
 mod store;
+mod trace;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -17,6 +18,7 @@ use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
+use super::origin::{Origins, Trail};
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::Wide;
@@ -103,8 +105,28 @@ pub struct Process {
     reported: u64,
     /// In the leader: what others may see of the load. Null in a worker.
     pub phases: *mut Phases,
+    /// Its rows can be traced to their records.
+    pub traces: Traces,
+    /// Gaps between records that it did not read: those of other processes.
+    gaps: u64,
+    /// Where the file can be read again, of late.
+    anchors: Vec<(u64, u64)>,
+    /// Where the last of these was.
+    last_anchor: u64,
+    /// In the leader: where the rows of all processes came from.
+    pub origins: Origins,
     /// Where its time goes, but for what its heaps know.
     pub stages: Stages,
+}
+
+/// What is remembered of where rows came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traces {
+    Nothing,
+    /// Lines, of what cannot be read twice.
+    Lines,
+    /// Positions in the file.
+    Positions,
 }
 
 /// What a step ended with; numbers, so that they cross the guard as they are.
@@ -134,14 +156,16 @@ pub struct Parts {
     pub wide: Wide,
     pub counters: *const AtomicU64,
     pub plan: KeyPlan,
+    pub traces: Traces,
 }
 
 impl Process {
     /// Guarded.
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts { rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, plan, .. } = parts;
+        let Parts { rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, plan, traces, .. } = parts;
         let wanted = rows.all();
+        let relations = traits.len();
         let mut process = Process {
             rows,
             chunks,
@@ -177,6 +201,11 @@ impl Process {
             unreported_rows: 0,
             reported: 0,
             phases: std::ptr::null_mut(),
+            traces,
+            gaps: 0,
+            anchors: Vec::new(),
+            last_anchor: 0,
+            origins: Origins::new(relations),
             stages: Stages::new(),
         };
         if executor.routing.is_null() {
@@ -242,6 +271,9 @@ impl Process {
             heap.counter = unsafe { self.counters.add(index) };
         }
         heap.collectors = self.collectors(index, relation);
+        if self.traces != Traces::Nothing {
+            heap.trail = Some(Trail::new(self.traces == Traces::Lines));
+        }
         self.page_bytes += heap.bytes();
         self.by_oid.insert(oid.to_u32(), self.heaps.len());
         self.heaps.push(heap);

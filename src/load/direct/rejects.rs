@@ -127,6 +127,12 @@ impl Rejects {
         self.keep.is_some()
     }
 
+    /// In the leader: may one more be kept?
+    pub fn has_room(&self) -> bool {
+        // SAFETY: the spool of the load, which outlives its processes.
+        unsafe { self.spool.as_ref() }.is_some_and(|spool| spool.count < spool.most)
+    }
+
     /// Count them, but keep none any more.
     pub fn forget_spool(&mut self) {
         self.keep = self.keep.map(|_| 0);
@@ -147,7 +153,7 @@ impl Rejects {
             match wide.receive() {
                 // SAFETY: what was received last.
                 Received::Reject(reject) => self.keep_bytes(unsafe { &*reject }),
-                Received::Row(..) => (),
+                Received::Row(..) | Received::Stretches(..) | Received::Anchors(_) => (),
                 Received::Nothing | Received::Closed => return,
             }
         }

@@ -18,15 +18,19 @@
 use std::ffi::CStr;
 use std::time::Instant;
 
+use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::index_keys::{self, Collector, Sources};
+use super::index_keys::{self, Clash, Collector, Sources};
 use super::indexes::{Indexes, Way};
+use super::leader::Leader;
+use super::losers::{self, Group, Suspects, row_of};
 use super::new_rows::NewRows;
+use super::origin::Place;
 use super::process::Executor;
 use super::rebuild::{self, Rebuild};
 use crate::error::OrRaise;
@@ -65,6 +69,28 @@ pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
         let (leaves, inner): (Vec<_>, Vec<_>) = relations.into_iter().partition(|&relation| !is_partitioned(relation));
         inner.into_iter().for_each(|relation| pg_sys::table_close(relation, NO_LOCK));
         leaves
+    }
+}
+
+/// Has a relation constraints that its rows may turn out to violate when they are in?
+///
+/// # Safety
+/// An open relation. Guarded.
+pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation; guarded calls.
+    unsafe {
+        if !(*(*relation).rd_rel).relhasindex {
+            return false;
+        }
+        let lock = pg_sys::AccessShareLock.cast_signed();
+        let indexes = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
+        indexes.iter_oid().any(|oid| {
+            let index = pg_sys::index_open(oid, lock);
+            let form = (*index).rd_index;
+            let complains = (*form).indisunique || (*form).indisexclusion;
+            pg_sys::index_close(index, lock);
+            complains
+        })
     }
 }
 
@@ -116,6 +142,8 @@ pub fn count_rows(relation: pg_sys::Oid, rows: u64) {
 /// A relation that has new rows.
 #[derive(Debug)]
 pub struct Written {
+    /// Its number among the load's relations.
+    pub index: usize,
     pub oid: pg_sys::Oid,
     pub traits: Traits,
     pub rows: u64,
@@ -138,6 +166,7 @@ pub struct Settling {
     workers: usize,
     /// The load's.
     phases: *mut Phases,
+    leader: *mut Leader,
     pub indexes: Vec<IndexReport>,
     pub notes: Vec<String>,
 }
@@ -149,6 +178,7 @@ impl Settling {
         relations: Vec<Written>,
         option: IndexesOption,
         phases: *mut Phases,
+        leader: *mut Leader,
     ) -> Settling {
         Settling {
             executor,
@@ -158,6 +188,7 @@ impl Settling {
             files: None,
             workers: 0,
             phases,
+            leader,
             indexes: Vec::new(),
             notes: Vec::new(),
         }
@@ -176,6 +207,9 @@ struct Table {
     slot: *mut pg_sys::TupleTableSlot,
     indexes: Indexes,
     keys: ForeignKeys,
+    suspects: Suspects,
+    /// For each sort, in kB.
+    share: i32,
     rebuild: Rebuild,
     /// Everything of the table is in it.
     memory: pg_sys::MemoryContext,
@@ -207,18 +241,41 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
     unsafe {
         let Executor { estate, econtext, .. } = (*settling).executor;
         let caller = pg_sys::CurrentMemoryContext;
+        let leader = (*settling).leader;
+        let offender = &raw mut (*leader).offender;
+        (*offender).relation = (*written).index;
         let relinfo = open(settling, written);
         let relation = (*relinfo).ri_RelationDesc;
         enter((*settling).phases, Phase::Indexes);
-        c::ExecOpenIndices(relinfo, false);
-        let table = look(settling, written, relinfo);
+        // A row that is inserted and deleted again would be inserted by whoever is told of changes, which may fail.
+        let keeps = (*leader).process.rejects.keeps();
+        let survives = keeps && !(*written).traits.logical;
+        c::ExecOpenIndices(relinfo, survives);
+        let table = look(settling, written, relinfo, survives);
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.prepare();
         let slot = (*table).slot;
         let queue = (*table).keys.leave_others();
-        if queue || !(*table).keys.are_none() || (*table).indexes.want_rows() {
+        if keeps && !survives {
+            excuse(settling, table);
+        }
+        let late = (*table).indexes.are_late();
+        if survives {
+            sift(leader, table, (*written).index, econtext);
+            if !late {
+                close_indexes(table);
+                build(settling, written, table, true);
+            }
+            if !(*table).suspects.is_empty() {
+                let (indexes, suspects) = (&raw const (*table).indexes, &raw mut (*table).suspects);
+                losers::judge(leader, relation, (*written).index, indexes, suspects);
+            }
+        }
+        let is_left = if survives { late } else { (*table).indexes.want_rows() };
+        if queue || !(*table).keys.are_none() || is_left {
             (*table).new.for_each(slot, || {
-                let recheck = (*table).indexes.add(slot);
+                let recheck =
+                    if survives { (*table).indexes.add_late(slot) } else { (*table).indexes.add(slot, offender) };
                 (*table).keys.add(slot);
                 if queue {
                     c::ExecARInsertTriggers(estate, relinfo, slot, recheck, std::ptr::null_mut());
@@ -227,11 +284,17 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
                 c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
             });
         }
-        (*table).indexes.insert_sorted();
-        close_indexes(table);
+        if !survives {
+            (*table).indexes.insert_sorted(offender, std::ptr::null_mut());
+        }
+        if !survives || late {
+            close_indexes(table);
+        }
         if (*table).indexes.list.iter().any(|index| matches!(index.way, Way::Rebuilt | Way::Merged)) {
             enter((*settling).phases, Phase::Rebuild);
-            build(settling, written, table);
+            if !survives {
+                build(settling, written, table, false);
+            }
             rebuild::run(relation, &raw mut (*table).indexes);
         }
         if !(*table).keys.are_none() {
@@ -247,6 +310,63 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
+    }
+}
+
+/// Insert the new rows into the indexes that are not built. Those that one of them refuses are suspects, or gone.
+///
+/// # Safety
+/// As [`tell`]; a table that was looked at, of this number among the load's.
+unsafe fn sift(leader: *mut Leader, table: *mut Table, number: usize, econtext: *mut pg_sys::ExprContext) {
+    // SAFETY: as in `tell`.
+    unsafe {
+        let (slot, relation) = ((*table).slot, (*table).new.relation);
+        let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
+        let offender = &raw mut (*leader).offender;
+        // Rows are deleted by a later command than that which has inserted them.
+        c::CommandCounterIncrement();
+        if !(*table).indexes.want_rows() {
+            return;
+        }
+        if (*table).indexes.are_careful() {
+            let order = losers::order(leader, number, (*table).share);
+            let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
+            while losers::next(order, &raw mut row, &raw mut place) {
+                (*table).new.visit(&row, slot, || {
+                    let lost = (*indexes).in_the_way(slot);
+                    if let Some(index) = lost {
+                        losers::lose(leader, relation, &raw const row, &raw const place, indexes, index);
+                    } else {
+                        c::list_free((*indexes).add(slot, offender));
+                    }
+                    c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                });
+            }
+            (*indexes).insert_sorted(offender, std::ptr::null_mut());
+            return;
+        }
+        (*table).new.for_each(slot, || {
+            c::list_free((*indexes).add(slot, offender));
+            c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+        });
+        (*indexes).insert_sorted(offender, suspects);
+    }
+}
+
+/// Say why what an index refuses is an error.
+///
+/// # Safety
+/// As [`tell`], with what [`look`] made.
+#[pg_guard]
+unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let relation = (*table).new.relation;
+        if may_complain(relation) {
+            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            let why = "are decoded for subscribers: a key that is there twice would be an error";
+            (*settling).notes.push(format!("Changes of table \"{name}\" {why}."));
+        }
     }
 }
 
@@ -302,6 +422,7 @@ unsafe extern "C-unwind" fn look(
     settling: *const Settling,
     written: *const Written,
     relinfo: *mut pg_sys::ResultRelInfo,
+    survives: bool,
 ) -> *mut Table {
     // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
     unsafe {
@@ -315,9 +436,11 @@ unsafe extern "C-unwind" fn look(
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
-        let collected = written.collectors.iter().map(|collector| collector.index).collect();
-        let mut rebuild = Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected);
-        let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild);
+        let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
+        let survives = survives.then_some(&*collected);
+        let mut rebuild =
+            Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone());
+        let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survives);
         let mut keys = ForeignKeys::new(relinfo, written.rows);
         // All sorts together get what one index that is built may have.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
@@ -333,6 +456,8 @@ unsafe extern "C-unwind" fn look(
                 cid: stamp.cid,
             },
             slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
+            suspects: Suspects::new(indexes.list.len(), share),
+            share,
             indexes,
             keys,
             rebuild,
@@ -348,16 +473,18 @@ unsafe extern "C-unwind" fn look(
 /// # Safety
 /// As [`tell`], with what [`look`] made. The indexes are closed.
 #[pg_guard]
-unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Written, table: *mut Table) {
+unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Written, table: *mut Table, survives: bool) {
     // SAFETY: the caller vouches for all.
     unsafe {
         let (settling, written, table) = (&*settling, &mut *written, &mut *table);
         let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
         let elsewhere = &*written.elsewhere;
-        for index in table.indexes.list.iter_mut().filter(|index| matches!(index.way, Way::Rebuilt | Way::Merged)) {
+        let offender = &raw mut (*settling.leader).offender;
+        let suspects = &mut table.suspects;
+        for (number, index) in table.indexes.list.iter_mut().enumerate() {
             let merge = index.way == Way::Merged;
             // Not to be told from what the table had before, unless that was nothing.
-            if !merge && start > 0 {
+            if !merge && (index.way != Way::Rebuilt || start > 0) {
                 continue;
             }
             let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
@@ -365,7 +492,38 @@ unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Writt
             };
             let began = Instant::now();
             let sources = Sources { files, workers, rows, merge, start, elsewhere };
-            let built = index_keys::build(table.new.relation, collector, sources).or_raise();
+            let mut group = Group::NONE;
+            let mut judge = |clash: Clash<'_>, row: Tid| {
+                let place = |tid: Tid| row_of(tid.to_u64());
+                if !survives {
+                    (*offender).row = Some(place(row));
+                    (*offender).other = None;
+                    match clash {
+                        Clash::Twin { before, .. } => (*offender).other = Some(place(before)),
+                        Clash::Takes(rows) => {
+                            (*offender).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
+                        }
+                        Clash::Taken => (),
+                    }
+                    return false;
+                }
+                match clash {
+                    Clash::Taken => {
+                        suspects.taken(number, &place(row));
+                    }
+                    Clash::Twin { before, begins } => {
+                        let known = if begins { Group::NONE } else { group };
+                        group = suspects.twin(number, &place(before), known, &place(row));
+                    }
+                    Clash::Takes(rows) => {
+                        for &row in rows.iter().filter(|&&row| sources.is_new(row)) {
+                            suspects.taken(number, &place(row));
+                        }
+                    }
+                }
+                true
+            };
+            let built = index_keys::build(table.new.relation, collector, sources, &mut judge).or_raise();
             index.way = match (built, merge) {
                 (true, true) => Way::Merged,
                 (true, false) => Way::Built,

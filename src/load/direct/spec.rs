@@ -20,6 +20,8 @@ pub struct Spec {
     pub frozen: bool,
     /// Nothing is written.
     pub is_dry: bool,
+    /// Rows can be traced to their records.
+    pub traces: bool,
     pub path: CString,
     /// The options: a jsonb, with its header.
     pub options: Vec<u8>,
@@ -102,6 +104,7 @@ impl Spec {
         w.number(u64::from(self.command));
         w.number(u64::from(self.frozen));
         w.number(u64::from(self.is_dry));
+        w.number(u64::from(self.traces));
         w.bytes(self.path.as_bytes());
         w.bytes(&self.options);
         w.number(u64::from(self.encoding.cast_unsigned()));
@@ -143,6 +146,7 @@ impl Spec {
         let command = u32::try_from(r.number()?).ok()?;
         let frozen = r.number()? != 0;
         let is_dry = r.number()? != 0;
+        let traces = r.number()? != 0;
         let path = r.string()?;
         let options = r.bytes()?.to_vec();
         let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
@@ -166,6 +170,7 @@ impl Spec {
             command,
             frozen,
             is_dry,
+            traces,
             path,
             options,
             encoding,

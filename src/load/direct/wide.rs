@@ -15,6 +15,7 @@ use std::ffi::c_void;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::heap::Heap;
+use super::origin::{self, Origin, Stretch};
 use crate::error::{Error, Result};
 use crate::pg::baton::Baton;
 use crate::pg::points::point;
@@ -24,12 +25,29 @@ use crate::pg::toast::Toaster;
 /// Size of a worker's queue.
 pub const QUEUE: usize = 1 << 20;
 
+/// Stretches in one message.
+const STRETCHES: usize = 2000;
+
 /// What goes before a tuple in a queue. As long as MAXALIGN wants it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Envelope {
     relation: pg_sys::Oid,
     length: u32,
+    /// A [`Kind`].
+    kind: u64,
+    /// Of a row.
+    position: u64,
+}
+
+/// What is in an envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum Kind {
+    Row,
+    Reject,
+    Stretches,
+    Anchors,
 }
 
 /// Wide rows of a process.
@@ -92,13 +110,13 @@ impl Wide {
     ///
     /// # Safety
     /// The arrays are a row of the heap's relation.
-    pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, baton: &Baton) -> Result<()> {
+    pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, origin: Origin, baton: &Baton) -> Result<()> {
         point!("wide.insert");
         // SAFETY: guarded calls; the caller vouches for the arrays. What the row needs is freed with it.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load(heap.relation, arrays.values, arrays.nulls);
-            self.store(heap, baton)?;
+            self.store(heap, origin, baton)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
         }
@@ -109,7 +127,7 @@ impl Wide {
     ///
     /// # Safety
     /// A row of the heap's relation.
-    unsafe fn store(&mut self, heap: &mut Heap, baton: &Baton) -> Result<()> {
+    unsafe fn store(&mut self, heap: &mut Heap, origin: Origin, baton: &Baton) -> Result<()> {
         let relation = heap.relation;
         let is_leader = matches!(self.way, Way::Leader(_));
         let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
@@ -119,9 +137,9 @@ impl Wide {
             let (values, nulls) = (&mut self.toaster.values, &mut self.toaster.nulls);
             let tuple = pg_sys::heap_form_tuple((*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
             match self.way {
-                _ if fits => heap.add_tuple(tuple, baton),
-                Way::Leader(_) => heap.insert(tuple, (*self.memory).parent, baton),
-                Way::Worker(queue) => send(queue, (*relation).rd_id, tuple),
+                _ if fits => heap.add_tuple(tuple, origin, baton),
+                Way::Leader(_) => heap.insert(tuple, origin, (*self.memory).parent, baton),
+                Way::Worker(queue) => send(queue, (*relation).rd_id, origin.position, tuple),
             }
         }
     }
@@ -130,7 +148,34 @@ impl Wide {
     pub fn send_reject(&mut self, reject: &[u8]) -> Result<()> {
         let Way::Worker(queue) = self.way else { return Ok(()) };
         // SAFETY: an attached queue.
-        unsafe { send_bytes(queue, pg_sys::InvalidOid, reject.as_ptr().cast(), reject.len()) }
+        unsafe { send_bytes(queue, Kind::Reject, pg_sys::InvalidOid, 0, reject) }
+    }
+
+    /// In a worker: let the leader know where rows of a relation came from. Guarded.
+    pub fn send_stretches(&mut self, relation: pg_sys::Oid, stretches: &[Stretch]) -> Result<()> {
+        let Way::Worker(queue) = self.way else { return Ok(()) };
+        for some in stretches.chunks(STRETCHES) {
+            // SAFETY: an attached queue.
+            unsafe { send_bytes(queue, Kind::Stretches, relation, 0, origin::bytes_of(some)) }?;
+        }
+        Ok(())
+    }
+
+    /// In a worker: let the leader know from where on the file can be read again. Guarded.
+    pub fn send_anchors(&mut self, anchors: &[(u64, u64)]) -> Result<()> {
+        let Way::Worker(queue) = self.way else { return Ok(()) };
+        let bytes: Vec<u8> =
+            anchors.iter().flat_map(|&(offset, lines)| [offset, lines]).flat_map(u64::to_ne_bytes).collect();
+        for some in bytes.chunks(STRETCHES * 16) {
+            // SAFETY: an attached queue.
+            unsafe { send_bytes(queue, Kind::Anchors, pg_sys::InvalidOid, 0, some) }?;
+        }
+        Ok(())
+    }
+
+    /// Is there anybody to send to?
+    pub fn is_worker(&self) -> bool {
+        matches!(self.way, Way::Worker(_))
     }
 
     /// What a worker sent. Guarded.
@@ -148,15 +193,20 @@ impl Wide {
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
                     // SAFETY: a message of `length` bytes, valid until the next call; queues align messages.
-                    let (relation, reject) = unsafe {
+                    let (envelope, content) = unsafe {
                         let content = data.cast::<u8>().add(size_of::<Envelope>());
-                        let reject = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
-                        (data.cast::<Envelope>().read().relation, reject)
+                        let content = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());
+                        (data.cast::<Envelope>().read(), content)
                     };
-                    if relation == pg_sys::InvalidOid {
-                        return Received::Reject(reject);
-                    }
-                    return Received::Row(relation, data);
+                    const REJECT: u64 = Kind::Reject as u64;
+                    const STRETCHES: u64 = Kind::Stretches as u64;
+                    const ANCHORS: u64 = Kind::Anchors as u64;
+                    return match envelope.kind {
+                        REJECT => Received::Reject(content),
+                        STRETCHES => Received::Stretches(envelope.relation, content),
+                        ANCHORS => Received::Anchors(content),
+                        _ => Received::Row(envelope.relation, data),
+                    };
                 }
                 _ => (),
             }
@@ -171,15 +221,18 @@ impl Wide {
     pub unsafe fn store_received(&mut self, heap: &mut Heap, message: *mut c_void, baton: &Baton) -> Result<()> {
         // SAFETY: the caller vouches for the message: an envelope, and a tuple which is as aligned as the envelope.
         unsafe {
+            let envelope = message.cast::<Envelope>().read();
+            // It lies between those that came before and after it in its process, so it is consecutive to none.
+            let origin = Origin { number: u64::MAX, position: envelope.position };
             let mut tuple = pg_sys::HeapTupleData {
-                t_len: message.cast::<Envelope>().read().length,
+                t_len: envelope.length,
                 t_tableOid: (*heap.relation).rd_id,
                 t_data: message.add(size_of::<Envelope>()).cast(),
                 ..Default::default()
             };
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load_tuple(heap.relation, &raw mut tuple);
-            self.store(heap, baton)?;
+            self.store(heap, origin, baton)?;
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::MemoryContextReset(self.memory);
         }
@@ -191,25 +244,35 @@ impl Wide {
 ///
 /// # Safety
 /// An attached queue, and a tuple of the relation.
-unsafe fn send(queue: *mut pg_sys::shm_mq_handle, relation: pg_sys::Oid, tuple: pg_sys::HeapTuple) -> Result<()> {
+unsafe fn send(
+    queue: *mut pg_sys::shm_mq_handle,
+    relation: pg_sys::Oid,
+    position: u64,
+    tuple: pg_sys::HeapTuple,
+) -> Result<()> {
     // SAFETY: the caller vouches for both.
-    unsafe { send_bytes(queue, relation, (*tuple).t_data.cast(), (*tuple).t_len as usize) }
+    unsafe {
+        let bytes = std::slice::from_raw_parts((*tuple).t_data.cast::<u8>().cast_const(), (*tuple).t_len as usize);
+        send_bytes(queue, Kind::Row, relation, position, bytes)
+    }
 }
 
 /// # Safety
-/// An attached queue, and so many bytes.
+/// An attached queue.
 unsafe fn send_bytes(
     queue: *mut pg_sys::shm_mq_handle,
+    kind: Kind,
     relation: pg_sys::Oid,
-    data: *const std::ffi::c_char,
-    len: usize,
+    position: u64,
+    bytes: &[u8],
 ) -> Result<()> {
     // SAFETY: a guarded call; the parts live until the message is sent.
     let sent = unsafe {
-        let envelope = Envelope { relation, length: u32::try_from(len).unwrap_or(0) };
+        let length = u32::try_from(bytes.len()).unwrap_or(0);
+        let envelope = Envelope { relation, length, kind: kind as u64, position };
         let mut parts = [
             pg_sys::shm_mq_iovec { data: (&raw const envelope).cast(), len: size_of::<Envelope>() },
-            pg_sys::shm_mq_iovec { data, len },
+            pg_sys::shm_mq_iovec { data: bytes.as_ptr().cast(), len: bytes.len() },
         ];
         pg_sys::shm_mq_sendv(queue, parts.as_mut_ptr(), 2, false, true)
     };
@@ -227,6 +290,10 @@ pub enum Received {
     Row(pg_sys::Oid, *mut c_void),
     /// A row that was left out. Valid until the next call.
     Reject(*const [u8]),
+    /// Where rows of this relation came from. Valid until the next call.
+    Stretches(pg_sys::Oid, *const [u8]),
+    /// From where on the file can be read again. Valid until the next call.
+    Anchors(*const [u8]),
     /// Nothing at the moment.
     Nothing,
     /// Nothing, and nothing will come.

@@ -15,7 +15,7 @@ use super::executor;
 use super::failure;
 use super::index_keys::KeyPlan;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
-use super::process::{Parts, Process};
+use super::process::{Parts, Process, Traces};
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
 use super::shared::Shared;
@@ -212,6 +212,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         wide: Wide::worker(queue),
         counters,
         plan,
+        traces: if spec.traces { Traces::Positions } else { Traces::Nothing },
     })?;
     process.target = relation;
     process.rows.end_stream();

@@ -94,8 +94,8 @@ pub struct Reject {
     pub line: u64,
     /// Where it begins in the file, if that is known.
     pub offset: Option<u64>,
-    /// The record without its end.
-    pub raw: Vec<u8>,
+    /// The record without its end, if it can be had.
+    pub raw: Option<Vec<u8>>,
     pub complaint: Complaint,
 }
 
@@ -107,7 +107,7 @@ impl Reject {
         Reject {
             line: reader.line_number(),
             offset: rows.stream().has_offsets().then(|| reader.record_offset()),
-            raw: cut(reader.raw_line().unwrap_or_default()).to_vec(),
+            raw: Some(cut(reader.raw_line().unwrap_or_default()).to_vec()),
             complaint,
         }
     }
@@ -115,12 +115,12 @@ impl Reject {
     /// As bytes.
     pub fn write(&self) -> Vec<u8> {
         let Complaint { code, message, column, field, constraint } = &self.complaint;
-        let mut out = Vec::with_capacity(64 + self.raw.len() + message.len());
+        let mut out = Vec::with_capacity(64 + self.raw.as_deref().map_or(0, <[u8]>::len) + message.len());
         out.extend(self.line.to_ne_bytes());
         out.extend(self.offset.unwrap_or(u64::MAX).to_ne_bytes());
         out.extend(code.to_ne_bytes());
         let optional = [column, field, constraint].map(Option::as_deref);
-        for part in [Some(&*self.raw), Some(&**message)].into_iter().chain(optional) {
+        for part in [self.raw.as_deref(), Some(&**message)].into_iter().chain(optional) {
             // Lengths are one too many, so that there is one for what is not there.
             let len = part.map_or(0, |part| cut(part).len() as u64 + 1);
             out.extend(len.to_ne_bytes());
@@ -146,7 +146,7 @@ impl Reject {
         let offset = number(&mut bytes)?;
         let (code, rest) = bytes.split_first_chunk()?;
         bytes = rest;
-        let raw = part(&mut bytes)??;
+        let raw = part(&mut bytes)?;
         let message = part(&mut bytes)??;
         let (column, field, constraint) = (part(&mut bytes)?, part(&mut bytes)?, part(&mut bytes)?);
         let complaint = Complaint { code: i32::from_ne_bytes(*code), message, column, field, constraint };
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn bytes_are_the_reject() {
         let complaint = Complaint { code: 7, message: b"no".to_vec(), field: Some(Vec::new()), ..Complaint::default() };
-        let reject = Reject { line: 3, offset: None, raw: b"a,b".to_vec(), complaint };
+        let reject = Reject { line: 3, offset: None, raw: Some(b"a,b".to_vec()), complaint };
         let bytes = reject.write();
         assert_eq!(Reject::read(&bytes), Some(reject));
         for len in 0..bytes.len() {

@@ -198,8 +198,8 @@ fn text(bytes: &[u8]) -> Option<pg_sys::Datum> {
 pub fn values(reject: &Reject, now: pg_sys::Datum) -> [Option<pg_sys::Datum>; 10] {
     let Complaint { code, message, column, field, constraint } = &reject.complaint;
     let number = |n: u64| pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX));
-    let line = text(&reject.raw);
-    let bytes = if line.is_none() { reject.raw.as_slice().into_datum() } else { None };
+    let line = reject.raw.as_deref().and_then(text);
+    let bytes = if line.is_none() { reject.raw.as_deref().and_then(|raw| raw.into_datum()) } else { None };
     // SAFETY: returns a string of five characters in a buffer of its own.
     let state = unsafe { CStr::from_ptr(pg_sys::unpack_sql_state(*code)) };
     [

@@ -147,6 +147,29 @@ unsafe extern "C-unwind" {
         persistence: c_char,
         params: *const pg_sys::ReindexParams,
     );
+    /// indexam.c.
+    pub fn index_getprocinfo(index: pg_sys::Relation, attnum: i16, procnum: u16) -> *mut pg_sys::FmgrInfo;
+    /// fmgr.c. Calls a function.
+    pub fn FunctionCall2Coll(
+        flinfo: *mut pg_sys::FmgrInfo,
+        collation: pg_sys::Oid,
+        arg1: pg_sys::Datum,
+        arg2: pg_sys::Datum,
+    ) -> pg_sys::Datum;
+    /// execIndexing.c. Waits for other transactions; false if another row is in the way.
+    pub fn ExecCheckIndexConstraints(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+        conflict: pg_sys::ItemPointer,
+        arbiters: *mut pg_sys::List,
+    ) -> bool;
+    /// xact.c.
+    pub fn BeginInternalSubTransaction(name: *const c_char);
+    /// xact.c.
+    pub fn ReleaseCurrentSubTransaction();
+    /// xact.c.
+    pub fn RollbackAndReleaseCurrentSubTransaction();
     /// tuplestore.c.
     pub fn tuplestore_putvalues(
         state: *mut pg_sys::Tuplestorestate,

@@ -17,6 +17,7 @@ use pg_bulk_format::btree::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
 use super::leaves::{LeafReader, Leaves};
 use super::runs::{RunReader, Runs};
@@ -47,18 +48,37 @@ pub struct Sources<'w> {
     pub elsewhere: &'w [pg_sys::ItemPointerData],
 }
 
+impl Sources<'_> {
+    /// Is a row one of the load's?
+    pub fn is_new(&self, row: Tid) -> bool {
+        row.block() >= self.start || self.elsewhere.iter().any(|tid| tid_of(tid) == row)
+    }
+}
+
+fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
+    Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
+}
+
+/// What a row clashes with, and the row: may it stay in the index nevertheless? Else it is an error.
+pub type Judge<'a> = dyn FnMut(Clash<'_>, Tid) -> bool + 'a;
+
 /// Build an index of a relation from its keys. False if they could not be collected, or what it has could not be read:
 /// then the server has to build it. Guarded.
 ///
 /// # Safety
 /// An open relation that nobody else can write to, and one of its indexes, closed, locked exclusively, that was planned.
-pub unsafe fn build(relation: pg_sys::Relation, collector: &mut Collector, sources: Sources<'_>) -> Result<bool> {
+pub unsafe fn build(
+    relation: pg_sys::Relation,
+    collector: &mut Collector,
+    sources: Sources<'_>,
+    judge: &mut Judge<'_>,
+) -> Result<bool> {
     let index = collector.index;
     // SAFETY: the caller vouches for both.
     unsafe {
         match &mut collector.keys {
-            Keys::Narrow(keys) => build_keys(relation, index, keys, sources),
-            Keys::Wide(keys) => build_keys(relation, index, keys, sources),
+            Keys::Narrow(keys) => build_keys(relation, index, keys, sources, judge),
+            Keys::Wide(keys) => build_keys(relation, index, keys, sources, judge),
         }
     }
 }
@@ -70,6 +90,7 @@ unsafe fn build_keys<W: Word>(
     oid: pg_sys::Oid,
     keys: &mut Collected<W>,
     sources: Sources<'_>,
+    judge: &mut Judge<'_>,
 ) -> Result<bool> {
     let mut others: Vec<Runs> = Vec::new();
     for worker in 1..=sources.workers {
@@ -99,7 +120,7 @@ unsafe fn build_keys<W: Word>(
         }
         let unfit = Rc::new(Cell::new(false));
         let old = old.map(|old| old.reader(keys.shape(), Rc::clone(&unfit)));
-        let built = write_pages(relation, index, keys, &others, old, sources);
+        let built = write_pages(relation, index, keys, &others, old, sources, judge);
         if built.is_err() && unfit.get() {
             pg_sys::index_close(index, NO_LOCK);
             return Ok(false);
@@ -165,6 +186,7 @@ unsafe fn write_pages<W: Word>(
     others: &[Runs],
     old: Option<LeafReader<W>>,
     sources: Sources<'_>,
+    may_stay: &mut Judge<'_>,
 ) -> Result<Built> {
     let shape = keys.shape();
     let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(&keys.entries))];
@@ -180,11 +202,15 @@ unsafe fn write_pages<W: Word>(
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
     let mut judge = Unique::new(shape, nulls_equal);
-    let duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
+    let mut clashes = Clashes::new(relation, index, sources);
+    let mut duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
         // SAFETY: the caller's relations.
-        if unsafe { sources.conflict(relation, index, rows, row) } {
-            // SAFETY: as above.
-            unsafe { raise_duplicate(relation, index, shape, key) }?;
+        unsafe {
+            if let Some(clash) = clashes.find(rows, row)
+                && !may_stay(clash, row)
+            {
+                raise_duplicate(relation, index, shape, key)?;
+            }
         }
         rows.push(row);
         Ok(())
@@ -195,7 +221,7 @@ unsafe fn write_pages<W: Word>(
             break;
         }
         if unique {
-            judge.push(entries, duplicate, |rest| push(&mut builder, rest, &mut file))?;
+            judge.push(entries, &mut duplicate, |rest| push(&mut builder, rest, &mut file))?;
         } else {
             push(&mut builder, entries, &mut file)?;
         }
@@ -206,58 +232,6 @@ unsafe fn write_pages<W: Word>(
     let built = builder.finish(&mut file).map_err(failed)?;
     file.finish()?;
     Ok(built)
-}
-
-impl Sources<'_> {
-    fn is_new(&self, row: Tid) -> bool {
-        row.block() >= self.start || self.elsewhere.iter().any(|tid| tid_of(tid) == row)
-    }
-
-    /// Has a row a key in common with others, one of which must not be? Rows of the load are alive. Guarded, and
-    /// interruptible.
-    ///
-    /// # Safety
-    /// An open relation and its index.
-    unsafe fn conflict(&self, relation: pg_sys::Relation, index: pg_sys::Relation, rows: &[Tid], row: Tid) -> bool {
-        // SAFETY: the caller vouches for both.
-        let is_alive = |row: &Tid| self.is_new(*row) || unsafe { is_alive(relation, index, *row) };
-        // Rows that were there before obey the constraint among themselves.
-        let concerns = self.is_new(row) || rows.iter().any(|row| self.is_new(*row));
-        concerns && is_alive(&row) && rows.iter().any(is_alive)
-    }
-}
-
-fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
-    Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
-}
-
-/// Is any version of a row alive, to whoever inserts now? As _bt_check_unique (nbtinsert.c) asks. Guarded.
-///
-/// # Safety
-/// An open relation, and one of its indexes.
-unsafe fn is_alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> bool {
-    let block = row.block();
-    loop {
-        let mut tid = pg_sys::ItemPointerData {
-            ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
-            ip_posid: row.offset(),
-        };
-        let mut snapshot = pg_sys::SnapshotData {
-            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
-            ..pg_sys::SnapshotData::default()
-        };
-        // SAFETY: the caller vouches for both; guarded calls. InitDirtySnapshot (snapmgr.h).
-        unsafe {
-            let alive =
-                pg_sys::table_index_fetch_tuple_check(relation, &raw mut tid, &raw mut snapshot, std::ptr::null_mut());
-            let other = if snapshot.xmin == pg_sys::InvalidTransactionId { snapshot.xmax } else { snapshot.xmin };
-            if !alive || other == pg_sys::InvalidTransactionId {
-                return alive;
-            }
-            // Writers were kept out from the start, so there should be none to wait for.
-            pg_sys::XactLockTableWait(other, index, &raw mut tid, pg_sys::XLTW_Oper::XLTW_InsertIndex);
-        }
-    }
 }
 
 fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile) -> Result<()> {

@@ -17,6 +17,7 @@
 //! merged, because there are few rows or somebody reads it, its keys were collected in vain.
 
 mod build;
+mod clash;
 mod collector;
 mod leaves;
 mod runs;
@@ -25,6 +26,7 @@ use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
 pub use self::build::{Sources, build};
+pub use self::clash::Clash;
 pub use self::collector::Collector;
 use super::heap::attributes;
 use crate::pg::compat;

@@ -3,7 +3,10 @@
 //! Whatever needs user code, or may raise what somebody wants to hear whole, leaves [`Process::advance`] with the row as
 //! far as it is made.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
+
+use pg_bulk_format::reader::Place;
 
 use pgrx::pg_sys;
 
@@ -17,6 +20,8 @@ use crate::pg::row::RowArrays;
 use crate::pg::soft::{OnError, Outcome};
 use crate::pg::stages::Stage;
 
+/// Stretches that are worth a message.
+const SOME: usize = 500;
 /// Rows between two looks at interrupts and at whether the chunk is still wanted.
 const ROUND: u32 = 256;
 
@@ -136,14 +141,23 @@ impl Process {
     }
 
     pub(super) fn next_chunk(&mut self) -> Result<bool> {
+        self.tell_origins(SOME)?;
+        self.gaps += 1;
         let Process { rows, chunks, shared, number, defaults, rejects, stages, .. } = self;
         self.round = ROUND;
+        let began = Cell::new(None);
         // SAFETY: as in `shared`.
         let shared = unsafe { &**shared };
-        let mark = |stretch, place| rejects.mark(stretch, place);
+        let mark = |stretch, place: Place| {
+            rejects.mark(stretch, place);
+            began.set(Some(place));
+        };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
         if matches!(chunks, Chunks::InOrder) {
             defaults.refill();
+        }
+        if let Some(place) = began.take() {
+            self.anchor(place);
         }
         Ok(more)
     }

@@ -39,6 +39,10 @@ impl Process {
                     self.rejects.keep_bytes(unsafe { &*reject });
                     continue;
                 }
+                other @ (Received::Stretches(..) | Received::Anchors(_)) => {
+                    self.remember(other);
+                    continue;
+                }
                 Received::Nothing => return Ok(Sent::All),
                 Received::Closed => return Ok(Sent::Closed),
             };
@@ -87,13 +91,14 @@ impl Process {
         self.count_row();
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
+        let origin = self.origin();
         let Some(destination) = self.heaps.get_mut(heap) else { return Ok(()) };
         let before = destination.bytes();
         // SAFETY: the caller's arrays.
-        let added = unsafe { destination.add(arrays, &mut self.form, &shared.baton) }?;
+        let added = unsafe { destination.add(arrays, origin, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
             // SAFETY: as above.
-            unsafe { self.wide.add(destination, arrays, &shared.baton) }?;
+            unsafe { self.wide.add(destination, arrays, origin, &shared.baton) }?;
         }
         let after = destination.bytes();
         self.follow_bytes(before, after)
@@ -105,15 +110,17 @@ impl Process {
         self.count_row();
         // SAFETY: as in `shared`.
         let shared = unsafe { &*self.shared };
+        let origin = self.origin();
         let Some(destination) = self.heaps.first_mut() else { return Ok(()) };
         let before = destination.bytes();
         // SAFETY: the rows' arrays, and what they say of them.
-        let added = unsafe { destination.add_decoded(self.rows.sources(), arrays, &mut self.form, &shared.baton) }?;
+        let added =
+            unsafe { destination.add_decoded(self.rows.sources(), arrays, origin, &mut self.form, &shared.baton) }?;
         if added == Added::Wide {
             // SAFETY: as above; then they hold datums.
             unsafe {
                 self.rows.make_datums(arrays)?;
-                self.wide.add(destination, arrays, &shared.baton)?;
+                self.wide.add(destination, arrays, origin, &shared.baton)?;
             }
         }
         let after = destination.bytes();
@@ -178,6 +185,7 @@ impl Process {
                 heap.finish(&shared.baton)?;
             }
         }
+        self.tell_origins(0)?;
         if self.number > 0 {
             for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
                 collector.hand_over()?;

@@ -1,0 +1,218 @@
+--
+-- Rows that turn out to be wrong when they are in: keys that are there twice, in one file or with rows of the table. Which line
+-- they were; and with on_error table, that they are left out as if each row had been inserted ON CONFLICT DO NOTHING.
+--
+\set ECHO none
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_losers
+\i :helpers
+\set helpers :data '/load_helpers.sql'
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+-- What COPY says of a key that is there twice: of two lines, the later one.
+CREATE FUNCTION as_copy(definition text, content text, copy text, options jsonb) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	copys text[];
+	ours text[];
+BEGIN
+	CALL write_file('t', content);
+	EXECUTE format('CREATE TABLE t (%s)', definition);
+	copys := ARRAY(SELECT error_of(format('COPY t FROM %L %s', data_path('t'), copy)));
+	ours := ARRAY(SELECT error_of(format('SELECT bulk_load(%L, ''t'', %L)', data_path('t'), options || '{"writer": "direct"}')));
+	DROP TABLE t;
+	IF array_remove(ours, 'CONTEXT: file "PGB_DATA/t"') = copys THEN
+		RETURN QUERY SELECT unnest(ours);
+	ELSE
+		RETURN QUERY SELECT 'ours: ' || unnest(ours);
+		RETURN QUERY SELECT 'COPY: ' || unnest(copys);
+	END IF;
+END $$;
+SELECT as_copy('a int PRIMARY KEY, b text', E'1,x\n2,y\n1,z\n', '(FORMAT csv)', '{"format": "csv"}');
+SELECT as_copy('a int, b text UNIQUE', E'1,"x\n\n"\n2,y\n1,"z\n"\n3,"x\n\n"\n4,z\n', '(FORMAT csv)', '{"format": "csv"}');
+SELECT as_copy('a int, b text UNIQUE', E'1\tx\\\ny\n2\ty\n1\tx\\ny\n', '', '{}');
+SELECT as_copy('a int, b text, EXCLUDE (a WITH =)', E'1,"x\n"\n2,y\n1,z\n', '(FORMAT csv)', '{"format": "csv"}');
+SELECT as_copy('a numeric PRIMARY KEY, b text', E'b\n1,x\n2,y\n1.0,z\n', '(FORMAT csv, HEADER)', '{"format": "csv", "header": true}');
+-- Several processes name the same line, wherever rows went: into partitions, to the leader, on small pages.
+CREATE FUNCTION lines(count int, fault text) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(format('%s,"%s%s"', i, repeat(md5(i::text), 1 + i % 7), CASE WHEN i % 10 = 0 THEN E'\n\n' END), E'\n' ORDER BY i)
+		|| E'\n' || fault || E'\n' || string_agg(format('%s,x', i + count), E'\n' ORDER BY i) || E'\n'
+	FROM generate_series(1, count) i
+$$;
+SELECT alike('a int PRIMARY KEY, b text', lines(2000, '77,again'), '{"format": "csv"}');
+SELECT alike('a int PRIMARY KEY, b text', lines(2000, '3000,again'), '{"format": "csv"}');
+SELECT alike('a int PRIMARY KEY, b text', lines(2000, '3000,again'), '{"format": "csv", "where": "a % 3 = 0"}');
+SELECT alike('a int PRIMARY KEY, b text', lines(2000, '77,again'), '{"format": "csv", "indexes": "rebuild"}');
+SELECT alike('a int PRIMARY KEY, b text) WITH (fillfactor = 10', lines(2000, '77,again'), '{"format": "csv"}');
+CREATE TABLE parts (a int PRIMARY KEY, b text) PARTITION BY HASH (a);
+CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 0);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 1);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2);
+CALL write_file('t', lines(2000, '77,again'));
+SET pg_bulk.chunk_size = 64;
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'parts', '{"format": "csv", "workers": 3}')$$);
+SELECT error_of(format($$SELECT bulk_load('cat %s', 'parts', '{"format": "csv", "program": true}')$$, data_path('t')));
+CREATE TABLE wide (a int PRIMARY KEY, b text);
+ALTER TABLE wide ALTER b SET STORAGE EXTERNAL;
+SELECT string_agg(i || ',' || repeat('w', CASE WHEN i % 3 = 0 THEN 3000 ELSE 3 END), E'\n' ORDER BY i) || E'\n600,' || repeat('w', 3000) || E'\n' AS content
+FROM generate_series(1, 900) i \gset
+CALL write_file('wide', :'content');
+SELECT error_of($$SELECT bulk_load(data_path('wide'), 'wide', '{"format": "csv", "workers": 3}')$$);
+RESET pg_bulk.chunk_size;
+
+-- on_error table: `definition` has a column n, the number of the line. Into it go `before`, and the file; by one process,
+-- by several, and out of a program, of which there are no lines to keep. Says how many rows are there, and how many were rejected, if all agree
+-- with a table into which the rows were inserted one after the other.
+CREATE FUNCTION sifted(definition text, content text, before text DEFAULT '', options jsonb DEFAULT '{}', after text DEFAULT '')
+RETURNS SETOF text LANGUAGE plpgsql SET client_min_messages = warning AS $$
+DECLARE
+	way text;
+	index regclass;
+	differing bigint;
+	ours record;
+	staged bigint;
+	left_in bigint;
+	found bigint;
+BEGIN
+	CALL write_file('t', content);
+	DROP SCHEMA IF EXISTS model, loaded CASCADE;
+	CREATE SCHEMA model;
+	EXECUTE format('CREATE TABLE model.t (%s); CREATE TABLE model.stage (place serial, LIKE model.t)', definition);
+	EXECUTE replace(after, 'SCHEMA', 'model');
+	EXECUTE 'INSERT INTO model.t ' || coalesce(nullif(before, ''), 'SELECT * FROM model.t');
+	EXECUTE format('COPY model.stage (%s) FROM %L (FORMAT csv)', (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = 'model.t'::regclass AND attnum > 0), data_path('t'));
+	GET DIAGNOSTICS staged = ROW_COUNT;
+	EXECUTE format('INSERT INTO model.t SELECT %s FROM model.stage ORDER BY place ON CONFLICT DO NOTHING', (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
+		FROM pg_attribute WHERE attrelid = 'model.t'::regclass AND attnum > 0));
+	GET DIAGNOSTICS left_in = ROW_COUNT;
+	FOREACH way IN ARRAY ARRAY['0', '3', 'program'] LOOP
+		DROP SCHEMA IF EXISTS loaded CASCADE;
+		CREATE SCHEMA loaded;
+		EXECUTE format('CREATE TABLE loaded.t (%s)', definition);
+		EXECUTE replace(after, 'SCHEMA', 'loaded');
+		EXECUTE 'INSERT INTO loaded.t ' || coalesce(nullif(replace(before, 'model.', 'loaded.'), ''), 'SELECT * FROM loaded.t');
+		PERFORM set_config('pg_bulk.chunk_size', CASE way WHEN '3' THEN '64' ELSE '256kB' END, true);
+		SELECT l.*, attempt FROM bulk_load(CASE way WHEN 'program' THEN 'cat ' ELSE '' END || data_path('t'), 'loaded.t', '{"format": "csv", "on_error": "table"}'
+			|| CASE way WHEN 'program' THEN '{"program": true}' ELSE jsonb_build_object('workers', way::int) END || options) l,
+			(VALUES (1)) v (attempt) INTO ours;
+		IF ours.writer <> 'direct' OR (ours.rows_loaded, ours.rows_rejected) <> (left_in, staged - left_in) THEN
+			RETURN NEXT format('%s: %s loaded, %s rejected by the %s writer', way, ours.rows_loaded, ours.rows_rejected, ours.writer);
+		END IF;
+		IF way = '3' AND ours.workers <> 3 THEN
+			RETURN NEXT format('%s workers', ours.workers);
+		END IF;
+		IF options ->> 'indexes' = 'merge' AND NOT ours.indexes @> '[{"method": "merge"}]' THEN
+			RETURN NEXT ours.indexes;
+		END IF;
+		SELECT count(*) INTO differing FROM (
+			(SELECT t::text FROM model.t EXCEPT ALL SELECT t::text FROM loaded.t) UNION ALL
+			(SELECT t::text FROM loaded.t EXCEPT ALL SELECT t::text FROM model.t)) d;
+		IF differing > 0 THEN
+			RETURN NEXT way || ': ' || differing || ' rows differ';
+			RETURN QUERY (SELECT 'model: ' || t::text FROM model.t EXCEPT ALL SELECT 'model: ' || t::text FROM loaded.t) LIMIT 10;
+			RETURN QUERY (SELECT 'loaded: ' || t::text FROM loaded.t EXCEPT ALL SELECT 'loaded: ' || t::text FROM model.t) LIMIT 10;
+		END IF;
+		-- Every line is either in the table or a reject, under its own number.
+		SELECT count(*) INTO found FROM (SELECT n FROM loaded.t WHERE n > 0 UNION SELECT line_number FROM bulk_rejects WHERE load_id = ours.load_id) l;
+		IF found <> staged THEN
+			RETURN NEXT format('%s: %s lines', way, found);
+		END IF;
+		SELECT count(*) INTO found FROM bulk_rejects WHERE load_id = ours.load_id AND constraint_name IS NOT NULL AND
+			CASE way WHEN 'program' THEN raw_line IS NULL AND byte_offset IS NULL ELSE split_part(raw_line, ',', 1)::int = line_number
+				AND raw_line = (string_to_array(content, E'\n'))[line_number] AND byte_offset = octet_length(array_to_string((string_to_array(content, E'\n'))[1:line_number - 1], E'\n') || left(E'\n', line_number::int - 1)) END;
+		IF found <> staged - left_in THEN
+			RETURN NEXT format('%s: %s rejects', way, found);
+			RETURN QUERY SELECT r::text FROM bulk_rejects r WHERE load_id = ours.load_id LIMIT 3;
+		END IF;
+		FOR index IN SELECT indexrelid FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid IN (SELECT relid FROM pg_partition_tree('loaded.t'))
+			AND i.relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND i.relkind = 'i' LOOP
+			PERFORM public.bt_index_parent_check(index, true, true);
+		END LOOP;
+		RETURN QUERY SELECT way || ' corrupt: ' || v::text FROM pg_partition_tree('loaded.t'), public.verify_heapam(relid) v WHERE isleaf;
+	END LOOP;
+	RETURN QUERY SELECT format('%s left, %s rejected: ', left_in, staged - left_in) || coalesce(string_agg(format('%s %s of %s', count, sqlstate, constraint_name), ', ' ORDER BY constraint_name), 'none')
+		FROM (SELECT count(*), sqlstate, constraint_name FROM bulk_rejects WHERE load_id = ours.load_id GROUP BY 2, 3) r;
+END $$;
+SELECT setseed(0.5);
+-- Lines of a number, two numbers that are there several times, and now and then NULL.
+CREATE FUNCTION pairs(count int, most int) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(format('%s,%s,%s', i, CASE WHEN random() < 0.9 THEN floor(random() * most)::int END, floor(random() * most)::int), E'\n' ORDER BY i) || E'\n'
+	FROM generate_series(1, count) i
+$$;
+SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 100000));
+SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 2000));
+SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 3));
+SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int', pairs(2000, 1000));
+SELECT sifted('n int, a numeric, b int PRIMARY KEY', pairs(2000, 500), 'SELECT -i, i, i * 2 FROM generate_series(1, 300) i');
+-- Several indexes: a row that loses in one takes no key in the other.
+SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 2000));
+SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 300), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 100) i');
+SELECT sifted('n int, a int, b int, UNIQUE (a, b), UNIQUE (b, a) INCLUDE (n)', pairs(3000, 40));
+SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int', pairs(2000, 500), 'SELECT -1, NULL, 5',
+	after => 'CREATE UNIQUE INDEX ON SCHEMA.t ((b % 700)) WHERE b > 50; CREATE INDEX ON SCHEMA.t (b, a); CREATE INDEX ON SCHEMA.t USING hash (a)');
+-- Indexes that are built from collected keys, and others beside them.
+SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 2000), options => '{"indexes": "rebuild"}');
+SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int UNIQUE', pairs(2000, 800), options => '{"indexes": "rebuild"}');
+SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 3), options => '{"indexes": "rebuild"}');
+SELECT sifted('n int, a numeric UNIQUE, b int UNIQUE', pairs(2000, 1500), options => '{"indexes": "rebuild"}', after => 'CREATE INDEX ON SCHEMA.t (a, b)');
+SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 1000), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 100) i', '{"indexes": "rebuild"}');
+-- Merged with what the table has, dead rows among it.
+SELECT sifted('n int, a int UNIQUE, b int UNIQUE', pairs(2000, 1000), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 600) i', '{"indexes": "merge", "lock": "share"}');
+SELECT sifted('n int, a int UNIQUE NULLS NOT DISTINCT, b int', pairs(2000, 500), 'SELECT -i, nullif(i, 9), i FROM generate_series(1, 400) i;
+	DELETE FROM model.t WHERE a % 3 = 0; UPDATE model.t SET a = -a WHERE a % 5 = 0; UPDATE model.t SET n = n - 1 WHERE a % 7 = 0', '{"indexes": "merge", "lock": "share"}');
+SELECT sifted('n int, a int UNIQUE, b int', pairs(2000, 3), 'SELECT -1, 2, 5', '{"indexes": "merge", "lock": "share"}',
+	'CREATE UNIQUE INDEX ON SCHEMA.t (b) WHERE b > 1; CREATE INDEX ON SCHEMA.t (b)');
+SELECT sifted('n int, a float8 UNIQUE, b int UNIQUE', E'1,-0,1\n2,0,2\n3,NaN,3\n4,nan,4\n5,7,5\n6,8,5\n' || more, 'SELECT -1, 7, 7', '{"indexes": "merge", "lock": "share"}')
+FROM (SELECT string_agg(format(E'%s,%s,%s\n', i, i * 10, i * 10), '' ORDER BY i) FROM generate_series(7, 99) i) s (more);
+SELECT sifted('n int, a float8 UNIQUE, b int UNIQUE', E'1,-0,1\n2,0,2\n3,NaN,3\n4,nan,4\n5,7,5\n6,8,5\n' || more, options => '{"indexes": "rebuild"}')
+FROM (SELECT string_agg(format(E'%s,%s,%s\n', i, i * 10, i * 10), '' ORDER BY i) FROM generate_series(7, 99) i) s (more);
+-- Keys that are equal, but not the same bytes.
+SELECT sifted('n int, a numeric UNIQUE, b text', string_agg(format('%s,%s,x', i, (floor(random() * 300) / 10)::numeric(6, 1) || repeat('0', i % 4)), E'\n' ORDER BY i) || E'\n')
+FROM generate_series(1, 1000) i;
+CREATE COLLATION IF NOT EXISTS whatever_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+SELECT sifted('n int, a text COLLATE load_losers.whatever_case UNIQUE, b text', string_agg(format('%s,%s,x', i, CASE i % 3 WHEN 0 THEN upper(chr(97 + i % 26)) ELSE chr(97 + i % 26) END || i % 60), E'\n' ORDER BY i) || E'\n')
+FROM generate_series(1, 1000) i;
+-- Exclusion constraints, beside unique ones.
+SELECT sifted('n int, a int UNIQUE, b int, EXCLUDE (b WITH =)', pairs(1000, 500), 'SELECT -i, i * 3, i * 2 FROM generate_series(1, 100) i');
+SELECT sifted('n int, a int PRIMARY KEY, p point, EXCLUDE USING gist (p WITH ~=)', string_agg(format('%s,%s,"(%s,%s)"', i, i % 300, i * 37 % 20, i % 7), E'\n' ORDER BY i) || E'\n')
+FROM generate_series(1, 600) i;
+-- Partitions, and wide rows.
+SELECT sifted('n int, a int, b int, PRIMARY KEY (b)) PARTITION BY HASH (b', pairs(2000, 1500), '', '{}',
+	'CREATE TABLE SCHEMA.t0 PARTITION OF SCHEMA.t FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE SCHEMA.t1 PARTITION OF SCHEMA.t FOR VALUES WITH (MODULUS 2, REMAINDER 1)');
+SELECT sifted('n int, a int UNIQUE, b text', string_agg(format('%s,%s,%s', i, i * 7 % 300, repeat(md5(i::text), CASE WHEN i % 5 = 0 THEN 200 ELSE 1 END)), E'\n' ORDER BY i) || E'\n',
+	after => 'ALTER TABLE SCHEMA.t ALTER b SET STORAGE EXTERNAL')
+FROM generate_series(1, 700) i;
+-- Rejects of other kinds come along; the limit counts all; what an AFTER trigger sees are the rows that stay.
+CREATE TABLE mixed (n int, a int PRIMARY KEY CHECK (a <> 13), b int NOT NULL);
+CREATE TABLE seen (n int);
+CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (NEW.n); RETURN NULL; END $$;
+CREATE TRIGGER see AFTER INSERT ON mixed FOR EACH ROW EXECUTE FUNCTION see();
+CALL write_file('t', E'1,1,1\n2,2,\n3,x,3\n4,1,4\n5,13,5\n6,6,6\n7\n8,6,8\n9,9,9\n');
+SELECT loaded, rejected FROM figures('t', 'mixed', '{"format": "csv", "on_error": "table", "reject_limit": 6}');
+SELECT array_agg(n ORDER BY n) FROM mixed;
+SELECT array_agg(n ORDER BY n) FROM seen;
+SELECT line_number, raw_line, sqlstate, message, constraint_name FROM bulk_rejects WHERE target LIKE '%mixed' ORDER BY line_number;
+TRUNCATE mixed;
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'mixed', '{"format": "csv", "on_error": "table", "reject_limit": 5}')$$);
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'mixed', '{"format": "csv", "on_error": "table", "reject_limit": "60%"}')$$);
+SELECT loaded, rejected FROM figures('t', 'mixed', '{"format": "csv", "on_error": "table", "reject_limit": "70%"}');
+CREATE TABLE counted (n int, a int PRIMARY KEY, b int);
+BEGIN;
+SELECT loaded, rejected FROM figures('t', 'counted', '{"format": "csv", "on_error": "table"}');
+SELECT pg_stat_get_xact_tuples_inserted('counted'::regclass), pg_stat_get_xact_tuples_deleted('counted'::regclass);
+COMMIT;
+-- Constraints that are checked later are checked then.
+CREATE TABLE later (n int, a int UNIQUE DEFERRABLE INITIALLY DEFERRED, b int UNIQUE);
+CALL write_file('t', E'1,1,1\n2,1,1\n3,3,3\n');
+SELECT loaded, rejected FROM figures('t', 'later', '{"format": "csv", "on_error": "table"}');
+CALL write_file('t', E'4,4,4\n5,4,5\n');
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'later', '{"format": "csv", "on_error": "table"}'); SET CONSTRAINTS ALL IMMEDIATE$$);
+SET client_min_messages = warning;
+DROP SCHEMA load_losers CASCADE;
+DROP SCHEMA IF EXISTS model, loaded CASCADE;

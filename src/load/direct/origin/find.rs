@@ -1,0 +1,87 @@
+//! Records of a file, read once more.
+
+use pg_bulk_format::dialect::Eol;
+use pg_bulk_format::reader;
+
+use super::{Origins, Place};
+use crate::error::Result;
+use crate::pg::chunk::changed;
+use crate::pg::row::Rows;
+use crate::pg::stream::{Advance, Header};
+
+/// Where the reader is while records are looked for.
+#[derive(Debug, Default)]
+pub struct Target {
+    /// The current record.
+    at: Option<Place>,
+}
+
+/// What reading the file again takes.
+#[derive(Debug)]
+pub struct Source {
+    pub header: Header,
+    pub eol: Option<Eol>,
+    pub name: String,
+}
+
+impl Origins {
+    /// The last place from which the file can be read to come by a record.
+    fn anchor(&self, position: u64) -> Option<(u64, u64)> {
+        let behind = self.anchors.partition_point(|&(offset, _)| offset <= position);
+        behind.checked_sub(1).and_then(|last| self.anchors.get(last)).copied()
+    }
+
+    /// All is known: put it in order.
+    pub fn settle(&mut self) {
+        self.anchors.sort_unstable();
+    }
+
+    /// Make the record at a place the current one. Best in the order of the file. Guarded.
+    pub fn find(&self, target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
+        let lost = || changed(&source.name);
+        let here = target.at.filter(|at| *at <= place);
+        let anchor = self.anchor(place.position).zip(source.eol);
+        let is_near = |at: Place| anchor.is_none_or(|((offset, _), _)| offset <= at.position);
+        let mut at = match here.filter(|at| is_near(*at)) {
+            Some(at) => at,
+            None => {
+                match anchor {
+                    Some(((offset, lines), eol)) => {
+                        rows.stream_mut().resume(reader::Place { eol, offset, lines })?;
+                    }
+                    None => rows.restart(source.header, |_| Err(lost()))?,
+                }
+                next(rows)?.ok_or_else(lost)?
+            }
+        };
+        while at.position < place.position {
+            at = next(rows)?.ok_or_else(lost)?;
+        }
+        if at.position > place.position {
+            return Err(lost());
+        }
+        for _ in at.behind..place.behind {
+            next(rows)?.ok_or_else(lost)?;
+        }
+        target.at = Some(place);
+        Ok(())
+    }
+}
+
+/// Go to the next record: where it is; none at the end.
+fn next(rows: &mut Rows) -> Result<Option<Place>> {
+    loop {
+        pgrx::check_for_interrupts!();
+        match rows.stream_mut().advance() {
+            Ok(Advance::Record) => {
+                let position = rows.reader().record_offset();
+                return Ok(Some(Place { position, behind: 0 }));
+            }
+            Ok(Advance::Header) => (),
+            Ok(Advance::End) => return Ok(None),
+            // The record was left out then, too.
+            Err(_) if rows.reader().goes_on() => (),
+            Err(error) => return Err(error),
+        }
+    }
+}

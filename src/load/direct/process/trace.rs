@@ -1,0 +1,97 @@
+//! What a process remembers of where its rows came from.
+
+use pg_bulk_format::reader::Place;
+
+use super::{Process, Traces};
+use crate::error::Result;
+use crate::load::direct::origin::{ANCHOR_EVERY, Origin};
+use crate::load::direct::wide::Received;
+
+impl Process {
+    /// Where the current row comes from.
+    #[inline]
+    pub(super) fn origin(&mut self) -> Origin {
+        match self.traces {
+            Traces::Nothing => Origin::NONE,
+            Traces::Positions => {
+                let position = self.rows.reader().record_offset();
+                if position - self.last_anchor.min(position) >= ANCHOR_EVERY {
+                    self.anchor_here();
+                }
+                Origin { number: self.rows.count() + self.gaps, position }
+            }
+            Traces::Lines => {
+                let reader = &mut self.rows.stream_mut().reader;
+                reader.settle_line_number();
+                let position = reader.line_number();
+                Origin { number: self.rows.count() + self.gaps, position }
+            }
+        }
+    }
+
+    /// The file can be read again from the record behind the current one.
+    #[cold]
+    fn anchor_here(&mut self) {
+        self.rows.stream_mut().reader.settle_line_number();
+        if let Some(place) = self.rows.reader().place_behind() {
+            self.anchor(place);
+        }
+    }
+
+    pub(super) fn anchor(&mut self, place: Place) {
+        if self.traces == Traces::Positions {
+            self.last_anchor = place.offset;
+            self.anchors.push((place.offset, place.lines));
+        }
+    }
+
+    /// In a worker, let the leader know what is known; in the leader, remember it. Not if it is less than so much.
+    /// Guarded; waits for room in the queue, so neither the baton nor the turn may be held.
+    pub(super) fn tell_origins(&mut self, least: usize) -> Result<()> {
+        if self.traces == Traces::Nothing {
+            return Ok(());
+        }
+        for heap in &mut self.heaps {
+            let Some(trail) = &mut heap.trail else { continue };
+            if trail.len() <= least {
+                continue;
+            }
+            let stretches = trail.take();
+            if self.wide.is_worker() {
+                // SAFETY: an open relation.
+                self.wide.send_stretches(unsafe { (*heap.relation).rd_id }, &stretches)?;
+            } else {
+                self.origins.add(heap.index, &stretches);
+            }
+        }
+        if least == 0 || self.anchors.len() > least {
+            let anchors = std::mem::take(&mut self.anchors);
+            if self.wide.is_worker() {
+                self.wide.send_anchors(&anchors)?;
+            } else {
+                self.origins.anchors.extend(anchors);
+            }
+        }
+        Ok(())
+    }
+
+    /// In the leader: remember what a worker knows. Guarded.
+    pub(super) fn remember(&mut self, received: Received) {
+        match received {
+            Received::Stretches(relation, bytes) => {
+                if let Some(index) = self.traits.iter().position(|(oid, _)| *oid == relation) {
+                    // SAFETY: what was received last.
+                    self.origins.add_bytes(index, unsafe { &*bytes });
+                }
+            }
+            Received::Anchors(bytes) => {
+                // SAFETY: what was received last.
+                let bytes = unsafe { &*bytes };
+                let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+                let anchor = |pair: &[u8]| (number(pair.first_chunk()), number(pair.last_chunk()));
+                self.origins.anchors.extend(bytes.chunks_exact(16).map(anchor));
+            }
+            _ => (),
+        }
+    }
+}
