@@ -60,10 +60,10 @@ demo-stop:
 test:
 	@tools/test
 
-bench: install
+bench: setup install
 	benches/load/run
 
-profile: install
+profile: setup install
 	benches/load/profile
 
 soak: install
