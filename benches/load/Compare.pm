@@ -9,6 +9,7 @@
 package Compare;
 use strict;
 use warnings;
+use List::Util qw(max min);
 use Report;
 use Rival;
 use Workload;
@@ -72,6 +73,14 @@ sub verdict {
     return 'slower' if $ratio > $NOTICED && chance($base, $this) < $CHANCE;
     return 'faster' if $ratio < 1 / $NOTICED && chance($this, $base) < $CHANCE;
     return '';
+}
+
+# Whether two samples of the same load agree: their spreads have something in common, or nobody would notice the difference.
+sub agree {
+    my ($first, $second) = @_;
+    return 1 if max(@$first) >= min(@$second) && max(@$second) >= min(@$first);
+    my $ratio = Report::median(@$second) / Report::median(@$first);
+    return $ratio <= $NOTICED && $ratio >= 1 / $NOTICED;
 }
 
 # The chance that, of two samples from the same distribution, the second ranks as high against the first as it does.

@@ -71,12 +71,7 @@ sub scale {
     my ($bench, $workload) = @_;
     return if $workload->{bad};
     for my $rows (@{ $bench->{scale} }) {
-        # Twice the file, its pages, its WAL, and a floor of the same size.
-        my $bytes = $workload->{bytes} / $workload->{rows} * $rows;
-        if ($bytes * 7 > $bench->free_bytes) {
-            $bench->remark("$workload->{title}: no room on the disk for $rows rows, left out of the cost per row");
-            next;
-        }
+        $workload->has_room($rows) or next;
         my $other = Workload->new($bench, %$workload{qw(name index unlogged)}, rows => $rows);
         $other->begin;
         time_loads($bench, $other, "$other->{title}, $rows rows", { mode => 'scale', case => $rows }, {},

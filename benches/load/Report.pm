@@ -11,13 +11,15 @@ use List::Util qw(any first max min uniq);
 use Compare;
 use Readme;
 use Rival;
+use Stages;
+use Wal;
 
 my %TABLES = (
     load => \&loads, append => \&loads, parts => \&loads, variants => \&variants, scale => \&scale,
     latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans,
-    compare => \&Compare::table,
+    compare => \&Compare::table, serial => \&Stages::table, wal => \&Wal::table,
 );
-my @ORDER = qw(compare load append parts variants scale latency checkpoint memory scan);
+my @ORDER = qw(compare load append parts variants scale serial wal latency checkpoint memory scan);
 my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
 
 # A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value
@@ -77,9 +79,37 @@ sub markdown {
     my %nowhere = map { Rival::label($_->{rival}) . ": $_->{value}" => 1 }
         grep { is_everywhere($_) } $self->figures(figure => 'absent');
     push @remarks, map {"- $_"} sort keys %nowhere;
+    unshift @remarks, $self->spread;
     push @lines, @remarks, '' if @remarks;
     push @lines, "![seconds of each way of loading, by workload]($picture)", '' if defined $picture;
     return join "\n", @lines, map { $self->section($_) } uniq map { $_->{workload} } grep { length $_->{mode} } @{ $self->{figures} };
+}
+
+# How far the times of the same load are apart: one sentence, if there is more than one round.
+sub spread {
+    my ($self) = @_;
+    my %seconds = $self->seconds_of_loads;
+    my %spread = map { @{ $seconds{$_} } > 1 ? ($_ => (max(@{ $seconds{$_} }) - min(@{ $seconds{$_} })) / median(@{ $seconds{$_} })) : () }
+        keys %seconds;
+    return if !%spread;
+    my ($worst) = sort { $spread{$b} <=> $spread{$a} || $a cmp $b } keys %spread;
+    my ($workload, $mode, $case, $rival) = split /\t/, $worst;
+    my $where = join ', ', grep { length } $workload, $mode eq 'load' ? '' : $mode, $case, Rival::known($rival) ? Rival::label($rival) : $rival;
+    return sprintf '- Spread: from the shortest to the longest time of the same load are %.0f %% of the median for the half of them,'
+        . ' and %.0f %% at worst (%s). %d loads.', 100 * median(values %spread), 100 * $spread{$worst}, $where, scalar keys %spread;
+}
+
+# The seconds of each load, by what it is: workload, mode, case and rival, tabs between them. The mode `memory` times nothing:
+# its looking takes time.
+sub seconds_of_loads {
+    my ($self) = @_;
+    my %seconds;
+    for my $figure (grep { $_->{mode} ne 'memory' } $self->figures(figure => 'seconds')) {
+        my $load = join "\t", @$figure{qw(workload mode case rival)};
+        $load .= "\t$figure->{rows}" if $figure->{mode} =~ /^(?:scale|serial)$/;
+        push @{ $seconds{$load} }, $figure->{value};
+    }
+    return %seconds;
 }
 
 # Writes the page, the figures and the picture; with $readme, README.md shows them, too.
@@ -118,8 +148,8 @@ sub section {
     my ($self, $title) = @_;
     my @all = grep { length $_->{mode} } $self->figures(workload => $title);
     my $text = "## $title\n";
-    # `scale` has sizes of its own.
-    my ($usual) = grep { $_->{mode} ne 'scale' } @all;
+    # These have sizes of their own, or none.
+    my ($usual) = grep { $_->{mode} !~ /^(?:scale|serial|wal)$/ } @all;
     $text = sprintf "## %s: %s rows, %s MB\n", $title, grouped($usual->{rows}), megabytes($usual->{bytes}) if $usual;
     for my $mode (@ORDER) {
         my @figures = grep { $_->{mode} eq $mode } @all;
@@ -275,7 +305,7 @@ sub scans {
 sub header {
     my @titles = @_;
     my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'by', 'single INSERTs during', 'CHECKPOINT during',
-        'memory, MB';
+        'memory, MB', 'table', 'log';
     return line(@titles) . '|' . join('|', map { $left{$_} ? '---' : '--:' } @titles) . "|\n";
 }
 

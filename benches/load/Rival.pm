@@ -61,6 +61,8 @@ sub new {
     return bless { %$kind, name => $name, bench => $bench }, $class;
 }
 
+sub known { my ($name) = @_; return exists $KINDS{$name} }
+
 sub label { my ($name) = @_; return $KINDS{$name}{label} }
 
 # Whether pg_bulk must be installed for it.

@@ -178,6 +178,15 @@ sub DESTROY {
     unlink $_, "$_.stamp" for keys %{ $self->{files} };
 }
 
+# Whether the disk has room for the file of so many rows, its pages, its WAL, and a floor of the same size; else that is told.
+sub has_room {
+    my ($self, $rows) = @_;
+    my $bench = $self->{bench};
+    return 1 if $self->{bytes} / $self->{rows} * $rows * 7 <= $bench->free_bytes;
+    $bench->remark("$self->{title}: no room on the disk for $rows rows, left out of the cost per row");
+    return '';
+}
+
 sub heap_bytes { my ($self) = @_; return $self->{bench}{server}->query("SELECT pg_relation_size('$self->{name}')") }
 
 sub index_bytes { my ($self) = @_; return $self->{bench}{server}->query("SELECT pg_indexes_size('$self->{name}')") }

@@ -34,4 +34,10 @@ is(Compare::verdict([ map { 1 + $_ / 1e6 } 1 .. 11 ], [ map { 1.01 + $_ / 1e6 } 
 is(Compare::verdict([ (1) x 10, 9 ], [ 9, (1) x 10 ]), '', 'one slow load among eleven is none of the build');
 is(Compare::verdict([ 1 .. 5 ], [ 11 .. 15 ]), '', 'five rounds show nothing');
 
+# Two runs.
+ok(Compare::agree([ 1, 1.2, 1.1 ], [ 1.15, 1.4, 1.3 ]), 'spreads that overlap agree');
+ok(Compare::agree([ 1, 1.001, 1.002 ], [ 1.01, 1.011, 1.012 ]), '... and so does what differs by a hundredth');
+ok(!Compare::agree([ 1, 1.2, 1.1 ], [ 1.25, 1.4, 1.3 ]), 'but not more than that');
+ok(!Compare::agree([ 1.25, 1.4, 1.3 ], [ 1, 1.2, 1.1 ]), '... either way');
+
 done_testing();

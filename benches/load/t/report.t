@@ -28,7 +28,9 @@ my @figures = (
 );
 my $report = Report->new([ '# A run', '    how', '- Machine: this one' ], \@figures);
 my $page = $report->markdown;
-like($page, qr/^# A run\n\n    how\n\n- Machine: this one\n\n- It rained\.\n/, 'what it says of itself');
+like($page, qr/^# A run\n\n    how\n\n- Machine: this one\n\n- Spread: .*\n- It rained\.\n/, 'what it says of itself');
+like($page, qr/^- Spread: .* are 100 % of the median for the half of them, and 100 % at worst \(test, COPY\)\. 2 loads\.$/m,
+    'how far its times are apart');
 like($page, qr/^## test: 5,000 rows, 2\.0 MB$/m, 'a section');
 like($page, qr/^\| load \| median s \| min–max s \| COPY = 1 \| MB\/s \| WAL MB \| largest process MB \| its own MB \|$/m,
     'a column for what was measured, and no other');
@@ -43,6 +45,19 @@ my $other = Report->new([ '# A run', '    otherwise', '- Machine: this one' ], [
 my $both = Report->join_all($report, $other)->markdown;
 like($both, qr/^# A run\n\n    how\n    otherwise\n\n- Machine: this one\n/, 'two runs together');
 like($both, qr/^## test:.*^## demo:/ms, '... have the sections of both');
+
+# 5000 rows, 2 MB. By one process: 8 s of work, of which 2 s append; 1 s around the rows. By two on two cores, half of it at best.
+my %one = ('phases rows' => 8, 'stages read' => 6, 'stages log' => 1, 'stages write' => 1, workers => 0, cores => 2);
+my %two = (%one, 'phases rows' => 5, 'stages read' => 6.5, 'stages cut' => 0.5, 'stages wait to append' => 0.25, workers => 1);
+my $stages = Report->new([], [
+    (map { my $load = $_; map { { %{ figure('test', 'serial', $load->[0], 1, $_, $load->[1]{$_}) }, case => 'new file' } } sort keys %{ $load->[1] } }
+        ([ bulk_load_0 => { %one, seconds => 9 } ], [ bulk_load_1 => { %two, seconds => 6 } ])),
+])->markdown;
+like($stages, qr/^\| 5,000 \| new file \| bulk_load, workers 0 \| 9\.000 \| 9\.000–9\.000 \| 9\.000 \| 1\.000 \| 8\.000 \|  \| 2\.000 \|  \|  \| 0\.25 \|  \| 1 \| 4\.0 \|$/m,
+    'what one process at a time can do, and when that is all');
+like($stages, qr/^\| 5,000 \| new file \| bulk_load, workers 1 \| 6\.000 \| 6\.000–6\.000 \| 5\.000 \| 1\.000 \| 9\.000 \| 0\.500 \| 2\.000 \|  \| 0\.250 \| 0\.22 \| 4 \| 1 \| 4\.5 \|$/m,
+    '... and what is expected of two');
+is(Stages::expected({ around => 1, work => 8, append => 2, cut => 0 }, 8), 3, 'of eight, what the turns allow');
 
 Report::write_file("$directory/README.md", "before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n");
 Readme::show($report, $directory, "$directory/results", 'load');

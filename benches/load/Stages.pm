@@ -1,0 +1,118 @@
+# Where the time of a load goes, as pg_bulk.log_timing tells: for `profile`, and the mode `serial`, which asks what of a
+# load only one process at a time can do.
+#
+# The tricky point is which stages these are. A batch of pages is appended by whoever has the baton (`extend`, `log`, `flush`,
+# `write`), a stretch of the file is cut by whose turn it is (`cut`): each goes on beside the other and beside what every process
+# does for itself, so the slower one bounds the load, not their sum. What comes before and behind the rows is the leader's alone.
+package Stages;
+use strict;
+use warnings;
+use List::Util qw(max min sum0 uniq);
+use Report;
+use Rival;
+use Workload;
+
+our @APPEND = ('extend', 'log', 'flush', 'write');
+our @WAITS = ('wait to cut', 'wait to append');
+
+# Loads once. Returns seconds by stage and by phase, {stages => {name => s}, phases => …, order => {stages => [names], …}},
+# and the figures of the load.
+sub of_load {
+    my ($bench, $rival, $workload, %how) = @_;
+    my $server = $bench->{server};
+    my $log = $server->log;
+    my $figures = $rival->load($workload, %how,
+        before_each => sub { $_[0]->ask('SET pg_bulk.log_timing = on; SET client_min_messages = warning') });
+    my $text = join '', $server->log($log);
+    my %seconds;
+    for my $kind (qw(phases stages)) {
+        my ($list) = $text =~ /^\s+$kind(?: of all processes)?: (.*)$/m or die "$0: the log has no $kind:\n$text";
+        while ($list =~ /(\w[a-z ]*?) ([0-9.]+) s/g) { push @{ $seconds{order}{$kind} }, $1; $seconds{$kind}{$1} = $2 }
+    }
+    return (\%seconds, $figures);
+}
+
+# By one, two and three processes, into a table whose file is new, and into one that holds rows and is in use.
+sub serial {
+    my ($bench, $workload) = @_;
+    return if $workload->{bad};
+    for my $rows (@{ $bench->{scale} }) {
+        for my $table ([ 'new file' ], [ 'in use', more => $rows ]) {
+            my ($case, @more) = @$table;
+            $workload->has_room($rows) or next;
+            my $other = Workload->new($bench, %$workload{qw(name index unlogged)}, rows => @more ? 1000 : $rows, @more);
+            $other->begin;
+            $bench->rounds(
+                "$workload->{title}, serial, $rows rows, $case",
+                sub {
+                    my ($round, $rival) = @_;
+                    my ($seconds, $figures) = of_load($bench, $rival, $other);
+                    my %figures = (%$figures, cores => $bench->{cores});
+                    for my $kind (qw(stages phases)) {
+                        $figures{"$kind $_"} = $seconds->{$kind}{$_} for keys %{ $seconds->{$kind} };
+                    }
+                    $bench->record({ %$other, title => $workload->{title} }, mode => 'serial', case => $case,
+                        rival => $rival->{name}, round => $round, figures => \%figures);
+                },
+                $bench->rivals($other, qw(bulk_load_0 bulk_load_1 bulk_load_2))
+            );
+            $other->end;
+        }
+    }
+    $workload->make_table;
+}
+
+# Seconds by what bounds what, medians; `work` is that of all processes without their waits.
+sub parts {
+    my ($figures) = @_;
+    my $of = sub { my ($name) = @_; my @values = Report::values_of($figures, $name); return @values ? Report::median(@values) : 0 };
+    my %waits = map { ("stages $_" => 1) } @WAITS;
+    my @stages = uniq grep {/^stages /} map { $_->{figure} } @$figures;
+    my %parts = (
+        seconds => $of->('seconds'), processes => $of->('workers') + 1, cores => $of->('cores'),
+        cut => $of->('stages cut'), append => sum0(map { $of->("stages $_") } @APPEND), flush => $of->('stages flush'),
+        waits => sum0(map { $of->($_) } keys %waits), work => sum0(map { $of->($_) } grep { !$waits{$_} } @stages),
+    );
+    $parts{around} = max(0, $parts{seconds} - $of->('phases rows'));
+    return \%parts;
+}
+
+# The time that so many processes should take, from the parts of a load by one: what they all do at the same time, unless
+# one of the turns takes longer; and what is around it.
+sub expected {
+    my ($one, $at_work) = @_;
+    return $one->{around} + max($one->{work} / $at_work, $one->{append}, $one->{cut});
+}
+
+sub table {
+    my ($figures) = @_;
+    my $text = Report::header('rows', 'table', 'load', 'median s', 'min–max s', 'expected s', 'around the rows s',
+        'work of all s', 'cut s', 'append s', 'of which flush s', 'waits s', 'append / work', 'cut MB/s', 'append MB/s',
+        'append is full at processes');
+    for my $rows (uniq map { $_->{rows} } @$figures) {
+        for my $case (uniq map { $_->{case} } @$figures) {
+            my @of_case = grep { $_->{rows} == $rows && $_->{case} eq $case } @$figures;
+            my $one;
+            for my $rival (Report::rivals_of(\@of_case)) {
+                my @of_rival = grep { $_->{rival} eq $rival } @of_case;
+                my $parts = parts(\@of_rival);
+                $one //= $parts if $parts->{processes} == 1;
+                my $megabytes = $of_rival[0]{bytes} / 1e6;
+                my $rate = sub { my ($seconds) = @_; return $seconds > 0 ? sprintf('%.0f', $megabytes / $seconds) : '' };
+                my $expected = $one ? expected($one, min(@$parts{qw(processes cores)})) : undef;
+                $text .= Report::line(
+                    Report::grouped($rows), $case, Rival::label($rival), Report::seconds(Report::values_of(\@of_rival, 'seconds')),
+                    defined $expected ? sprintf('%.3f', $expected) : '',
+                    map({ sprintf '%.3f', $parts->{$_} } qw(around work)),
+                    map({ $parts->{$_} > 0 ? sprintf '%.3f', $parts->{$_} : '' } qw(cut append flush waits)),
+                    $parts->{work} > 0 ? sprintf('%.2f', $parts->{append} / $parts->{work}) : '',
+                    map({ $rate->($parts->{$_}) } qw(cut append)),
+                    $parts->{append} > 0 ? sprintf('%.1f', $parts->{work} / $parts->{append}) : ''
+                );
+            }
+        }
+    }
+    return $text;
+}
+
+1;
