@@ -54,7 +54,7 @@ sub serial {
                     $bench->record({ %$other, title => $workload->{title} }, mode => 'serial', case => $case,
                         rival => $rival->{name}, round => $round, figures => \%figures);
                 },
-                $bench->rivals($other, qw(bulk_load_0 bulk_load_1 bulk_load_2))
+                $bench->rivals($other, qw(bulk_load_0 bulk_load_1 bulk_load_2 bulk_load_share))
             );
             $other->end;
         }
