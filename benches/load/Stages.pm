@@ -12,8 +12,11 @@ use Report;
 use Rival;
 use Workload;
 
-our @APPEND = ('extend', 'log', 'flush', 'write');
-our @WAITS = ('wait to cut', 'wait to append');
+my @APPEND = ('extend', 'log', 'flush', 'write');
+# The same, as turns that batches could take one behind the other: while one is flushed, the next is logged.
+my %TURNS = (log => ['log'], flush => ['flush'], write => [ 'extend', 'write' ]);
+my @PROCESSES = (1, 2, 3, 8, 16, 64);
+my @WAITS = ('wait to cut', 'wait to append');
 
 # Loads once. Returns seconds by stage and by phase, {stages => {name => s}, phases => …, order => {stages => [names], …}},
 # and the figures of the load.
@@ -70,7 +73,8 @@ sub parts {
     my @stages = uniq grep {/^stages /} map { $_->{figure} } @$figures;
     my %parts = (
         seconds => $of->('seconds'), processes => $of->('workers') + 1, cores => $of->('cores'),
-        cut => $of->('stages cut'), append => sum0(map { $of->("stages $_") } @APPEND), flush => $of->('stages flush'),
+        cut => $of->('stages cut'), turns => { map { my $turn = $_; $turn => sum0(map { $of->("stages $_") } @{ $TURNS{$turn} }) } keys %TURNS },
+        append => sum0(map { $of->("stages $_") } @APPEND), flush => $of->('stages flush'),
         waits => sum0(map { $of->($_) } keys %waits), work => sum0(map { $of->($_) } grep { !$waits{$_} } @stages),
     );
     $parts{around} = max(0, $parts{seconds} - $of->('phases rows'));
@@ -84,7 +88,43 @@ sub expected {
     return $one->{around} + max($one->{work} / $at_work, $one->{append}, $one->{cut});
 }
 
+# What the model says of other machines, as of the most rows that were loaded: at which rate so many processes, each with a core
+# of its own, load; what bounds them; and what would if the append were turns of its own. Everything but a core's share of the
+# work is taken to be as long as it was for one process.
+sub model {
+    my ($figures) = @_;
+    my $rows = max(map { $_->{rows} } @$figures);
+    my $text = '';
+    for my $case (uniq map { $_->{case} } @$figures) {
+        my @of_case = grep { $_->{rows} == $rows && $_->{case} eq $case } @$figures;
+        my %parts = map { my $rival = $_; $rival => parts([grep { $_->{rival} eq $rival } @of_case]) } Report::rivals_of(\@of_case);
+        my ($one, $more) = @parts{qw(bulk_load_0 bulk_load_1)};
+        next if !$one || !$more;
+        my $megabytes = $of_case[0]{bytes} / 1e6;
+        for my $processes (@PROCESSES) {
+            my %own = (work => $one->{work} / $processes);
+            $own{cut} = $more->{cut} if $processes > 1;
+            my @columns = map {
+                my %bounds = (%own, %$_);
+                my ($bound) = sort { $bounds{$b} <=> $bounds{$a} || $a cmp $b } keys %bounds;
+                my $rate = $megabytes / max(1e-9, $one->{around} + $bounds{$bound});
+                (sprintf('%.0f', $rate), $bound, sprintf('%.1f', 1e7 / $rate / 3600))
+            } { append => $one->{append} }, $one->{turns};
+            $text .= Report::line($case, $processes, @columns);
+        }
+    }
+    return $text
+        && Report::header('table', 'processes', 'MB/s', 'bound by', '10 TB, h', 'log, flush, write in turns: MB/s', 'bound by', '10 TB, h')
+        . $text;
+}
+
 sub table {
+    my ($figures) = @_;
+    my $model = model($figures);
+    return measured($figures) . ($model && "\nThe model, for so many cores:\n\n$model");
+}
+
+sub measured {
     my ($figures) = @_;
     my $text = Report::header('rows', 'table', 'load', 'median s', 'min–max s', 'expected s', 'around the rows s',
         'work of all s', 'cut s', 'append s', 'of which flush s', 'waits s', 'append / work', 'cut MB/s', 'append MB/s',

@@ -57,6 +57,8 @@ like($stages, qr/^\| 5,000 \| new file \| bulk_load, workers 0 \| 9\.000 \| 9\.0
     'what one process at a time can do, and when that is all');
 like($stages, qr/^\| 5,000 \| new file \| bulk_load, workers 1 \| 6\.000 \| 6\.000–6\.000 \| 5\.000 \| 1\.000 \| 9\.000 \| 0\.500 \| 2\.000 \|  \| 0\.250 \| 0\.22 \| 4 \| 1 \| 4\.5 \|$/m,
     '... and what is expected of two');
+like($stages, qr/^\| new file \| 2 \| 0 \| work \| 6944\.4 \| 0 \| work \| 6944\.4 \|\n.*\n\| new file \| 8 \| 1 \| append \| 4166\.7 \| 1 \| log \| 2777\.8 \|$/m,
+    '... and of more');
 is(Stages::expected({ around => 1, work => 8, append => 2, cut => 0 }, 8), 3, 'of eight, what the turns allow');
 
 Report::write_file("$directory/README.md", "before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n");
