@@ -305,7 +305,7 @@ sub scans {
 sub header {
     my @titles = @_;
     my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'by', 'single INSERTs during', 'CHECKPOINT during',
-        'memory, MB', 'table', 'log', 'bound by';
+        'memory, MB', 'table', 'log', 'turn', 'bound by';
     return line(@titles) . '|' . join('|', map { $left{$_} ? '---' : '--:' } @titles) . "|\n";
 }
 

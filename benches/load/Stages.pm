@@ -108,6 +108,7 @@ sub model {
                 my %bounds = (%own, %$_);
                 my ($bound) = sort { $bounds{$b} <=> $bounds{$a} || $a cmp $b } keys %bounds;
                 my $rate = $megabytes / max(1e-9, $one->{around} + $bounds{$bound});
+                $bound = 'around the rows' if $one->{around} > $bounds{$bound};
                 (sprintf('%.0f', $rate), $bound, sprintf('%.1f', 1e7 / $rate / 3600))
             } { append => $one->{append} }, $one->{turns};
             $text .= Report::line($case, $processes, @columns);
@@ -118,10 +119,33 @@ sub model {
         . $text;
 }
 
+# What of a load by one process, of the most rows, is one process's at a time; how fast that is; and how many processes fill it.
+sub turns {
+    my ($figures) = @_;
+    my $rows = max(map { $_->{rows} } @$figures);
+    my $text = '';
+    for my $case (uniq map { $_->{case} } @$figures) {
+        my $of = sub { my ($rival) = @_; return grep { $_->{rows} == $rows && $_->{case} eq $case && $_->{rival} eq $rival } @$figures };
+        my @one = $of->('bulk_load_0') or next;
+        my $work = parts(\@one)->{work};
+        # One process alone has no edges to find.
+        my @turns = [ cut => stage([$of->('bulk_load_1')], 'cut') ];
+        push @turns, map { [ $_ => stage(\@one, $_) ] } @APPEND;
+        push @turns, [ 'append, all of it' => parts(\@one)->{append} ], [ 'around the rows' => parts(\@one)->{around} ];
+        $text .= Report::line($case, $_->[0], sprintf('%.3f', $_->[1]), sprintf('%.1f', 1e9 * $_->[1] / $rows),
+            sprintf('%.0f', $one[0]{bytes} / 1e6 / $_->[1]), $_->[0] =~ /^around/ ? '' : sprintf('%.1f', $work / $_->[1]))
+            for grep { $_->[1] > 0 } @turns;
+    }
+    return $text && Report::header('table', 'turn', 's', 'ns a row', 'MB/s of the file', 'full at processes') . $text;
+}
+
+sub stage { my ($figures, $name) = @_; my @values = Report::values_of($figures, "stages $name"); return @values ? Report::median(@values) : 0 }
+
 sub table {
     my ($figures) = @_;
-    my $model = model($figures);
-    return measured($figures) . ($model && "\nThe model, for so many cores:\n\n$model");
+    my ($turns, $model) = (turns($figures), model($figures));
+    return measured($figures) . ($turns && "\nWhat only one process does at a time:\n\n$turns")
+        . ($model && "\nThe model, for so many cores:\n\n$model");
 }
 
 sub measured {
