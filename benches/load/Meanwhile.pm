@@ -162,11 +162,12 @@ sub checkpoints {
 
 # What /proc tells of each process of the load, every few milliseconds: the most memory it ever had resident (VmHWM, shared
 # buffers that it touched included), and what is its own now (RssAnon), which is added up over the processes, too. Whose
-# processes the load's are, nobody asks: those that were not there before. Two rounds: memory is not as fickle as time.
+# processes the load's are, nobody asks: those that were not there before. Two rounds, or one at SIZE=small: memory is not as
+# fickle as time.
 sub memory {
     my ($bench, $workload) = @_;
     my $server = $bench->{server};
-    local $bench->{rounds} = min(2, $bench->{rounds});
+    local $bench->{rounds} = min($bench->{size} eq 'small' ? 1 : 2, $bench->{rounds});
     $bench->rounds(
         "$workload->{title}, memory",
         sub {

@@ -311,7 +311,7 @@ sub header {
 
 sub line { return '| ' . join(' | ', @_) . " |\n" }
 
-# A rival's name, and how many processes it took if its name does not tell.
+# A rival's name, how many processes it took if its name does not tell, and how indexes came by the rows.
 sub label {
     my ($figures, $rival) = @_;
     my $label = Rival::label($rival);
@@ -319,6 +319,8 @@ sub label {
     my @threads = uniq values_of($figures, 'threads', rival => $rival);
     $label .= ", workers @workers by default" if $rival eq 'bulk_load' && @workers;
     $label .= ", @threads threads" if @threads;
+    my @methods = uniq grep { length } values_of($figures, 'indexes', rival => $rival);
+    $label .= ', indexes: ' . join ' or ', @methods if @methods;
     return $label;
 }
 

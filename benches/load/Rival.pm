@@ -178,7 +178,7 @@ sub load {
     $how{afterwards}->() if $how{afterwards};
     $figures{wal_bytes} = $server->query($insert_lsn) - $wal;
     @figures{qw(seconds begin end)} = ($end - $begin, $begin, $end);
-    $figures{workers} = $self->judge($workload, @answers) if $self->{bulk};
+    @figures{qw(workers indexes)} = $self->judge($workload, @answers) if $self->{bulk};
     $workload->agree("the end of the jobs of $self->{name}", "@answers", join '|', ('succeeded') x $self->{jobs})
         if $self->{jobs};
     $figures{heap_bytes} = $workload->heap_bytes;
@@ -224,10 +224,10 @@ sub statements {
 }
 
 # What bulk_load says of itself. A load that was another one than was asked for has no time, either. Returns how many
-# workers it had.
+# workers it had, and how indexes came by the rows.
 sub judge {
     my ($self, $workload, $answer) = @_;
-    my ($rows, $rejected, $writer, $workers, $notes) = split /\|/, $answer, 5;
+    my ($rows, $rejected, $writer, $workers, $indexes, $notes) = split /\|/, $answer, 6;
     my $asked = $self->{bulk}{workers};
     # A short file is not worth many workers.
     undef $asked if defined $asked && $asked * 2e6 > $workload->{bytes};
@@ -238,7 +238,7 @@ sub judge {
     $workload->agree("the writer of $self->{name} ($notes)", $writer, 'direct') if $workload->{rows} > 10_000;
     $workload->agree("the number of workers of $self->{name} ($notes)", $workers, $asked) if defined $asked;
     $self->{bench}->remark("$workload->{title}, $self->{label}: $notes") if length $notes;
-    return $workers;
+    return ($workers, $indexes);
 }
 
 # The floor must have read every row, and its pages must be as many as COPY's but for one page in use per thread.

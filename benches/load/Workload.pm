@@ -208,10 +208,11 @@ sub arguments {
     return join ', ', map { quote($_) } $path, $self->{name}, $json;
 }
 
-# A call of bulk_load: its answer is rows | rejected | writer | workers | notes.
+# A call of bulk_load: its answer is rows | rejected | writer | workers | how indexes came by the rows | notes.
 sub bulk_load {
     my ($self, %more) = @_;
-    return 'SELECT rows_loaded, rows_rejected, writer, workers, array_to_string(notes, \' \') FROM bulk_load('
+    my $methods = q{(SELECT string_agg(DISTINCT index->>'method', ', ') FROM jsonb_array_elements(indexes) index)};
+    return "SELECT rows_loaded, rows_rejected, writer, workers, $methods, array_to_string(notes, ' ') FROM bulk_load("
         . $self->arguments($self->{path}, %more) . ')';
 }
 

@@ -55,10 +55,10 @@ $broken->('an index is missing', qr/the number of indexes after a rival is wrong
 $workload->make_table;
 
 my $rival = Rival->new($bench, 'bulk_load');
-fails(sub { $rival->judge($workload, '2999|0|direct|0|') }, qr/number of rows/, 'a load that counts fewer rows');
-fails(sub { $rival->judge($workload, '3000|1|direct|0|') }, qr/number of bad rows/, '... or finds bad ones');
+fails(sub { $rival->judge($workload, '2999|0|direct|0||') }, qr/number of rows/, 'a load that counts fewer rows');
+fails(sub { $rival->judge($workload, '3000|1|direct|0||') }, qr/number of bad rows/, '... or finds bad ones');
 $workload->{rows} = $workload->{good_rows} = 300_000;
-fails(sub { $rival->judge($workload, '300000|0|buffered|0|for a reason') }, qr/the writer of bulk_load \(for a reason\)/,
+fails(sub { $rival->judge($workload, '300000|0|buffered|0||for a reason') }, qr/the writer of bulk_load \(for a reason\)/,
     'a load by the other writer');
 @$workload{qw(rows good_rows)} = (3000, 3000);
 $workload->end;

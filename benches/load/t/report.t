@@ -19,6 +19,7 @@ my @figures = (
     (map { figure('test', 'load', 'copy', $_, 'seconds', $_) } 1 .. 3),
     (map { figure('test', 'load', 'bulk_load', $_, 'seconds', $_ / 10) } 1 .. 3),
     figure('test', 'load', 'bulk_load', 1, 'wal_bytes', 3e6),
+    (map { figure('test', 'load', 'bulk_load', $_, 'indexes', 'merge') } 1 .. 3),
     figure('test', 'load', 'copy', 1, 'index_bytes', 0),
     figure('test', 'memory', 'bulk_load', 1, 'largest', 7e6),
     (map { figure('test', 'memory', 'bulk_load', 1, $_, 6e6) } qw(seconds processes largest_own own)),
@@ -34,7 +35,7 @@ like($page, qr/^- Spread: .* are 100 % of the median for the half of them, and 1
 like($page, qr/^## test: 5,000 rows, 2\.0 MB$/m, 'a section');
 like($page, qr/^\| load \| median s \| min–max s \| COPY = 1 \| MB\/s \| WAL MB \| largest process MB \| its own MB \|$/m,
     'a column for what was measured, and no other');
-like($page, qr/^\| bulk_load \| 0\.200 \| 0\.100–0\.300 \| 10\.00× \| 10 \| 3\.0 \| 7\.0 \| 6\.0 \|$/m, 'a row');
+like($page, qr/^\| bulk_load, indexes: merge \| 0\.200 \| 0\.100–0\.300 \| 10\.00× \| 10 \| 3\.0 \| 7\.0 \| 6\.0 \|$/m, 'a row');
 like($page, qr/^Not there: TRUNCATE and COPY FREEZE: too cold\.$/m, 'why a rival is not there');
 like($page, qr/^- pgloader: not installed$/m, '... told once where it is for all workloads');
 
