@@ -172,6 +172,9 @@ sub end {
     $server->query("TRUNCATE $self->{name}", 'CHECKPOINT');
 }
 
+# Not for the next run: the file goes with the workload.
+sub discard { my ($self) = @_; $self->{files}{ $self->{path} } = 1 }
+
 # Also if the run is cut short.
 sub DESTROY {
     my ($self) = @_;
