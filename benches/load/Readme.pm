@@ -22,7 +22,8 @@ sub figures {
     my @loads = $report->figures(figure => 'seconds');
     my $text = "From [$path.md]($path.md), which has machine, versions, settings, every rival and the exact command; medians."
         . "\n\n![seconds of each way of loading, by workload]($path.png)\n\n"
-        . Report::header('load', 'COPY s', 'two COPYs s', 'COPY, then CREATE INDEX s', 'bulk_load s', 'COPY / bulk_load');
+        . Report::header('load', 'COPY s', 'two COPYs s', 'COPY, then CREATE INDEX s', 'bulk_load s', 'with `lock` `share` s',
+        'COPY / bulk_load');
     for my $title (uniq map { $_->{workload} } grep { $_->{mode} =~ /^(?:load|append)$/ } @loads) {
         my @figures = grep { $_->{workload} eq $title && $_->{mode} =~ /^(?:load|append)$/ } @loads;
         my %median = map {
@@ -33,7 +34,7 @@ sub figures {
         next if !defined $median{bulk_load} || !defined $copy;
         $text .= Report::line(
             "`$title`, " . Report::grouped($figures[0]{rows}) . ' rows, ' . Report::megabytes($figures[0]{bytes}) . ' MB',
-            map({ defined ? sprintf '%.3f', $_ : '' } $copy, @median{qw(two_copies copy_then_index bulk_load)}),
+            map({ defined ? sprintf '%.3f', $_ : '' } $copy, @median{qw(two_copies copy_then_index bulk_load bulk_load_share)}),
             sprintf('%.1f×', $copy / $median{bulk_load})
         );
     }

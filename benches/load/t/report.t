@@ -67,7 +67,7 @@ Readme::show($report, $directory, "$directory/results", 'load');
 open my $file, '<', "$directory/README.md" or die $!;
 my $readme = do { local $/; <$file> };
 like($readme, qr/^before\n<!-- figures -->\nFrom \[results\/load\.md\].*\n<!-- end of figures -->\nafter$/s, 'README has new figures');
-like($readme, qr/^\| `test`, 5,000 rows, 2\.0 MB \| 2\.000 \|  \|  \| 0\.200 \| 10\.0× \|$/m, '... of each load');
+like($readme, qr/^\| `test`, 5,000 rows, 2\.0 MB \| 2\.000 \|  \|  \| 0\.200 \|  \| 10\.0× \|$/m, '... of each load');
 unlike($readme, qr/^old$/m, '... and no old ones');
 
 done_testing();
