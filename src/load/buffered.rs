@@ -12,7 +12,8 @@
 //!
 //! Only columns that the file has fields for are in the list; the server knows the defaults of the others. With a
 //! `where` clause COPY shows it the defaults, so then they are evaluated here, before it, and inserted as they are.
-//! OVERRIDING SYSTEM VALUE makes INSERT accept values for identity columns as COPY does.
+//! OVERRIDING SYSTEM VALUE makes INSERT accept values for identity columns as COPY does. With `on_duplicate` `keep_old`
+//! the statement ends in ON CONFLICT … DO NOTHING.
 //!
 //! COPY's error context is pushed by the caller ([`super`]), and speaks while rows are being handed over: it is asked
 //! for errors of conversions, but also for those of constraints and row triggers, which are about the row handed over
@@ -24,8 +25,9 @@ use std::ffi::{CStr, CString, c_char};
 use pgrx::{pg_guard, pg_sys};
 
 use super::Load;
+use super::duplicate::conflict_clause;
 use super::feed::Feed;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::soft::OnError;
 use crate::pg::statement::{self, Checked};
@@ -76,12 +78,12 @@ unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::B
 unsafe extern "C-unwind" fn insert(load: *const Load, feed: *const Feed) -> *const c_char {
     // SAFETY: the caller vouches for both; a guarded call that copies the string.
     unsafe {
-        let statement = statement_text(&*load, &(*feed).defaults);
+        let statement = statement_text(&*load, &(*feed).defaults).or_raise();
         pg_sys::pstrdup(statement.as_ptr())
     }
 }
 
-fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> CString {
+fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> Result<CString> {
     let attributes = load.mapping.attributes().filter_map(|attnum| usize::try_from(attnum - 1).ok());
     let attributes = attributes.chain(defaults.iter().map(|(attribute, _)| *attribute));
     let (mut list, mut values) = (Vec::new(), Vec::new());
@@ -101,6 +103,11 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
         let schema = pg_sys::get_namespace_name(load.schema);
         CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, c"bulk_rows".as_ptr()))
     };
+    let clause = match load.arbiter {
+        // SAFETY: an index of the target, which is locked; guarded.
+        Some(arbiter) => unsafe { conflict_clause(arbiter)? },
+        None => Vec::new(),
+    };
     let table = load.target.name.as_bytes();
     let statement = [
         b"INSERT INTO ",
@@ -113,10 +120,12 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
         b"(NULL::",
         table,
         b", $1) f",
+        &clause,
     ]
     .concat();
-    CString::new(statement).unwrap_or_default()
+    Ok(CString::new(statement).unwrap_or_default())
 }
+
 /// Count what became of the rows.
 ///
 /// # Safety
@@ -130,6 +139,9 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot);
         pg_sys::FreeExecutorState((*feed.econtext).ecxt_estate);
         let left_out = feed.given.saturating_sub(processed);
+        // Which of the two left a row out, the statement does not say.
+        let (duplicate, left_out) = if load.arbiter.is_some() { (left_out, 0) } else { (0, left_out) };
+        load.counts.duplicate = duplicate;
         if left_out > 0 {
             let rows = if left_out == 1 { "1 row was".to_owned() } else { format!("{left_out} rows were") };
             let note = format!("{rows} left out by triggers or rules of \"{}\".", load.target.display_name());

@@ -28,6 +28,7 @@
 mod buffered;
 mod check;
 mod direct;
+pub mod duplicate;
 mod feed;
 pub mod history;
 mod memory;
@@ -50,6 +51,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use self::duplicate::Keep;
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::phase::{Phase, Phases};
 use self::rejects::Spool;
@@ -91,6 +93,8 @@ pub struct Load {
     /// What lives as long as the load.
     pub memory: pg_sys::MemoryContext,
     pub writer: Writer,
+    /// The index that says which rows are duplicates, where these are no errors.
+    pub arbiter: Option<pg_sys::Oid>,
     pub counts: Counts,
     /// With on_error `table`, where the rejects go; else null.
     pub spool: *mut Spool,
@@ -242,10 +246,11 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
 unsafe extern "C-unwind" fn judge(load: *const Load) {
     // SAFETY: the caller vouches for it.
     let Load { options, counts, .. } = unsafe { &*load };
+    let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
     if let Some(percent) = options.copy.reject_percent {
-        let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
         soft::check_share(options.copy.on_error, percent, counts.rejected, records).or_raise();
     }
+    options.duplicates.judge(counts.duplicate, records).or_raise();
 }
 
 /// COPY's context, while there are rows for it to speak of.
@@ -354,6 +359,7 @@ pub unsafe fn begin(
             schema,
             memory,
             writer: Writer::Buffered,
+            arbiter: None,
             counts: Counts::default(),
             spool: std::ptr::null_mut(),
             reading: false,
@@ -393,10 +399,15 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     let mapping = source::by_position(relation, &load.options).or_raise();
     load.target.check_insert(mapping.as_ref(), load.where_clause.rights).or_raise();
     // SAFETY: the relation is open.
-    load.target.obstacles = unsafe { obstacle::of_target(relation) };
+    load.target.obstacles = unsafe { obstacle::of_target(relation, load.options.duplicates.keep) };
     // SAFETY: the relation is open, and the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(relation, mapping.as_ref(), load.where_clause.conditions) };
     load.target.obstacles.extend(volatile);
+    if load.options.duplicates.keep != Keep::Error {
+        load.target.check_replace(load.options.duplicates.keep);
+        // SAFETY: the relation is open.
+        load.arbiter = Some(unsafe { load.options.duplicates.arbiter(relation) }.or_raise());
+    }
     if load.is_dry {
         check::check_target(&load.target).or_raise();
         load.writer = Writer::Direct;
@@ -457,6 +468,10 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
     if load.options.freeze {
         return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());
     }
+    if load.options.duplicates.keep == Keep::New {
+        let message = format!("cannot replace rows of \"{}\" with the buffered writer", load.target.display_name());
+        return unsupported(message, obstacles.first());
+    }
     if load.options.writer == WriterOption::Auto {
         load.counts.notes.extend(obstacles.iter().cloned());
     }
@@ -513,8 +528,8 @@ unsafe extern "C-unwind" fn finish(load: *mut Load) {
     // SAFETY: a spool lives as long as its load at least.
     if let Some(spool) = unsafe { load.spool.as_mut() } {
         let kept = rejects::table::write(spool).or_raise();
-        if kept < load.counts.rejected {
-            let rejected = load.counts.rejected;
+        let rejected = load.counts.rejected + load.counts.duplicate;
+        if kept < rejected {
             load.counts.notes.push(format!("{kept} of {rejected} rejected rows are kept (pg_bulk.reject_cap)."));
         }
     }

@@ -10,7 +10,9 @@ use std::ffi::CStr;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgList, pg_sys};
 
+use super::duplicate::Keep;
 use super::volatile;
+use crate::pg::append::Traits;
 use crate::pg::encoding::from_server;
 use crate::pg::unguarded::find_all_inheritors;
 
@@ -18,7 +20,7 @@ use crate::pg::unguarded::find_all_inheritors;
 ///
 /// # Safety
 /// An open relation.
-pub unsafe fn of_target(relation: pg_sys::Relation) -> Vec<String> {
+pub unsafe fn of_target(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
     let mut found = Vec::new();
     // SAFETY: the caller vouches for the relation; guarded calls, and structures that an open relation has.
     unsafe {
@@ -29,25 +31,38 @@ pub unsafe fn of_target(relation: pg_sys::Relation) -> Vec<String> {
         {
             found.push(format!("Row-level security applies to table \"{name}\"."));
         }
-        if has_insert_rule((*relation).rd_rules) {
+        if has_rule((*relation).rd_rules, pg_sys::CmdType::CMD_INSERT) {
             found.push(format!("Relation \"{name}\" has rules on INSERT."));
         }
-        if has_trigger(relation, |trigger| !trigger.tgnewtable.is_null()) {
+        if keep == Keep::New {
+            if has_rule((*relation).rd_rules, pg_sys::CmdType::CMD_UPDATE) {
+                found.push(format!("Relation \"{name}\" has rules on UPDATE."));
+            }
+            let is_for_all = |trigger: &pg_sys::Trigger| {
+                !trigger.tgnewtable.is_null()
+                    || !trigger.tgoldtable.is_null()
+                    || trigger.tgtype.cast_unsigned() & ROW == 0
+            };
+            if has_trigger(relation, UPDATE, is_for_all) {
+                found.push(format!("Table \"{name}\" has an UPDATE trigger for statements."));
+            }
+        }
+        if has_trigger(relation, INSERT, |trigger| !trigger.tgnewtable.is_null()) {
             found.push(format!("Table \"{name}\" has an INSERT trigger with a transition table."));
         }
         if pg_sys::replorigin_session_origin != pg_sys::InvalidRepOriginId as pg_sys::RepOriginId {
             found.push("The session has a replication origin.".into());
         }
         if (*form).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
-            of_leaves((*relation).rd_id, &mut found);
+            of_leaves((*relation).rd_id, keep, &mut found);
         } else {
-            of_storage(relation, &mut found);
+            of_storage(relation, keep, &mut found);
         }
     }
     found
 }
 
-unsafe fn of_leaves(relid: pg_sys::Oid, found: &mut Vec<String>) {
+unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
     let lock = pg_sys::RowExclusiveLock.cast_signed();
     // SAFETY: guarded calls; what is opened is locked, and the locks are kept.
     unsafe {
@@ -57,7 +72,7 @@ unsafe fn of_leaves(relid: pg_sys::Oid, found: &mut Vec<String>) {
         for leaf in all.iter_oid() {
             let relation = pg_sys::relation_open(leaf, pg_sys::NoLock.cast_signed());
             if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
-                of_storage(relation, found);
+                of_storage(relation, keep, found);
             }
             pg_sys::relation_close(relation, pg_sys::NoLock.cast_signed());
         }
@@ -65,7 +80,7 @@ unsafe fn of_leaves(relid: pg_sys::Oid, found: &mut Vec<String>) {
 }
 
 /// Obstacles of a relation that rows are written to.
-unsafe fn of_storage(relation: pg_sys::Relation, found: &mut Vec<String>) {
+unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<String>) {
     // SAFETY: an open relation; guarded calls.
     unsafe {
         let name = name_of(relation);
@@ -87,12 +102,18 @@ unsafe fn of_storage(relation: pg_sys::Relation, found: &mut Vec<String>) {
         } else if is_user_catalog(relation) {
             found.push(format!("Table \"{name}\" has the storage parameter user_catalog_table."));
         }
-        if has_trigger(relation, |trigger| {
+        let comes_before = |trigger: &pg_sys::Trigger| {
             let kind = trigger.tgtype.cast_unsigned();
             // TRIGGER_TYPE_AFTER is neither of the two.
             kind & ROW != 0 && kind & (BEFORE | INSTEAD) != 0
-        }) {
+        };
+        let events = if keep == Keep::New { INSERT | UPDATE } else { INSERT };
+        if has_trigger(relation, events, comes_before) {
             found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
+        }
+        if keep != Keep::Error && Traits::of(relation).logical {
+            // A row that loses has been inserted and deleted again: a subscriber would fail at the first of the two.
+            found.push(format!("Changes of table \"{name}\" are decoded."));
         }
         volatile::of_constraints(relation, found);
     }
@@ -104,9 +125,10 @@ const ROW: u16 = pg_sys::TRIGGER_TYPE_ROW as u16;
 const BEFORE: u16 = pg_sys::TRIGGER_TYPE_BEFORE as u16;
 const INSTEAD: u16 = pg_sys::TRIGGER_TYPE_INSTEAD as u16;
 const INSERT: u16 = pg_sys::TRIGGER_TYPE_INSERT as u16;
+const UPDATE: u16 = pg_sys::TRIGGER_TYPE_UPDATE as u16;
 
-/// Is there an enabled INSERT trigger like this?
-unsafe fn has_trigger(relation: pg_sys::Relation, like: impl Fn(&pg_sys::Trigger) -> bool) -> bool {
+/// Is there an enabled trigger on this event like this?
+unsafe fn has_trigger(relation: pg_sys::Relation, event: u16, like: impl Fn(&pg_sys::Trigger) -> bool) -> bool {
     // SAFETY: an open relation, whose trigger descriptor has so many triggers.
     unsafe {
         let Some(descriptor) = (*relation).trigdesc.as_ref() else { return false };
@@ -114,19 +136,19 @@ unsafe fn has_trigger(relation: pg_sys::Relation, like: impl Fn(&pg_sys::Trigger
         (0..len).any(|i| {
             let trigger = &*descriptor.triggers.add(i);
             let enabled = trigger.tgenabled.cast_unsigned() != DISABLED;
-            enabled && trigger.tgtype.cast_unsigned() & INSERT != 0 && like(trigger)
+            enabled && trigger.tgtype.cast_unsigned() & event != 0 && like(trigger)
         })
     }
 }
 
-unsafe fn has_insert_rule(rules: *const pg_sys::RuleLock) -> bool {
+unsafe fn has_rule(rules: *const pg_sys::RuleLock, event: pg_sys::CmdType::Type) -> bool {
     // SAFETY: an open relation's rules, or null.
     unsafe {
         let Some(rules) = rules.as_ref() else { return false };
         let len = usize::try_from(rules.numLocks).unwrap_or(0);
         (0..len).any(|i| {
             let rule = &**rules.rules.add(i);
-            rule.event == pg_sys::CmdType::CMD_INSERT && rule.enabled.cast_unsigned() != DISABLED
+            rule.event == event && rule.enabled.cast_unsigned() != DISABLED
         })
     }
 }

@@ -8,6 +8,7 @@ use std::ffi::CString;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::duplicate::{Duplicates, Keep};
 use crate::error::{Error, Result};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::jsonb::{self, Json};
@@ -17,7 +18,20 @@ use crate::pg::source::Location;
 
 /// The names besides COPY's format options.
 const NAMES: &[&str] = &[
-    "columns", "match_by", "program", "where", "truncate", "freeze", "analyze", "writer", "workers", "lock", "indexes",
+    "columns",
+    "match_by",
+    "program",
+    "where",
+    "truncate",
+    "freeze",
+    "analyze",
+    "writer",
+    "workers",
+    "lock",
+    "indexes",
+    "on_duplicate",
+    "conflict_index",
+    "duplicate_limit",
 ];
 
 /// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
@@ -64,6 +78,7 @@ pub struct LoadOptions {
     pub workers: Option<usize>,
     pub lock: LockOption,
     pub indexes: IndexesOption,
+    pub duplicates: Duplicates,
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -134,6 +149,7 @@ impl LoadOptions {
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
         (copy.reject_limit, copy.reject_percent) = (0, None);
         (self.truncate, self.freeze, self.analyze) = (false, false, false);
+        self.duplicates = Duplicates::ERROR;
         self.lock = LockOption::Online;
     }
 
@@ -143,6 +159,7 @@ impl LoadOptions {
         let (mut truncate, mut freeze, mut analyze) = (false, false, false);
         let (mut writer, mut workers) = (WriterOption::Auto, None);
         let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
+        let mut duplicates = Duplicates::ERROR;
         for (name, value) in given {
             if draft.set(name, value)? {
                 continue;
@@ -172,6 +189,12 @@ impl LoadOptions {
                     workers = Some(number.ok_or_else(bad)?);
                 }
                 "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
+                "on_duplicate" => {
+                    let words = [("error", Keep::Error), ("keep_old", Keep::Old), ("keep_new", Keep::New)];
+                    duplicates.keep = word(name, bytes, &words)?;
+                }
+                "conflict_index" => duplicates.index = Some(c_string(bytes)),
+                "duplicate_limit" => duplicates.limit = Some(Duplicates::limit(&text(bytes))?),
                 _ => {
                     use IndexesOption::{Auto, Insert, Merge, Rebuild};
                     let words = [("auto", Auto), ("insert", Insert), ("merge", Merge), ("rebuild", Rebuild)];
@@ -192,6 +215,7 @@ impl LoadOptions {
                 return Err(invalid("cannot specify both columns and match_by \"name\""));
             }
         }
+        duplicates.check()?;
         let location = if program { Location::Program(path) } else { Location::File(path) };
         Ok(LoadOptions {
             copy,
@@ -206,6 +230,7 @@ impl LoadOptions {
             workers,
             lock,
             indexes,
+            duplicates,
         })
     }
 }

@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::duplicate::Keep;
 use super::obstacle;
 use super::options::{LoadOptions, LockOption};
 use super::source::Mapping;
@@ -120,6 +121,23 @@ impl Target {
         if self.relation.is_null() {
             // SAFETY: a guarded call; the lock is held.
             self.relation = unsafe { pg_sys::relation_open(self.relid, pg_sys::NoLock.cast_signed()) };
+        }
+    }
+
+    /// May the current user replace rows? Guarded.
+    pub fn check_replace(&self, keep: Keep) {
+        if keep != Keep::New {
+            return;
+        }
+        // SAFETY: an open relation; guarded calls.
+        unsafe {
+            let result =
+                pg_sys::pg_class_aclcheck(self.relid, pg_sys::GetUserId(), pg_sys::ACL_DELETE as pg_sys::AclMode);
+            if result != pg_sys::AclResult::ACLCHECK_OK {
+                let form = (*self.relation).rd_rel;
+                let object = pg_sys::get_relkind_objtype((*form).relkind);
+                pg_sys::aclcheck_error(result, object, (*form).relname.data.as_ptr());
+            }
         }
     }
 

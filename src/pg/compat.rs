@@ -367,6 +367,26 @@ pub unsafe fn insert_index_tuples(
     }
 }
 
+/// `index_beginscan` for keys only.
+///
+/// # Safety
+/// A plain frame; an open heap, one of its indexes, and a snapshot that lives as long as the scan.
+pub unsafe fn index_beginscan(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: std::ffi::c_int,
+) -> pg_sys::IndexScanDesc {
+    use super::unguarded::index_beginscan;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return index_beginscan(heap, index, snapshot, keys, 0);
+        #[cfg(feature = "pg18")]
+        return index_beginscan(heap, index, snapshot, std::ptr::null_mut(), keys, 0);
+    }
+}
+
 /// Where COPY reports the rows that it skips, in versions whose COPY does (progress.h).
 pub const PROGRESS_SKIPPED: Option<u32> = if MAJOR >= 17 { Some(6) } else { None };
 

@@ -247,6 +247,8 @@ unsafe extern "C-unwind" {
     );
     /// sequence.c.
     pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
+    /// partition.c. Looks into the catalogs.
+    pub fn get_partition_ancestors(relation: pg_sys::Oid) -> *mut pg_sys::List;
     /// pg_inherits.c.
     pub fn find_all_inheritors(
         parentrelId: pg_sys::Oid,

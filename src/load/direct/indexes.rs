@@ -16,20 +16,21 @@
 //!
 //! Expressions are the caller's to evaluate, as in an INSERT. They run in plain frames.
 
+mod sorted;
+
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::pg_sys;
 
-use super::losers::{self, Group, Suspects};
 use super::offender::Offender;
 use super::rebuild::Rebuild;
+use crate::load::duplicate::{self, Keep};
 use crate::load::report::IndexReport;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
-use crate::pg::points::point_plain;
-use crate::pg::subtransaction::survive;
-use crate::pg::unguarded::{self as c, Opaque};
+use crate::pg::holder;
+use crate::pg::unguarded as c;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
@@ -79,6 +80,21 @@ pub struct Indexes {
     open: *mut pg_sys::Relation,
     /// ... and what the executor is shown instead: nothing but the index that is to get a row.
     shown: *mut pg_sys::Relation,
+    /// Which of them says what a duplicate is, and what becomes of these.
+    arbiter: Option<usize>,
+    keep: Keep,
+}
+
+/// How the rows are survived that lose to an index.
+#[derive(Debug, Clone, Copy)]
+pub struct Survival<'a> {
+    /// They are kept as rejects; else only duplicates are survived.
+    pub keeps: bool,
+    pub keep: Keep,
+    /// The target's index that says what a duplicate is.
+    pub arbiter: Option<pg_sys::Oid>,
+    /// The indexes whose keys were collected.
+    pub collected: &'a [pg_sys::Oid],
 }
 
 impl Indexes {
@@ -92,20 +108,32 @@ impl Indexes {
         estate: *mut pg_sys::EState,
         econtext: *mut pg_sys::ExprContext,
         rebuild: &mut Rebuild,
-        survives: Option<&[pg_sys::Oid]>,
+        survival: Option<Survival<'_>>,
     ) -> Indexes {
         // SAFETY: the caller vouches for the pointers; the executor lists so many indexes; guarded calls.
         unsafe {
             let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
             let open = (*relinfo).ri_IndexRelationDescs;
-            let losses = match survives {
+            let arbiter_oid = survival.and_then(|survival| survival.arbiter);
+            let is_arbiter = |i: usize| arbiter_oid.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
+            let arbiter = (0..count).find(|&i| is_arbiter(i));
+            let keep = survival.map_or(Keep::Error, |survival| survival.keep);
+            let losses = match survival {
                 None => Losses::None,
                 Some(_) if (0..count).any(|i| wants_care(*open.add(i))) => Losses::Looked,
-                Some(collected) => Losses::Sorted(collected),
+                // What other constraints say of a row depends on which rows are there by then.
+                Some(survival)
+                    if keep != Keep::Error
+                        && (keep == Keep::New || !survival.keeps)
+                        && (0..count).any(|i| Some(i) != arbiter && is_unique(*open.add(i))) =>
+                {
+                    Losses::Looked
+                }
+                Some(survival) => Losses::Sorted(survival.collected),
             };
             // Where rows are told of constraints when it is known which of them stay, indexes are open until then.
             let is_late = |i| !(*(*(*open.add(i))).rd_index).indimmediate;
-            let builds = survives.is_none() || !(0..count).any(is_late);
+            let builds = survival.is_none() || !(0..count).any(is_late);
             let index = |i| {
                 let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
                 let way = way(relation, info, rebuild, losses, builds);
@@ -122,7 +150,7 @@ impl Indexes {
             if count > 0 {
                 (*relinfo).ri_IndexRelationDescs = shown;
             }
-            Indexes { list, relinfo, estate, econtext, open, shown }
+            Indexes { list, relinfo, estate, econtext, open, shown, arbiter, keep }
         }
     }
 
@@ -254,104 +282,61 @@ impl Indexes {
         recheck
     }
 
-    /// The first index in which another row is in the way of a row. Waits for transactions that may be about to make or
+    /// The row whose key an index has, of those that look at each row. Waits for transactions that may be about to make or
     /// remove one.
     ///
     /// # Safety
-    /// As [`Indexes::add`].
-    pub unsafe fn in_the_way(&mut self, slot: *mut pg_sys::TupleTableSlot) -> Option<usize> {
+    /// As [`Indexes::add`]; one of the indexes.
+    pub unsafe fn holder(&mut self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> pg_sys::ItemPointerData {
         // SAFETY: the caller vouches for frame and slot.
         unsafe {
-            for (i, index) in self.list.iter_mut().enumerate() {
-                if index.way != Way::Careful {
+            let Some(index) = self.list.get_mut(number).filter(|index| index.way == Way::Careful) else {
+                return holder::NOBODY;
+            };
+            c::check_for_interrupts();
+            let began = Instant::now();
+            let shown = self.shown.add(number);
+            *shown = index.relation;
+            let mut conflict = holder::NOBODY;
+            let all = std::ptr::null_mut();
+            let fits = c::ExecCheckIndexConstraints(self.relinfo, slot, self.estate, &raw mut conflict, all);
+            *shown = std::ptr::null_mut();
+            index.took += began.elapsed();
+            if fits { holder::NOBODY } else { conflict }
+        }
+    }
+
+    /// The first index in which another row is in the way of a row, other than the arbiter and this row.
+    ///
+    /// # Safety
+    /// As [`Indexes::holder`].
+    pub unsafe fn in_the_way(
+        &mut self,
+        slot: *mut pg_sys::TupleTableSlot,
+        except: &pg_sys::ItemPointerData,
+    ) -> Option<usize> {
+        // SAFETY: the caller vouches for frame and slot.
+        unsafe {
+            for number in 0..self.list.len() {
+                if Some(number) == self.arbiter {
                     continue;
                 }
-                c::check_for_interrupts();
-                let began = Instant::now();
-                let shown = self.shown.add(i);
-                *shown = index.relation;
-                let mut conflict = pg_sys::ItemPointerData::default();
-                let all = std::ptr::null_mut();
-                let fits = c::ExecCheckIndexConstraints(self.relinfo, slot, self.estate, &raw mut conflict, all);
-                *shown = std::ptr::null_mut();
-                index.took += began.elapsed();
-                if !fits {
-                    return Some(i);
+                let holder = self.holder(number, slot);
+                if holder.ip_posid != 0 && !holder::is_same(&holder, except) {
+                    return Some(number);
                 }
             }
         }
         None
     }
 
-    /// Insert what was sorted. Rows that lose are suspects; without these, they are errors.
-    ///
-    /// # Safety
-    /// A plain frame. All rows were taken.
-    pub unsafe fn insert_sorted(&mut self, offender: *mut Offender, suspects: *mut Suspects) {
-        // SAFETY: the caller vouches for the frame. A sort's tuples are valid until the next one is asked for.
-        unsafe {
-            let heap = (*self.relinfo).ri_RelationDesc;
-            let memory = pg_sys::CurrentMemoryContext;
-            let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
-            for (number, index) in self.list.iter_mut().enumerate() {
-                let Way::Sorted(sort) = index.way else { continue };
-                let began = Instant::now();
-                // indimmediate: others are not sorted.
-                let unique = (*(*index.relation).rd_index).indisunique;
-                let check = if unique { if suspects.is_null() { YES } else { PARTIAL } } else { NO };
-                let keys = usize::try_from((*index.info).ii_NumIndexKeyAttrs).unwrap_or(0);
-                let descriptor = (*index.relation).rd_att;
-                let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
-                let mut nulls = [false; MOST_KEYS];
-                let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-                let mut previous = Previous::new();
-                c::tuplesort_performsort(sort);
-                loop {
-                    c::check_for_interrupts();
-                    point_plain!("load.key");
-                    let tuple = c::tuplesort_getindextuple(sort, true);
-                    if tuple.is_null() {
-                        break;
-                    }
-                    c::index_deform_tuple(tuple, descriptor, values, nulls);
-                    if unique {
-                        let same = previous.is_same(tuple);
-                        (*offender).other = same.then_some(previous.row());
-                        (*offender).row = Some((*tuple).t_tid);
-                        if !suspects.is_null() {
-                            // NULLs are equal to nothing, but where they are equal to each other.
-                            let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
-                            let twin = same && !distinct;
-                            let key = Key { index: &raw mut *index, heap, values, nulls, tuple };
-                            pg_sys::CurrentMemoryContext = per_tuple;
-                            let fits = key.insert(if twin { NO } else { PARTIAL });
-                            pg_sys::CurrentMemoryContext = memory;
-                            let row = &raw const (*tuple).t_tid;
-                            previous.group = if twin || (!fits && previous.is_equal(&key, keys, per_tuple)) {
-                                let before = previous.row();
-                                losers::twin(suspects, number, &raw const before, previous.group, row)
-                            } else if !fits && key.is_taken(per_tuple) {
-                                losers::taken(suspects, number, row)
-                            } else {
-                                Group::NONE
-                            };
-                            previous.set(tuple);
-                            c::MemoryContextReset(per_tuple);
-                            continue;
-                        }
-                        previous.set(tuple);
-                    }
-                    pg_sys::CurrentMemoryContext = per_tuple;
-                    let tid = &raw mut (*tuple).t_tid;
-                    c::index_insert(index.relation, values, nulls, tid, heap, check, false, index.info);
-                    c::MemoryContextReset(per_tuple);
-                    pg_sys::CurrentMemoryContext = memory;
-                }
-                (*offender).row = None;
-                c::tuplesort_end(sort);
-                index.took += began.elapsed();
-            }
-        }
+    /// The index that says what a duplicate is, if any are to be survived.
+    pub fn arbiter(&self) -> Option<usize> {
+        self.arbiter
+    }
+
+    pub fn keep(&self) -> Keep {
+        self.keep
     }
 
     /// Close all. Guarded.
@@ -454,6 +439,15 @@ impl Losses<'_> {
     }
 }
 
+/// Are its keys unique at any time?
+///
+/// # Safety
+/// An open index.
+unsafe fn is_unique(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*(*index).rd_index).indimmediate && (*(*index).rd_index).indisunique }
+}
+
 /// Can rows that lose to an index be found only by looking for each? Guarded.
 ///
 /// # Safety
@@ -464,149 +458,5 @@ unsafe fn wants_care(index: pg_sys::Relation) -> bool {
         let form = (*index).rd_index;
         let is_btree = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID;
         (*form).indimmediate && ((*form).indisexclusion || ((*form).indisunique && !is_btree))
-    }
-}
-
-const NO: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
-const YES: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
-const PARTIAL: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
-const EXISTING: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_EXISTING;
-/// BTORDER_PROC (nbtree.h)
-const ORDER: u16 = 1;
-/// INDEX_SIZE_MASK (itup.h)
-const SIZE_MASK: u16 = 0x1fff;
-type Check = pg_sys::IndexUniqueCheck::Type;
-
-/// A key on its way into an index.
-struct Key {
-    index: *mut Index,
-    heap: pg_sys::Relation,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
-    tuple: pg_sys::IndexTuple,
-}
-
-impl Key {
-    /// # Safety
-    /// A plain frame, and a valid key.
-    unsafe fn insert(&self, check: Check) -> bool {
-        // SAFETY: the caller vouches for both.
-        unsafe {
-            let (index, row) = (&*self.index, &raw mut (*self.tuple).t_tid);
-            c::index_insert(index.relation, self.values, self.nulls, row, self.heap, check, false, index.info)
-        }
-    }
-
-    /// The key is in its index. Is it somebody else's, too? Waits for whoever may be about to make or remove it; the
-    /// index says so by an error, which is allocated in `memory`.
-    ///
-    /// # Safety
-    /// As [`Key::insert`].
-    unsafe fn is_taken(&self, memory: pg_sys::MemoryContext) -> bool {
-        /// # Safety
-        /// A valid key, in a plain frame.
-        unsafe extern "C-unwind" fn ask(key: Opaque) {
-            // SAFETY: the caller vouches for it.
-            unsafe { (*key.cast::<Key>()).insert(EXISTING) };
-        }
-        // SAFETY: the caller vouches for the frame.
-        unsafe {
-            let caller = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = memory;
-            let key = std::ptr::from_ref(self).cast_mut().cast();
-            let error = survive(ask, key, &[Code::ERRCODE_UNIQUE_VIOLATION]);
-            pg_sys::CurrentMemoryContext = caller;
-            !error.is_null()
-        }
-    }
-}
-
-/// The key before, in a sort.
-struct Previous {
-    /// A copy, with room for the longest.
-    tuple: pg_sys::IndexTuple,
-    /// Zero if there is none.
-    len: usize,
-    group: Group,
-}
-
-impl Previous {
-    /// # Safety
-    /// A plain frame.
-    unsafe fn new() -> Previous {
-        // SAFETY: a tuple is no longer than its size can say.
-        let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
-        Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
-    }
-
-    /// Its row. There is one.
-    fn row(&self) -> pg_sys::ItemPointerData {
-        // SAFETY: a tuple was copied.
-        unsafe { (*self.tuple).t_tid }
-    }
-
-    /// Is a tuple the same, but for its row?
-    ///
-    /// # Safety
-    /// A valid tuple.
-    #[inline]
-    unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
-        const HEAD: usize = size_of::<pg_sys::ItemPointerData>();
-        // SAFETY: a tuple is as long as it says, and begins with its row.
-        unsafe {
-            let len = usize::from((*tuple).t_info & SIZE_MASK);
-            let bytes =
-                |tuple: pg_sys::IndexTuple| std::slice::from_raw_parts(tuple.cast::<u8>().add(HEAD), len - HEAD);
-            len == self.len && bytes(tuple) == bytes(self.tuple)
-        }
-    }
-
-    /// # Safety
-    /// A valid tuple.
-    #[inline]
-    unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: a tuple is as long as it says, which there is room for.
-        unsafe {
-            self.len = usize::from((*tuple).t_info & SIZE_MASK);
-            std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), self.tuple.cast(), self.len);
-        }
-    }
-
-    /// Is it equal to a key, as its index sees it, in the columns that count? What that takes is allocated in `memory`.
-    ///
-    /// # Safety
-    /// A plain frame, and a valid key of the same index.
-    unsafe fn is_equal(&self, key: &Key, keys: usize, memory: pg_sys::MemoryContext) -> bool {
-        if self.len == 0 {
-            return false;
-        }
-        // SAFETY: the caller vouches for frame and key; arrays have room for the keys of any index, and an index has a
-        // function of this kind and a collation for each.
-        unsafe {
-            let index = (*key.index).relation;
-            let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
-            let mut nulls = [false; MOST_KEYS];
-            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-            c::index_deform_tuple(self.tuple, (*index).rd_att, values, nulls);
-            let caller = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = memory;
-            let mut equal = true;
-            for i in 0..keys {
-                if *nulls.add(i) || *key.nulls.add(i) {
-                    equal = *nulls.add(i) && *key.nulls.add(i) && (*(*key.index).info).ii_NullsNotDistinct;
-                } else {
-                    let attnum = i16::try_from(i + 1).unwrap_or(1);
-                    let function = c::index_getprocinfo(index, attnum, ORDER);
-                    let collation = *(*index).rd_indcollation.add(i);
-                    let order = c::FunctionCall2Coll(function, collation, *values.add(i), *key.values.add(i));
-                    equal = order.value() as i32 == 0;
-                }
-                if !equal {
-                    break;
-                }
-            }
-            pg_sys::CurrentMemoryContext = caller;
-            equal
-        }
     }
 }

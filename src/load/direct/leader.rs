@@ -38,6 +38,7 @@ use super::wide::Wide;
 use super::workers::workers_for;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
+use crate::load::duplicate::Duplicates;
 use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
@@ -86,6 +87,10 @@ pub struct Leader {
     /// The error context outside of the load's own.
     outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
+    /// What becomes of duplicates, by which of the target's indexes, and how many rows of the table were replaced.
+    pub duplicates: Duplicates,
+    pub arbiter: Option<pg_sys::Oid>,
+    pub replaced: u64,
     /// What an index may complain about.
     pub offender: Offender,
     /// The record that was looked for last.
@@ -511,6 +516,9 @@ impl Leader {
             too_much: None,
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
+            duplicates: options.duplicates.clone(),
+            arbiter: load.arbiter,
+            replaced: 0,
             offender: Offender::default(),
             target: Target::default(),
             header: copy.header(),
@@ -582,6 +590,10 @@ impl Leader {
             self.process.tolerance.bad_rows = self.counts.rejected;
         }
         self.process.tolerance.report();
+        if self.replaced > 0 {
+            let rows = if self.replaced == 1 { "1 row was".to_owned() } else { format!("{} rows were", self.replaced) };
+            self.counts.notes.push(format!("{rows} replaced."));
+        }
         let notes = std::mem::take(&mut counts.notes);
         *counts = std::mem::take(&mut self.counts);
         counts.workers = self.workers;

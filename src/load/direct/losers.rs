@@ -20,6 +20,7 @@
 //!
 //! Where keys have no order (exclusion constraints), rows are inserted in the order of the file, and each is looked for before.
 
+use std::collections::HashMap;
 use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -30,7 +31,9 @@ use super::leader::Leader;
 use super::origin::{Place, Source};
 use super::process::Traces;
 use crate::error::{Error, OrRaise, Result};
+use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
+use crate::pg::holder;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
 
@@ -54,42 +57,61 @@ pub fn row_of(number: u64) -> pg_sys::ItemPointerData {
 pub struct Group {
     /// From 1.
     number: u64,
-    /// A row of somebody else has the key.
-    is_taken: bool,
+    /// The row of the table that has the key, or had it until it was replaced; or 0.
+    holder: u64,
 }
 
 impl Group {
     /// No group.
-    pub const NONE: Group = Group { number: 0, is_taken: false };
+    pub const NONE: Group = Group { number: 0, holder: 0 };
 }
 
 /// Rows of a relation whose keys are not the only ones.
 #[derive(Debug)]
 pub struct Suspects {
-    /// Row, index, group, and whether its key is taken.
+    /// Row, index, group, and the holder of its key.
     sort: Option<NumberSort<4>>,
     /// Groups so far, for each index.
     groups: Vec<u64>,
     /// Memory for sorts, in kB.
     memory: i32,
+    /// By number, the rows that have replaced another one, and which; if triggers are to be told of it.
+    replaced: Option<HashMap<u64, u64>>,
 }
 
 impl Suspects {
-    pub fn new(indexes: usize, memory: i32) -> Suspects {
-        Suspects { sort: None, groups: vec![0; indexes], memory }
+    pub fn new(indexes: usize, memory: i32, tells: bool) -> Suspects {
+        Suspects { sort: None, groups: vec![0; indexes], memory, replaced: tells.then(HashMap::new) }
+    }
+
+    /// A row has taken the place of another one.
+    fn replace(&mut self, new: u64, old: u64) {
+        if let Some(replaced) = &mut self.replaced {
+            replaced.insert(new, old);
+        }
+    }
+
+    /// Has any row taken the place of another, that triggers are to be told of?
+    pub fn have_replaced(&self) -> bool {
+        self.replaced.as_ref().is_some_and(|replaced| !replaced.is_empty())
+    }
+
+    /// The row whose place a row has taken.
+    pub fn replaced_by(&self, row: &pg_sys::ItemPointerData) -> Option<pg_sys::ItemPointerData> {
+        self.replaced.as_ref()?.get(&number_of(row)).map(|&old| row_of(old))
     }
 
     fn put(&mut self, index: usize, row: &pg_sys::ItemPointerData, group: Group) {
         let memory = self.memory;
         let sort = self.sort.get_or_insert_with(|| NumberSort::new(memory));
-        sort.put([number_of(row), index as u64, group.number, group.is_taken.into()]);
+        sort.put([number_of(row), index as u64, group.number, group.holder]);
     }
 
-    fn new_group(&mut self, index: usize, is_taken: bool) -> Group {
+    fn new_group(&mut self, index: usize, holder: u64) -> Group {
         let groups = self.groups.get_mut(index);
         if let Some(groups) = groups {
             *groups += 1;
-            return Group { number: *groups, is_taken };
+            return Group { number: *groups, holder };
         }
         Group::NONE
     }
@@ -104,16 +126,23 @@ impl Suspects {
     ) -> Group {
         let mut group = group;
         if group == Group::NONE {
-            group = self.new_group(index, false);
+            group = self.new_group(index, 0);
             self.put(index, before, group);
         }
         self.put(index, row, group);
         group
     }
 
-    /// A row's key is another row's, which is none of the load's.
-    pub fn taken(&mut self, index: usize, row: &pg_sys::ItemPointerData) -> Group {
-        let group = self.new_group(index, true);
+    /// A row's key is another row's, which is none of the load's; other rows of the load that have it may be in a group.
+    pub fn taken(
+        &mut self,
+        index: usize,
+        row: &pg_sys::ItemPointerData,
+        holder: &pg_sys::ItemPointerData,
+        group: Group,
+    ) -> Group {
+        let holder = number_of(holder);
+        let group = if group == Group::NONE { self.new_group(index, holder) } else { Group { holder, ..group } };
         self.put(index, row, group);
         group
     }
@@ -132,9 +161,10 @@ pub unsafe extern "C-unwind" fn taken(
     suspects: *mut Suspects,
     index: usize,
     row: *const pg_sys::ItemPointerData,
+    holder: *const pg_sys::ItemPointerData,
 ) -> Group {
     // SAFETY: the caller vouches for all.
-    unsafe { (*suspects).taken(index, &*row) }
+    unsafe { (*suspects).taken(index, &*row, &*holder, Group::NONE) }
 }
 
 /// [`Suspects::twin`]
@@ -224,9 +254,69 @@ pub unsafe extern "C-unwind" fn lose(
 ) {
     // SAFETY: the caller vouches for all.
     unsafe {
-        let complaint = complaint_of(&*indexes, index);
-        (*leader).lose(relation, *row, *place, complaint).or_raise();
+        let (loss, complaint) = loss_to(&*indexes, index);
+        (*leader).lose(relation, *row, *place, loss, complaint).or_raise();
     }
+}
+
+/// A row, and another one that has its key.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Rivals {
+    pub row: pg_sys::ItemPointerData,
+    pub other: pg_sys::ItemPointerData,
+    /// The other one is the load's, too.
+    pub is_own: bool,
+    /// Number of the relation.
+    pub relation: usize,
+}
+
+/// A row that was looked for has the key of another one, and takes its place. False if that one has gone away meanwhile.
+///
+/// # Safety
+/// As [`lose`].
+#[pg_guard]
+pub unsafe extern "C-unwind" fn replace(
+    leader: *mut Leader,
+    relation: pg_sys::Relation,
+    rivals: *const Rivals,
+    indexes: *const Indexes,
+    suspects: *mut Suspects,
+) -> bool {
+    // SAFETY: the caller vouches for all.
+    unsafe {
+        let (leader, suspects) = (&mut *leader, &mut *suspects);
+        let Rivals { row, other, is_own, relation: number } = *rivals;
+        let mut old = number_of(&other);
+        if is_own {
+            let place = leader.place_of(number, &other).or_raise();
+            let (loss, complaint) = loss_to(&*indexes, (*indexes).arbiter().unwrap_or(usize::MAX));
+            leader.lose(relation, other, place, loss, complaint).or_raise();
+            let Some(first) = suspects.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
+                return true;
+            };
+            old = first;
+        } else {
+            if !holder::delete(relation, &raw const other) {
+                return false;
+            }
+            leader.replaced += 1;
+        }
+        suspects.replace(number_of(&row), old);
+        true
+    }
+}
+
+/// Why a row is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    Reject,
+    Duplicate,
+}
+
+fn loss_to(indexes: &Indexes, index: usize) -> (Loss, Complaint) {
+    let loss = if indexes.arbiter() == Some(index) { Loss::Duplicate } else { Loss::Reject };
+    (loss, complaint_of(indexes, index))
 }
 
 fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
@@ -243,27 +333,40 @@ impl Leader {
     ) -> Result<()> {
         let Some(rows) = suspects.sort.take() else { return Ok(()) };
         let mut taken: Vec<Bits> = suspects.groups.iter().map(|&count| Bits::new(count + 1)).collect();
-        let mut sort = self.in_file_order(number, rows, suspects.memory)?;
+        // Of equal keys the first row stays, or the last one.
+        let keep = indexes.keep();
+        let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
         let mut next = sort.take();
         let mut keys = Vec::new();
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
             keys.clear();
-            while let Some([.., again, index, group, is_taken]) = next.filter(|next| next[2] == row) {
-                debug_assert_eq!(again, row);
-                keys.push((usize::try_from(index).unwrap_or(usize::MAX), group, is_taken != 0));
+            while let Some([.., index, group, holder]) = next.filter(|next| next[2] == row) {
+                keys.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
                 next = sort.take();
             }
-            let is_lost = |&&(index, group, is_taken): &&(usize, u64, bool)| {
-                is_taken || taken.get(index).is_some_and(|taken| taken.has(group))
+            let is_lost = |&&(index, group, holder): &&(usize, u64, u64)| {
+                (holder != 0 && keep != Keep::New) || taken.get(index).is_some_and(|taken| taken.has(group))
             };
-            if let Some(&(index, ..)) = keys.iter().find(is_lost) {
-                self.lose(relation, row_of(row), Place { position, behind }, complaint_of(indexes, index))?;
+            // A duplicate is one whatever else is wrong with it.
+            let is_duplicate = |key: &&(usize, u64, u64)| is_lost(key) && indexes.arbiter() == Some(key.0);
+            if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_lost)) {
+                let (loss, complaint) = loss_to(indexes, index);
+                if loss == Loss::Duplicate && holder != 0 {
+                    // SAFETY: a row of the open relation.
+                    unsafe { holder::check_visible(relation, &row_of(holder)) };
+                }
+                let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
+                self.lose(relation, row_of(row), Place { position, behind }, loss, complaint)?;
                 continue;
             }
-            for &(index, group, _) in &keys {
+            for &(index, group, holder) in &keys {
                 if let Some(taken) = taken.get_mut(index) {
                     taken.add(group);
+                }
+                if holder != 0 {
+                    suspects.replace(row, holder);
+                    self.replaced += 1;
                 }
             }
         }
@@ -272,7 +375,14 @@ impl Leader {
     }
 
     /// Rows with what belongs to them, as they come in the file: position, records behind it, row, and the rest.
-    fn in_file_order(&mut self, number: usize, mut rows: NumberSort<4>, memory: i32) -> Result<NumberSort<6>> {
+    /// In reverse, both of the first two are complements.
+    fn in_file_order(
+        &mut self,
+        number: usize,
+        mut rows: NumberSort<4>,
+        memory: i32,
+        reverse: bool,
+    ) -> Result<NumberSort<6>> {
         // Rows and stretches in the order of the heap, side by side.
         let mut stretches = NumberSort::<4>::new(memory);
         self.process.origins.for_each(number, |block, first, count, place| {
@@ -283,7 +393,7 @@ impl Leader {
         stretches.sort();
         let mut sorted = NumberSort::new(memory);
         let mut stretch = stretches.take();
-        while let Some([row, index, group, is_taken]) = rows.take() {
+        while let Some([row, index, group, holder]) = rows.take() {
             pgrx::check_for_interrupts!();
             while stretch.is_some_and(|[first, count, ..]| first + count <= row) {
                 stretch = stretches.take();
@@ -292,7 +402,9 @@ impl Leader {
                 let message = "a row of the load came from nowhere";
                 return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
             };
-            sorted.put([position, behind + row - first, row, index, group, is_taken]);
+            let behind = behind + row - first;
+            let (position, behind) = if reverse { (!position, !behind) } else { (position, behind) };
+            sorted.put([position, behind, row, index, group, holder]);
         }
         rows.end();
         stretches.end();
@@ -306,6 +418,7 @@ impl Leader {
         relation: pg_sys::Relation,
         mut row: pg_sys::ItemPointerData,
         place: Place,
+        loss: Loss,
         complaint: Complaint,
     ) -> Result<()> {
         // SAFETY: guarded calls on an open relation; nobody else can have touched a row of a transaction that has not
@@ -323,9 +436,17 @@ impl Leader {
             }
         }
         self.counts.loaded -= 1;
-        self.counts.rejected += 1;
+        if loss == Loss::Duplicate {
+            self.counts.duplicate += 1;
+            if let Some(most) = self.duplicates.most() {
+                // Past it, records do not matter.
+                self.duplicates.judge(self.counts.duplicate, most)?;
+            }
+        } else {
+            self.counts.rejected += 1;
+        }
         let rejects = &self.process.rejects;
-        if rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
+        if loss == Loss::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
             return Err(rejects.too_many());
         }
         if rejects.has_room() {
@@ -333,6 +454,15 @@ impl Leader {
             self.process.rejects.keep_bytes(&reject.write());
         }
         Ok(())
+    }
+
+    /// Where a row of the load came from, if that matters.
+    fn place_of(&mut self, relation: usize, row: &pg_sys::ItemPointerData) -> Result<Place> {
+        if !self.process.rejects.has_room() {
+            return Ok(Place::default());
+        }
+        let place = self.process.origins.of_row(relation, block_of(row), row.ip_posid)?;
+        Ok(place.unwrap_or_default())
     }
 
     /// The record at a place, read once more.

@@ -21,24 +21,26 @@ use std::time::Instant;
 use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
 use super::index_keys::{self, Clash, Collector, Sources};
-use super::indexes::{Indexes, Way};
+use super::indexes::{Indexes, Survival, Way};
 use super::leader::Leader;
-use super::losers::{self, Group, Suspects, row_of};
+use super::losers::{self, Group, Rivals, Suspects, row_of};
 use super::new_rows::NewRows;
 use super::origin::Place;
 use super::process::Executor;
 use super::rebuild::{self, Rebuild};
-use crate::error::OrRaise;
+use crate::error::{Error, OrRaise};
+use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
 use crate::pg::encoding::from_server;
+use crate::pg::holder;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded::{self as c, guard};
 
@@ -205,6 +207,8 @@ impl Settling {
 struct Table {
     new: NewRows,
     slot: *mut pg_sys::TupleTableSlot,
+    /// For a look at another row.
+    other: *mut pg_sys::TupleTableSlot,
     indexes: Indexes,
     keys: ForeignKeys,
     suspects: Suspects,
@@ -249,7 +253,8 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         enter((*settling).phases, Phase::Indexes);
         // A row that is inserted and deleted again would be inserted by whoever is told of changes, which may fail.
         let keeps = (*leader).process.rejects.keeps();
-        let survives = keeps && !(*written).traits.logical;
+        let arbiter = (*leader).arbiter;
+        let survives = (keeps || arbiter.is_some()) && !(*written).traits.logical;
         c::ExecOpenIndices(relinfo, survives);
         let table = look(settling, written, relinfo, survives);
         pg_sys::CurrentMemoryContext = (*table).memory;
@@ -272,12 +277,21 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             }
         }
         let is_left = if survives { late } else { (*table).indexes.want_rows() };
-        if queue || !(*table).keys.are_none() || is_left {
+        let replaced = (*table).suspects.have_replaced();
+        if queue || !(*table).keys.are_none() || is_left || replaced {
             (*table).new.for_each(slot, || {
                 let recheck =
                     if survives { (*table).indexes.add_late(slot) } else { (*table).indexes.add(slot, offender) };
                 (*table).keys.add(slot);
-                if queue {
+                let mut old = if replaced { (*table).suspects.replaced_by(&(*slot).tts_tid) } else { None };
+                let nothing = std::ptr::null_mut();
+                if let Some(old) = &mut old {
+                    // What has happened to its key is an update.
+                    let (none, capture) = (std::ptr::null_mut(), std::ptr::null_mut());
+                    c::ExecARUpdateTriggers(
+                        estate, relinfo, nothing, nothing, old, none, slot, recheck, capture, false,
+                    );
+                } else if queue {
                     c::ExecARInsertTriggers(estate, relinfo, slot, recheck, std::ptr::null_mut());
                 }
                 c::list_free(recheck);
@@ -285,7 +299,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             });
         }
         if !survives {
-            (*table).indexes.insert_sorted(offender, std::ptr::null_mut());
+            (*table).indexes.insert_sorted(offender, std::ptr::null_mut(), slot);
         }
         if !survives || late {
             close_indexes(table);
@@ -320,7 +334,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
 unsafe fn sift(leader: *mut Leader, table: *mut Table, number: usize, econtext: *mut pg_sys::ExprContext) {
     // SAFETY: as in `tell`.
     unsafe {
-        let (slot, relation) = ((*table).slot, (*table).new.relation);
+        let slot = (*table).slot;
         let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
         let offender = &raw mut (*leader).offender;
         // Rows are deleted by a later command than that which has inserted them.
@@ -333,23 +347,59 @@ unsafe fn sift(leader: *mut Leader, table: *mut Table, number: usize, econtext: 
             let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
             while losers::next(order, &raw mut row, &raw mut place) {
                 (*table).new.visit(&row, slot, || {
-                    let lost = (*indexes).in_the_way(slot);
-                    if let Some(index) = lost {
-                        losers::lose(leader, relation, &raw const row, &raw const place, indexes, index);
-                    } else {
-                        c::list_free((*indexes).add(slot, offender));
-                    }
+                    take_or_leave(leader, table, number, &raw const place);
                     c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                 });
             }
-            (*indexes).insert_sorted(offender, std::ptr::null_mut());
+            (*indexes).insert_sorted(offender, std::ptr::null_mut(), slot);
             return;
         }
         (*table).new.for_each(slot, || {
             c::list_free((*indexes).add(slot, offender));
             c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
         });
-        (*indexes).insert_sorted(offender, suspects);
+        (*indexes).insert_sorted(offender, suspects, slot);
+    }
+}
+
+/// Insert a row into the indexes, unless another row is in its way.
+///
+/// # Safety
+/// As [`sift`], with one of the rows in the table's slot.
+unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, number: usize, place: *const Place) {
+    // SAFETY: as in `sift`.
+    unsafe {
+        let (slot, relation) = ((*table).slot, (*table).new.relation);
+        let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
+        let row = (*slot).tts_tid;
+        let keep = (*indexes).keep();
+        loop {
+            let arbiter = (*indexes).arbiter().unwrap_or(usize::MAX);
+            let holder = (*indexes).holder(arbiter, slot);
+            let is_taken = holder.ip_posid != 0;
+            let mut is_own = false;
+            if is_taken {
+                (*table).new.visit(&holder, (*table).other, || is_own = true);
+                if !is_own && keep == Keep::Old {
+                    holder::check_visible(relation, &raw const holder);
+                }
+            }
+            if is_taken && keep == Keep::Old {
+                return losers::lose(leader, relation, &raw const row, place, indexes, arbiter);
+            }
+            if (*leader).process.rejects.keeps()
+                && let Some(index) = (*indexes).in_the_way(slot, &holder)
+            {
+                return losers::lose(leader, relation, &raw const row, place, indexes, index);
+            }
+            // The one that was in the way may have been changed meanwhile.
+            let rivals = Rivals { row, other: holder, is_own, relation: number };
+            if is_taken && !losers::replace(leader, relation, &raw const rivals, indexes, suspects) {
+                continue;
+            }
+            c::list_free((*indexes).add(slot, &raw mut (*leader).offender));
+            return;
+        }
     }
 }
 
@@ -378,6 +428,15 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
 unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
     // SAFETY: the caller vouches for it.
     unsafe { &mut *phases }.enter(phase);
+}
+
+/// Are there row triggers that are told of updates, such as those of foreign keys that refer to the table?
+///
+/// # Safety
+/// A result relation.
+unsafe fn tells_of_updates(relinfo: *const pg_sys::ResultRelInfo) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*relinfo).ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
 }
 
 /// Open a relation; it becomes a result relation.
@@ -437,10 +496,13 @@ unsafe extern "C-unwind" fn look(
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
-        let survives = survives.then_some(&*collected);
+        let leader = &*(*settling).leader;
+        let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
+        let keep = leader.duplicates.keep;
+        let survival = survives.then_some(Survival { keeps, keep, arbiter, collected: &collected });
         let mut rebuild =
             Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone());
-        let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survives);
+        let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
         let mut keys = ForeignKeys::new(relinfo, written.rows);
         // All sorts together get what one index that is built may have.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
@@ -456,7 +518,8 @@ unsafe extern "C-unwind" fn look(
                 cid: stamp.cid,
             },
             slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
-            suspects: Suspects::new(indexes.list.len(), share),
+            other: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
+            suspects: Suspects::new(indexes.list.len(), share, keep == Keep::New && tells_of_updates(relinfo)),
             share,
             indexes,
             keys,
@@ -481,6 +544,7 @@ unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Writt
         let elsewhere = &*written.elsewhere;
         let offender = &raw mut (*settling.leader).offender;
         let suspects = &mut table.suspects;
+        let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
         for (number, index) in table.indexes.list.iter_mut().enumerate() {
             let merge = index.way == Way::Merged;
             // Not to be told from what the table had before, unless that was nothing.
@@ -493,6 +557,7 @@ unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Writt
             let began = Instant::now();
             let sources = Sources { files, workers, rows, merge, start, elsewhere };
             let mut group = Group::NONE;
+            let replaces = keep == Keep::New && arbiter == Some(number);
             let mut judge = |clash: Clash<'_>, row: Tid| {
                 let place = |tid: Tid| row_of(tid.to_u64());
                 if !survives {
@@ -500,24 +565,34 @@ unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Writt
                     (*offender).other = None;
                     match clash {
                         Clash::Twin { before, .. } => (*offender).other = Some(place(before)),
-                        Clash::Takes(rows) => {
+                        Clash::Takes { rows, .. } => {
                             (*offender).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
                         }
-                        Clash::Taken => (),
+                        Clash::Taken { .. } => (),
                     }
                     return false;
                 }
+                // A row that is replaced is gone at once; who takes its place is known when all have been seen.
+                if replaces
+                    && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
+                    && !holder::delete(relation, by)
+                {
+                    let message = "a row of the table was changed, which was locked against that";
+                    Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
+                }
                 match clash {
-                    Clash::Taken => {
-                        suspects.taken(number, &place(row));
+                    Clash::Taken { by, begins } => {
+                        let known = if begins { Group::NONE } else { group };
+                        group = suspects.taken(number, &place(row), &by, known);
                     }
                     Clash::Twin { before, begins } => {
                         let known = if begins { Group::NONE } else { group };
                         group = suspects.twin(number, &place(before), known, &place(row));
                     }
-                    Clash::Takes(rows) => {
+                    Clash::Takes { by, rows, begins } => {
+                        group = if begins { Group::NONE } else { group };
                         for &row in rows.iter().filter(|&&row| sources.is_new(row)) {
-                            suspects.taken(number, &place(row));
+                            group = suspects.taken(number, &place(row), &by, group);
                         }
                     }
                 }
@@ -555,6 +630,7 @@ unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
             let table = &mut *table;
             let relation = table.new.relation;
             pg_sys::ExecDropSingleTupleTableSlot(table.slot);
+            pg_sys::ExecDropSingleTupleTableSlot(table.other);
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
             table.rebuild.warn(&name, &table.indexes);
             indexes.extend(table.indexes.reports());

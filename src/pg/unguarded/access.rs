@@ -164,12 +164,72 @@ unsafe extern "C-unwind" {
         conflict: pg_sys::ItemPointer,
         arbiters: *mut pg_sys::List,
     ) -> bool;
-    /// xact.c.
-    pub fn BeginInternalSubTransaction(name: *const c_char);
-    /// xact.c.
-    pub fn ReleaseCurrentSubTransaction();
-    /// xact.c.
-    pub fn RollbackAndReleaseCurrentSubTransaction();
+    /// scankey.c. Looks the procedure up.
+    pub fn ScanKeyEntryInitialize(
+        entry: pg_sys::ScanKey,
+        flags: c_int,
+        attnum: pg_sys::AttrNumber,
+        strategy: pg_sys::StrategyNumber,
+        subtype: pg_sys::Oid,
+        collation: pg_sys::Oid,
+        procedure: pg_sys::RegProcedure,
+        argument: pg_sys::Datum,
+    );
+    #[cfg(not(feature = "pg18"))]
+    /// indexam.c.
+    pub fn index_beginscan(
+        heap: pg_sys::Relation,
+        index: pg_sys::Relation,
+        snapshot: pg_sys::Snapshot,
+        keys: c_int,
+        order_bys: c_int,
+    ) -> pg_sys::IndexScanDesc;
+    #[cfg(feature = "pg18")]
+    /// indexam.c.
+    pub fn index_beginscan(
+        heap: pg_sys::Relation,
+        index: pg_sys::Relation,
+        snapshot: pg_sys::Snapshot,
+        instrument: *mut pg_sys::IndexScanInstrumentation,
+        keys: c_int,
+        order_bys: c_int,
+    ) -> pg_sys::IndexScanDesc;
+    /// indexam.c.
+    pub fn index_rescan(
+        scan: pg_sys::IndexScanDesc,
+        keys: pg_sys::ScanKey,
+        key_count: c_int,
+        order_bys: pg_sys::ScanKey,
+        order_by_count: c_int,
+    );
+    /// indexam.c. Runs comparison functions.
+    pub fn index_getnext_slot(
+        scan: pg_sys::IndexScanDesc,
+        direction: pg_sys::ScanDirection::Type,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool;
+    /// indexam.c.
+    pub fn index_endscan(scan: pg_sys::IndexScanDesc);
+    /// lmgr.c. Waits for another transaction.
+    pub fn XactLockTableWait(
+        xid: pg_sys::TransactionId,
+        relation: pg_sys::Relation,
+        row: pg_sys::ItemPointer,
+        operation: pg_sys::XLTW_Oper::Type,
+    );
+    /// trigger.c. Queues row triggers whose conditions hold, and checks of constraints.
+    pub fn ExecARUpdateTriggers(
+        estate: *mut pg_sys::EState,
+        relinfo: *mut pg_sys::ResultRelInfo,
+        source: *mut pg_sys::ResultRelInfo,
+        destination: *mut pg_sys::ResultRelInfo,
+        row: pg_sys::ItemPointer,
+        foreign: pg_sys::HeapTuple,
+        new: *mut pg_sys::TupleTableSlot,
+        recheck: *mut pg_sys::List,
+        capture: *mut pg_sys::TransitionCaptureState,
+        crosses_partitions: bool,
+    );
     /// tuplestore.c.
     pub fn tuplestore_putvalues(
         state: *mut pg_sys::Tuplestorestate,

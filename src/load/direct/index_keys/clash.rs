@@ -16,12 +16,12 @@ use super::build::Sources;
 /// What a row clashes with.
 #[derive(Debug, Clone, Copy)]
 pub enum Clash<'r> {
-    /// A row of the load has a key that a row of the table has.
-    Taken,
+    /// A row of the load has a key that a row of the table has, which is alive; the first to have it `begins`.
+    Taken { by: pg_sys::ItemPointerData, begins: bool },
     /// A row of the load has the key of another one, the latest of which is `before`; the first to have it `begins`.
     Twin { before: Tid, begins: bool },
-    /// A row of the table has the key of rows of the load, which are among these.
-    Takes(&'r [Tid]),
+    /// A row of the table, which is alive, has the key of rows of the load, which are among these.
+    Takes { by: pg_sys::ItemPointerData, rows: &'r [Tid], begins: bool },
 }
 
 /// Finds them.
@@ -34,15 +34,15 @@ pub struct Clashes<'w> {
     latest: Option<Tid>,
     /// ... rows of the table that may be alive, ...
     unknown: Vec<Tid>,
-    /// ... whether one is, and whether two of the load's have met.
-    taken: bool,
-    twins: bool,
+    /// ... the one that is, and whether there has been a clash.
+    taken: Option<pg_sys::ItemPointerData>,
+    clashed: bool,
 }
 
 impl<'w> Clashes<'w> {
     /// For an open relation and one of its indexes.
     pub fn new(relation: pg_sys::Relation, index: pg_sys::Relation, sources: Sources<'w>) -> Clashes<'w> {
-        Clashes { relation, index, sources, latest: None, unknown: Vec::new(), taken: false, twins: false }
+        Clashes { relation, index, sources, latest: None, unknown: Vec::new(), taken: None, clashed: false }
     }
 
     /// A row has the same key as rows before, all of which were given, but the first. Guarded, and interruptible.
@@ -51,7 +51,7 @@ impl<'w> Clashes<'w> {
     /// The relations are still open.
     pub unsafe fn find<'r>(&mut self, rows: &'r [Tid], row: Tid) -> Option<Clash<'r>> {
         if let [first] = rows {
-            (self.latest, self.taken, self.twins) = (None, false, false);
+            (self.latest, self.taken, self.clashed) = (None, None, false);
             self.unknown.clear();
             if self.sources.is_new(*first) {
                 self.latest = Some(*first);
@@ -60,32 +60,31 @@ impl<'w> Clashes<'w> {
             }
         }
         // SAFETY: the caller vouches for the relations.
-        let is_alive = |row| unsafe { is_alive(self.relation, self.index, row) };
+        let alive = |row| unsafe { alive(self.relation, self.index, row) };
         if self.sources.is_new(row) {
-            self.taken |= self.unknown.drain(..).any(is_alive);
+            let unknown = self.unknown.drain(..);
+            self.taken = self.taken.or_else(|| unknown.into_iter().find_map(alive));
             let latest = self.latest.replace(row);
-            if self.taken {
-                return Some(Clash::Taken);
+            if let Some(by) = self.taken {
+                return Some(Clash::Taken { by, begins: !std::mem::replace(&mut self.clashed, true) });
             }
-            return latest.map(|before| Clash::Twin { before, begins: !std::mem::replace(&mut self.twins, true) });
+            return latest.map(|before| Clash::Twin { before, begins: !std::mem::replace(&mut self.clashed, true) });
         }
         if self.latest.is_none() {
             self.unknown.push(row);
             return None;
         }
-        if !is_alive(row) {
-            return None;
-        }
-        self.taken = true;
-        Some(Clash::Takes(rows))
+        let by = alive(row)?;
+        self.taken = Some(by);
+        Some(Clash::Takes { by, rows, begins: !std::mem::replace(&mut self.clashed, true) })
     }
 }
 
-/// Is any version of a row alive, to whoever inserts now? As _bt_check_unique (nbtinsert.c) asks. Guarded.
+/// The version of a row that is alive to whoever inserts now. As _bt_check_unique (nbtinsert.c) asks. Guarded.
 ///
 /// # Safety
 /// An open relation, and one of its indexes.
-unsafe fn is_alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> bool {
+unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> Option<pg_sys::ItemPointerData> {
     let block = row.block();
     loop {
         let mut tid = pg_sys::ItemPointerData {
@@ -98,11 +97,11 @@ unsafe fn is_alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid
         };
         // SAFETY: the caller vouches for both; guarded calls. InitDirtySnapshot (snapmgr.h).
         unsafe {
-            let alive =
+            let is_alive =
                 pg_sys::table_index_fetch_tuple_check(relation, &raw mut tid, &raw mut snapshot, std::ptr::null_mut());
             let other = if snapshot.xmin == pg_sys::InvalidTransactionId { snapshot.xmax } else { snapshot.xmin };
-            if !alive || other == pg_sys::InvalidTransactionId {
-                return alive;
+            if !is_alive || other == pg_sys::InvalidTransactionId {
+                return is_alive.then_some(tid);
             }
             // Writers were kept out from the start, so there should be none to wait for.
             pg_sys::XactLockTableWait(other, index, &raw mut tid, pg_sys::XLTW_Oper::XLTW_InsertIndex);

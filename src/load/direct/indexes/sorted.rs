@@ -1,0 +1,250 @@
+//! Sorted keys on their way into a B-tree.
+//!
+//! Keys that are equal come one after the other. So whether a key is there twice in the load is seen by looking at the one
+//! before; only a key that the index has already is looked for.
+
+use std::time::Instant;
+
+use pgrx::pg_sys;
+
+use super::super::losers::{self, Group, Suspects};
+use super::super::offender::Offender;
+use super::{Index, Indexes, MOST_KEYS, Way};
+use crate::load::duplicate::Keep;
+use crate::pg::holder;
+use crate::pg::points::point_plain;
+use crate::pg::unguarded as c;
+
+impl Indexes {
+    /// Insert what was sorted. Rows that lose are suspects; without these, they are errors.
+    ///
+    /// # Safety
+    /// A plain frame, and a slot of the relation. All rows were taken.
+    pub unsafe fn insert_sorted(
+        &mut self,
+        offender: *mut Offender,
+        suspects: *mut Suspects,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) {
+        // SAFETY: the caller vouches for the frame. A sort's tuples are valid until the next one is asked for.
+        unsafe {
+            let heap = (*self.relinfo).ri_RelationDesc;
+            let memory = pg_sys::CurrentMemoryContext;
+            let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
+            for (number, index) in self.list.iter_mut().enumerate() {
+                let Way::Sorted(sort) = index.way else { continue };
+                let replaces = self.keep == Keep::New && self.arbiter == Some(number);
+                let began = Instant::now();
+                // indimmediate: others are not sorted.
+                let unique = (*(*index.relation).rd_index).indisunique;
+                let check = if unique { if suspects.is_null() { YES } else { PARTIAL } } else { NO };
+                let keys = usize::try_from((*index.info).ii_NumIndexKeyAttrs).unwrap_or(0);
+                let descriptor = (*index.relation).rd_att;
+                let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
+                let mut nulls = [false; MOST_KEYS];
+                let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+                let mut previous = Previous::new();
+                c::tuplesort_performsort(sort);
+                loop {
+                    c::check_for_interrupts();
+                    point_plain!("load.key");
+                    let tuple = c::tuplesort_getindextuple(sort, true);
+                    if tuple.is_null() {
+                        break;
+                    }
+                    c::index_deform_tuple(tuple, descriptor, values, nulls);
+                    if unique {
+                        let same = previous.is_same(tuple);
+                        (*offender).other = same.then_some(previous.row());
+                        (*offender).row = Some((*tuple).t_tid);
+                        if !suspects.is_null() {
+                            // NULLs are equal to nothing, but where they are equal to each other.
+                            let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
+                            let twin = same && !distinct;
+                            let key = Key { index: &raw mut *index, heap, values, nulls, tuple };
+                            pg_sys::CurrentMemoryContext = per_tuple;
+                            let fits = key.insert(if twin { NO } else { PARTIAL });
+                            pg_sys::CurrentMemoryContext = memory;
+                            let row = &raw const (*tuple).t_tid;
+                            previous.group = if twin || (!fits && previous.is_equal(&key, keys, per_tuple)) {
+                                let before = previous.row();
+                                losers::twin(suspects, number, &raw const before, previous.group, row)
+                            } else if !fits {
+                                let holder = key.holder(slot, per_tuple, replaces);
+                                if holder.ip_posid == 0 {
+                                    Group::NONE
+                                } else {
+                                    losers::taken(suspects, number, row, &raw const holder)
+                                }
+                            } else {
+                                Group::NONE
+                            };
+                            previous.set(tuple);
+                            c::MemoryContextReset(per_tuple);
+                            continue;
+                        }
+                        previous.set(tuple);
+                    }
+                    pg_sys::CurrentMemoryContext = per_tuple;
+                    let tid = &raw mut (*tuple).t_tid;
+                    c::index_insert(index.relation, values, nulls, tid, heap, check, false, index.info);
+                    c::MemoryContextReset(per_tuple);
+                    pg_sys::CurrentMemoryContext = memory;
+                }
+                (*offender).row = None;
+                c::tuplesort_end(sort);
+                index.took += began.elapsed();
+            }
+        }
+    }
+}
+
+const NO: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
+const YES: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
+const PARTIAL: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
+/// BTORDER_PROC (nbtree.h)
+const ORDER: u16 = 1;
+/// INDEX_SIZE_MASK (itup.h)
+const SIZE_MASK: u16 = 0x1fff;
+type Check = pg_sys::IndexUniqueCheck::Type;
+
+/// A key on its way into an index.
+struct Key {
+    index: *mut Index,
+    heap: pg_sys::Relation,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    tuple: pg_sys::IndexTuple,
+}
+
+impl Key {
+    /// # Safety
+    /// A plain frame, and a valid key.
+    unsafe fn insert(&self, check: Check) -> bool {
+        // SAFETY: the caller vouches for both.
+        unsafe {
+            let (index, row) = (&*self.index, &raw mut (*self.tuple).t_tid);
+            c::index_insert(index.relation, self.values, self.nulls, row, self.heap, check, false, index.info)
+        }
+    }
+
+    /// The key is in its index. Who else has it? Waits for whoever may be about to make or remove it. With `delete`, that
+    /// row is deleted. What all that takes is allocated in `memory`.
+    ///
+    /// # Safety
+    /// As [`Key::insert`], and a slot of the heap.
+    unsafe fn holder(
+        &self,
+        slot: *mut pg_sys::TupleTableSlot,
+        memory: pg_sys::MemoryContext,
+        delete: bool,
+    ) -> pg_sys::ItemPointerData {
+        // SAFETY: the caller vouches for the frame.
+        unsafe {
+            let caller = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = memory;
+            let Index { relation, info, .. } = &*self.index;
+            let found = loop {
+                let row = (*self.tuple).t_tid;
+                let key = (self.values.cast_const(), self.nulls.cast_const());
+                let found = holder::find(self.heap, *relation, *info, key, row, slot);
+                // A row that is not there any more may have another version, with the same key.
+                if found.ip_posid == 0 || !delete || holder::delete(self.heap, &raw const found) {
+                    break found;
+                }
+            };
+            pg_sys::CurrentMemoryContext = caller;
+            found
+        }
+    }
+}
+
+/// The key before, in a sort.
+struct Previous {
+    /// A copy, with room for the longest.
+    tuple: pg_sys::IndexTuple,
+    /// Zero if there is none.
+    len: usize,
+    group: Group,
+}
+
+impl Previous {
+    /// # Safety
+    /// A plain frame.
+    unsafe fn new() -> Previous {
+        // SAFETY: a tuple is no longer than its size can say.
+        let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
+        Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
+    }
+
+    /// Its row. There is one.
+    fn row(&self) -> pg_sys::ItemPointerData {
+        // SAFETY: a tuple was copied.
+        unsafe { (*self.tuple).t_tid }
+    }
+
+    /// Is a tuple the same, but for its row?
+    ///
+    /// # Safety
+    /// A valid tuple.
+    #[inline]
+    unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
+        const HEAD: usize = size_of::<pg_sys::ItemPointerData>();
+        // SAFETY: a tuple is as long as it says, and begins with its row.
+        unsafe {
+            let len = usize::from((*tuple).t_info & SIZE_MASK);
+            let bytes =
+                |tuple: pg_sys::IndexTuple| std::slice::from_raw_parts(tuple.cast::<u8>().add(HEAD), len - HEAD);
+            len == self.len && bytes(tuple) == bytes(self.tuple)
+        }
+    }
+
+    /// # Safety
+    /// A valid tuple.
+    #[inline]
+    unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
+        // SAFETY: a tuple is as long as it says, which there is room for.
+        unsafe {
+            self.len = usize::from((*tuple).t_info & SIZE_MASK);
+            std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), self.tuple.cast(), self.len);
+        }
+    }
+
+    /// Is it equal to a key, as its index sees it, in the columns that count? What that takes is allocated in `memory`.
+    ///
+    /// # Safety
+    /// A plain frame, and a valid key of the same index.
+    unsafe fn is_equal(&self, key: &Key, keys: usize, memory: pg_sys::MemoryContext) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        // SAFETY: the caller vouches for frame and key; arrays have room for the keys of any index, and an index has a
+        // function of this kind and a collation for each.
+        unsafe {
+            let index = (*key.index).relation;
+            let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
+            let mut nulls = [false; MOST_KEYS];
+            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+            c::index_deform_tuple(self.tuple, (*index).rd_att, values, nulls);
+            let caller = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = memory;
+            let mut equal = true;
+            for i in 0..keys {
+                if *nulls.add(i) || *key.nulls.add(i) {
+                    equal = *nulls.add(i) && *key.nulls.add(i) && (*(*key.index).info).ii_NullsNotDistinct;
+                } else {
+                    let attnum = i16::try_from(i + 1).unwrap_or(1);
+                    let function = c::index_getprocinfo(index, attnum, ORDER);
+                    let collation = *(*index).rd_indcollation.add(i);
+                    let order = c::FunctionCall2Coll(function, collation, *values.add(i), *key.values.add(i));
+                    equal = order.value() as i32 == 0;
+                }
+                if !equal {
+                    break;
+                }
+            }
+            pg_sys::CurrentMemoryContext = caller;
+            equal
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The row that has a key, and taking it away.
+//!
+//! A unique index knows entries, not rows: many of one key may be those of dead rows, or of versions of one row. Which
+//! of them counts is asked as core asks it for ON CONFLICT, with a snapshot that sees whatever is not known to be dead, and
+//! by waiting for whoever is about to decide it.
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::compat;
+use super::unguarded as c;
+use crate::error::{Error, OrRaise, Result};
+
+const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
+
+/// No row.
+pub const NOBODY: pg_sys::ItemPointerData =
+    pg_sys::ItemPointerData { ip_blkid: pg_sys::BlockIdData { bi_hi: 0, bi_lo: 0 }, ip_posid: 0 };
+
+/// The row other than `own` that has a key under a unique B-tree, or [`NOBODY`]. Waits for transactions that may be about to make
+/// or remove one (check_exclusion_or_unique_constraint, execIndexing.c).
+///
+/// # Safety
+/// A plain frame; an open heap and index, the info that ExecOpenIndices made of it for speculative insertions, a value for each
+/// of its keys, and a slot of the heap.
+pub unsafe fn find(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *const pg_sys::IndexInfo,
+    (values, nulls): (*const pg_sys::Datum, *const bool),
+    own: pg_sys::ItemPointerData,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> pg_sys::ItemPointerData {
+    // SAFETY: the caller vouches for all; arrays have room for the keys of any index, and an index has an operator, its
+    // strategy and a collation for each. InitDirtySnapshot (snapmgr.h).
+    unsafe {
+        let keys = (*info).ii_NumIndexKeyAttrs;
+        let mut scan_keys = [pg_sys::ScanKeyData::default(); MOST_KEYS];
+        for i in 0..usize::try_from(keys).unwrap_or(0) {
+            let is_null = *nulls.add(i);
+            if is_null && !(*info).ii_NullsNotDistinct {
+                return NOBODY;
+            }
+            let flags = if is_null { pg_sys::SK_ISNULL | pg_sys::SK_SEARCHNULL } else { 0 };
+            c::ScanKeyEntryInitialize(
+                scan_keys.as_mut_ptr().add(i),
+                flags.cast_signed(),
+                i16::try_from(i + 1).unwrap_or(i16::MAX),
+                *(*info).ii_UniqueStrats.add(i),
+                pg_sys::InvalidOid,
+                *(*index).rd_indcollation.add(i),
+                *(*info).ii_UniqueProcs.add(i),
+                *values.add(i),
+            );
+        }
+        loop {
+            c::check_for_interrupts();
+            let mut snapshot = pg_sys::SnapshotData {
+                snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+                ..pg_sys::SnapshotData::default()
+            };
+            let mut other = pg_sys::InvalidTransactionId;
+            let mut found = NOBODY;
+            let scan = compat::index_beginscan(heap, index, &raw mut snapshot, keys);
+            c::index_rescan(scan, scan_keys.as_mut_ptr(), keys, std::ptr::null_mut(), 0);
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while c::index_getnext_slot(scan, forward, slot) {
+                let row = (*slot).tts_tid;
+                if is_same(&row, &own) {
+                    continue;
+                }
+                found = row;
+                other = if snapshot.xmin == pg_sys::InvalidTransactionId { snapshot.xmax } else { snapshot.xmin };
+                break;
+            }
+            c::index_endscan(scan);
+            if let Some(clear) = (*(*slot).tts_ops).clear {
+                clear(slot);
+            }
+            if other == pg_sys::InvalidTransactionId {
+                return found;
+            }
+            c::XactLockTableWait(other, heap, &raw mut found, pg_sys::XLTW_Oper::XLTW_InsertIndex);
+        }
+    }
+}
+
+/// Are two rows the same?
+pub fn is_same(a: &pg_sys::ItemPointerData, b: &pg_sys::ItemPointerData) -> bool {
+    (a.ip_blkid.bi_hi, a.ip_blkid.bi_lo, a.ip_posid) == (b.ip_blkid.bi_hi, b.ip_blkid.bi_lo, b.ip_posid)
+}
+
+/// Raise an error if a row that has a key is not there for this transaction's snapshot: then it would not be known what stays
+/// because of it (ExecCheckTIDVisible, nodeModifyTable.c).
+///
+/// # Safety
+/// An open heap, and one of its rows.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn check_visible(heap: pg_sys::Relation, row: *const pg_sys::ItemPointerData) {
+    // SAFETY: the caller vouches for both.
+    unsafe { is_visible(heap, &*row) }.or_raise();
+}
+
+unsafe fn is_visible(heap: pg_sys::Relation, row: &pg_sys::ItemPointerData) -> Result<()> {
+    // SAFETY: the caller vouches for the heap; guarded calls. IsolationUsesXactSnapshot (xact.h).
+    unsafe {
+        if pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed() {
+            return Ok(());
+        }
+        let slot = pg_sys::table_slot_create(heap, std::ptr::null_mut());
+        let mut row = *row;
+        let is_there =
+            pg_sys::table_tuple_fetch_row_version(heap, &raw mut row, &raw mut pg_sys::SnapshotAnyData, slot);
+        let mut sees = is_there && pg_sys::table_tuple_satisfies_snapshot(heap, slot, pg_sys::GetActiveSnapshot());
+        if is_there && !sees {
+            let mut is_null = false;
+            let number = pg_sys::MinTransactionIdAttributeNumber as i16;
+            let xmin = pg_sys::slot_getsysattr(slot, number.into(), &raw mut is_null);
+            sees = pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(xmin.value() as u32));
+        }
+        pg_sys::ExecDropSingleTupleTableSlot(slot);
+        if sees { Ok(()) } else { Err(serialization_failure("update")) }
+    }
+}
+
+fn serialization_failure(what: &str) -> Error {
+    let message = format!("could not serialize access due to concurrent {what}");
+    Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
+}
+
+/// Delete a row of the table that has a key. False if it is not there any more, or another version of it is. Waits for those who
+/// have it locked. Guarded.
+///
+/// # Safety
+/// An open heap, and one of its rows.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn delete(heap: pg_sys::Relation, row: *const pg_sys::ItemPointerData) -> bool {
+    // SAFETY: the caller vouches for both.
+    unsafe { delete_row(heap, &*row) }.or_raise()
+}
+
+unsafe fn delete_row(heap: pg_sys::Relation, row: &pg_sys::ItemPointerData) -> Result<bool> {
+    // SAFETY: the caller vouches for the heap; guarded calls.
+    unsafe {
+        is_visible(heap, row)?;
+        let mut row = *row;
+        let mut failure = pg_sys::TM_FailureData::default();
+        let command = pg_sys::GetCurrentCommandId(true);
+        let nothing = std::ptr::null_mut();
+        let result = pg_sys::heap_delete(heap, &raw mut row, command, nothing, true, &raw mut failure, false);
+        let keeps_snapshot = pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ.cast_signed();
+        match result {
+            pg_sys::TM_Result::TM_Ok => Ok(true),
+            pg_sys::TM_Result::TM_Updated if keeps_snapshot => Err(serialization_failure("update")),
+            pg_sys::TM_Result::TM_Deleted if keeps_snapshot => Err(serialization_failure("delete")),
+            pg_sys::TM_Result::TM_Updated | pg_sys::TM_Result::TM_Deleted => Ok(false),
+            result => {
+                let message = format!("could not replace a row (result {result})");
+                Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+            }
+        }
+    }
+}
