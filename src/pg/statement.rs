@@ -29,8 +29,8 @@ impl Checked {
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
 /// context, in which everything is allocated.
 pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64 {
-    // SAFETY: passed on.
-    unsafe { run_in(source, argument, checked, std::ptr::null_mut()) }
+    // SAFETY: passed on; None_Receiver is a constant of the server's.
+    unsafe { run_in(source, argument, checked, std::ptr::null_mut(), pg_sys::None_Receiver) }
 }
 
 /// The same for a query that knows the relations of an environment: the number of its rows.
@@ -38,8 +38,21 @@ pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64
 /// # Safety
 /// As [`run`]; the environment outlives the call.
 pub unsafe fn count(source: *const c_char, environment: *mut pg_sys::QueryEnvironment) -> u64 {
+    // SAFETY: passed on; None_Receiver is a constant of the server's.
+    unsafe { run_in(source, 0, Checked::NONE, environment, pg_sys::None_Receiver) }
+}
+
+/// The same, with a receiver for the rows.
+///
+/// # Safety
+/// As [`count`]; the receiver outlives the call, and its functions are for plain frames.
+pub unsafe fn each(
+    source: *const c_char,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+) -> u64 {
     // SAFETY: passed on.
-    unsafe { run_in(source, 0, Checked::NONE, environment) }
+    unsafe { run_in(source, 0, Checked::NONE, environment, receiver) }
 }
 
 /// # Safety
@@ -49,6 +62,7 @@ unsafe fn run_in(
     argument: i64,
     checked: Checked,
     environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
     // SAFETY: the caller vouches for the frame; lists are walked to their length; an error frees snapshots, executor
     // and memory with the (sub)transaction.
@@ -76,7 +90,7 @@ unsafe fn run_in(
                 }
                 let plan = element(plans, i);
                 compat::forgo_insert_rights(plan, checked.relid, checked.inserted);
-                processed += execute(plan, source, params, environment);
+                processed += execute(plan, source, params, environment, receiver);
             }
             c::PopActiveSnapshot();
         }
@@ -92,19 +106,19 @@ unsafe fn execute(
     source: *const c_char,
     params: pg_sys::ParamListInfo,
     environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: the caller vouches for it; None_Receiver is a constant of the server's.
+    // SAFETY: the caller vouches for it.
     unsafe {
-        let nobody = pg_sys::None_Receiver;
         if (*plan).commandType == pg_sys::CmdType::CMD_UTILITY {
             let context = pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY;
             let completion = std::ptr::null_mut();
-            c::ProcessUtility(plan, source, false, context, std::ptr::null_mut(), environment, nobody, completion);
+            c::ProcessUtility(plan, source, false, context, std::ptr::null_mut(), environment, receiver, completion);
             return 0;
         }
         let no_crosscheck = std::ptr::null_mut();
         let query =
-            c::CreateQueryDesc(plan, source, c::GetActiveSnapshot(), no_crosscheck, nobody, params, environment, 0);
+            c::CreateQueryDesc(plan, source, c::GetActiveSnapshot(), no_crosscheck, receiver, params, environment, 0);
         c::ExecutorStart(query, 0);
         compat::executor_run(query);
         let processed = if (*plan).canSetTag { (*(*query).estate).es_processed } else { 0 };

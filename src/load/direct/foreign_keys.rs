@@ -21,11 +21,16 @@
 //! triggers that fire between checks, snapshots that last longer than a statement, partitioned referenced tables; and
 //! for a few rows it is not worth it.
 
-use pgrx::pg_sys;
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::key_query::{KeyQuery, sort_operator};
+use super::losers::number_of;
+use crate::load::rejects::Complaint;
 use crate::pg::compat;
-use crate::pg::unguarded as c;
+use crate::pg::original::gettext;
+use crate::pg::unguarded::{self as c, guard};
 
 /// Fewer rows are left to the server's checks.
 const FEWEST_ROWS: u64 = 1000;
@@ -55,31 +60,43 @@ pub struct ForeignKeys {
     triggers: *mut pg_sys::TriggerDesc,
     /// Other triggers want to be queued meanwhile.
     others: bool,
+    /// Some of these are more than checks.
+    mingle: bool,
     /// A key is known not to be checked here.
     doubtful: bool,
+    /// Keys know of their rows.
+    tracked: bool,
 }
 
 impl ForeignKeys {
-    /// Those of a result relation with so many new rows. The triggers that check them are disabled in the result
-    /// relation's own copy. Guarded; allocates in the current memory context.
+    /// Those of a result relation with so many new rows; all that can be, if rows that violate them are survived. The triggers
+    /// that check them are disabled in the result relation's own copy. Guarded; allocates in the current memory context.
     ///
     /// # Safety
     /// A result relation, and its copy of the triggers is nobody else's.
-    pub unsafe fn new(relinfo: *mut pg_sys::ResultRelInfo, rows: u64) -> ForeignKeys {
+    pub unsafe fn new(relinfo: *mut pg_sys::ResultRelInfo, rows: u64, survives: bool) -> ForeignKeys {
         // SAFETY: the caller vouches for the result relation; guarded calls.
         unsafe {
             let triggers = (*relinfo).ri_TrigDesc;
-            let mut found = ForeignKeys { list: Vec::new(), triggers, others: false, doubtful: false };
+            let mut found = ForeignKeys {
+                list: Vec::new(),
+                triggers,
+                others: false,
+                mingle: false,
+                doubtful: false,
+                tracked: false,
+            };
             let fire = |number: &usize| found.fires(*number);
             let firing: Vec<usize> = (0..found.count()).filter(fire).collect();
             let is_check = |trigger: &pg_sys::Trigger| {
                 let function = trigger.tgfoid.to_u32();
                 function == pg_sys::F_RI_FKEY_CHECK_INS || function == pg_sys::F_UNIQUE_KEY_RECHECK
             };
+            found.mingle = !firing.iter().all(|&number| is_check(&*found.trigger(number)));
             let is_possible = rows >= FEWEST_ROWS
                 && pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed()
-                && firing.iter().all(|&number| is_check(&*found.trigger(number)));
-            if is_possible {
+                && !found.mingle;
+            if is_possible || survives {
                 let relation = (*relinfo).ri_RelationDesc;
                 found.list = firing.iter().filter_map(|&n| ForeignKey::new(relation, &*found.trigger(n), n)).collect();
             }
@@ -131,8 +148,15 @@ impl ForeignKeys {
         self.list.len()
     }
 
-    /// Get ready for keys, with so much memory for each sort, in kB. Guarded; allocates in the current memory context.
-    pub fn prepare(&mut self, memory: i32) {
+    /// Does any refer to one of these relations?
+    pub fn refer_to(&self, is_one: impl Fn(pg_sys::Oid) -> bool) -> bool {
+        self.list.iter().any(|key| is_one(key.query.parent))
+    }
+
+    /// Get ready for keys, with so much memory for each sort, in kB; for keys that know of their rows, if they are `tracked`.
+    /// Guarded; allocates in the current memory context.
+    pub fn prepare(&mut self, memory: i32, tracked: bool) {
+        (self.tracked, self.doubtful) = (tracked, false);
         for key in &mut self.list {
             // SAFETY: guarded calls. Each column but the last has an operator to sort by.
             unsafe {
@@ -152,19 +176,20 @@ impl ForeignKeys {
                     nulls_first.as_mut_ptr(),
                     memory,
                     std::ptr::null_mut(),
-                    0,
+                    if tracked { pg_sys::TUPLESORT_RANDOMACCESS.cast_signed() } else { 0 },
                 );
                 key.numbered = pg_sys::tuplestore_begin_heap(false, false, memory);
             }
         }
     }
 
-    /// Take a row.
+    /// Take a row. If keys are tracked, `amiss` is called with each that cannot be right whatever there is.
     ///
     /// # Safety
-    /// A plain frame; a slot with a row of the relation.
-    pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot) {
-        for key in &mut self.list {
+    /// A plain frame; a slot with a row of the relation. `amiss` owns nothing that has a destructor.
+    pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, mut amiss: impl FnMut(usize)) {
+        let tracked = self.tracked;
+        for (number, key) in self.list.iter_mut().enumerate() {
             // SAFETY: the caller vouches for frame and slot; the key's slot has an attribute for each of the columns.
             unsafe {
                 let (values, nulls) = ((*key.slot).tts_values, (*key.slot).tts_isnull);
@@ -178,10 +203,17 @@ impl ForeignKeys {
                     absent += usize::from(*(*row).tts_isnull.add(at));
                 }
                 if absent > 0 {
-                    self.doubtful |= key.query.full && absent < key.query.columns.len();
+                    if key.query.full && absent < key.query.columns.len() {
+                        self.doubtful = true;
+                        if tracked {
+                            amiss(number);
+                        }
+                    }
                     continue;
                 }
-                *nulls.add(key.query.columns.len()) = true;
+                let last = key.query.columns.len();
+                *values.add(last) = pg_sys::Datum::from(number_of(&(*row).tts_tid).cast_signed());
+                *nulls.add(last) = !tracked;
                 (*key.slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
                 (*key.slot).tts_nvalid = (*(*key.slot).tts_tupleDescriptor).natts as _;
                 c::tuplesort_puttupleslot(key.sort, key.slot);
@@ -201,15 +233,73 @@ impl ForeignKeys {
                 if self.doubtful {
                     return false;
                 }
-                let keys = key.number_keys();
-                if keys == 0 {
-                    continue;
-                }
-                self.doubtful = key.query.run(key.numbered, keys) != keys;
-                c::tuplestore_end(key.numbered);
+                let keys = key.number_keys(false);
+                self.doubtful = keys > 0 && key.query.run(key.numbered, keys) != keys;
+                key.end();
             }
         }
         !self.doubtful
+    }
+
+    /// Find and lock the rows referred to, by tracked keys: `missing` is called for each row whose key is not there.
+    ///
+    /// # Safety
+    /// As [`ForeignKeys::check`]; `missing` owns nothing that has a destructor. What is needed is allocated in the current
+    /// memory context.
+    pub unsafe fn find(&mut self, mut missing: impl FnMut(usize, u64)) {
+        for (number, key) in self.list.iter_mut().enumerate() {
+            // SAFETY: the caller vouches for the frame; nothing in it has a destructor. There is a bit for each key.
+            unsafe {
+                let keys = key.number_keys(true);
+                if keys > 0 {
+                    let room = usize::try_from(keys / 8 + 1).unwrap_or(usize::MAX);
+                    let found = c::MemoryContextAllocHuge(pg_sys::CurrentMemoryContext, room).cast::<u8>();
+                    std::ptr::write_bytes(found, 0, room);
+                    key.query.find(key.numbered, keys, found);
+                    c::tuplesort_rescan(key.sort);
+                    let last = key.query.columns.len();
+                    let sorted = key.sorted;
+                    key.walk(true, |_, key, _| {
+                        let at = usize::try_from(key / 8).unwrap_or(0);
+                        if *found.add(at) >> (key % 8) & 1 == 0 {
+                            c::slot_getsomeattrs_int(sorted, (last + 1) as i32);
+                            missing(number, (*(*sorted).tts_values.add(last)).value() as u64);
+                        }
+                    });
+                }
+                key.end();
+            }
+        }
+    }
+
+    /// Give back what the keys take, wherever they are. Guarded.
+    pub fn discard(&mut self) {
+        // SAFETY: what `prepare` made; what was given back already is null.
+        self.list.iter_mut().for_each(|key| unsafe { guard(|| key.end()) });
+    }
+
+    /// What the server's check would say of a row. Guarded.
+    ///
+    /// # Safety
+    /// The relation that the keys are of.
+    pub unsafe fn complaints(&self, relation: pg_sys::Relation) -> Vec<Complaint> {
+        let complaint = |key: &ForeignKey| {
+            // SAFETY: the caller vouches for the relation; a guarded lookup, and a copy of what it returns.
+            unsafe {
+                let name = pg_sys::get_constraint_name((*self.trigger(key.trigger)).tgconstraint);
+                let name = if name.is_null() { c"" } else { CStr::from_ptr(name) };
+                complaint(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()), name)
+            }
+        };
+        self.list.iter().map(complaint).collect()
+    }
+
+    /// Where triggers do what they want before the server would have checked a row, let it.
+    pub fn let_server_check(&mut self) {
+        for key in self.list.iter().filter(|_| self.mingle) {
+            // SAFETY: the number is below `count`; the copy is the result relation's, which is not used for other rows.
+            unsafe { (*self.trigger(key.trigger)).tgenabled = key.enabled };
+        }
     }
 
     /// Let the server's checks be queued after all, and nothing else.
@@ -253,24 +343,48 @@ impl ForeignKey {
     /// the same: whether they refer to the same row is not decided here.
     ///
     /// # Safety
-    /// A plain frame. All rows were taken.
-    unsafe fn number_keys(&mut self) -> u64 {
+    /// A plain frame. All rows were taken, tracked or not.
+    unsafe fn number_keys(&mut self, tracked: bool) -> u64 {
+        // SAFETY: the caller vouches for the frame; the slot has an attribute for each column, and one for the number.
+        unsafe {
+            c::tuplesort_performsort(self.sort);
+            self.walk(tracked, |key, number, is_first| {
+                if is_first {
+                    let columns = key.query.columns.len();
+                    let slot = key.sorted;
+                    c::slot_getsomeattrs_int(slot, (columns + 1) as i32);
+                    *(*slot).tts_values.add(columns) = pg_sys::Datum::from(number.cast_signed());
+                    *(*slot).tts_isnull.add(columns) = false;
+                    let (values, nulls) = ((*slot).tts_values, (*slot).tts_isnull);
+                    c::tuplestore_putvalues(key.numbered, (*slot).tts_tupleDescriptor, values, nulls);
+                }
+            })
+        }
+    }
+
+    /// Go through the keys in their order: `visit` gets the number of each, and whether it is the first with it. Returns how
+    /// many numbers there are.
+    ///
+    /// # Safety
+    /// A plain frame. The keys are sorted; `visit` owns nothing that has a destructor.
+    unsafe fn walk(&self, tracked: bool, mut visit: impl FnMut(&ForeignKey, u64, bool)) -> u64 {
         // SAFETY: the caller vouches for the frame. A slot for minimal tuples that is not empty has one, which lies
-        // there until the next one is asked for; a tuple is as long as it says.
+        // there until the next one is asked for; a tuple is as long as it says, and ends with its row, if that is tracked.
         unsafe {
             let mut keys = 0;
             let mut previous: *mut u8 = std::ptr::null_mut();
             let mut room = 0;
             let mut len = 0;
-            c::tuplesort_performsort(self.sort);
+            let tail = if tracked { size_of::<u64>() } else { 0 };
             while c::tuplesort_gettupleslot(self.sort, true, false, self.sorted, std::ptr::null_mut()) {
                 c::check_for_interrupts();
                 let tuple = (*self.sorted.cast::<pg_sys::MinimalTupleTableSlot>()).mintuple;
                 // What is before that, a sort does not keep.
                 let head = std::mem::offset_of!(pg_sys::MinimalTupleData, t_infomask2);
-                let size = ((*tuple).t_len as usize).saturating_sub(head);
+                let size = ((*tuple).t_len as usize).saturating_sub(head + tail);
                 let bytes = std::slice::from_raw_parts(tuple.cast::<u8>().add(head), size);
                 if !previous.is_null() && bytes == std::slice::from_raw_parts(previous, len) {
+                    visit(self, keys, false);
                     continue;
                 }
                 if size > room {
@@ -280,15 +394,39 @@ impl ForeignKey {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), previous, size);
                 len = size;
                 keys += 1;
-                let columns = self.query.columns.len();
-                c::slot_getsomeattrs_int(self.sorted, (columns + 1) as i32);
-                *(*self.sorted).tts_values.add(columns) = pg_sys::Datum::from(keys as i64);
-                *(*self.sorted).tts_isnull.add(columns) = false;
-                let (values, nulls) = ((*self.sorted).tts_values, (*self.sorted).tts_isnull);
-                c::tuplestore_putvalues(self.numbered, (*self.sorted).tts_tupleDescriptor, values, nulls);
+                visit(self, keys, true);
             }
-            c::tuplesort_end(self.sort);
             keys
         }
     }
+
+    /// Give back what it takes, once.
+    ///
+    /// # Safety
+    /// A plain frame.
+    unsafe fn end(&mut self) {
+        // SAFETY: what `prepare` made.
+        unsafe {
+            if !self.sort.is_null() {
+                c::tuplesort_end(self.sort);
+                c::tuplestore_end(self.numbered);
+            }
+        }
+        (self.sort, self.numbered) = (std::ptr::null_mut(), std::ptr::null_mut());
+    }
+}
+
+/// What the server's check says (ri_ReportViolation, ri_triggers.c).
+fn complaint(relation: &CStr, constraint: &CStr) -> Complaint {
+    let format = gettext(c"insert or update on table \"%s\" violates foreign key constraint \"%s\"");
+    let room = format.to_bytes().len() + relation.to_bytes().len() + constraint.to_bytes().len();
+    let mut message = vec![0u8; room + 1];
+    // SAFETY: there is room for so many bytes; the format takes two strings, in whatever order.
+    let len = unsafe {
+        let room = message.len();
+        libc::snprintf(message.as_mut_ptr().cast(), room, format.as_ptr(), relation.as_ptr(), constraint.as_ptr())
+    };
+    message.truncate(usize::try_from(len).unwrap_or(0));
+    let code = Code::ERRCODE_FOREIGN_KEY_VIOLATION as i32;
+    Complaint { code, message, constraint: Some(constraint.to_bytes().to_vec()), ..Complaint::default() }
 }

@@ -10,6 +10,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use crate::pg::compat;
 use crate::pg::statement;
+use crate::pg::unguarded as c;
 
 /// What the query calls the keys.
 const KEYS: &CStr = c"pg_bulk_keys";
@@ -17,7 +18,12 @@ const KEYS: &CStr = c"pg_bulk_keys";
 /// The query of a foreign key.
 #[derive(Debug)]
 pub struct KeyQuery {
+    /// A row for each key that is there, ...
     text: CString,
+    /// ... and the number of each, as often as it is there.
+    numbers: CString,
+    /// The referenced table.
+    pub parent: pg_sys::Oid,
     /// The owner of the referenced table.
     owner: pg_sys::Oid,
     /// The referring columns.
@@ -70,19 +76,23 @@ impl KeyQuery {
             let last = i16::try_from(count + 1).unwrap_or(i16::MAX);
             pg_sys::TupleDescInitEntry(descriptor, last, c"number".as_ptr(), pg_sys::INT8OID, -1, 0);
             // As often as a row is found for a key, the key is found; ONLY as in RI_FKey_check (ri_triggers.c).
-            let query = [
-                b"SELECT FROM (SELECT k.number FROM ".as_slice(),
+            let numbers = [
+                b"SELECT k.number FROM ".as_slice(),
                 KEYS.to_bytes(),
                 b" k JOIN ONLY ",
                 name.to_bytes(),
                 b" x ON ",
                 CStr::from_ptr((*clause).data).to_bytes(),
-                b" FOR KEY SHARE OF x) found GROUP BY number",
-            ];
+                b" FOR KEY SHARE OF x",
+            ]
+            .concat();
+            let text = [b"SELECT FROM (".as_slice(), &numbers, b") found GROUP BY number"].concat();
             let owner = form.relowner;
             pg_sys::table_close(parent, pg_sys::NoLock.cast_signed());
             (is_plain && sortable).then(|| KeyQuery {
-                text: CString::new(query.concat()).unwrap_or_default(),
+                text: CString::new(text).unwrap_or_default(),
+                numbers: CString::new(numbers).unwrap_or_default(),
+                parent: key.confrelid,
                 owner,
                 columns: key.conkey.iter().take(count).copied().collect(),
                 full,
@@ -106,6 +116,60 @@ impl KeyQuery {
             leave(&raw const before);
             found
         }
+    }
+
+    /// Which of the keys in a tuplestore have a row that is there and locked now: the bits of their numbers are set.
+    ///
+    /// # Safety
+    /// As [`KeyQuery::run`]; room for so many bits, and one more.
+    pub unsafe fn find(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, found: *mut u8) {
+        // SAFETY: the caller vouches for frame, keys and room; nothing in the frame has a destructor.
+        unsafe {
+            let environment = environment(self.descriptor, keys, count);
+            let mut before = Settings::default();
+            let mut receiver = Receiver::new(found);
+            enter(&raw mut before, self.owner);
+            statement::each(self.numbers.as_ptr(), environment, (&raw mut receiver).cast());
+            leave(&raw const before);
+        }
+    }
+}
+
+/// Takes numbers, and sets bits.
+#[repr(C)]
+struct Receiver {
+    functions: pg_sys::DestReceiver,
+    found: *mut u8,
+}
+
+impl Receiver {
+    fn new(found: *mut u8) -> Receiver {
+        /// # Safety
+        /// A plain frame; a slot with a number that there is a bit for, and a receiver.
+        unsafe extern "C-unwind" fn receive(
+            slot: *mut pg_sys::TupleTableSlot,
+            receiver: *mut pg_sys::DestReceiver,
+        ) -> bool {
+            // SAFETY: the caller vouches for all.
+            unsafe {
+                if (*slot).tts_nvalid < 1 {
+                    c::slot_getsomeattrs_int(slot, 1);
+                }
+                let number = (*(*slot).tts_values).value();
+                *(*receiver.cast::<Receiver>()).found.add(number / 8) |= 1 << (number % 8);
+            }
+            true
+        }
+        unsafe extern "C-unwind" fn begin(_: *mut pg_sys::DestReceiver, _: i32, _: pg_sys::TupleDesc) {}
+        unsafe extern "C-unwind" fn nothing(_: *mut pg_sys::DestReceiver) {}
+        let functions = pg_sys::DestReceiver {
+            receiveSlot: Some(receive),
+            rStartup: Some(begin),
+            rShutdown: Some(nothing),
+            rDestroy: Some(nothing),
+            mydest: pg_sys::CommandDest::DestNone,
+        };
+        Receiver { functions, found }
     }
 }
 

@@ -434,7 +434,9 @@ impl Leader {
                     plan(leaf, number, &mut list);
                 }
             }
-            let complain = relations.iter().any(|&leaf| settle::may_complain(leaf));
+            let keeps = options.copy.on_error == OnError::Table;
+            let complain =
+                relations.iter().any(|&leaf| settle::may_complain(leaf) || (keeps && settle::may_refer(leaf)));
             settle::close_leaves(relation, &relations);
             (safe, complain)
         };

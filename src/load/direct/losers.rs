@@ -38,7 +38,7 @@ use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
 
 /// A row's place in its relation, as a number that ascends.
-fn number_of(row: &pg_sys::ItemPointerData) -> u64 {
+pub fn number_of(row: &pg_sys::ItemPointerData) -> u64 {
     (u64::from(block_of(row)) << 16) | u64::from(row.ip_posid)
 }
 
@@ -376,7 +376,7 @@ impl Leader {
 
     /// Rows with what belongs to them, as they come in the file: position, records behind it, row, and the rest.
     /// In reverse, both of the first two are complements.
-    fn in_file_order(
+    pub fn in_file_order(
         &mut self,
         number: usize,
         mut rows: NumberSort<4>,
@@ -429,7 +429,8 @@ impl Leader {
             let mut failure = pg_sys::TM_FailureData::default();
             let command = pg_sys::GetCurrentCommandId(true);
             let nothing = std::ptr::null_mut();
-            let result = pg_sys::heap_delete(relation, &raw mut row, command, nothing, false, &raw mut failure, false);
+            // Nobody is waited for: that it may wait lets it have rows that this transaction has locked itself.
+            let result = pg_sys::heap_delete(relation, &raw mut row, command, nothing, true, &raw mut failure, false);
             if result != pg_sys::TM_Result::TM_Ok {
                 let message = format!("could not take back a row of the load (result {result})");
                 return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));

@@ -29,6 +29,7 @@ mod losers;
 mod new_rows;
 mod offender;
 mod origin;
+mod orphans;
 mod process;
 mod rebuild;
 mod rejects;

@@ -7,6 +7,9 @@
 //!   then: fire triggers
 //! ```
 //!
+//! With on_error `table`, rows may turn out to be rejects here ([`super::losers`], [`super::orphans`]). Then foreign keys are
+//! checked, and triggers queued, when all relations have their indexes, and it is known which rows stay.
+//!
 //! The leader locks every relation that a worker may write to, because a worker's locks end with it, long before the
 //! transaction does.
 //!
@@ -14,6 +17,8 @@
 //! finds what is not there yet. Triggers fire when the rows of all relations are in their indexes, as after an INSERT.
 //!
 //! Expressions of indexes, conditions and triggers are the user's, so [`before_rows`] and [`after_rows`] are plain frames.
+
+mod refer;
 
 use std::ffi::CStr;
 use std::time::Instant;
@@ -96,6 +101,19 @@ pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
     }
 }
 
+/// Has a relation foreign keys?
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation, which has so many triggers.
+    unsafe {
+        let Some(triggers) = (*relation).trigdesc.as_ref() else { return false };
+        let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
+        (0..count).any(|i| (*triggers.triggers.add(i)).tgfoid.to_u32() == pg_sys::F_RI_FKEY_CHECK_INS)
+    }
+}
+
 /// Close what [`lock_leaves`] opened; the locks stay. Guarded.
 ///
 /// # Safety
@@ -169,6 +187,8 @@ pub struct Settling {
     /// The load's.
     phases: *mut Phases,
     leader: *mut Leader,
+    /// Tables whose foreign keys are checked when all rows are in the indexes.
+    referring: Vec<*mut Table>,
     pub indexes: Vec<IndexReport>,
     pub notes: Vec<String>,
 }
@@ -191,6 +211,7 @@ impl Settling {
             workers: 0,
             phases,
             leader,
+            referring: Vec::new(),
             indexes: Vec::new(),
             notes: Vec::new(),
         }
@@ -205,12 +226,19 @@ impl Settling {
 /// One of the relations, open.
 #[derive(Debug)]
 struct Table {
+    /// Its number among the load's relations.
+    number: usize,
+    relinfo: *mut pg_sys::ResultRelInfo,
     new: NewRows,
     slot: *mut pg_sys::TupleTableSlot,
     /// For a look at another row.
     other: *mut pg_sys::TupleTableSlot,
     indexes: Indexes,
     keys: ForeignKeys,
+    /// Rows whose foreign keys are violated are survived, ...
+    refers: bool,
+    /// ... and their keys were taken.
+    gathered: bool,
     suspects: Suspects,
     /// For each sort, in kB.
     share: i32,
@@ -230,6 +258,7 @@ pub unsafe fn after_rows(settling: *mut Settling) {
         for number in 0..(*settling).relations.len() {
             tell(settling, (*settling).relations.as_mut_ptr().add(number));
         }
+        refer::check(settling);
         enter((*settling).phases, Phase::Triggers);
         c::ExecASInsertTriggers(estate, target, std::ptr::null_mut());
         c::AfterTriggerEndQuery(estate);
@@ -260,13 +289,13 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.prepare();
         let slot = (*table).slot;
+        let late = (*table).indexes.are_late();
         let queue = (*table).keys.leave_others();
         if keeps && !survives {
             excuse(settling, table);
         }
-        let late = (*table).indexes.are_late();
         if survives {
-            sift(leader, table, (*written).index, econtext);
+            sift(leader, table, econtext);
             if !late {
                 close_indexes(table);
                 build(settling, written, table, true);
@@ -276,13 +305,22 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
                 losers::judge(leader, relation, (*written).index, indexes, suspects);
             }
         }
+        if (*table).refers {
+            if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
+                enter((*settling).phases, Phase::Rebuild);
+                rebuild::run(relation, &raw mut (*table).indexes);
+            }
+            pg_sys::CurrentMemoryContext = caller;
+            refer::put_off(settling, table);
+            return;
+        }
         let is_left = if survives { late } else { (*table).indexes.want_rows() };
         let replaced = (*table).suspects.have_replaced();
         if queue || !(*table).keys.are_none() || is_left || replaced {
             (*table).new.for_each(slot, || {
                 let recheck =
                     if survives { (*table).indexes.add_late(slot) } else { (*table).indexes.add(slot, offender) };
-                (*table).keys.add(slot);
+                (*table).keys.add(slot, |_| ());
                 let mut old = if replaced { (*table).suspects.replaced_by(&(*slot).tts_tid) } else { None };
                 let nothing = std::ptr::null_mut();
                 if let Some(old) = &mut old {
@@ -330,11 +368,11 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
 /// Insert the new rows into the indexes that are not built. Those that one of them refuses are suspects, or gone.
 ///
 /// # Safety
-/// As [`tell`]; a table that was looked at, of this number among the load's.
-unsafe fn sift(leader: *mut Leader, table: *mut Table, number: usize, econtext: *mut pg_sys::ExprContext) {
+/// As [`tell`]; a table that was looked at.
+unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut pg_sys::ExprContext) {
     // SAFETY: as in `tell`.
     unsafe {
-        let slot = (*table).slot;
+        let (slot, number) = ((*table).slot, (*table).number);
         let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
         let offender = &raw mut (*leader).offender;
         // Rows are deleted by a later command than that which has inserted them.
@@ -354,8 +392,13 @@ unsafe fn sift(leader: *mut Leader, table: *mut Table, number: usize, econtext: 
             (*indexes).insert_sorted(offender, std::ptr::null_mut(), slot);
             return;
         }
+        // Keys of rows that are going to lose come along: they do no harm.
+        (*table).gathered = (*table).refers;
         (*table).new.for_each(slot, || {
             c::list_free((*indexes).add(slot, offender));
+            if (*table).refers {
+                (*table).keys.add(slot, |_| ());
+            }
             c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
         });
         (*indexes).insert_sorted(offender, suspects, slot);
@@ -412,9 +455,9 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
     // SAFETY: the caller vouches for it.
     unsafe {
         let relation = (*table).new.relation;
-        if may_complain(relation) {
+        if may_complain(relation) || may_refer(relation) {
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            let why = "are decoded for subscribers: a key that is there twice would be an error";
+            let why = "are decoded for subscribers: a key that is there twice, or refers to nothing, would be an error";
             (*settling).notes.push(format!("Changes of table \"{name}\" {why}."));
         }
     }
@@ -503,13 +546,20 @@ unsafe extern "C-unwind" fn look(
         let mut rebuild =
             Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone());
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
-        let mut keys = ForeignKeys::new(relinfo, written.rows);
+        // What a row has replaced would not come back.
+        let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
+        let mut keys = ForeignKeys::new(relinfo, written.rows, refers);
+        let refers = refers && !keys.are_none();
         // All sorts together get what one index that is built may have.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
         let share = (pg_sys::maintenance_work_mem / sorts.max(1)).max(LEAST_MEMORY);
         indexes.begin_sorts(share);
-        keys.prepare(share);
+        keys.prepare(share, false);
         let table = Table {
+            number: written.index,
+            relinfo,
+            refers,
+            gathered: false,
             new: NewRows {
                 relation,
                 start: written.start,

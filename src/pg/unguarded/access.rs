@@ -128,6 +128,8 @@ unsafe extern "C-unwind" {
         slot: *mut pg_sys::TupleTableSlot,
         abbreviated: *mut pg_sys::Datum,
     ) -> bool;
+    /// tuplesort.c. For a sort that was begun with random access.
+    pub fn tuplesort_rescan(state: *mut pg_sys::Tuplesortstate);
     /// tuplesort.c.
     pub fn tuplesort_end(state: *mut pg_sys::Tuplesortstate);
     #[cfg(any(feature = "pg15", feature = "pg16"))]

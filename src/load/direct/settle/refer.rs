@@ -1,0 +1,85 @@
+//! Foreign keys where rows that violate them are rejected: once all relations of the load have their indexes.
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::{Settling, Table, check_serializable, close, enter};
+use crate::load::direct::orphans::{self, Hunt};
+use crate::load::direct::process::Executor;
+use crate::load::phase::Phase;
+use crate::pg::unguarded as c;
+
+/// Check the foreign keys that were put off, and queue what comes after them.
+///
+/// # Safety
+/// As [`after_rows`]; the indexes of all relations know of their rows.
+pub unsafe fn check(settling: *mut Settling) {
+    // SAFETY: as in `after_rows`.
+    unsafe {
+        let Executor { estate, .. } = (*settling).executor;
+        let caller = pg_sys::CurrentMemoryContext;
+        let (tables, count) = ((*settling).referring.as_ptr(), (*settling).referring.len());
+        if count > 0 {
+            enter((*settling).phases, Phase::ForeignKeys);
+        }
+        let mut taken = 0;
+        for i in 0..count {
+            let table = *tables.add(i);
+            pg_sys::CurrentMemoryContext = (*table).memory;
+            if !(*table).gathered {
+                let slot = (*table).slot;
+                (*table).new.for_each(slot, || (*table).keys.add(slot, |_| ()));
+            }
+            if !(*table).keys.check() {
+                taken += hunt(settling, table);
+            }
+        }
+        // Rows that referred to rows that are gone.
+        while taken > 0 {
+            taken = 0;
+            for i in 0..count {
+                let table = *tables.add(i);
+                pg_sys::CurrentMemoryContext = (*table).memory;
+                if (*table).keys.refer_to(|oid| (*settling).relations.iter().any(|written| written.oid == oid)) {
+                    taken += hunt(settling, table);
+                }
+            }
+        }
+        for i in 0..count {
+            let table = *tables.add(i);
+            pg_sys::CurrentMemoryContext = (*table).memory;
+            if (*table).keys.leave_others() {
+                let (slot, relinfo) = ((*table).slot, (*table).relinfo);
+                (*table).keys.let_server_check();
+                (*table).new.for_each(slot, || {
+                    c::ExecARInsertTriggers(estate, relinfo, slot, std::ptr::null_mut(), std::ptr::null_mut());
+                });
+            }
+            check_serializable((*table).new.relation);
+            pg_sys::CurrentMemoryContext = caller;
+            close(settling, table);
+        }
+    }
+}
+
+/// Take back the rows of a table that refer to nothing. Returns how many there were.
+///
+/// # Safety
+/// As [`check`]; one of its tables.
+unsafe fn hunt(settling: *const Settling, table: *mut Table) -> u64 {
+    // SAFETY: as in `check`.
+    unsafe {
+        let (rows, keys) = (&raw const (*table).new, &raw mut (*table).keys);
+        let mut hunt = Hunt::new((*settling).leader, rows, (*table).slot, keys, (*table).number, (*table).share);
+        orphans::hunt(&raw mut hunt)
+    }
+}
+
+/// Come back to a table when all relations have their rows in their indexes.
+///
+/// # Safety
+/// As [`super::tell`], with what [`super::look`] made. Its indexes are closed.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn put_off(settling: *mut Settling, table: *mut Table) {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*settling).referring.push(table) };
+}
