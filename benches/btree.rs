@@ -15,6 +15,11 @@ use std::time::Instant;
 
 use pg_bulk_bench::random::Random;
 use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
+use pg_bulk_format::btree::bytes;
+use pg_bulk_format::btree::bytes::merge::Run;
+use pg_bulk_format::btree::bytes::record::{Record, Records, append};
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, Value};
+use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pg_bulk_format::btree::leaf::Leaf;
@@ -134,6 +139,79 @@ fn builds<W: Word>(bench: &Bench, name: &str, shape: &KeyShape, deduplicate: boo
             let built = builder.finish(&mut count).expect("in order");
             assert_eq!((built.entries, built.pages), (entries.len() as u64, count.0 as u32));
             assert!(count.0.abs_diff(entries.len() / pages) <= count.0 / 50 + 4, "{built:?}");
+        },
+    );
+}
+
+fn each_block(run: &mut impl Run<Error = Infallible>, mut take: impl FnMut(&[u8])) {
+    loop {
+        let Ok(()) = run.advance();
+        if run.block().is_empty() {
+            return;
+        }
+        take(run.block());
+    }
+}
+
+fn build_bytes(shape: &ByteShape, options: Options, run: &mut impl Run<Error = Infallible>, entries: usize) {
+    let mut count = Count(0);
+    let mut builder = bytes::build::Builder::new(shape, options);
+    each_block(run, |block| builder.push(block, &mut count).expect("in order"));
+    let built = builder.finish(&mut count).expect("in order");
+    assert_eq!((built.entries, built.pages), (entries as u64, count.0 as u32));
+}
+
+/// Keys of so many bytes: collected, sorted and built, and all of it.
+fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
+    let text = ByteKind::Varlena { packable: true, compressible: true };
+    let column = ByteColumn { kind: text, descending: false, nulls_first: false, nullable: false };
+    let shape = ByteShape::new(&[column]).expect("a column");
+    let collect = || {
+        let mut store = Store::new(usize::MAX / 4);
+        for (row, key) in keys.iter().enumerate() {
+            assert!(store.make_room(key.len() + 8).expect("memory"));
+            assert!(store.push(&shape, &[Value::Bytes(key)], tid(row)));
+        }
+        store
+    };
+    let options = Options { deduplicate, ..Options::default() };
+    bench.time(&format!("collect {name}"), keys.len(), || (), |()| drop(black_box(collect())));
+    bench.time(&format!("sort {name}"), keys.len(), collect, |store| store.sort().expect("memory"));
+    let mut store = collect();
+    store.sort().expect("memory");
+    assert_eq!(store.run_size().0, keys.len());
+    let mut sorted = Vec::new();
+    each_block(&mut store.run(), |block| sorted.extend_from_slice(block));
+    assert!(Records(&sorted).is_sorted() && Records(&sorted).count() == keys.len());
+    bench.time(
+        &format!("build {name}"),
+        keys.len(),
+        || (),
+        |()| build_bytes(&shape, options, &mut bytes::merge::Slice::new(&sorted), keys.len()),
+    );
+    bench.time(&format!("sort and build {name}"), keys.len(), collect, |store| {
+        store.sort().expect("memory");
+        build_bytes(&shape, options, &mut store.run(), keys.len());
+    });
+    let mut parts = [Vec::new(), Vec::new(), Vec::new()];
+    for (row, record) in Records(&sorted).enumerate() {
+        append(&mut parts[row * 7 % 11 % 3], Record { key: record.key, tid: record.tid });
+    }
+    bench.time(
+        &format!("merge 3 runs of {name}"),
+        keys.len(),
+        || (),
+        |()| {
+            let mut merge = bytes::merge::Merge::new(parts.iter().map(|part| bytes::merge::Slice::new(part)).collect());
+            let mut size = 0;
+            loop {
+                let Ok(block) = merge.next();
+                if block.is_empty() {
+                    break;
+                }
+                size += block.len();
+            }
+            assert_eq!(size, sorted.len());
         },
     );
 }
@@ -278,6 +356,19 @@ fn main() {
     );
     let nullable = shape(&[(KeyKind::Int8, true), (KeyKind::Int4, true)]);
     builds(&bench, "int8 and int4, nullable", &nullable, true, &entries::<u128>(rows, |row| (row as u128) << 34), 260);
+
+    let hex = |n: u64| format!("{n:016x}abcd").into_bytes();
+    let random_keys: Vec<Vec<u8>> = (0..rows).map(|row| hex(random.number() ^ row as u64)).collect();
+    strings(&bench, "20 bytes, random", &random_keys, true);
+    strings(&bench, "20 bytes, in order", &(0..rows).map(|row| hex(row as u64)).collect::<Vec<_>>(), true);
+    let url = |row: usize| [b"https://www.example.org/", &*random_keys[row]].concat();
+    strings(&bench, "44 bytes, of which 24 are the same", &(0..rows).map(url).collect::<Vec<_>>(), false);
+    strings(
+        &bench,
+        "8 bytes, each 2000 times",
+        &(0..rows).map(|row| random_keys[row * 7919 % (rows / 2000)][..8].to_vec()).collect::<Vec<_>>(),
+        true,
+    );
 
     let mut pages: Vec<Page> = Vec::new();
     struct Keep<'p>(&'p mut Vec<Page>);

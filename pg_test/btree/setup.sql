@@ -64,10 +64,100 @@ CREATE INDEX uuids_nulls ON rows (v);
 CREATE INDEX bigs ON rows (big) WITH (fillfactor = 50);
 CREATE INDEX lates ON rows (late);
 
+-- Keys that are bytes.
+CREATE TABLE strings (
+	id int NOT NULL, few int2, digits text COLLATE "C" NOT NULL, word text COLLATE "C", same text COLLATE "C",
+	value text COLLATE "C" NOT NULL, wide text COLLATE "C", steps text COLLATE "POSIX" NOT NULL, url varchar,
+	gaps text COLLATE "C", zeros bytea, bytes bytea NOT NULL, border text COLLATE "C" NOT NULL, nothing text COLLATE "C",
+	u uuid, d date, low text COLLATE "C" NOT NULL
+);
+INSERT INTO strings
+SELECT
+	i, i % 7, to_char(i, 'FM00000000'), substr(md5(i::text), 1, 1 + i % 30), 'of everybody', 'value ' || i * 7 % 23,
+	CASE WHEN i % 50 > 0 THEN repeat(chr(65 + i % 11), 150 + i % 11) END,
+	repeat('a', i % 61) || CASE WHEN i % 5 = 0 THEN 'b' ELSE '' END,
+	'https://example.org/' || (random() * 1e4)::int || '/' || md5((i / 3)::text),
+	CASE WHEN i % 3 = 0 THEN '' WHEN i % 4 > 0 THEN substr(md5((i % 999)::text), 1, i % 9) END,
+	CASE WHEN i % 19 > 0 THEN decode(repeat('00', i % 13) || substr('ff', 1, i % 2 * 2) || repeat('00', i % 4), 'hex') END,
+	decode(md5(i::text) || repeat('0001', i % 3), 'hex'), repeat(chr(97 + i % 3), 120 + i % 14), NULL,
+	CASE WHEN i % 9 > 0 THEN md5((i % 700)::text)::uuid END, date '2020-02-02' - i % 300,
+	repeat(' ', i % 2) || (i / 10)
+FROM generate_series(1, 40000) AS i;
+
+CREATE UNIQUE INDEX bytes_ascending ON strings (digits);
+CREATE INDEX bytes_down ON strings (digits DESC);
+CREATE INDEX bytes_tight ON strings (digits) WITH (fillfactor = 100);
+CREATE INDEX bytes_loose ON strings (digits) WITH (fillfactor = 50);
+CREATE INDEX bytes_words ON strings (word);
+CREATE INDEX bytes_words_down ON strings (word DESC NULLS LAST) WITH (fillfactor = 100);
+CREATE INDEX bytes_words_plain ON strings (word) WITH (deduplicate_items = off);
+CREATE INDEX bytes_same ON strings (same);
+CREATE INDEX bytes_same_plain ON strings (same) WITH (deduplicate_items = off, fillfactor = 20);
+CREATE INDEX bytes_values ON strings (value);
+CREATE INDEX bytes_values_tight ON strings (value) WITH (fillfactor = 100);
+CREATE INDEX bytes_values_plain ON strings (value) WITH (deduplicate_items = off);
+CREATE INDEX bytes_wide ON strings (wide);
+CREATE INDEX bytes_wide_loose ON strings (wide NULLS FIRST) WITH (fillfactor = 30);
+CREATE INDEX bytes_steps ON strings (steps);
+CREATE INDEX bytes_steps_down ON strings (steps DESC) WITH (fillfactor = 100);
+CREATE INDEX bytes_urls ON strings (url COLLATE "C");
+CREATE INDEX bytes_urls_pattern ON strings (url varchar_pattern_ops);
+CREATE INDEX bytes_gaps ON strings (gaps);
+CREATE INDEX bytes_gaps_first ON strings (gaps NULLS FIRST);
+CREATE INDEX bytes_gaps_down ON strings (gaps DESC);
+CREATE UNIQUE INDEX bytes_gaps_unique ON strings (gaps, id);
+CREATE INDEX bytes_zeros ON strings (zeros);
+CREATE INDEX bytes_zeros_down ON strings (zeros DESC);
+CREATE INDEX bytes_zeros_pair ON strings (zeros, few);
+CREATE INDEX bytes_zeros_pair_down ON strings (zeros DESC NULLS LAST, id DESC);
+CREATE INDEX bytes_random ON strings (bytes);
+CREATE INDEX bytes_border ON strings (border);
+CREATE INDEX bytes_nothing ON strings (nothing);
+CREATE INDEX bytes_behind ON strings (few, word);
+CREATE INDEX bytes_before ON strings (word, few);
+CREATE INDEX bytes_before_down ON strings (word DESC, d DESC NULLS LAST) WITH (fillfactor = 100);
+CREATE INDEX bytes_between ON strings (d, value, id DESC);
+CREATE INDEX bytes_two ON strings (value, word);
+CREATE INDEX bytes_two_down ON strings (value DESC, gaps NULLS FIRST);
+CREATE INDEX bytes_uuid ON strings (u, value) WITH (fillfactor = 70);
+CREATE INDEX bytes_many ON strings (few, value, d, gaps DESC, u, zeros, id);
+CREATE INDEX bytes_twice ON strings (word, word DESC);
+CREATE INDEX bytes_low ON strings (low, few);
+-- Fixed width, and too much for a word.
+CREATE INDEX bytes_wide_numbers ON strings (u, id, d);
+
+-- Headers of four bytes. INSERT would leave shorter ones.
+CREATE TABLE plains (id serial, t text COLLATE "C", i int2 DEFAULT 7);
+ALTER TABLE plains ALTER t SET STORAGE PLAIN;
+COPY plains (t) FROM PROGRAM 'seq 1 7 140000';
+COPY plains (t) FROM PROGRAM $$seq -f "$(printf %0140d 1)-%.0f" 1 3000$$;
+CREATE INDEX bytes_plain ON plains (t);
+CREATE INDEX bytes_plain_pair ON plains (i, t DESC);
+
+-- Keys that a page holds three or a few of.
+CREATE TABLE longs (id int NOT NULL, t text COLLATE "C" NOT NULL, b bytea, few int2) WITH (toast_tuple_target = 8160);
+ALTER TABLE longs ALTER t SET STORAGE EXTERNAL, ALTER b SET STORAGE EXTERNAL;
+INSERT INTO longs
+SELECT i, substr(repeat(md5((i % 1700)::text), 90), 1, i * 37 % 2690 + 3),
+	CASE WHEN i % 8 > 0 THEN decode(repeat(CASE WHEN i % 5 > 0 THEN '00' ELSE '01' END, i * 53 % 2670), 'hex') END, i % 3
+FROM generate_series(1, 2500) AS i;
+CREATE INDEX bytes_long ON longs (t);
+CREATE INDEX bytes_long_tight ON longs (t DESC) WITH (fillfactor = 100);
+CREATE INDEX bytes_long_loose ON longs (t) WITH (fillfactor = 10, deduplicate_items = off);
+CREATE INDEX bytes_long_zeros ON longs (b);
+CREATE INDEX bytes_long_pair ON longs (few, b);
+CREATE INDEX bytes_long_pair_down ON longs (b DESC, few);
+
 -- Around the borders of one page and of one row.
 SELECT format('CREATE TABLE few_%1$s AS SELECT g AS i, g / 3 AS j FROM generate_series(1, %1$s) g', n),
 	format('CREATE INDEX single_%1$s ON few_%1$s (i)', n), format('CREATE INDEX double_%1$s ON few_%1$s (j)', n)
 FROM unnest(ARRAY[0, 1, 2, 3, 365, 366, 367, 368, 406, 407, 408, 409, 1000]) AS n \gexec
+
+SELECT format('CREATE TABLE string_%1$s AS SELECT g::text COLLATE "C" AS i, (g / 3)::text COLLATE "C" AS j
+		FROM generate_series(1, %1$s) g', n),
+	format('CREATE INDEX bytes_single_%1$s ON string_%1$s (i)', n),
+	format('CREATE INDEX bytes_double_%1$s ON string_%1$s (j DESC)', n)
+FROM unnest(ARRAY[0, 1, 2, 3, 406, 407, 1000]) AS n \gexec
 
 -- Pages that have been split, deduplicated, emptied and deleted.
 CREATE TABLE changed (i int NOT NULL, j int, k bigint NOT NULL);
@@ -79,5 +169,14 @@ INSERT INTO changed SELECT -g, g % 50, hashint8(g) FROM generate_series(1, 20000
 DELETE FROM changed WHERE i BETWEEN 10000 AND 30000;
 VACUUM changed;
 INSERT INTO changed SELECT g, g % 50, 7 FROM generate_series(1, 20000) AS g;
+CREATE TABLE rewritten (t text COLLATE "C" NOT NULL, b bytea, i int NOT NULL);
+CREATE INDEX read_bytes ON rewritten (t);
+CREATE INDEX read_bytes_pair ON rewritten (b DESC, i);
+CREATE INDEX read_bytes_behind ON rewritten (i, t);
+INSERT INTO rewritten SELECT md5(g::text), decode(repeat('00ff', g % 40), 'hex'), g % 300 FROM generate_series(1, 20000) AS g;
+INSERT INTO rewritten SELECT 'equal', NULL, g FROM generate_series(1, 9000) AS g;
+DELETE FROM rewritten WHERE t < '7';
+VACUUM rewritten;
+INSERT INTO rewritten SELECT md5(g::text), '\x00', 7 FROM generate_series(1, 9000) AS g;
 
 CHECKPOINT;

@@ -22,13 +22,13 @@
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
-use super::tuple::{Formed, Item, SHORT, header, item};
+use super::levels::{HEAP_TID, Levels, max_tid, put};
+use super::tuple::{Formed, SHORT};
 use super::{
-    BT_IS_POSTING, BT_PIVOT_HEAP_TID, BTP_LEAF, BTP_META, BTP_ROOT, DEFAULT_FILLFACTOR, INDEX_ALT_TID, INDEX_SIZE_MASK,
-    ITEM_POINTER, LP_NORMAL, MAGIC, MAX_POSTING_SIZE, METAPAGE, NO_BLOCK, NONLEAF_FILLFACTOR, P_FIRSTKEY, P_HIKEY,
-    SPECIAL_START, TUPLE_HEADER, VERSION, item_id, u32_at,
+    BT_IS_POSTING, BT_PIVOT_HEAP_TID, DEFAULT_FILLFACTOR, INDEX_ALT_TID, INDEX_SIZE_MASK, ITEM_POINTER,
+    MAX_POSTING_SIZE, NO_BLOCK, TUPLE_HEADER,
 };
-use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
+use crate::page::PAGE_SIZE;
 use crate::tuple::max_align;
 
 /// A page, aligned as direct I/O wants it.
@@ -73,6 +73,13 @@ pub enum BuildError<E> {
     Sink(E),
     /// An entry is not behind the one before it.
     Order,
+    /// A row's tuple is longer than [`super::MAX_ITEM`]: _bt_check_third_page.
+    TooLong {
+        /// Its bytes.
+        size: usize,
+        /// The row.
+        tid: Tid,
+    },
     /// More pages than there are block numbers.
     Full,
 }
@@ -99,9 +106,7 @@ pub struct Built {
 pub struct Builder<W: Word> {
     shape: KeyShape,
     options: Options,
-    levels: Vec<Level>,
-    /// btws_pages_alloced
-    next_block: u32,
+    levels: Levels,
     entries: u64,
     /// The latest entry.
     last: Entry<W>,
@@ -115,29 +120,6 @@ pub struct Builder<W: Word> {
     short: bool,
 }
 
-/// BTPageState: the open page of a level.
-#[derive(Debug)]
-struct Level {
-    page: Box<Page>,
-    block: u32,
-    /// Block before it on its level.
-    prev: u32,
-    level: u32,
-    lower: usize,
-    upper: usize,
-    /// Offset number of the last item; P_HIKEY if there is none.
-    last: usize,
-    /// Bytes of the last item's posting list.
-    last_extra: usize,
-    /// Free space that is left, if possible.
-    full: usize,
-    /// The key that the page goes by in the level above: the high key of the page before it.
-    low_key: Vec<u8>,
-}
-
-/// One more column or TID at the end of a high key: the space for a TID.
-const HEAP_TID: usize = max_align(ITEM_POINTER);
-
 impl<W: Word> Builder<W> {
     /// A tree of keys of this shape.
     #[must_use]
@@ -146,8 +128,7 @@ impl<W: Word> Builder<W> {
         Self {
             shape: shape.clone(),
             options,
-            levels: Vec::new(),
-            next_block: METAPAGE + 1,
+            levels: Levels::new(options),
             entries: 0,
             last: Entry::default(),
             pending: Vec::new(),
@@ -166,9 +147,7 @@ impl<W: Word> Builder<W> {
         if self.entries > 0 && !self.last.before(*first) || !super::sort::is_ascending(entries) {
             return Err(BuildError::Order);
         }
-        if self.levels.is_empty() {
-            self.add_level()?;
-        }
+        self.levels.begin()?;
         if self.options.deduplicate {
             self.deduplicate(entries, sink)?;
         } else {
@@ -185,55 +164,7 @@ impl<W: Word> Builder<W> {
     /// The sink's.
     pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
-        let (mut root, mut at) = (NO_BLOCK, 0);
-        while at < self.levels.len() {
-            let top = at + 1 == self.levels.len();
-            if !top {
-                let downlink = self.levels.get_mut(at).map(Level::take_downlink).unwrap_or_default();
-                self.add_pivot(at + 1, &downlink, sink)?;
-            }
-            let Some(level) = self.levels.get_mut(at) else { break };
-            level.slide_left();
-            level.complete(NO_BLOCK, if top { BTP_ROOT } else { 0 });
-            sink.page(level.block, &mut level.page)?;
-            (root, at) = (level.block, at + 1);
-        }
-        let levels = self.levels.len() as u32;
-        let mut page = self.levels.pop().map_or_else(new_page, |level| level.page);
-        metapage(&mut page, root, levels.saturating_sub(1), self.options.all_equal_image);
-        sink.page(METAPAGE, &mut page)?;
-        Ok(Built { pages: self.next_block, entries: self.entries, levels })
-    }
-
-    /// _bt_pagestate
-    fn add_level<E>(&mut self) -> Result<(), BuildError<E>> {
-        let level = self.levels.len() as u32;
-        let fillfactor = if level > 0 { NONLEAF_FILLFACTOR } else { self.options.fillfactor.clamp(10, 100) };
-        let mut state = Level {
-            page: new_page(),
-            block: self.allocate()?,
-            prev: NO_BLOCK,
-            level,
-            lower: 0,
-            upper: 0,
-            last: P_HIKEY,
-            last_extra: 0,
-            full: PAGE_SIZE * (100 - fillfactor) / 100,
-            low_key: Vec::new(),
-        };
-        state.begin();
-        self.levels.push(state);
-        Ok(())
-    }
-
-    fn allocate<E>(&mut self) -> Result<u32, BuildError<E>> {
-        let block = self.next_block;
-        // MaxBlockNumber is one less than InvalidBlockNumber.
-        if block >= u32::MAX - 1 {
-            return Err(BuildError::Full);
-        }
-        self.next_block += 1;
-        Ok(block)
+        self.levels.finish(self.entries, sink)
     }
 
     /// The loop of _bt_load that deduplicates. All entries that are between others go on at once; the last one waits.
@@ -311,9 +242,10 @@ impl<W: Word> Builder<W> {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let room = self.levels.first().map_or(0, |leaf| leaf.room(size));
+            let room = self.levels.leaf().map_or(0, |leaf| leaf.room(size));
             if room == 0 {
-                self.next_leaf(sink)?;
+                let shape = &self.shape;
+                self.levels.next_leaf(|left, right| high_key::<W>(shape, left, right), sink)?;
                 continue;
             }
             let (mut now, _) = rest.split_at_checked(room).unwrap_or((rest, &[]));
@@ -322,7 +254,7 @@ impl<W: Word> Builder<W> {
                 now = now.get(..plain).unwrap_or_default();
             }
             rest = rest.get(now.len()..).unwrap_or_default();
-            let Some(leaf) = self.levels.first_mut() else { return Ok(()) };
+            let Some(leaf) = self.levels.leaf() else { return Ok(()) };
             let shape = &self.shape;
             if let Some(column) = shape.only_integer(8) {
                 leaf.fill(now, |key| column.restore(key).to_u64().to_le_bytes());
@@ -347,77 +279,16 @@ impl<W: Word> Builder<W> {
         self.add_item(formed.bytes(), 0, sink)
     }
 
-    /// Adds a tuple to the leaf level: _bt_buildadd.
+    /// Adds a tuple to the leaf level.
     fn add_item<S: PageSink>(&mut self, tuple: &[u8], extra: usize, sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        if self.levels.first().is_none_or(|leaf| !leaf.takes(tuple.len())) {
-            self.next_leaf(sink)?;
-        }
-        if let Some(leaf) = self.levels.first_mut() {
-            leaf.last_extra = extra;
-            leaf.put(tuple);
-        }
-        Ok(())
-    }
-
-    /// Completes the open leaf and begins another one with its last item.
-    #[cold]
-    #[inline(never)]
-    fn next_leaf<S: PageSink>(&mut self, sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        let Some(leaf) = self.levels.first_mut() else { return Ok(()) };
-        let moved = leaf.take_last();
-        let high_key = high_key::<W>(&self.shape, leaf.last_item(), &moved);
-        leaf.put_high_key(&high_key);
-        self.next_page(0, &moved, high_key, sink)
-    }
-
-    /// Adds a tuple to a level above the leaves: _bt_buildadd.
-    fn add_pivot<S: PageSink>(&mut self, at: usize, tuple: &[u8], sink: &mut S) -> Result<(), BuildError<S::Error>> {
-        if self.levels.get(at).is_some_and(|level| !level.takes(tuple.len()))
-            && let Some(level) = self.levels.get_mut(at)
-        {
-            let moved = level.take_last();
-            level.put_high_key(&moved);
-            self.next_page(at, &moved.clone(), moved, sink)?;
-        }
-        if let Some(level) = self.levels.get_mut(at) {
-            level.put_pivot(tuple);
-        }
-        Ok(())
-    }
-
-    /// Hands out the page of a level, which has its high key, and begins the next one with the item that was its last.
-    fn next_page<S: PageSink>(
-        &mut self,
-        at: usize,
-        moved: &[u8],
-        high_key: Vec<u8>,
-        sink: &mut S,
-    ) -> Result<(), BuildError<S::Error>> {
-        let block = self.allocate()?;
-        if self.levels.len() == at + 1 {
-            self.add_level()?;
-        }
-        let Some(level) = self.levels.get_mut(at) else { return Ok(()) };
-        let downlink = level.take_downlink();
-        self.add_pivot(at + 1, &downlink, sink)?;
-        let Some(level) = self.levels.get_mut(at) else { return Ok(()) };
-        level.low_key = high_key;
-        level.complete(block, 0);
-        sink.page(level.block, &mut level.page)?;
-        (level.prev, level.block) = (level.block, block);
-        level.begin();
-        if at == 0 {
-            level.put(moved);
-        } else {
-            level.put_pivot(moved);
-        }
-        Ok(())
+        let shape = &self.shape;
+        self.levels.add_item(tuple, extra, |left, right| high_key::<W>(shape, left, right), sink)
     }
 }
 
 /// How many rows a posting list has at most whose key takes this many bytes.
-fn most_tids(size: usize) -> usize {
-    (MAX_POSTING_SIZE / 8 * 8 - size) / ITEM_POINTER
+pub(super) fn most_tids(size: usize) -> usize {
+    (MAX_POSTING_SIZE / 8 * 8).saturating_sub(size) / ITEM_POINTER
 }
 
 /// The high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right one's.
@@ -439,194 +310,4 @@ fn high_key<W: Word>(shape: &KeyShape, left: &[u8], right: &[u8]) -> Vec<u8> {
     tuple.resize(size, 0);
     put(&mut tuple, size - ITEM_POINTER, &max_tid(left).to_bytes());
     tuple
-}
-
-/// BTreeTupleGetMaxHeapTID
-fn max_tid(tuple: &[u8]) -> Tid {
-    match item(tuple) {
-        Some((Item::Plain(tid), _)) => tid,
-        Some((Item::Posting(tids), _)) => tids.last_chunk().map_or_else(Tid::default, |tid| Tid::from_bytes(*tid)),
-        _ => Tid::default(),
-    }
-}
-
-fn new_page() -> Box<Page> {
-    Box::new(Page([0; PAGE_SIZE]))
-}
-
-/// Writes bytes that are within the others.
-#[inline(always)]
-fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(to) = to.get_mut(at..at + bytes.len()) {
-        to.copy_from_slice(bytes);
-    }
-}
-
-#[inline(always)]
-fn line_pointer(at: usize, length: usize) -> u32 {
-    let (at, length) = (at as u32, length as u32);
-    if cfg!(target_endian = "big") { at << 17 | LP_NORMAL << 15 | length } else { at | LP_NORMAL << 15 | length << 17 }
-}
-
-impl Level {
-    /// An empty page, with a line pointer for the high key: _bt_blnewpage.
-    fn begin(&mut self) {
-        self.lower = PAGE_HEADER + LINE_POINTER;
-        self.upper = SPECIAL_START;
-        self.last = P_HIKEY;
-    }
-
-    /// Is there room for a tuple, and is it not for the next page? Of the last item's posting list nothing will remain
-    /// on this page if it becomes the high key.
-    #[inline(always)]
-    fn takes(&self, size: usize) -> bool {
-        // PageGetFreeSpace
-        let space = (self.upper - self.lower).saturating_sub(LINE_POINTER);
-        let heap_tid = if self.level == 0 { HEAP_TID } else { 0 };
-        space >= size + heap_tid && (space + self.last_extra >= self.full || self.last <= P_FIRSTKEY)
-    }
-
-    /// How many tuples of this size it takes without posting lists: what [`Self::takes`] says of one after the other.
-    fn room(&self, size: usize) -> usize {
-        if !self.takes(size) {
-            return 0;
-        }
-        let used = size + LINE_POINTER;
-        let space = (self.upper - self.lower).saturating_sub(LINE_POINTER + used);
-        let least = self.full.max(size + HEAP_TID);
-        // The first items are taken whatever the fillfactor.
-        if self.last < P_FIRSTKEY || space < least { 1 } else { (space - least) / used + 2 }
-    }
-
-    /// Adds tuples without nulls and posting lists, for which there is room.
-    #[inline(always)]
-    fn fill<W: Word, const DATA: usize>(&mut self, entries: &[Entry<W>], data: impl Fn(W) -> [u8; DATA]) {
-        let size = TUPLE_HEADER + DATA;
-        let (pointers, tuples) = (entries.len() * LINE_POINTER, entries.len() * size);
-        let (lower, upper) = (self.lower, self.upper);
-        let Some(free) = self.page.0.get_mut(lower..upper) else { return };
-        let Some((pointers_at, tuples_at)) = free.split_at_mut_checked(free.len() - tuples) else { return };
-        let slots = pointers_at.as_chunks_mut::<LINE_POINTER>().0.iter_mut().zip(tuples_at.rchunks_exact_mut(size));
-        let mut at = upper;
-        for ((pointer, tuple), entry) in slots.zip(entries) {
-            at -= size;
-            *pointer = line_pointer(at, size).to_ne_bytes();
-            if let Some((to, rest)) = tuple.split_first_chunk_mut() {
-                *to = header(entry.tid(), size as u16);
-                if let Some(to) = rest.first_chunk_mut() {
-                    *to = data(entry.key());
-                }
-            }
-        }
-        self.lower += pointers;
-        self.upper -= tuples;
-        self.last += entries.len();
-        self.last_extra = 0;
-    }
-
-    /// PageAddItem
-    #[inline(always)]
-    fn put(&mut self, tuple: &[u8]) {
-        self.upper -= tuple.len();
-        put(&mut self.page.0, self.upper, tuple);
-        put(&mut self.page.0, self.lower, &line_pointer(self.upper, tuple.len()).to_ne_bytes());
-        self.lower += LINE_POINTER;
-        self.last += 1;
-    }
-
-    /// Adds an item to a page above the leaves, and the first one without its key: _bt_sortaddtup.
-    fn put_pivot(&mut self, tuple: &[u8]) {
-        if self.last > P_HIKEY {
-            return self.put(tuple);
-        }
-        let block = tuple.first_chunk().map_or(NO_BLOCK, |tid| Tid::from_bytes(*tid).block());
-        self.put(&minus_infinity(block));
-    }
-
-    fn item(&self, number: usize) -> &[u8] {
-        let (at, _, length) = item_id(u32_at(&self.page.0, PAGE_HEADER + (number - 1) * LINE_POINTER));
-        self.page.0.get(at..at + length).unwrap_or_default()
-    }
-
-    fn last_item(&self) -> &[u8] {
-        self.item(self.last)
-    }
-
-    /// Removes the last item, which was the last one to be added.
-    fn take_last(&mut self) -> Vec<u8> {
-        let tuple = self.last_item().to_vec();
-        self.upper += tuple.len();
-        self.lower -= LINE_POINTER;
-        self.last -= 1;
-        tuple
-    }
-
-    fn put_high_key(&mut self, tuple: &[u8]) {
-        self.upper -= tuple.len();
-        put(&mut self.page.0, self.upper, tuple);
-        put(&mut self.page.0, PAGE_HEADER, &line_pointer(self.upper, tuple.len()).to_ne_bytes());
-    }
-
-    /// Gives the place of the high key, which the last page of a level has not, to the items: _bt_slideleft.
-    fn slide_left(&mut self) {
-        self.page.0.copy_within(PAGE_HEADER + LINE_POINTER..self.lower, PAGE_HEADER);
-        self.lower -= LINE_POINTER;
-    }
-
-    /// What the level above has of this page.
-    fn take_downlink(&mut self) -> Vec<u8> {
-        if self.low_key.is_empty() {
-            return minus_infinity(self.block).to_vec();
-        }
-        let mut key = std::mem::take(&mut self.low_key);
-        if let Some(tid) = key.first_chunk_mut() {
-            *tid = Tid::new(self.block, Tid::from_bytes(*tid).offset()).to_bytes();
-        }
-        key
-    }
-
-    /// Writes what surrounds the items.
-    fn complete(&mut self, next: u32, flags: u16) {
-        let page = &mut self.page.0;
-        page_header(page, self.lower, self.upper);
-        if let Some(hole) = page.get_mut(self.lower..self.upper) {
-            hole.fill(0);
-        }
-        special(page, self.prev, next, self.level, flags | if self.level == 0 { BTP_LEAF } else { 0 });
-    }
-}
-
-/// A pivot without columns.
-fn minus_infinity(block: u32) -> [u8; TUPLE_HEADER] {
-    header(Tid::new(block, 0), TUPLE_HEADER as u16 | INDEX_ALT_TID)
-}
-
-fn page_header(page: &mut [u8; PAGE_SIZE], lower: usize, upper: usize) {
-    const LAYOUT_VERSION: u16 = 4;
-    let numbers = [0, 0, lower as u16, upper as u16, SPECIAL_START as u16, PAGE_SIZE as u16 | LAYOUT_VERSION, 0, 0];
-    put(page, 0, &[0; 8]);
-    for (i, number) in numbers.into_iter().enumerate() {
-        put(page, 8 + 2 * i, &number.to_ne_bytes());
-    }
-}
-
-fn special(page: &mut [u8; PAGE_SIZE], prev: u32, next: u32, level: u32, flags: u16) {
-    for (i, number) in [prev, next, level].into_iter().enumerate() {
-        put(page, SPECIAL_START + 4 * i, &number.to_ne_bytes());
-    }
-    put(page, SPECIAL_START + 12, &flags.to_ne_bytes());
-    put(page, SPECIAL_START + 14, &[0; 2]);
-}
-
-/// _bt_initmetapage
-fn metapage(page: &mut Page, root: u32, level: u32, all_equal_image: bool) {
-    let page = &mut page.0;
-    page.fill(0);
-    for (i, number) in [MAGIC, VERSION, root, level, root, level].into_iter().enumerate() {
-        put(page, PAGE_HEADER + 4 * i, &number.to_ne_bytes());
-    }
-    put(page, PAGE_HEADER + 32, &(-1.0f64).to_ne_bytes());
-    put(page, PAGE_HEADER + 40, &[u8::from(all_equal_image)]);
-    page_header(page, PAGE_HEADER + size_of::<super::Meta>(), SPECIAL_START);
-    special(page, NO_BLOCK, NO_BLOCK, 0, BTP_META);
 }

@@ -375,7 +375,7 @@ impl Column {
 
     /// A value's place in the order.
     #[inline(always)]
-    fn rank<W: Word>(&self, raw: W) -> Option<W> {
+    pub(super) fn rank<W: Word>(&self, raw: W) -> Option<W> {
         match self.kind {
             KeyKind::Float4 | KeyKind::Float8 => {
                 if !plain_float(self.kind, raw.to_u64()) {

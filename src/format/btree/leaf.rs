@@ -85,7 +85,16 @@ impl<'p> Leaf<'p> {
     ///
     /// # Errors
     /// The first item that is none, or whose key has no word.
-    pub fn entries<W: Word>(&self, shape: &KeyShape, mut take: impl FnMut(W, Tid, bool)) -> Result<(), LeafError> {
+    pub fn entries<W: Word>(&self, shape: &KeyShape, take: impl FnMut(W, Tid, bool)) -> Result<(), LeafError> {
+        self.each(|attributes| shape.read_tuple(attributes), take)
+    }
+
+    /// The same, with keys as `key` reads them from tuples.
+    pub(super) fn each<K: Copy>(
+        &self,
+        mut key: impl FnMut(&'p [u8]) -> Option<K>,
+        mut take: impl FnMut(K, Tid, bool),
+    ) -> Result<(), LeafError> {
         if self.is_ignored() {
             return Ok(());
         }
@@ -101,7 +110,7 @@ impl<'p> Leaf<'p> {
             }
             let tuple = self.page.get(at..at + length).ok_or(wrong)?;
             let (item, attributes) = item(tuple).ok_or(wrong)?;
-            let key = shape.read_tuple(attributes).ok_or(LeafError::Key(number))?;
+            let key = key(attributes).ok_or(LeafError::Key(number))?;
             let dead = flags == LP_DEAD;
             match item {
                 Item::Plain(tid) => take(key, tid, dead),

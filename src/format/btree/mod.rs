@@ -1,4 +1,4 @@
-//! B-trees of fixed-width keys, built from the leaves up and read back, as nbtree lays them out (version 4).
+//! B-trees, of keys of fixed width above all, built from the leaves up and read back, as nbtree lays them out (version 4).
 //!
 //! ```text
 //!   heap pages ──► read ──► entries ──► sort ──► runs ──► merge ──► unique ──► build ──► pages
@@ -8,7 +8,8 @@
 //!
 //! The tricky point is the key. Comparing attributes one by one, each through a function, is what makes building an index
 //! slow; here a whole key, of one column or of several, is one integer whose order is the index's order and from which
-//! the columns' bytes can be had back: [`key::KeyShape`]. What cannot be such an integer is no business of this module.
+//! the columns' bytes can be had back: [`key::KeyShape`]. What cannot be such an integer is a string of bytes, if anything:
+//! [`bytes`].
 //!
 //! Pages are what core's CREATE INDEX leaves of the same rows, block for block, but for pd_lsn, pd_checksum and the hole
 //! between line pointers and tuples: core leaves remains of moved items there, which neither WAL nor a standby has, and
@@ -16,10 +17,12 @@
 //! pages, not what they are.
 
 pub mod build;
+pub mod bytes;
 pub mod descend;
 pub mod entry;
 pub mod key;
 pub mod leaf;
+mod levels;
 pub mod merge;
 pub mod read;
 pub mod sort;
@@ -71,6 +74,8 @@ pub const BTP_INCOMPLETE_SPLIT: u16 = 1 << 7;
 const INDEX_SIZE_MASK: u16 = 0x1fff;
 /// INDEX_ALT_TID_MASK
 const INDEX_ALT_TID: u16 = 0x2000;
+/// INDEX_VAR_MASK
+const INDEX_VAR: u16 = 0x4000;
 /// INDEX_NULL_MASK
 const INDEX_NULL: u16 = 0x8000;
 /// BT_OFFSET_MASK
@@ -85,6 +90,10 @@ const P_HIKEY: usize = 1;
 const P_FIRSTKEY: usize = 2;
 /// The longest posting list tuple that a build makes: nbtsort.c, _bt_load.
 const MAX_POSTING_SIZE: usize = (PAGE_SIZE * 10 / 100) / 8 * 8 - LINE_POINTER;
+
+/// BTMaxItemSize: the longest tuple of a leaf.
+pub const MAX_ITEM: usize =
+    (PAGE_SIZE - max_align(PAGE_HEADER + 3 * LINE_POINTER + 3 * ITEM_POINTER) - max_align(SPECIAL)) / 3 / 8 * 8;
 
 /// BTPageOpaqueData
 #[repr(C)]
@@ -124,8 +133,10 @@ const _: () = {
     assert!(TUPLE_HEADER_WITH_NULLS == 16);
     assert!(MAX_POSTING_SIZE == 812);
     assert!(SPECIAL_START == max_align(SPECIAL_START));
-    // Two tuples of any kind and a high key with a heap TID fit on each page: BTMaxItemSize is far away.
-    assert!(3 * (MAX_POSTING_SIZE + LINE_POINTER) + PAGE_HEADER + SPECIAL < PAGE_SIZE);
+    assert!(MAX_ITEM == 2704);
+    // Two tuples of any kind and a high key with a heap TID fit on each page. Posting lists are far from that.
+    assert!(3 * (MAX_ITEM + LINE_POINTER) + max_align(ITEM_POINTER) + PAGE_HEADER + SPECIAL <= PAGE_SIZE);
+    assert!(MAX_POSTING_SIZE < MAX_ITEM);
 };
 
 /// Reads a number of a page; 0 beyond its end.

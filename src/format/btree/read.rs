@@ -41,14 +41,14 @@ struct Wanted {
 
 /// An attribute to pass.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+pub(super) struct Step {
     /// attlen
     len: i16,
     /// Alignment less one.
     mask: u8,
     /// Which of the wanted columns it is.
-    first: u8,
-    last: u8,
+    pub(super) first: u8,
+    pub(super) last: u8,
 }
 
 impl KeyReader {
@@ -82,19 +82,14 @@ impl KeyReader {
             places.push(place);
             fixed_end = place + usize::try_from(attribute.len).ok()?;
         }
-        let steps = attributes.iter().enumerate().map(|(i, attribute)| Step {
-            len: attribute.len,
-            mask: attribute.align - 1,
-            first: columns.partition_point(|(index, _)| *index < i) as u8,
-            last: columns.partition_point(|(index, _)| *index <= i) as u8,
-        });
+        let numbers: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
         let wanted = columns
             .iter()
             .map(|(index, column)| Wanted { column: *column, place: places.get(*index).copied().unwrap_or_default() });
         Some(Self {
             shape: shape.clone(),
             wanted: wanted.collect(),
-            steps: steps.collect(),
+            steps: steps(attributes, &numbers),
             fixed: places.len(),
             fixed_end,
             fixed_wanted: columns.partition_point(|(index, _)| *index < places.len()),
@@ -111,21 +106,11 @@ impl KeyReader {
     /// this table.
     #[inline]
     pub fn read<W: Word>(&self, tuple: &[u8]) -> Option<W> {
-        let (data, nulls) = self.data(tuple)?;
+        let (data, nulls) = data(tuple, self.steps.len())?;
         if nulls || self.fixed < self.steps.len() {
             return self.walk(tuple, data, nulls);
         }
         self.fixed_part(data)
-    }
-
-    /// A tuple's data, and whether any attribute is null. None if there are fewer attributes than needed.
-    #[inline(always)]
-    fn data<'t>(&self, tuple: &'t [u8]) -> Option<(&'t [u8], bool)> {
-        let header = tuple.first_chunk::<TUPLE_HEADER>()?;
-        let infomask = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]);
-        let natts = u16::from_ne_bytes([header[T_INFOMASK2], header[T_INFOMASK2 + 1]]) & NATTS_MASK;
-        let data = tuple.get(usize::from(header[T_HOFF])..)?;
-        (usize::from(natts) >= self.steps.len()).then_some((data, infomask & HEAP_HASNULL != 0))
     }
 
     /// The part of a key that is at constant places.
@@ -205,7 +190,7 @@ impl KeyReader {
     /// The only wanted attribute, if nothing in this tuple is null: it is the last one of those to be passed.
     #[inline(always)]
     fn only_attribute<'t, const N: usize>(&self, tuple: &'t [u8]) -> Option<&'t [u8; N]> {
-        let (data, nulls) = self.data(tuple)?;
+        let (data, nulls) = data(tuple, self.steps.len())?;
         if nulls {
             return None;
         }
@@ -221,15 +206,47 @@ impl KeyReader {
     }
 }
 
+/// The steps along attributes, of which those with these numbers, ascending and counted from 0, are wanted.
+pub(super) fn steps(attributes: &[Attribute], wanted: &[usize]) -> Box<[Step]> {
+    let step = |(i, attribute): (usize, &Attribute)| Step {
+        len: attribute.len,
+        mask: attribute.align - 1,
+        first: wanted.partition_point(|index| *index < i) as u8,
+        last: wanted.partition_point(|index| *index <= i) as u8,
+    };
+    attributes.iter().enumerate().map(step).collect()
+}
+
+/// A tuple's data, and whether any attribute is null. None if it has fewer attributes than these.
+#[inline(always)]
+pub(super) fn data(tuple: &[u8], attributes: usize) -> Option<(&[u8], bool)> {
+    let header = tuple.first_chunk::<TUPLE_HEADER>()?;
+    let infomask = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]);
+    let natts = u16::from_ne_bytes([header[T_INFOMASK2], header[T_INFOMASK2 + 1]]) & NATTS_MASK;
+    let data = tuple.get(usize::from(header[T_HOFF])..)?;
+    (usize::from(natts) >= attributes).then_some((data, infomask & HEAP_HASNULL != 0))
+}
+
+/// The tuples of a heap page, and their offset numbers. None stands for what is not within the page.
+#[inline(always)]
+pub(super) fn tuples(page: &[u8; PAGE_SIZE]) -> impl Iterator<Item = (u16, Option<&[u8]>)> {
+    let lower = usize::from(u16_at(page, 12));
+    let pointers = page.get(PAGE_HEADER..lower).unwrap_or_default().as_chunks::<LINE_POINTER>().0;
+    pointers.iter().zip(1u16..).filter_map(|(pointer, offset)| {
+        let (at, flags, length) = item_id(u32::from_ne_bytes(*pointer));
+        (flags == LP_NORMAL).then(|| (offset, page.get(at..at + length)))
+    })
+}
+
 impl Step {
     /// Where the attribute behind others that end at `at` begins and ends.
     #[inline(always)]
-    fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
+    pub(super) fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
         let mask = usize::from(self.mask);
         let aligned = (at + mask) & !mask;
         match self.len {
             -1 => {
-                let start = if *data.get(at)? == 0 { aligned } else { at };
+                let start = varlena_start(data, at, mask + 1)?;
                 Some((start, start + varlena_size(data.get(start..)?)?))
             }
             -2 => {
@@ -239,6 +256,27 @@ impl Step {
             len => Some((aligned, aligned + usize::try_from(len).ok()?)),
         }
     }
+}
+
+/// Where a varlena of this alignment begins, behind an attribute that ends here: att_align_pointer.
+#[inline(always)]
+pub(super) fn varlena_start(data: &[u8], at: usize, align: usize) -> Option<usize> {
+    Some(if *data.get(at)? == 0 { at.next_multiple_of(align) } else { at })
+}
+
+/// Size and payload of a varlena; None if the payload is compressed or elsewhere.
+#[inline(always)]
+pub(super) fn varlena(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let first = *bytes.first()?;
+    let big = cfg!(target_endian = "big");
+    let (short, compressed) =
+        if big { (first & 0x80 != 0, first & 0xc0 == 0x40) } else { (first & 1 != 0, first & 3 == 2) };
+    let external = short && first == if big { 0x80 } else { 1 };
+    if compressed || external {
+        return None;
+    }
+    let size = varlena_size(bytes)?;
+    Some((size, bytes.get(if short { 1 } else { 4 }..size)?))
 }
 
 /// VARSIZE_ANY

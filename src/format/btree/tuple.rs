@@ -110,7 +110,9 @@ impl KeyShape {
 /// Data that one store writes.
 pub(super) const SHORT: usize = 16;
 
-fn store<W: Word>(kind: KeyKind, raw: W, to: &mut [u8]) {
+/// Writes a number as its type is stored, to as many bytes.
+#[inline(always)]
+pub(super) fn store<W: Word>(kind: KeyKind, raw: W, to: &mut [u8]) {
     let low = raw.to_u64();
     match kind {
         KeyKind::Bool | KeyKind::Char => to.copy_from_slice(&[low as u8]),

@@ -9,7 +9,11 @@ use std::path::Path;
 use std::{env, fs};
 
 use pg_bulk_format::btree::NO_BLOCK;
-use pg_bulk_format::btree::build::{Builder, Options, Page, PageSink};
+use pg_bulk_format::btree::build::{Builder, Built, Options, Page, PageSink};
+use pg_bulk_format::btree::bytes;
+use pg_bulk_format::btree::bytes::merge::{Merge, Run};
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
+use pg_bulk_format::btree::bytes::store::Store;
 use pg_bulk_format::btree::descend::{Metapage, first_child};
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, Width};
@@ -40,11 +44,11 @@ struct Index {
     deduplicate_items: bool,
     attributes: Vec<Attribute>,
     numbers: Vec<u16>,
-    columns: Vec<KeyColumn>,
+    columns: Vec<ByteColumn>,
 }
 
-fn kind(name: &str) -> KeyKind {
-    match name {
+fn kind(name: &str, storage: &str) -> ByteKind {
+    ByteKind::Fixed(match name {
         "smallint" => KeyKind::Int2,
         "integer" | "date" => KeyKind::Int4,
         "bigint" | "timestamp without time zone" | "timestamp with time zone" | "time without time zone" | "money" => {
@@ -56,8 +60,11 @@ fn kind(name: &str) -> KeyKind {
         "uuid" => KeyKind::Uuid,
         "boolean" => KeyKind::Bool,
         "\"char\"" => KeyKind::Char,
+        "text" | "character varying" | "bytea" => {
+            return ByteKind::Varlena { packable: storage != "p", compressible: matches!(storage, "x" | "m") };
+        }
         _ => panic!("{name}"),
-    }
+    })
 }
 
 fn attribute(text: &str) -> Attribute {
@@ -84,8 +91,8 @@ fn index(line: &str, data: &Path) -> Index {
         let parts: Vec<_> = key.split(':').collect();
         let option: u16 = parts[2].parse().unwrap();
         numbers.push(parts[0].parse().unwrap());
-        columns.push(KeyColumn {
-            kind: kind(parts[1]),
+        columns.push(ByteColumn {
+            kind: kind(parts[1], parts[4]),
             // INDOPTION_DESC, INDOPTION_NULLS_FIRST
             descending: option & 1 != 0,
             nulls_first: option & 2 != 0,
@@ -119,21 +126,21 @@ fn masked(page: &[u8]) -> Vec<u8> {
     page
 }
 
-/// The entries of all leaves.
-fn leaves<W: Word>(index: &Index, shape: &KeyShape) -> Vec<Entry<W>> {
+/// All leaves.
+fn leaves(index: &Index) -> Vec<Leaf<'_>> {
     let page = |block: u32| index.file[block as usize * PAGE_SIZE..].first_chunk().unwrap();
     let meta = Metapage::new(page(0)).unwrap();
     let mut block = meta.root;
     for level in (1..=meta.level).rev() {
         block = first_child(page(block), level).unwrap();
     }
-    let mut entries = Vec::new();
+    let mut leaves = Vec::new();
     while block != NO_BLOCK {
         let leaf = Leaf::new(page(block)).unwrap();
-        leaf.entries(shape, |key, tid, _| entries.push(Entry::new(key, tid))).unwrap();
+        leaves.push(leaf);
         block = leaf.next();
     }
-    entries
+    leaves
 }
 
 fn check<W: Word>(index: &Index, shape: &KeyShape) -> Result<String, String> {
@@ -144,23 +151,84 @@ fn check<W: Word>(index: &Index, shape: &KeyShape) -> Result<String, String> {
     }
     let mut scratch = vec![Entry::default(); entries.len()];
     sort(&mut entries, &mut scratch);
-    if leaves::<W>(index, shape) != entries {
+    let mut found = Vec::new();
+    for leaf in leaves(index) {
+        leaf.entries(shape, |key, tid, _| found.push(Entry::new(key, tid))).unwrap();
+    }
+    if found != entries {
         return Err("leaves have other entries".into());
     }
+    compare(index, entries.len(), |options, built| {
+        let mut builder = Builder::new(shape, options);
+        for entries in entries.chunks(10_007) {
+            builder.push(entries, built).unwrap();
+        }
+        builder.finish(built).unwrap()
+    })
+}
+
+/// The same with keys that are bytes. The store has so little memory that there are several runs.
+fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
+    let reader = bytes::read::Reader::new(&index.attributes, &index.numbers, shape).unwrap();
+    let (mut store, mut runs) = (Store::new(700_000), Vec::new());
+    let mut spill = |store: &mut Store| {
+        store.sort().unwrap();
+        let (mut bytes, mut run) = (Vec::new(), store.run());
+        let Ok(()) = run.advance();
+        while !run.block().is_empty() {
+            bytes.extend_from_slice(run.block());
+            let Ok(()) = run.advance();
+        }
+        store.remove_run();
+        runs.push(bytes);
+    };
+    for (page, block) in pages(&index.heap).zip(0..) {
+        while !store.make_room(shape.page_room()).unwrap() {
+            spill(&mut store);
+        }
+        reader.read_page(page, block, &mut store).ok_or_else(|| format!("heap block {block}"))?;
+    }
+    while !store.is_empty() {
+        spill(&mut store);
+    }
+    let count = runs.len();
+    let mut merge = Merge::new(runs.iter().map(|run| bytes::merge::Slice::new(run)).collect());
+    let mut records = Vec::new();
+    loop {
+        let Ok(block) = merge.next();
+        if block.is_empty() {
+            break;
+        }
+        records.extend_from_slice(block);
+    }
+    let mut found = Vec::new();
+    let entries = leaves(index).iter().map(|leaf| leaf.records(shape, &mut found).unwrap()).sum::<u64>();
+    if found != records {
+        return Err(format!("leaves have other entries than records of {count} runs"));
+    }
+    let what = compare(index, entries as usize, |options, built| {
+        let mut builder = bytes::build::Builder::new(shape, options);
+        builder.push(&records, built).unwrap();
+        builder.finish(built).unwrap()
+    })?;
+    Ok(format!("{what}, as bytes in {count} runs"))
+}
+
+/// Builds an index again.
+fn compare(index: &Index, entries: usize, build: impl FnOnce(Options, &mut Pages) -> Built) -> Result<String, String> {
     if index.name.starts_with("read_") {
-        return Ok(format!("{} entries", entries.len()));
+        return Ok(format!("{entries} entries"));
     }
     let all_equal_image = Metapage::new(index.file.first_chunk().unwrap()).unwrap().all_equal_image;
-    let floats = index.columns.iter().any(|column| matches!(column.kind, KeyKind::Float4 | KeyKind::Float8));
-    assert_eq!(all_equal_image, !floats);
+    let is_float = |column: &ByteColumn| {
+        matches!(column.kind, ByteKind::Fixed(KeyKind::Float4) | ByteKind::Fixed(KeyKind::Float8))
+    };
+    assert_eq!(all_equal_image, !index.columns.iter().any(is_float));
     let deduplicate = all_equal_image && index.deduplicate_items && !index.unique;
     let options = Options { fillfactor: index.fillfactor, deduplicate, all_equal_image };
     let mut built = Pages::default();
-    let mut builder = Builder::new(shape, options);
-    for entries in entries.chunks(10_007) {
-        builder.push(entries, &mut built).unwrap();
-    }
-    let summary = builder.finish(&mut built).unwrap();
+    let summary = build(options, &mut built);
+    assert_eq!(summary.entries, entries as u64);
     let blocks = index.file.len() / PAGE_SIZE;
     if built.0.len() != blocks {
         return Err(format!("{} pages instead of {blocks}", built.0.len()));
@@ -172,7 +240,21 @@ fn check<W: Word>(index: &Index, shape: &KeyShape) -> Result<String, String> {
             return Err(format!("block {block} byte {at}: {:?} instead of {:?}", &ours[at..end], &core[at..end]));
         }
     }
-    Ok(format!("{} entries, {} pages, {} levels", entries.len(), summary.pages, summary.levels))
+    Ok(format!("{entries} entries, {} pages, {} levels", summary.pages, summary.levels))
+}
+
+/// The columns of an index whose keys are words.
+fn words(columns: &[ByteColumn]) -> Option<KeyShape> {
+    let column = |column: &ByteColumn| match column.kind {
+        ByteKind::Fixed(kind) => Some(KeyColumn {
+            kind,
+            descending: column.descending,
+            nulls_first: column.nulls_first,
+            nullable: column.nullable,
+        }),
+        ByteKind::Varlena { .. } => None,
+    };
+    KeyShape::new(&columns.iter().map(column).collect::<Option<Vec<_>>>()?)
 }
 
 #[test]
@@ -183,11 +265,14 @@ fn indexes_are_the_ones_of_the_server() {
     let mut different = 0;
     for line in list.lines() {
         let index = index(line, Path::new(&data));
-        let shape = KeyShape::new(&index.columns).unwrap();
-        let result = match shape.width() {
-            Width::Narrow => check::<u64>(&index, &shape),
-            Width::Wide => check::<u128>(&index, &shape),
+        // Whatever is a word can be bytes, too.
+        let result = match words(&index.columns) {
+            Some(shape) if shape.width() == Width::Narrow => check::<u64>(&index, &shape),
+            Some(shape) => check::<u128>(&index, &shape),
+            None => Ok("no word".into()),
         };
+        let shape = ByteShape::new(&index.columns).unwrap();
+        let result = result.and_then(|first| Ok(format!("{first}; {}", check_bytes(&index, &shape)?)));
         match result {
             Ok(what) => println!("same {}: {what}", index.name),
             Err(what) => {

@@ -242,6 +242,11 @@ fn failed(error: BuildError<Error>) -> Error {
     match error {
         BuildError::Sink(error) => error,
         BuildError::Order => Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order"),
+        BuildError::TooLong { size, .. } => {
+            let most = pg_bulk_format::btree::MAX_ITEM;
+            let message = format!("index row size {size} exceeds btree version 4 maximum {most}");
+            Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+        }
         BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
     }
 }

@@ -1,0 +1,127 @@
+//! The tree of sorted records, as [`crate::btree::build`] makes it of integers.
+//!
+//! The tricky point is that tuples have sizes of their own: a page may be full long before its fillfactor is reached, a
+//! posting list has room for less if its key is long, and a tuple may be too long for any page.
+
+use std::cmp::Ordering;
+use std::mem;
+
+use super::record::Records;
+use super::shape::ByteShape;
+use super::tuple::Formed;
+use crate::btree::MAX_ITEM;
+use crate::btree::build::{BuildError, Built, Options, PageSink, most_tids};
+use crate::btree::entry::Tid;
+use crate::btree::levels::Levels;
+
+/// A tree under construction.
+#[derive(Debug)]
+pub struct Builder {
+    shape: ByteShape,
+    deduplicate: bool,
+    levels: Levels,
+    entries: u64,
+    /// The latest record's key and row.
+    last: Vec<u8>,
+    last_tid: Tid,
+    /// Its tuple.
+    formed: Formed,
+    /// Rows with that key that are not in the tree yet. Only with `deduplicate`.
+    pending: Vec<Tid>,
+    /// Rows that a posting list of the key has at most.
+    most: usize,
+}
+
+impl Builder {
+    /// A tree of keys of this shape.
+    #[must_use]
+    pub fn new(shape: &ByteShape, options: Options) -> Self {
+        Self {
+            shape: shape.clone(),
+            deduplicate: options.deduplicate,
+            levels: Levels::new(options),
+            entries: 0,
+            last: Vec::new(),
+            last_tid: Tid::default(),
+            formed: Formed::default(),
+            pending: Vec::new(),
+            most: 0,
+        }
+    }
+
+    /// Adds records, which are behind all that have been added.
+    ///
+    /// # Errors
+    /// The sink's, and if they are not, or if one is too long.
+    pub fn push<S: PageSink>(&mut self, records: &[u8], sink: &mut S) -> Result<(), BuildError<S::Error>> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.levels.begin()?;
+        let last = mem::take(&mut self.last);
+        let (mut key, mut tid) = (last.as_slice(), self.last_tid);
+        let mut left = Records(records);
+        for record in left.by_ref() {
+            let order = if self.entries == 0 { Ordering::Less } else { key.cmp(record.key) };
+            if order.then(tid.cmp(&record.tid)) != Ordering::Less && self.entries > 0 {
+                return Err(BuildError::Order);
+            }
+            (key, tid) = (record.key, record.tid);
+            self.entries += 1;
+            if order == Ordering::Equal && self.deduplicate && self.pending.len() < self.most {
+                self.pending.push(tid);
+                continue;
+            }
+            self.flush_pending(sink)?;
+            if !self.shape.form(key, tid, &mut self.formed) {
+                return Err(BuildError::Order);
+            }
+            let size = self.formed.bytes().len();
+            if self.deduplicate {
+                self.pending.push(tid);
+                self.most = most_tids(size);
+            } else {
+                self.add_item(tid, 0, sink)?;
+            }
+        }
+        if !left.rest().is_empty() {
+            return Err(BuildError::Order);
+        }
+        let key = key.to_vec();
+        (self.last, self.last_tid) = (key, tid);
+        Ok(())
+    }
+
+    /// Completes the open pages and adds the metapage.
+    ///
+    /// # Errors
+    /// The sink's, and if the last record is too long.
+    pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
+        self.flush_pending(sink)?;
+        self.levels.finish(self.entries, sink)
+    }
+
+    /// _bt_sort_dedup_finish_pending
+    #[inline(always)]
+    fn flush_pending<S: PageSink>(&mut self, sink: &mut S) -> Result<(), BuildError<S::Error>> {
+        let extra = match *self.pending.as_slice() {
+            [] => return Ok(()),
+            [_] => 0,
+            ref tids => self.formed.posting(tids).1,
+        };
+        let first = self.pending.first().copied().unwrap_or_default();
+        self.pending.clear();
+        self.add_item(first, extra, sink)
+    }
+
+    /// Adds the formed tuple.
+    #[inline(always)]
+    fn add_item<S: PageSink>(&mut self, tid: Tid, extra: usize, sink: &mut S) -> Result<(), BuildError<S::Error>> {
+        let tuple = self.formed.bytes();
+        if tuple.len() > MAX_ITEM {
+            return Err(BuildError::TooLong { size: tuple.len(), tid });
+        }
+        let shape = &self.shape;
+        self.levels.add_item(tuple, extra, |left, right| shape.high_key(left, right), sink)
+    }
+}

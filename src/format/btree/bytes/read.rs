@@ -1,0 +1,159 @@
+//! Keys out of heap tuples.
+
+use super::shape::{ByteShape, Storage, Value};
+use super::store::Store;
+use crate::btree::MAX_KEYS;
+use crate::btree::entry::Tid;
+use crate::btree::read::{Step, data, steps, tuples, varlena};
+use crate::page::PAGE_SIZE;
+use crate::tuple::{Attribute, TUPLE_HEADER};
+
+/// TOAST_INDEX_TARGET: longer values are compressed, with their headers.
+const TOAST_INDEX_TARGET: usize = 510;
+
+/// How to read keys from a table's tuples.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    shape: ByteShape,
+    /// The columns, as they are in the key, in the order of their attributes; and where they are in the data of a tuple
+    /// without nulls, if that is a constant.
+    wanted: Box<[Wanted]>,
+    /// Attributes up to the last one that is wanted.
+    steps: Box<[Step]>,
+    /// How many of them, from the first one on, are where they are whatever the values; and where those end.
+    fixed: usize,
+    fixed_end: usize,
+    /// How many columns are among them.
+    fixed_wanted: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    column: usize,
+    storage: Storage,
+    place: usize,
+}
+
+impl Reader {
+    /// A reader of keys whose columns are the attributes with these numbers, counted from 1, of a table that has these
+    /// attributes at least. None if there are no such attributes, or not of the shape's types.
+    #[must_use]
+    pub fn new(attributes: &[Attribute], numbers: &[u16], shape: &ByteShape) -> Option<Self> {
+        if numbers.len() != shape.len() {
+            return None;
+        }
+        let mut columns = Vec::with_capacity(numbers.len());
+        for (column, (number, part)) in numbers.iter().zip(shape.parts()).enumerate() {
+            let index = usize::from(*number).checked_sub(1)?;
+            let attribute = attributes.get(index)?;
+            let fits = match part.storage {
+                Storage::Fixed(fixed) => {
+                    usize::try_from(attribute.len) == Ok(fixed.kind.size())
+                        && usize::from(attribute.align) == fixed.kind.align()
+                        && attribute.by_value == fixed.kind.by_value()
+                }
+                Storage::Varlena { .. } => attribute.len == -1 && attribute.align == 4,
+            };
+            if !fits {
+                return None;
+            }
+            columns.push((index, column, part.storage));
+        }
+        columns.sort_by_key(|(index, ..)| *index);
+        let attributes = attributes.get(..=columns.last()?.0)?;
+        if attributes.iter().any(|attribute| !matches!(attribute.align, 1 | 2 | 4 | 8) || attribute.len == 0) {
+            return None;
+        }
+        let (mut places, mut fixed_end) = (Vec::new(), 0usize);
+        for attribute in attributes.iter().take_while(|attribute| attribute.len > 0) {
+            let place = fixed_end.next_multiple_of(usize::from(attribute.align));
+            places.push(place);
+            fixed_end = place + usize::try_from(attribute.len).ok()?;
+        }
+        let numbers: Vec<usize> = columns.iter().map(|(index, ..)| *index).collect();
+        let wanted = columns.iter().map(|(index, column, storage)| Wanted {
+            column: *column,
+            storage: *storage,
+            place: places.get(*index).copied().unwrap_or_default(),
+        });
+        Some(Self {
+            shape: shape.clone(),
+            wanted: wanted.collect(),
+            steps: steps(attributes, &numbers),
+            fixed: places.len(),
+            fixed_end,
+            fixed_wanted: numbers.partition_point(|index| *index < places.len()),
+        })
+    }
+
+    /// The shape of its keys.
+    #[must_use]
+    pub fn shape(&self) -> &ByteShape {
+        &self.shape
+    }
+
+    /// Puts the columns of a heap tuple into their places. None if one of them is not stored as it would be in the index,
+    /// or if the tuple is not one of this table.
+    #[inline]
+    fn read<'t>(&self, tuple: &'t [u8], values: &mut [Value<'t>; MAX_KEYS]) -> Option<()> {
+        let (data, nulls) = data(tuple, self.steps.len())?;
+        let (mut at, passed) = if nulls { (0, 0) } else { (self.fixed_end, self.fixed) };
+        if !nulls {
+            for wanted in self.wanted.get(..self.fixed_wanted)? {
+                *values.get_mut(wanted.column)? = wanted.value(data, wanted.place)?;
+            }
+        }
+        for (i, step) in self.steps.iter().enumerate().skip(passed) {
+            let null = nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0;
+            let mut start = at;
+            if !null {
+                (start, at) = step.place(data, at)?;
+            }
+            for wanted in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
+                let to = values.get_mut(wanted.column)?;
+                *to = if null { Value::Null } else { wanted.value(data, start)? };
+            }
+        }
+        Some(())
+    }
+
+    /// Takes the key of a heap tuple, for which the store has room. False if it has none: see [`super`].
+    #[inline]
+    #[must_use]
+    pub fn read_tuple(&self, tuple: &[u8], tid: Tid, store: &mut Store) -> bool {
+        let mut values = [Value::Null; MAX_KEYS];
+        self.read(tuple, &mut values).is_some()
+            && store.push(&self.shape, values.get(..self.shape.len()).unwrap_or_default(), tid)
+    }
+
+    /// Takes the keys of all tuples of a heap page, with the TIDs they have if it is this block, for which the store has
+    /// room ([`ByteShape::page_room`]). Returns how many there are; None if one of them has none.
+    #[must_use]
+    pub fn read_page(&self, page: &[u8; PAGE_SIZE], block: u32, store: &mut Store) -> Option<usize> {
+        let before = store.count();
+        for (offset, tuple) in tuples(page) {
+            if !self.read_tuple(tuple?, Tid::new(block, offset), store) {
+                return None;
+            }
+        }
+        Some(store.count() - before)
+    }
+}
+
+impl Wanted {
+    #[inline(always)]
+    fn value<'t>(&self, data: &'t [u8], start: usize) -> Option<Value<'t>> {
+        let bytes = data.get(start..)?;
+        Some(Value::Bytes(match self.storage {
+            Storage::Fixed(column) => bytes.get(..column.kind.size())?,
+            Storage::Varlena { packable, compressible } => {
+                let (size, payload) = varlena(bytes)?;
+                let short = size == payload.len() + 1;
+                if short && !packable || compressible && size > TOAST_INDEX_TARGET {
+                    return None;
+                }
+                payload
+            }
+        }))
+    }
+}

@@ -1,0 +1,108 @@
+//! Keys and their rows, one after the other.
+//!
+//! ```text
+//!  0                        8
+//!  TID << 16 | key's length | key ... | next record
+//! ```
+//!
+//! Records are not aligned, and their numbers are of this machine's byte order: they live as long as a load.
+
+use std::cmp::Ordering;
+
+use crate::btree::entry::Tid;
+
+/// Bytes before the key.
+pub const HEADER: usize = 8;
+/// The longest key that a record can have.
+pub const MAX_KEY: usize = u16::MAX as usize;
+
+/// A key and its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'r> {
+    /// The key: see [`super::shape::ByteShape`].
+    pub key: &'r [u8],
+    /// The row.
+    pub tid: Tid,
+}
+
+impl Record<'_> {
+    /// Its bytes as a record.
+    #[inline(always)]
+    #[must_use]
+    pub fn size(&self) -> usize {
+        HEADER + self.key.len()
+    }
+}
+
+impl Ord for Record<'_> {
+    #[inline(always)]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(other.key).then_with(|| self.tid.cmp(&other.tid))
+    }
+}
+
+impl PartialOrd for Record<'_> {
+    #[inline(always)]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What is before a key.
+#[inline(always)]
+pub(super) fn header(tid: Tid, length: usize) -> [u8; HEADER] {
+    (tid.to_u64() << 16 | length as u64 & 0xffff).to_ne_bytes()
+}
+
+/// Appends a record, whose key is not longer than [`MAX_KEY`].
+#[inline(always)]
+pub fn append(records: &mut Vec<u8>, record: Record<'_>) {
+    records.extend_from_slice(&header(record.tid, record.key.len()));
+    records.extend_from_slice(record.key);
+}
+
+/// The record that begins here; None if there is no complete one.
+#[inline(always)]
+#[must_use]
+pub fn first(bytes: &[u8]) -> Option<Record<'_>> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
+    let header = u64::from_ne_bytes(*header);
+    let key = rest.get(..usize::from(header as u16))?;
+    Some(Record { key, tid: Tid::new((header >> 32) as u32, (header >> 16) as u16) })
+}
+
+/// One record after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'r>(pub &'r [u8]);
+
+impl<'r> Records<'r> {
+    /// What has not been passed yet. At the end of the iteration it is what is not a complete record.
+    #[must_use]
+    pub fn rest(&self) -> &'r [u8] {
+        self.0
+    }
+}
+
+impl<'r> Iterator for Records<'r> {
+    type Item = Record<'r>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Record<'r>> {
+        let record = first(self.0)?;
+        self.0 = self.0.get(record.size()..).unwrap_or_default();
+        Some(record)
+    }
+}
+
+/// Eight bytes of a key as a number; what is beyond its end is zero.
+#[inline(always)]
+#[must_use]
+pub fn window(key: &[u8], depth: usize) -> u64 {
+    let rest = key.get(depth..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            rest.iter().zip([56, 48, 40, 32, 24, 16, 8]).fold(0, |sum, (byte, shift)| sum | u64::from(*byte) << shift)
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! One process's keys, until they are a sorted run.
+//!
+//! Records gather in the order in which rows come. Often that is the index's order, and nothing remains to be done: each key
+//! is compared with the one before it. Otherwise they are sorted by way of pairs, the first eight bytes of a key and the
+//! record's place, which is what [`crate::btree::sort`] moves about; keys that have these bytes in common are sorted by
+//! the bytes after the ones that all of them share, and so on.
+//!
+//! The tricky point is to stay within the memory that is granted. Records that are in order need none but their own; what
+//! is not needs two pairs for each, so whether there is room depends on what comes. When keys cease to come in order and
+//! there is no memory to sort them all, those that are in order are a run by themselves.
+
+use std::cmp::Ordering;
+
+use super::merge::Run;
+use super::record::{self, HEADER, Record, Records, window};
+use super::shape::{ByteShape, Value};
+use crate::btree::entry::{Entry, Tid};
+use crate::btree::sort::sort;
+use crate::page::MAX_TUPLES;
+
+/// What a record's pair is, and its place when pairs are sorted.
+const PAIRS: usize = 2 * size_of::<Entry<u64>>();
+/// Records that are handed out at once, if they are not in order where they lie.
+const BLOCK: usize = 64 * 1024;
+/// Keys that are not worth a pass.
+const FEW: usize = 24;
+
+/// There is no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// So many records, in so many bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span {
+    bytes: usize,
+    count: usize,
+}
+
+/// Collects keys.
+#[derive(Debug)]
+pub struct Store {
+    records: Vec<u8>,
+    count: usize,
+    /// Bytes that it may have.
+    limit: usize,
+    /// Records that are in order, from the first one on.
+    ordered: Span,
+    /// Where the last record is, and its row.
+    last: usize,
+    last_tid: Tid,
+    /// Rows have come in their order.
+    tids_ascend: bool,
+    /// What [`Store::sort`] has made a run of, and its order if that is not the one in which it lies.
+    run: Span,
+    order: Vec<Entry<u64>>,
+}
+
+/// A record's place, as what a sort moves along with a number.
+#[inline(always)]
+fn pair(number: u64, place: usize) -> Entry<u64> {
+    Entry::new(number, Tid::new((place >> 16) as u32, place as u16))
+}
+
+#[inline(always)]
+fn place(pair: Entry<u64>) -> usize {
+    pair.tid().to_u64() as usize
+}
+
+impl Store {
+    /// An empty one, with so many bytes. It takes the keys of a page or two in any case.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            records: Vec::new(),
+            count: 0,
+            limit,
+            ordered: Span::default(),
+            last: 0,
+            last_tid: Tid::default(),
+            tids_ascend: true,
+            run: Span::default(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Records that it has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// It has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Do all of its keys come in order?
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.ordered.count == self.count
+    }
+
+    /// Bytes that it has, and that it will have when it is sorted and read.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.records.capacity() + BLOCK + if self.is_in_order() { 0 } else { self.count * PAIRS }
+    }
+
+    /// Makes room for the records of one heap page, of so many bytes. False if there is none: then a run is to be made
+    /// and taken out.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn make_room(&mut self, bytes: usize) -> Result<bool, NoMemory> {
+        let needed = self.records.len() + bytes;
+        let memory = self.limit.saturating_sub(BLOCK);
+        let pairs = if self.is_in_order() { 0 } else { (self.count + MAX_TUPLES) * PAIRS };
+        if self.count > 0 && needed.max(self.records.capacity()) + pairs > memory {
+            return Ok(false);
+        }
+        if needed > self.records.capacity() {
+            // Records and their pairs have the memory in the proportion that they have now.
+            let most = (memory as u128 * needed as u128 / (needed + pairs).max(1) as u128) as usize;
+            let wanted = (self.records.capacity() * 2).min(most).max(needed);
+            self.records.try_reserve_exact(wanted - self.records.len()).map_err(|_| NoMemory)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a row's key, for which room has been made. False if there is none for these values
+    /// ([`ByteShape::encode`]); the store is then of no use.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, shape: &ByteShape, values: &[Value<'_>], tid: Tid) -> bool {
+        let start = self.records.len();
+        self.records.extend_from_slice(&[0; HEADER]);
+        if !shape.encode(values, &mut self.records) {
+            return false;
+        }
+        let length = self.records.len() - start - HEADER;
+        if let Some(header) = self.records.get_mut(start..).and_then(|record| record.first_chunk_mut()) {
+            *header = record::header(tid, length);
+        }
+        self.note(start, self.records.len(), tid);
+        true
+    }
+
+    /// Counts a record, which begins and ends here.
+    #[inline(always)]
+    fn note(&mut self, start: usize, end: usize, tid: Tid) {
+        if self.count > 0 {
+            self.tids_ascend &= self.last_tid < tid;
+        }
+        if self.is_in_order()
+            && (self.count == 0 || record_at(&self.records, self.last) < record_at(&self.records, start))
+        {
+            self.ordered = Span { bytes: end, count: self.count + 1 };
+        }
+        (self.last, self.last_tid) = (start, tid);
+        self.count += 1;
+    }
+
+    /// Makes a run of all that it has; or only of what came in order, if there is no memory to sort the rest along with it.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn sort(&mut self) -> Result<(), NoMemory> {
+        self.order = Vec::new();
+        self.run = Span { bytes: self.records.len(), count: self.count };
+        if self.is_in_order() {
+            return Ok(());
+        }
+        if self.memory() > self.limit && self.ordered.count > self.count / 2 {
+            self.run = self.ordered;
+            return Ok(());
+        }
+        self.order.try_reserve_exact(self.count).map_err(|_| NoMemory)?;
+        let mut at = 0;
+        for record in Records(&self.records) {
+            self.order.push(pair(window(record.key, 0), at));
+            at += record.size();
+        }
+        let mut scratch = Vec::new();
+        if scratch.try_reserve_exact(self.count).is_err() {
+            let records = &self.records;
+            self.order.sort_unstable_by(|a, b| record_at(records, place(*a)).cmp(&record_at(records, place(*b))));
+            return Ok(());
+        }
+        scratch.resize(self.count, Entry::default());
+        sort(&mut self.order, &mut scratch);
+        settle_groups(&self.records, &mut self.order, &mut scratch, 0, self.tids_ascend);
+        Ok(())
+    }
+
+    /// The run that was made.
+    #[must_use]
+    pub fn run(&self) -> StoreRun<'_> {
+        let records = self.records.get(..self.run.bytes).unwrap_or_default();
+        StoreRun { records, order: &self.order, read: 0, gathered: Vec::new(), whole: false }
+    }
+
+    /// Records of the run, and their bytes.
+    #[must_use]
+    pub fn run_size(&self) -> (usize, usize) {
+        (self.run.count, self.run.bytes)
+    }
+
+    /// Removes the run that was made. What was not in it remains, to be a run later.
+    pub fn remove_run(&mut self) {
+        let rest = self.run.bytes..self.records.len();
+        let left = rest.len();
+        self.records.copy_within(rest, 0);
+        self.records.truncate(left);
+        if !self.is_in_order() {
+            // It may have been needed for records alone; from now on there will be pairs.
+            self.records.shrink_to(self.limit / 4);
+        }
+        self.order = Vec::new();
+        (self.run, self.ordered, self.count, self.last, self.tids_ascend) =
+            (Span::default(), Span::default(), 0, 0, true);
+        let mut at = 0;
+        // It is less than a page's, unless memory is scarce.
+        while let Some(record) = self.records.get(at..).and_then(record::first) {
+            let (tid, end) = (record.tid, at + record.size());
+            self.note(at, end, tid);
+            at = end;
+        }
+    }
+}
+
+/// The record at a place, where there is one.
+#[inline(always)]
+fn record_at(records: &[u8], place: usize) -> Record<'_> {
+    records.get(place..).and_then(record::first).unwrap_or(Record { key: &[], tid: const { Tid::new(0, 0) } })
+}
+
+/// Sorts records among those that have the same number. Up to here keys are the same, but for zeros beyond their ends.
+fn settle_groups(records: &[u8], pairs: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
+    let mut start = 0;
+    while let Some(first) = pairs.get(start) {
+        let number = first.key();
+        let others = pairs.get(start + 1..).unwrap_or_default();
+        let length = 1 + others.iter().take_while(|pair| pair.key() == number).count();
+        if length > 1
+            && let Some(group) = pairs.get_mut(start..start + length)
+        {
+            settle(records, group, scratch, depth + 8, ascend);
+        }
+        start += length;
+    }
+}
+
+/// Sorts records whose keys are the same up to `depth`, but for zeros beyond their ends. They lie in the order of their
+/// places. With `ascend` this is also the one of their rows.
+fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], depth: usize, ascend: bool) {
+    let record = |pair: &Entry<u64>| record_at(records, place(*pair));
+    if group.len() <= FEW {
+        return group.sort_unstable_by(|a, b| record(a).cmp(&record(b)));
+    }
+    // Whose end was reached is before others, which begin with it.
+    let ended = group.iter().filter(|pair| record(pair).key.len() <= depth).count();
+    if ended > 0 && ended < group.len() {
+        group.sort_unstable_by_key(|pair| (record(pair).key.len().min(depth + 1), place(*pair)));
+    }
+    let (short, rest) = group.split_at_mut(ended);
+    let by_row = |a: &Entry<u64>, b: &Entry<u64>| {
+        let (a, b) = (record(a), record(b));
+        a.key.len().cmp(&b.key.len()).then(a.tid.cmp(&b.tid))
+    };
+    if !short.is_sorted_by(|a, b| by_row(a, b) != Ordering::Greater) {
+        short.sort_unstable_by(by_row);
+    }
+    let Some(first) = rest.first().map(record) else { return };
+    let (mut shared, mut same) = (first.key.len(), true);
+    for pair in rest.iter() {
+        let key = record(pair).key;
+        if key != first.key {
+            (shared, same) = (common(first.key, key, depth).min(shared), false);
+        }
+    }
+    if same {
+        if !ascend {
+            rest.sort_unstable_by_key(|pair| record(pair).tid);
+        }
+        return;
+    }
+    for to in rest.iter_mut() {
+        *to = pair(window(record(to).key, shared), place(*to));
+    }
+    sort(rest, scratch);
+    settle_groups(records, rest, scratch, shared, ascend);
+}
+
+/// How many bytes two keys have in common, at least so many.
+fn common(a: &[u8], b: &[u8], least: usize) -> usize {
+    let (a, b) = (a.get(least..).unwrap_or_default(), b.get(least..).unwrap_or_default());
+    let equal = |(a, b): &(&[u8; 8], &[u8; 8])| a == b;
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(equal).count();
+    let rest = |bytes: &[u8]| window(bytes, 8 * words);
+    let different = (rest(a) ^ rest(b)).leading_zeros() as usize / 8;
+    least + (8 * words + different).min(a.len()).min(b.len())
+}
+
+/// The records of a run, in order.
+#[derive(Debug)]
+pub struct StoreRun<'s> {
+    records: &'s [u8],
+    order: &'s [Entry<u64>],
+    /// Pairs that were passed.
+    read: usize,
+    gathered: Vec<u8>,
+    /// The records lie in order, and are the current block.
+    whole: bool,
+}
+
+impl Run for StoreRun<'_> {
+    type Error = std::convert::Infallible;
+
+    fn block(&self) -> &[u8] {
+        if self.whole { self.records } else { &self.gathered }
+    }
+
+    fn advance(&mut self) -> Result<(), Self::Error> {
+        if self.order.is_empty() {
+            if self.whole {
+                self.records = &[];
+            }
+            self.whole = true;
+            return Ok(());
+        }
+        self.gathered.clear();
+        self.gathered.reserve(BLOCK);
+        for pair in self.order.get(self.read..).unwrap_or_default() {
+            let record = record_at(self.records, place(*pair));
+            if self.gathered.len() + record.size() > BLOCK && !self.gathered.is_empty() {
+                break;
+            }
+            record::append(&mut self.gathered, record);
+            self.read += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,445 @@
+//! Keys that are bytes: their order, stores and merges of them against std's sort, trees against a reading of their own,
+//! and what is told of keys that are none.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::slice::from_ref;
+
+use pg_bulk_format::btree::build::{BuildError, Options, Page, PageSink};
+use pg_bulk_format::btree::bytes::build::Builder;
+use pg_bulk_format::btree::bytes::merge::{Merge, Run, Slice};
+use pg_bulk_format::btree::bytes::read::Reader;
+use pg_bulk_format::btree::bytes::record::{MAX_KEY, Record, Records, append};
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, Value};
+use pg_bulk_format::btree::bytes::store::Store;
+use pg_bulk_format::btree::bytes::unique::Unique;
+use pg_bulk_format::btree::entry::Tid;
+use pg_bulk_format::btree::key::KeyKind;
+use pg_bulk_format::btree::leaf::{Leaf, LeafError};
+use pg_bulk_format::btree::{MAX_ITEM, NO_BLOCK};
+use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_format::tuple::Attribute;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const TEXT: ByteKind = ByteKind::Varlena { packable: true, compressible: true };
+
+fn column(kind: ByteKind) -> ByteColumn {
+    ByteColumn { kind, descending: false, nulls_first: false, nullable: false }
+}
+
+fn text() -> ByteShape {
+    ByteShape::new(&[column(TEXT)]).unwrap()
+}
+
+/// A value of a test: a string, or an int4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Datum {
+    Null,
+    Int(i32),
+    String(Vec<u8>),
+}
+
+fn encode(shape: &ByteShape, row: &[Datum]) -> Option<Vec<u8>> {
+    let ints: Vec<[u8; 4]> =
+        row.iter().map(|datum| if let Datum::Int(int) = datum { int.to_ne_bytes() } else { [0; 4] }).collect();
+    let value = |(datum, int): (&'_ Datum, &'_ [u8; 4])| -> Value<'static> {
+        // Tests leak a little.
+        match datum {
+            Datum::Null => Value::Null,
+            Datum::Int(_) => Value::Bytes(Box::leak(Box::new(*int))),
+            Datum::String(bytes) => Value::Bytes(Box::leak(bytes.clone().into_boxed_slice())),
+        }
+    };
+    let values: Vec<Value<'_>> = row.iter().zip(&ints).map(value).collect();
+    let mut key = Vec::new();
+    shape.encode(&values, &mut key).then_some(key)
+}
+
+fn decode(shape: &ByteShape, columns: &[ByteColumn], key: &[u8]) -> Vec<Datum> {
+    let mut row = Vec::new();
+    assert!(shape.decode(key, |i, value| row.push(match (value, columns[i].kind) {
+        (Value::Null, _) => Datum::Null,
+        (Value::Bytes(bytes), ByteKind::Fixed(_)) => Datum::Int(i32::from_ne_bytes(bytes.try_into().unwrap())),
+        (Value::Bytes(bytes), _) => Datum::String(bytes.to_vec()),
+    })));
+    row
+}
+
+/// As ApplySortComparator.
+fn compare(columns: &[ByteColumn], a: &[Datum], b: &[Datum]) -> Ordering {
+    columns.iter().zip(a.iter().zip(b)).fold(Ordering::Equal, |order, (column, pair)| {
+        order.then_with(|| {
+            let null = if column.nulls_first { Ordering::Less } else { Ordering::Greater };
+            let order = match pair {
+                (Datum::Null, Datum::Null) => return Ordering::Equal,
+                (Datum::Null, _) => return null,
+                (_, Datum::Null) => return null.reverse(),
+                (Datum::Int(a), Datum::Int(b)) => a.cmp(b),
+                (Datum::String(a), Datum::String(b)) => a.cmp(b),
+                _ => panic!("columns have one type"),
+            };
+            if column.descending { order.reverse() } else { order }
+        })
+    })
+}
+
+fn columns() -> impl Strategy<Value = Vec<ByteColumn>> {
+    let kind = prop_oneof![3 => Just(TEXT), 1 => Just(ByteKind::Fixed(KeyKind::Int4))];
+    let column = (kind, any::<[bool; 3]>()).prop_map(|(kind, [descending, nulls_first, nullable])| ByteColumn {
+        kind,
+        descending,
+        nulls_first,
+        nullable,
+    });
+    vec(column, 1..4)
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![Just(0u8), Just(1), Just(0xfe), Just(0xff), any::<u8>()];
+    prop_oneof![
+        4 => vec(byte, 0..20),
+        1 => (0u8..3, 0usize..40).prop_map(|(byte, length)| vec![byte; length]),
+        1 => (any::<u16>(), 0usize..3).prop_map(|(n, zeros)| [&b"https://"[..], &n.to_be_bytes(), &vec![0; zeros]].concat()),
+    ]
+}
+
+fn row(columns: Vec<ByteColumn>) -> impl Strategy<Value = Vec<Datum>> {
+    columns
+        .into_iter()
+        .map(|column| {
+            let value = match column.kind {
+                ByteKind::Fixed(_) => prop_oneof![-2..3, any::<i32>()].prop_map(Datum::Int).boxed(),
+                ByteKind::Varlena { .. } => bytes().prop_map(Datum::String).boxed(),
+            };
+            if column.nullable { prop_oneof![1 => Just(Datum::Null), 3 => value].boxed() } else { value }
+        })
+        .collect::<Vec<_>>()
+}
+
+fn records(keys: &[(Vec<u8>, Tid)]) -> Vec<u8> {
+    let mut records = Vec::new();
+    keys.iter().for_each(|(key, tid)| append(&mut records, Record { key, tid: *tid }));
+    records
+}
+
+fn read(records: &[u8]) -> Vec<(Vec<u8>, Tid)> {
+    let mut all = Records(records);
+    let keys = all.by_ref().map(|record| (record.key.to_vec(), record.tid)).collect();
+    assert!(all.rest().is_empty());
+    keys
+}
+
+fn drain<R: Run<Error = Infallible>>(run: &mut R) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let Ok(()) = run.advance();
+        if run.block().is_empty() {
+            return bytes;
+        }
+        bytes.extend_from_slice(run.block());
+    }
+}
+
+/// What a store makes of keys, run by run.
+fn runs(limit: usize, keys: &[(Vec<u8>, Tid)]) -> Vec<Vec<u8>> {
+    let (shape, mut store, mut runs) = (text(), Store::new(limit), Vec::new());
+    let spill = |store: &mut Store, runs: &mut Vec<Vec<u8>>| {
+        store.sort().unwrap();
+        let run = drain(&mut store.run());
+        assert_eq!((Records(&run).count(), run.len()), store.run_size());
+        assert!(!run.is_empty());
+        assert_eq!(run, drain(&mut store.run()), "it can be read again");
+        store.remove_run();
+        runs.push(run);
+    };
+    for (key, tid) in keys {
+        while !store.make_room(key.len() + 8).unwrap() {
+            spill(&mut store, &mut runs);
+        }
+        let memory = store.memory();
+        assert!(memory <= limit || store.is_empty(), "{memory} bytes instead of {limit}");
+        assert!(store.push(&shape, &[Value::Bytes(key)], *tid));
+    }
+    while !store.is_empty() {
+        spill(&mut store, &mut runs);
+    }
+    runs
+}
+
+fn merged(runs: &[Vec<u8>]) -> Vec<u8> {
+    let mut merge = Merge::new(runs.iter().map(|run| Slice::new(run)).collect());
+    let mut bytes = Vec::new();
+    loop {
+        let Ok(block) = merge.next();
+        if block.is_empty() {
+            return bytes;
+        }
+        bytes.extend_from_slice(block);
+    }
+}
+
+fn numbered(keys: Vec<Vec<u8>>, shuffle: u32) -> Vec<(Vec<u8>, Tid)> {
+    // An odd number makes another order of the rows of it, distinct ones.
+    let tid = |row: usize| Tid::new((row as u32).wrapping_mul(shuffle) % (1 << 20), 1 + (row >> 20) as u16);
+    keys.into_iter().enumerate().map(|(row, key)| (key, tid(row))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn keys_have_the_order_of_their_values(
+        (columns, rows) in columns().prop_flat_map(|columns| (Just(columns.clone()), vec(row(columns), 2..12)))
+    ) {
+        let shape = ByteShape::new(&columns).unwrap();
+        let keys: Vec<Vec<u8>> = rows.iter().map(|row| encode(&shape, row).unwrap()).collect();
+        for (a, a_key) in rows.iter().zip(&keys) {
+            prop_assert_eq!(&decode(&shape, &columns, a_key), a);
+            prop_assert_eq!(shape.has_null(a_key), a.contains(&Datum::Null));
+            for (b, b_key) in rows.iter().zip(&keys) {
+                prop_assert_eq!(a_key.cmp(b_key), compare(&columns, a, b), "{:?} {:?}", a, b);
+            }
+        }
+    }
+
+    #[test]
+    fn stores_and_merges_sort(
+        keys in vec(bytes(), 0..200), repeat in 1usize..4, shuffle in 0u32..1000, limit in 0usize..100_000, order in 0..3
+    ) {
+        let mut keys: Vec<Vec<u8>> = keys.iter().flat_map(|key| vec![key.clone(); repeat]).collect();
+        match order {
+            0 => keys.sort(),
+            1 => keys.sort_by(|a, b| b.cmp(a)),
+            _ => {}
+        }
+        let keys = numbered(keys, 2 * shuffle + 1);
+        let mut sorted = keys.clone();
+        sorted.sort();
+        let runs = runs(limit, &keys);
+        for run in &runs {
+            prop_assert!(read(run).is_sorted());
+        }
+        prop_assert_eq!(read(&merged(&runs)), sorted);
+    }
+
+    #[test]
+    fn a_judge_sees_equal_keys(keys in vec((0u8..6, any::<bool>()), 0..60), block in 1usize..50, equal in any::<bool>()) {
+        let nullable = ByteColumn { nullable: true, ..column(TEXT) };
+        let shape = ByteShape::new(&[nullable]).unwrap();
+        let key = |(n, null): &(u8, bool)| {
+            encode(&shape, &[if *null { Datum::Null } else { Datum::String(vec![b'k'; (*n).into()]) }]).unwrap()
+        };
+        let mut keys = numbered(keys.iter().map(key).collect(), 1);
+        keys.sort();
+        // Of equal keys the first row remains, and the last one.
+        let mut expected: Vec<(Vec<u8>, Tid)> = Vec::new();
+        let mut asked = 0;
+        for (key, tid) in &keys {
+            let same = expected.iter().filter(|(other, _)| other == key).count();
+            if same > 0 && (equal || !shape.has_null(key)) {
+                asked += 1;
+                if same > 1 {
+                    expected.pop();
+                }
+            }
+            expected.push((key.clone(), *tid));
+        }
+        let (mut unique, mut passed, mut judged) = (Unique::new(&shape, equal), Vec::new(), 0);
+        let mut judge = |_: &[u8], tids: &mut Vec<Tid>, tid: Tid| {
+            judged += 1;
+            tids.truncate(1);
+            tids.push(tid);
+            Ok::<_, Infallible>(())
+        };
+        let mut pass = |records: &[u8]| {
+            passed.extend(read(records));
+            Ok(())
+        };
+        for keys in keys.chunks(block) {
+            let Ok(()) = unique.push(&records(keys), &mut judge, &mut pass);
+        }
+        let Ok(()) = unique.finish(&mut pass);
+        prop_assert_eq!(passed, expected);
+        prop_assert_eq!(judged, asked);
+    }
+
+    #[test]
+    fn trees_have_all_entries(
+        keys in vec((bytes(), 0usize..2600), 1..60), copies in 1usize..30, fillfactor in 10usize..=100, dedup in any::<bool>()
+    ) {
+        let long = |(key, length): (Vec<u8>, usize)| [key, vec![b'z'; if length % 5 == 0 { length } else { 0 }]].concat();
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(long).flat_map(|key| vec![key; copies]).collect();
+        let mut keys = numbered(keys, 1);
+        keys.sort();
+        let mut pages = Pages::default();
+        let options = Options { fillfactor, deduplicate: dedup, all_equal_image: true };
+        let mut builder = Builder::new(&text(), options);
+        for keys in keys.chunks(37) {
+            builder.push(&records(keys), &mut pages).unwrap();
+        }
+        let built = builder.finish(&mut pages).unwrap();
+        prop_assert_eq!((built.entries, built.pages as usize), (keys.len() as u64, pages.0.len()));
+        let mut found = Vec::new();
+        let mut block = 1;
+        while block != NO_BLOCK {
+            let leaf = Leaf::new(&pages.0[&block]).unwrap();
+            leaf.records(&text(), &mut found).unwrap();
+            block = leaf.next();
+        }
+        prop_assert_eq!(read(&found), keys);
+    }
+}
+
+#[derive(Default)]
+struct Pages(BTreeMap<u32, [u8; PAGE_SIZE]>);
+
+impl PageSink for Pages {
+    type Error = Infallible;
+
+    fn page(&mut self, block: u32, page: &mut Page) -> Result<(), Infallible> {
+        assert!(self.0.insert(block, page.0).is_none(), "block {block} comes once");
+        Ok(())
+    }
+}
+
+#[test]
+fn long_shared_beginnings_are_sorted() {
+    // More of them than are sorted by comparison, sharing much, at each depth, with ends and zeros everywhere.
+    let mut keys = Vec::new();
+    for length in 0..300usize {
+        keys.push(vec![0; length]);
+        keys.push(vec![b'x'; length]);
+        keys.push([vec![b'x'; length * 7 % 290], vec![0; length % 20]].concat());
+        keys.push([&vec![b'x'; 150][..], &(length as u32 * 77_777).to_be_bytes(), b"tail"].concat());
+    }
+    keys = [keys.clone(), keys].concat();
+    for shuffle in [1, 3, 99_991] {
+        let order: Vec<usize> = (0..keys.len()).map(|i| i * 7919 % keys.len()).collect();
+        let keys = numbered(order.iter().map(|i| keys[*i].clone()).collect(), shuffle);
+        let mut sorted = keys.clone();
+        sorted.sort();
+        let runs = runs(1 << 20, &keys);
+        assert_eq!(runs.len(), 1);
+        assert_eq!(read(&runs[0]), sorted);
+    }
+}
+
+#[test]
+fn what_came_in_order_is_a_run_when_memory_is_scarce() {
+    let key = |n: u32| n.to_be_bytes().to_vec();
+    // 20 bytes a record while they are in order, 52 when they are not.
+    let limit = 64 * 1024 + 20_000 * 12 + 10_000;
+    let ascending: Vec<Vec<u8>> = (0..19_000).map(key).collect();
+    assert_eq!(runs(limit, &numbered(ascending.clone(), 1)).len(), 1, "nothing but records is needed");
+    let broken = [ascending, vec![key(5), key(3)]].concat();
+    let runs = runs(limit, &numbered(broken, 1));
+    let counts: Vec<usize> = runs.iter().map(|run| Records(run).count()).collect();
+    assert_eq!(counts, [19_000, 2]);
+    let random: Vec<Vec<u8>> = (0..19_000u32).map(|n| key(n.wrapping_mul(2_654_435_761))).collect();
+    assert!(self::runs(limit, &numbered(random, 1)).len() > 3);
+}
+
+#[test]
+fn keys_that_are_too_long_are_told_with_their_row() {
+    let shape = ByteShape::new(&[column(ByteKind::Varlena { packable: true, compressible: false })]).unwrap();
+    let most = MAX_ITEM - 8 - 4;
+    for deduplicate in [false, true] {
+        for (length, size) in [(most, None), (most + 1, Some(2712)), (5000, Some(5016))] {
+            let tid = Tid::new(7, 3);
+            let keys =
+                [(b"a".to_vec(), Tid::new(1, 1)), (vec![b'b'; length], tid), (vec![b'b'; length], Tid::new(7, 4))];
+            let mut builder = Builder::new(&shape, Options { deduplicate, ..Options::default() });
+            let mut pages = Pages::default();
+            let pushed = builder.push(&records(&keys), &mut pages);
+            let outcome = pushed.and_then(|()| builder.finish(&mut pages).map(|_| ()));
+            assert_eq!(outcome.err(), size.map(|size| BuildError::TooLong { size, tid }));
+        }
+    }
+}
+
+#[test]
+fn records_out_of_order_are_told() {
+    let (a, b) = ((b"a".to_vec(), Tid::new(1, 2)), (b"a".to_vec(), Tid::new(1, 1)));
+    for deduplicate in [false, true] {
+        let options = Options { deduplicate, ..Options::default() };
+        let builder = || (Builder::new(&text(), options), Pages::default());
+        let (mut one, mut pages) = builder();
+        assert_eq!(one.push(&records(&[a.clone(), b.clone()]), &mut pages), Err(BuildError::Order));
+        let (mut two, mut pages) = builder();
+        two.push(&records(from_ref(&a)), &mut pages).unwrap();
+        assert_eq!(two.push(&records(from_ref(&b)), &mut pages), Err(BuildError::Order));
+        let (mut cut, mut pages) = builder();
+        assert_eq!(cut.push(&records(from_ref(&b))[..8], &mut pages), Err(BuildError::Order));
+    }
+}
+
+#[test]
+fn some_values_are_no_keys() {
+    let float = ByteShape::new(&[column(ByteKind::Fixed(KeyKind::Float8)), column(TEXT)]).unwrap();
+    let encode = |shape: &ByteShape, values: &[Value<'_>]| shape.encode(values, &mut Vec::new());
+    let string = Value::Bytes(b"x");
+    assert!(encode(&float, &[Value::Bytes(&1f64.to_ne_bytes()), string]));
+    assert!(!encode(&float, &[Value::Bytes(&(-0f64).to_ne_bytes()), string]));
+    assert!(!encode(&float, &[Value::Bytes(&1f64.to_ne_bytes()), Value::Null]), "there can be no null");
+    assert!(!encode(&float, &[Value::Bytes(&1f64.to_ne_bytes())]), "a column is missing");
+    assert!(encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY])]));
+    assert!(!encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY + 1])]));
+    assert!(ByteShape::new(&[]).is_none());
+    assert!(ByteShape::new(&[column(TEXT); 33]).is_none());
+    // Keys that were damaged are none.
+    let down = ByteShape::new(&[ByteColumn { descending: true, ..column(TEXT) }]).unwrap();
+    assert!(down.decode(&[!b'x', 0xff, 0xff], |_, value| assert_eq!(value, Value::Bytes(b"x"))));
+    for damaged in [&[!b'x'][..], &[!b'x', 0xff], &[!b'x', 0xff, 0xfd], &[!b'x', 0xff, 0xff, 1]] {
+        assert!(!down.decode(damaged, |_, _| ()), "{damaged:?}");
+    }
+}
+
+/// A heap tuple of one text, whose bytes with header these are.
+fn heap_tuple(text: &[u8]) -> Vec<u8> {
+    let mut tuple = vec![0; 24];
+    (tuple[18], tuple[20], tuple[22]) = (1, 2, 24);
+    tuple.extend_from_slice(text);
+    tuple
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn what_core_would_compress_or_fetch_is_no_key() {
+    let plain = |length: usize| [&((length as u32 + 4) << 2).to_ne_bytes()[..], &vec![b'v'; length]].concat();
+    let short = |length: usize| [&[(length as u8 + 1) << 1 | 1][..], &vec![b'v'; length]].concat();
+    let compressed = [&((200 << 2 | 2) as u32).to_ne_bytes()[..], &[0; 200]].concat();
+    let external = [&[1, 18][..], &[0; 16]].concat();
+    let taken = |packable, compressible, text: &[u8]| {
+        let shape = ByteShape::new(&[column(ByteKind::Varlena { packable, compressible })]).unwrap();
+        let attribute = Attribute { len: -1, align: 4, by_value: false, packable };
+        let reader = Reader::new(&[attribute], &[1], &shape).unwrap();
+        let mut store = Store::new(1 << 20);
+        assert!(store.make_room(shape.page_room()).unwrap());
+        reader.read_tuple(&heap_tuple(text), Tid::new(1, 1), &mut store)
+    };
+    assert!(taken(true, true, &short(126)) && taken(true, true, &plain(127)));
+    assert!(taken(true, true, &plain(506)) && !taken(true, true, &plain(507)), "TOAST_INDEX_TARGET");
+    assert!(taken(true, false, &plain(507)));
+    assert!(taken(false, false, &plain(3)) && !taken(false, false, &short(3)), "core would keep the short header");
+    assert!(!taken(true, true, &compressed) && !taken(true, false, &external));
+    assert!(!taken(true, true, &plain(100)[..50]), "it ends too early");
+}
+
+#[test]
+fn a_leaf_whose_keys_are_none_is_told() {
+    let (mut pages, mut builder) = (Pages::default(), Builder::new(&text(), Options::default()));
+    builder.push(&records(&[(b"a".to_vec(), Tid::new(1, 1)), (b"b".to_vec(), Tid::new(1, 2))]), &mut pages).unwrap();
+    builder.finish(&mut pages).unwrap();
+    let page = pages.0.get_mut(&1).unwrap();
+    let at = page.iter().rposition(|byte| *byte == b'b').unwrap();
+    let mut records = Vec::new();
+    assert_eq!(Leaf::new(page).unwrap().records(&text(), &mut records), Ok(2));
+    assert_eq!(read(&records), [(b"a".to_vec(), Tid::new(1, 1)), (b"b".to_vec(), Tid::new(1, 2))]);
+    // A value that is stored elsewhere, or longer than its tuple.
+    for header in [1, 0xff] {
+        page[at - 1] = header;
+        assert_eq!(Leaf::new(page).unwrap().records(&text(), &mut records), Err(LeafError::Key(2)));
+    }
+}
