@@ -281,5 +281,30 @@ EXCEPTION WHEN unique_violation THEN
 END $$;
 
 \set ECHO none
+-- Keys that have gone to files, and are not wanted: there is -0 among them, or the index is in use.
+CREATE TABLE spilled (a float8, b int);
+CREATE INDEX ON spilled (a);
+CREATE INDEX ON spilled (b);
+CALL write_file('spilled', series($$concat_ws(E'\t', CASE a WHEN 90000 THEN '-0' ELSE (a::bigint * 7919 % 100000)::text END, a::bigint * 104729 % 100000)$$, 100000));
+SET maintenance_work_mem = '1MB';
+SELECT rows_loaded, indexes -> 0 ->> 'from', indexes -> 1 ->> 'from' FROM bulk_load(data_path('spilled'), 'spilled', '{"truncate": true, "workers": 0}');
+SELECT rows_loaded, indexes -> 0 ->> 'from', indexes -> 1 ->> 'from' FROM bulk_load(data_path('spilled'), 'spilled', '{"truncate": true, "workers": 2}');
+BEGIN;
+DECLARE reading CURSOR FOR SELECT b FROM spilled WHERE b < 1000 ORDER BY b;
+FETCH reading;
+SELECT rows_loaded, notes[1] FROM bulk_load(data_path('spilled'), 'spilled', '{"lock": "share", "indexes": "merge", "workers": 0}');
+COMMIT;
+RESET maintenance_work_mem;
+SELECT faults('spilled');
+-- A function that says it does not write, and writes to the table.
+CREATE TABLE liar (a int PRIMARY KEY, b text);
+CREATE FUNCTION writes(a int) RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS
+	$$ BEGIN IF a = 15000 THEN INSERT INTO liar VALUES (-1, 'written'); END IF; RETURN true; END $$;
+CREATE FUNCTION lies(a int) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$ BEGIN RETURN writes(a); END $$;
+ALTER TABLE liar ADD CHECK (lies(a));
+CALL write_file('liar', series($$concat_ws(E'\t', a, 'x')$$, 20000));
+SELECT rows_loaded FROM bulk_load(data_path('liar'), 'liar', '{"workers": 0, "truncate": true}');
+SELECT faults('liar');
+SELECT error_of('INSERT INTO liar VALUES (-1, $$twice$$)');
 SET client_min_messages = warning;
 DROP SCHEMA load_index_build CASCADE;

@@ -583,6 +583,7 @@ impl Leader {
     /// Outside of parallel mode.
     fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
         self.process.rows.close()?;
+        settling.close_files();
         executor::tear_down(&self.process.executor);
         if let Some(files) = self.process.plan.files.take() {
             files.release();

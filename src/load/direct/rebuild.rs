@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::failure::forget_worker;
+use super::index_keys::can_read;
 use super::indexes::{Index, Indexes, Way};
 use crate::load::options::IndexesOption;
 use crate::pg::append::Traits;
@@ -33,8 +34,8 @@ use crate::pg::unguarded::{self as c, Opaque};
 
 /// A new file and a line in the catalog take as long as to insert some thousand keys.
 const FEWEST_ROWS: u64 = 10_000;
-/// How long readers may keep an index, and how often we look, as VACUUM does before it truncates (vacuumlazy.c).
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long readers may keep all indexes of a load, and how often we look, as VACUUM does before it truncates (vacuumlazy.c).
+pub const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: std::ffi::c_long = 50;
 
 /// To insert a key costs as much as to read, merge and write so many pages of an index, times this.
@@ -61,8 +62,8 @@ pub struct Rebuild {
     rows: u64,
     /// Nobody else can use the indexes.
     alone: bool,
-    /// Until when to wait for readers, once any kept us waiting.
-    deadline: Option<Instant>,
+    /// How long to wait for readers still.
+    pub patience: Duration,
     pub notes: Vec<String>,
 }
 
@@ -78,12 +79,13 @@ impl Rebuild {
         rows: u64,
         option: IndexesOption,
         collected: Vec<pg_sys::Oid>,
+        patience: Duration,
     ) -> Rebuild {
         let alone = !traits.shared;
         let empty = alone && start == 0;
         let always = option == IndexesOption::Merge;
         let merge = if empty { Vec::new() } else { collected };
-        let mut rebuild = Rebuild { wanted: false, merge, always, rows, alone, deadline: None, notes: Vec::new() };
+        let mut rebuild = Rebuild { wanted: false, merge, always, rows, alone, patience, notes: Vec::new() };
         match option {
             IndexesOption::Insert => (),
             // SAFETY: the caller vouches for the relation; guarded calls.
@@ -145,7 +147,7 @@ impl Rebuild {
                 let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, main);
                 self.rows >= FEWEST_ROWS && self.rows > u64::from(pages) * KEYS_PER_PAGE
             };
-            if !self.merge.contains(&(*index).rd_id) || !(self.always || pays()) {
+            if !self.merge.contains(&(*index).rd_id) || !(self.always || pays()) || !can_read(index) {
                 return false;
             }
             if (*index).rd_refcnt == 1 && (self.alone || self.lock((*index).rd_id)) {
@@ -160,17 +162,17 @@ impl Rebuild {
     /// Lock an index exclusively, if its readers are done soon.
     fn lock(&mut self, index: pg_sys::Oid) -> bool {
         let exclusive = pg_sys::AccessExclusiveLock.cast_signed();
+        let began = Instant::now();
         let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH).cast_signed();
         loop {
             // SAFETY: guarded calls. The relation is locked, so that the index stays; there is nothing that waits for us
             // to wait for, since others' locks are only tried.
             unsafe {
-                if pg_sys::ConditionalLockRelationOid(index, exclusive) {
-                    return true;
-                }
-                let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
-                if Instant::now() >= deadline {
-                    return false;
+                let is_locked = pg_sys::ConditionalLockRelationOid(index, exclusive);
+                let waited = began.elapsed();
+                if is_locked || waited >= self.patience {
+                    self.patience = self.patience.saturating_sub(waited);
+                    return is_locked;
                 }
                 pg_sys::WaitLatch(pg_sys::MyLatch, events, INTERVAL, pg_sys::PG_WAIT_EXTENSION);
                 pg_sys::ResetLatch(pg_sys::MyLatch);

@@ -21,7 +21,7 @@
 mod refer;
 
 use std::ffi::CStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::tuple::Stamp;
@@ -189,6 +189,8 @@ pub struct Settling {
     leader: *mut Leader,
     /// Tables whose foreign keys are checked when all rows are in the indexes.
     referring: Vec<*mut Table>,
+    /// How long to wait still for those who read indexes.
+    patience: Duration,
     pub indexes: Vec<IndexReport>,
     pub notes: Vec<String>,
 }
@@ -212,9 +214,15 @@ impl Settling {
             phases,
             leader,
             referring: Vec::new(),
+            patience: rebuild::PATIENCE,
             indexes: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Close the files of keys that nobody wanted. Guarded.
+    pub fn close_files(&mut self) {
+        self.relations.iter_mut().flat_map(|written| &mut written.collectors).for_each(Collector::close);
     }
 
     /// With the keys that so many workers have left.
@@ -521,15 +529,15 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
 /// As [`tell`]; what [`open`] made of the relation.
 #[pg_guard]
 unsafe extern "C-unwind" fn look(
-    settling: *const Settling,
+    settling: *mut Settling,
     written: *const Written,
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
 ) -> *mut Table {
     // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
     unsafe {
-        let (Settling { executor, stamp, option, .. }, written) = (&*settling, &*written);
-        let relation = (*relinfo).ri_RelationDesc;
+        let (Settling { executor, stamp, option, patience, .. }, written) = (&*settling, &*written);
+        let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
         let memory = pg_sys::AllocSetContextCreateExtended(
             (*executor.estate).es_query_cxt,
             c"pg_bulk settle".as_ptr(),
@@ -544,8 +552,10 @@ unsafe extern "C-unwind" fn look(
         let keep = leader.duplicates.keep;
         let survival = survives.then_some(Survival { keeps, keep, arbiter, collected: &collected });
         let mut rebuild =
-            Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone());
+            Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone(), patience);
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
+        // Indexes are locked now, if they are to be.
+        let waited_for = rebuild.patience;
         // What a row has replaced would not come back.
         let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
         let mut keys = ForeignKeys::new(relinfo, written.rows, refers);
@@ -577,6 +587,7 @@ unsafe extern "C-unwind" fn look(
             memory,
         };
         pg_sys::MemoryContextSwitchTo(old);
+        (*settling).patience = waited_for;
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
     }
 }
@@ -591,7 +602,9 @@ unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Writt
     unsafe {
         let (settling, written, table) = (&*settling, &mut *written, &mut *table);
         let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
-        let elsewhere = &*written.elsewhere;
+        let mut elsewhere: Vec<Tid> = written.elsewhere.iter().map(index_keys::tid_of).collect();
+        elsewhere.sort_unstable();
+        let elsewhere = &*elsewhere;
         let offender = &raw mut (*settling.leader).offender;
         let suspects = &mut table.suspects;
         let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());

@@ -44,18 +44,19 @@ pub struct Sources<'w> {
     /// The entries that the index has are to be in the new one, too. Rows are the load's from this block on, ...
     pub merge: bool,
     pub start: u32,
-    /// ... and those that were put before it.
-    pub elsewhere: &'w [pg_sys::ItemPointerData],
+    /// ... and those that were put before it, ascending.
+    pub elsewhere: &'w [Tid],
 }
 
 impl Sources<'_> {
     /// Is a row one of the load's?
     pub fn is_new(&self, row: Tid) -> bool {
-        row.block() >= self.start || self.elsewhere.iter().any(|tid| tid_of(tid) == row)
+        row.block() >= self.start || self.elsewhere.binary_search(&row).is_ok()
     }
 }
 
-fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
+/// A row's place, as entries have it.
+pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
     Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
 }
 
@@ -74,13 +75,17 @@ pub unsafe fn build(
     judge: &mut Judge<'_>,
 ) -> Result<bool> {
     let index = collector.index;
+    let mut others = Vec::new();
     // SAFETY: the caller vouches for both.
-    unsafe {
+    let built = unsafe {
         match &mut collector.keys {
-            Keys::Narrow(keys) => build_keys(relation, index, keys, sources, judge),
-            Keys::Wide(keys) => build_keys(relation, index, keys, sources, judge),
+            Keys::Narrow(keys) => build_keys(relation, index, keys, &mut others, sources, judge),
+            Keys::Wide(keys) => build_keys(relation, index, keys, &mut others, sources, judge),
         }
-    }
+    }?;
+    collector.close();
+    others.iter_mut().for_each(Runs::close);
+    Ok(built)
 }
 
 /// # Safety
@@ -89,10 +94,10 @@ unsafe fn build_keys<W: Word>(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
     keys: &mut Collected<W>,
+    others: &mut Vec<Runs>,
     sources: Sources<'_>,
     judge: &mut Judge<'_>,
 ) -> Result<bool> {
-    let mut others: Vec<Runs> = Vec::new();
     for worker in 1..=sources.workers {
         let Some(files) = sources.files else { return Ok(false) };
         let Some(runs) = keys.take_over(&files, worker, oid)? else { return Ok(false) };
@@ -110,6 +115,11 @@ unsafe fn build_keys<W: Word>(
     unsafe {
         let index = pg_sys::index_open(oid, EXCLUSIVE);
         pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
+        if !sources.merge && compat::first_leaf(index).is_some() {
+            // Somebody has put rows into the table while it was loaded: a function that says it does not.
+            pg_sys::index_close(index, NO_LOCK);
+            return Ok(false);
+        }
         guard(|| c::TransferPredicateLocksToHeapRelation(index));
         let persistence = (*(*relation).rd_rel).relpersistence;
         let old = sources.merge.then(|| Leaves::of(index));
@@ -120,7 +130,7 @@ unsafe fn build_keys<W: Word>(
         }
         let unfit = Rc::new(Cell::new(false));
         let old = old.map(|old| old.reader(keys.shape(), Rc::clone(&unfit)));
-        let built = write_pages(relation, index, keys, &others, old, sources, judge);
+        let built = write_pages(relation, index, keys, others, old, sources, judge);
         if built.is_err() && unfit.get() {
             pg_sys::index_close(index, NO_LOCK);
             return Ok(false);
@@ -134,8 +144,6 @@ unsafe fn build_keys<W: Word>(
         pg_sys::CommandCounterIncrement();
         point!("index.built");
     }
-    keys.runs.close();
-    others.iter_mut().for_each(Runs::close);
     keys.entries = Vec::new();
     Ok(true)
 }
@@ -189,9 +197,11 @@ unsafe fn write_pages<W: Word>(
     may_stay: &mut Judge<'_>,
 ) -> Result<Built> {
     let shape = keys.shape();
+    let unfit = old.as_ref().map(LeafReader::unfit);
     let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(&keys.entries))];
-    runs.extend(keys.runs.readers().map(Source::File));
-    runs.extend(others.iter().flat_map(Runs::readers).map(Source::File));
+    let files = || std::iter::once(&keys.runs).chain(others);
+    let block = keys.block(files().map(|runs| runs.list.len()).sum());
+    runs.extend(files().flat_map(|runs| runs.readers(block)).map(Source::File));
     runs.extend(old.map(Source::Old));
     let mut merge = Merge::new(runs);
     // SAFETY: the caller's index.
@@ -221,27 +231,36 @@ unsafe fn write_pages<W: Word>(
             break;
         }
         if unique {
-            judge.push(entries, &mut duplicate, |rest| push(&mut builder, rest, &mut file))?;
+            judge.push(entries, &mut duplicate, |rest| push(&mut builder, rest, &mut file, &unfit))?;
         } else {
-            push(&mut builder, entries, &mut file)?;
+            push(&mut builder, entries, &mut file, &unfit)?;
         }
     }
     if unique {
-        judge.finish(|rest| push(&mut builder, rest, &mut file))?;
+        judge.finish(|rest| push(&mut builder, rest, &mut file, &unfit))?;
     }
-    let built = builder.finish(&mut file).map_err(failed)?;
+    let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
     file.finish()?;
     Ok(built)
 }
 
-fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile) -> Result<()> {
-    builder.push(entries, file).map_err(failed)
+/// Set if what an index has cannot be merged.
+type Unfit = Option<Rc<Cell<bool>>>;
+
+fn push<W: Word>(builder: &mut Builder<W>, entries: &[Entry<W>], file: &mut IndexFile, unfit: &Unfit) -> Result<()> {
+    builder.push(entries, file).map_err(|error| failed(error, unfit))
 }
 
-fn failed(error: BuildError<Error>) -> Error {
+fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
     match error {
         BuildError::Sink(error) => error,
-        BuildError::Order => Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order"),
+        BuildError::Order => {
+            // The new keys are: they were sorted here.
+            if let Some(unfit) = unfit {
+                unfit.set(true);
+            }
+            Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order")
+        }
         BuildError::TooLong { size, .. } => {
             let most = pg_bulk_format::btree::MAX_ITEM;
             let message = format!("index row size {size} exceeds btree version 4 maximum {most}");

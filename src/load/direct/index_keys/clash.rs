@@ -87,6 +87,7 @@ impl<'w> Clashes<'w> {
 unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -> Option<pg_sys::ItemPointerData> {
     let block = row.block();
     loop {
+        pgrx::check_for_interrupts!();
         let mut tid = pg_sys::ItemPointerData {
             ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
             ip_posid: row.offset(),

@@ -23,6 +23,9 @@ use crate::pg::shared_files::SharedFiles;
 
 /// Entries that there is always room for.
 const FEWEST: usize = 4096;
+/// Entries of a run that are read at once.
+const LEAST_BLOCK: usize = 256;
+const MOST_BLOCK: usize = 4096;
 
 /// Collects the keys of an index.
 #[derive(Debug)]
@@ -96,6 +99,14 @@ impl Collector {
         }
     }
 
+    /// They are not wanted any more. Guarded.
+    pub fn close(&mut self) {
+        match &mut self.keys {
+            Keys::Narrow(keys) => keys.runs.close(),
+            Keys::Wide(keys) => keys.runs.close(),
+        }
+    }
+
     /// All rows were seen: leave the keys to the leader. Guarded.
     pub fn hand_over(&mut self) -> Result<()> {
         match &mut self.keys {
@@ -115,6 +126,11 @@ impl<W: Word> Collected<W> {
         let most = (memory / size_of::<Entry<W>>() / 2).max(FEWEST);
         let runs = Runs::new(place);
         Self { reader, entries: Vec::new(), most, in_order: Some(0), total: 0, given_up: false, runs }
+    }
+
+    /// So many entries are read at once, if there are so many runs.
+    pub fn block(&self, runs: usize) -> usize {
+        (self.most * 2 / runs.max(1)).clamp(LEAST_BLOCK, MOST_BLOCK)
     }
 
     pub fn shape(&self) -> &KeyShape {

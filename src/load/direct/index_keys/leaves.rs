@@ -9,11 +9,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use pg_bulk_format::btree::NO_BLOCK;
+use pg_bulk_format::btree::descend::Metapage;
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::KeyShape;
 use pg_bulk_format::btree::leaf::Leaf;
 use pg_bulk_format::btree::merge;
+use pg_bulk_format::btree::{METAPAGE, NO_BLOCK};
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -56,6 +57,22 @@ impl Leaves {
     }
 }
 
+/// Is an index of a version whose leaves are read here? One that came by pg_upgrade from before 12 has equal keys in any
+/// order. Guarded.
+///
+/// # Safety
+/// An open B-tree.
+pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the index; guarded calls. A page is looked at under a pin and a lock.
+    unsafe {
+        let buffer = pg_sys::ReadBuffer(index, METAPAGE);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        let fits = Metapage::new(&*pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>()).is_some();
+        pg_sys::UnlockReleaseBuffer(buffer);
+        fits
+    }
+}
+
 /// The entries of a leaf level. Guarded.
 #[derive(Debug)]
 pub struct LeafReader<W: Word> {
@@ -69,6 +86,13 @@ pub struct LeafReader<W: Word> {
     /// Pages that were read: a chain that is longer than a relation can be is a circle.
     count: u32,
     block: Vec<Entry<W>>,
+}
+
+impl<W: Word> LeafReader<W> {
+    /// Set if there is something that cannot be merged.
+    pub fn unfit(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.unfit)
+    }
 }
 
 impl<W: Word> merge::Run<W> for LeafReader<W> {

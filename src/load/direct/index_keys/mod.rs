@@ -25,9 +25,10 @@ mod runs;
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
-pub use self::build::{Sources, build};
+pub use self::build::{Sources, build, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
+pub use self::leaves::can_read;
 use super::heap::attributes;
 use crate::pg::compat;
 use crate::pg::shared_files::SharedFiles;

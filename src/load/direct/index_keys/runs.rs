@@ -14,9 +14,6 @@ use crate::pg::shared_files::SharedFiles;
 
 /// What stands for the number of entries if the keys could not be collected.
 pub const GIVEN_UP: u64 = u64::MAX;
-/// Entries that are read at once.
-const BLOCK: usize = 4096;
-
 /// Where the file of runs is made.
 #[derive(Debug)]
 pub enum Place {
@@ -71,6 +68,7 @@ impl Runs {
                     _ => return Err(damaged()),
                 }
                 if count == GIVEN_UP {
+                    runs.close();
                     return Ok(None);
                 }
                 let mut run = Run { count, file: 0, offset: 0 };
@@ -130,9 +128,9 @@ impl Runs {
         }
     }
 
-    /// To be read one after the other, or in turn.
-    pub fn readers<W: Word>(&self) -> impl Iterator<Item = RunReader<W>> {
-        let reader = |run: &Run| RunReader { file: self.file, run: *run, read: 0, block: Vec::new() };
+    /// To be read one after the other, or in turn, so many entries at once.
+    pub fn readers<W: Word>(&self, most: usize) -> impl Iterator<Item = RunReader<W>> {
+        let reader = move |run: &Run| RunReader { file: self.file, run: *run, read: 0, most, block: Vec::new() };
         self.list.iter().map(reader)
     }
 }
@@ -148,6 +146,7 @@ pub struct RunReader<W: Word> {
     file: *mut pg_sys::BufFile,
     run: Run,
     read: u64,
+    most: usize,
     block: Vec<Entry<W>>,
 }
 
@@ -161,7 +160,7 @@ impl<W: Word> merge::Run<W> for RunReader<W> {
     fn advance(&mut self) -> Result<()> {
         pgrx::check_for_interrupts!();
         let left = usize::try_from(self.run.count - self.read).unwrap_or(usize::MAX);
-        self.block.resize(left.min(BLOCK), Entry::default());
+        self.block.resize(left.min(self.most), Entry::default());
         let bytes = as_bytes_mut(&mut self.block);
         if bytes.is_empty() {
             return Ok(());
