@@ -18,112 +18,42 @@
 //!
 //! Expressions of indexes, conditions and triggers are the user's, so [`before_rows`] and [`after_rows`] are plain frames.
 
+mod collected;
+mod leaves;
 mod refer;
+mod sift;
 
 use std::ffi::CStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgList, pg_guard, pg_sys};
 
+use self::collected::build;
+pub use self::leaves::{close_leaves, lock_leaves, may_complain, may_refer};
+use self::sift::sift;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::index_keys::{self, Clash, Collector, Sources};
+use super::index_keys::Collector;
 use super::indexes::{Indexes, Survival, Way};
 use super::leader::Leader;
-use super::losers::{self, Group, Rivals, Suspects, row_of};
+use super::losers::{self, Suspects};
 use super::new_rows::NewRows;
-use super::origin::Place;
 use super::process::Executor;
 use super::rebuild::{self, Rebuild};
-use crate::error::{Error, OrRaise};
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
 use crate::pg::encoding::from_server;
-use crate::pg::holder;
 use crate::pg::shared_files::SharedFiles;
-use crate::pg::unguarded::{self as c, guard};
+use crate::pg::unguarded as c;
 
 /// The least that a sort works with, in kB (tuplesort.c).
 const LEAST_MEMORY: i32 = 64;
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
-
-fn is_partitioned(relation: pg_sys::Relation) -> bool {
-    // SAFETY: an open relation.
-    unsafe { (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE }
-}
-
-/// The relations that rows of a target may go to, open, and locked to the end of the transaction. Guarded.
-///
-/// # Safety
-/// An open relation that is locked.
-pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
-    if !is_partitioned(relation) {
-        return vec![relation];
-    }
-    let mode = pg_sys::RowExclusiveLock.cast_signed();
-    // SAFETY: guarded calls; find_all_inheritors has locked what it returns.
-    unsafe {
-        let oids = guard(|| c::find_all_inheritors((*relation).rd_id, mode, std::ptr::null_mut()));
-        let count = if oids.is_null() { 0 } else { (*oids).length };
-        let open = |i| pg_sys::table_open(pg_sys::list_nth_oid(oids, i), NO_LOCK);
-        let relations: Vec<_> = (0..count).map(open).collect();
-        let (leaves, inner): (Vec<_>, Vec<_>) = relations.into_iter().partition(|&relation| !is_partitioned(relation));
-        inner.into_iter().for_each(|relation| pg_sys::table_close(relation, NO_LOCK));
-        leaves
-    }
-}
-
-/// Has a relation constraints that its rows may turn out to violate when they are in?
-///
-/// # Safety
-/// An open relation. Guarded.
-pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation; guarded calls.
-    unsafe {
-        if !(*(*relation).rd_rel).relhasindex {
-            return false;
-        }
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        let indexes = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
-        indexes.iter_oid().any(|oid| {
-            let index = pg_sys::index_open(oid, lock);
-            let form = (*index).rd_index;
-            let complains = (*form).indisunique || (*form).indisexclusion;
-            pg_sys::index_close(index, lock);
-            complains
-        })
-    }
-}
-
-/// Has a relation foreign keys?
-///
-/// # Safety
-/// An open relation.
-pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation, which has so many triggers.
-    unsafe {
-        let Some(triggers) = (*relation).trigdesc.as_ref() else { return false };
-        let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
-        (0..count).any(|i| (*triggers.triggers.add(i)).tgfoid.to_u32() == pg_sys::F_RI_FKEY_CHECK_INS)
-    }
-}
-
-/// Close what [`lock_leaves`] opened; the locks stay. Guarded.
-///
-/// # Safety
-/// The same relation, and what it gave.
-pub unsafe fn close_leaves(relation: pg_sys::Relation, leaves: &[pg_sys::Relation]) {
-    for &leaf in leaves.iter().filter(|&&leaf| leaf != relation) {
-        // SAFETY: the caller vouches for it.
-        unsafe { pg_sys::table_close(leaf, NO_LOCK) };
-    }
-}
 
 /// What CopyFrom does before the first row.
 ///
@@ -373,87 +303,6 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
     }
 }
 
-/// Insert the new rows into the indexes that are not built. Those that one of them refuses are suspects, or gone.
-///
-/// # Safety
-/// As [`tell`]; a table that was looked at.
-unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut pg_sys::ExprContext) {
-    // SAFETY: as in `tell`.
-    unsafe {
-        let (slot, number) = ((*table).slot, (*table).number);
-        let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
-        let offender = &raw mut (*leader).offender;
-        // Rows are deleted by a later command than that which has inserted them.
-        c::CommandCounterIncrement();
-        if !(*table).indexes.want_rows() {
-            return;
-        }
-        if (*table).indexes.are_careful() {
-            let order = losers::order(leader, number, (*table).share);
-            let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
-            while losers::next(order, &raw mut row, &raw mut place) {
-                (*table).new.visit(&row, slot, || {
-                    take_or_leave(leader, table, number, &raw const place);
-                    c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-                });
-            }
-            (*indexes).insert_sorted(offender, std::ptr::null_mut(), slot);
-            return;
-        }
-        // Keys of rows that are going to lose come along: they do no harm.
-        (*table).gathered = (*table).refers;
-        (*table).new.for_each(slot, || {
-            c::list_free((*indexes).add(slot, offender));
-            if (*table).refers {
-                (*table).keys.add(slot, |_| ());
-            }
-            c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-        });
-        (*indexes).insert_sorted(offender, suspects, slot);
-    }
-}
-
-/// Insert a row into the indexes, unless another row is in its way.
-///
-/// # Safety
-/// As [`sift`], with one of the rows in the table's slot.
-unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, number: usize, place: *const Place) {
-    // SAFETY: as in `sift`.
-    unsafe {
-        let (slot, relation) = ((*table).slot, (*table).new.relation);
-        let (indexes, suspects) = (&raw mut (*table).indexes, &raw mut (*table).suspects);
-        let row = (*slot).tts_tid;
-        let keep = (*indexes).keep();
-        loop {
-            let arbiter = (*indexes).arbiter().unwrap_or(usize::MAX);
-            let holder = (*indexes).holder(arbiter, slot);
-            let is_taken = holder.ip_posid != 0;
-            let mut is_own = false;
-            if is_taken {
-                (*table).new.visit(&holder, (*table).other, || is_own = true);
-                if !is_own && keep == Keep::Old {
-                    holder::check_visible(relation, &raw const holder);
-                }
-            }
-            if is_taken && keep == Keep::Old {
-                return losers::lose(leader, relation, &raw const row, place, indexes, arbiter);
-            }
-            if (*leader).process.rejects.keeps()
-                && let Some(index) = (*indexes).in_the_way(slot, &holder)
-            {
-                return losers::lose(leader, relation, &raw const row, place, indexes, index);
-            }
-            // The one that was in the way may have been changed meanwhile.
-            let rivals = Rivals { row, other: holder, is_own, relation: number };
-            if is_taken && !losers::replace(leader, relation, &raw const rivals, indexes, suspects) {
-                continue;
-            }
-            c::list_free((*indexes).add(slot, &raw mut (*leader).offender));
-            return;
-        }
-    }
-}
-
 /// Say why what an index refuses is an error.
 ///
 /// # Safety
@@ -589,86 +438,6 @@ unsafe extern "C-unwind" fn look(
         pg_sys::MemoryContextSwitchTo(old);
         (*settling).patience = waited_for;
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
-    }
-}
-
-/// Build the indexes whose keys were collected.
-///
-/// # Safety
-/// As [`tell`], with what [`look`] made. The indexes are closed.
-#[pg_guard]
-unsafe extern "C-unwind" fn build(settling: *const Settling, written: *mut Written, table: *mut Table, survives: bool) {
-    // SAFETY: the caller vouches for all.
-    unsafe {
-        let (settling, written, table) = (&*settling, &mut *written, &mut *table);
-        let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
-        let mut elsewhere: Vec<Tid> = written.elsewhere.iter().map(index_keys::tid_of).collect();
-        elsewhere.sort_unstable();
-        let elsewhere = &*elsewhere;
-        let offender = &raw mut (*settling.leader).offender;
-        let suspects = &mut table.suspects;
-        let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
-        for (number, index) in table.indexes.list.iter_mut().enumerate() {
-            let merge = index.way == Way::Merged;
-            // Not to be told from what the table had before, unless that was nothing.
-            if !merge && (index.way != Way::Rebuilt || start > 0) {
-                continue;
-            }
-            let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
-                continue;
-            };
-            let began = Instant::now();
-            let sources = Sources { files, workers, rows, merge, start, elsewhere };
-            let mut group = Group::NONE;
-            let replaces = keep == Keep::New && arbiter == Some(number);
-            let mut judge = |clash: Clash<'_>, row: Tid| {
-                let place = |tid: Tid| row_of(tid.to_u64());
-                if !survives {
-                    (*offender).row = Some(place(row));
-                    (*offender).other = None;
-                    match clash {
-                        Clash::Twin { before, .. } => (*offender).other = Some(place(before)),
-                        Clash::Takes { rows, .. } => {
-                            (*offender).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
-                        }
-                        Clash::Taken { .. } => (),
-                    }
-                    return false;
-                }
-                // A row that is replaced is gone at once; who takes its place is known when all have been seen.
-                if replaces
-                    && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
-                    && !holder::delete(relation, by)
-                {
-                    let message = "a row of the table was changed, which was locked against that";
-                    Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
-                }
-                match clash {
-                    Clash::Taken { by, begins } => {
-                        let known = if begins { Group::NONE } else { group };
-                        group = suspects.taken(number, &place(row), &by, known);
-                    }
-                    Clash::Twin { before, begins } => {
-                        let known = if begins { Group::NONE } else { group };
-                        group = suspects.twin(number, &place(before), known, &place(row));
-                    }
-                    Clash::Takes { by, rows, begins } => {
-                        group = if begins { Group::NONE } else { group };
-                        for &row in rows.iter().filter(|&&row| sources.is_new(row)) {
-                            group = suspects.taken(number, &place(row), &by, group);
-                        }
-                    }
-                }
-                true
-            };
-            let built = index_keys::build(table.new.relation, collector, sources, &mut judge).or_raise();
-            index.way = match (built, merge) {
-                (true, true) => Way::Merged,
-                (true, false) => Way::Built,
-                (false, _) => Way::Rebuilt,
-            };
-            index.took += began.elapsed();
-        }
     }
 }
 

@@ -1,0 +1,181 @@
+//! Rows of the load whose keys are not the only ones, in groups of equal keys.
+//!
+//! They are collected index by index, in the order of keys, and judged later in that of the file: so they go through a sort,
+//! and a group is nothing but a number.
+
+use std::collections::HashMap;
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::load::direct::heap::block_of;
+use crate::pg::number_sort::NumberSort;
+
+/// A row's place in its relation, as a number that ascends.
+pub fn number_of(row: &pg_sys::ItemPointerData) -> u64 {
+    (u64::from(block_of(row)) << 16) | u64::from(row.ip_posid)
+}
+
+/// The same the other way round.
+pub fn row_of(number: u64) -> pg_sys::ItemPointerData {
+    let block = (number >> 16) as u32;
+    pg_sys::ItemPointerData {
+        ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
+        ip_posid: number as u16,
+    }
+}
+
+/// Rows of a relation with equal keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Group {
+    /// From 1.
+    number: u64,
+    /// The row of the table that has the key, or had it until it was replaced; or 0.
+    holder: u64,
+}
+
+impl Group {
+    /// No group.
+    pub const NONE: Group = Group { number: 0, holder: 0 };
+}
+
+/// Rows of a relation whose keys are not the only ones.
+#[derive(Debug)]
+pub struct Suspects {
+    /// Row, index, group, and the holder of its key.
+    pub(super) sort: Option<NumberSort<4>>,
+    /// Groups so far, for each index.
+    pub(super) groups: Vec<u64>,
+    /// Memory for sorts, in kB.
+    pub(super) memory: i32,
+    /// By number, the rows that have replaced another one, and which; if triggers are to be told of it.
+    pub(super) replaced: Option<HashMap<u64, u64>>,
+}
+
+impl Suspects {
+    pub fn new(indexes: usize, memory: i32, tells: bool) -> Suspects {
+        Suspects { sort: None, groups: vec![0; indexes], memory, replaced: tells.then(HashMap::new) }
+    }
+
+    /// A row has taken the place of another one.
+    pub(super) fn replace(&mut self, new: u64, old: u64) {
+        if let Some(replaced) = &mut self.replaced {
+            replaced.insert(new, old);
+        }
+    }
+
+    /// Has any row taken the place of another, that triggers are to be told of?
+    pub fn have_replaced(&self) -> bool {
+        self.replaced.as_ref().is_some_and(|replaced| !replaced.is_empty())
+    }
+
+    /// The row whose place a row has taken.
+    pub fn replaced_by(&self, row: &pg_sys::ItemPointerData) -> Option<pg_sys::ItemPointerData> {
+        self.replaced.as_ref()?.get(&number_of(row)).map(|&old| row_of(old))
+    }
+
+    fn put(&mut self, index: usize, row: &pg_sys::ItemPointerData, group: Group) {
+        let memory = self.memory;
+        let sort = self.sort.get_or_insert_with(|| NumberSort::new(memory));
+        sort.put([number_of(row), index as u64, group.number, group.holder]);
+    }
+
+    fn new_group(&mut self, index: usize, holder: u64) -> Group {
+        let groups = self.groups.get_mut(index);
+        if let Some(groups) = groups {
+            *groups += 1;
+            return Group { number: *groups, holder };
+        }
+        Group::NONE
+    }
+
+    /// A row's key is that of the row before, which may be in a group.
+    pub fn twin(
+        &mut self,
+        index: usize,
+        before: &pg_sys::ItemPointerData,
+        group: Group,
+        row: &pg_sys::ItemPointerData,
+    ) -> Group {
+        let mut group = group;
+        if group == Group::NONE {
+            group = self.new_group(index, 0);
+            self.put(index, before, group);
+        }
+        self.put(index, row, group);
+        group
+    }
+
+    /// A row's key is another row's, which is none of the load's; other rows of the load that have it may be in a group.
+    pub fn taken(
+        &mut self,
+        index: usize,
+        row: &pg_sys::ItemPointerData,
+        holder: &pg_sys::ItemPointerData,
+        group: Group,
+    ) -> Group {
+        let holder = number_of(holder);
+        let group = if group == Group::NONE { self.new_group(index, holder) } else { Group { holder, ..group } };
+        self.put(index, row, group);
+        group
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sort.is_none()
+    }
+}
+
+/// [`Suspects::taken`]
+///
+/// # Safety
+/// Suspects that nobody else uses; in the memory that they live in.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn taken(
+    suspects: *mut Suspects,
+    index: usize,
+    row: *const pg_sys::ItemPointerData,
+    holder: *const pg_sys::ItemPointerData,
+) -> Group {
+    // SAFETY: the caller vouches for all.
+    unsafe { (*suspects).taken(index, &*row, &*holder, Group::NONE) }
+}
+
+/// [`Suspects::twin`]
+///
+/// # Safety
+/// As [`taken`].
+#[pg_guard]
+pub unsafe extern "C-unwind" fn twin(
+    suspects: *mut Suspects,
+    index: usize,
+    before: *const pg_sys::ItemPointerData,
+    group: Group,
+    row: *const pg_sys::ItemPointerData,
+) -> Group {
+    // SAFETY: the caller vouches for all.
+    unsafe { (*suspects).twin(index, &*before, group, &*row) }
+}
+
+/// Numbers, each in or not.
+#[derive(Debug)]
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    pub(super) fn new(count: u64) -> Bits {
+        Bits(vec![0; usize::try_from(count.div_ceil(64)).unwrap_or(0)])
+    }
+
+    fn word(number: u64) -> usize {
+        usize::try_from(number / 64).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.0.get(Bits::word(number)).is_some_and(|word| word >> (number % 64) & 1 != 0)
+    }
+
+    pub(super) fn add(&mut self, number: u64) {
+        if let Some(word) = self.0.get_mut(Bits::word(number)) {
+            *word |= 1 << (number % 64);
+        }
+    }
+}

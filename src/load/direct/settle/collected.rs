@@ -1,0 +1,99 @@
+//! Indexes out of the keys that were collected.
+
+use std::time::Instant;
+
+use pg_bulk_format::btree::entry::Tid;
+use pgrx::{PgSqlErrorCode as Code, pg_guard};
+
+use super::{Settling, Table, Written};
+use crate::error::{Error, OrRaise};
+use crate::load::direct::index_keys::{self, Clash, Sources};
+use crate::load::direct::indexes::Way;
+use crate::load::direct::losers::{Group, row_of};
+use crate::load::duplicate::Keep;
+use crate::pg::holder;
+
+/// Build the indexes whose keys were collected.
+///
+/// # Safety
+/// As [`tell`], with what [`look`] made. The indexes are closed.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn build(
+    settling: *const Settling,
+    written: *mut Written,
+    table: *mut Table,
+    survives: bool,
+) {
+    // SAFETY: the caller vouches for all.
+    unsafe {
+        let (settling, written, table) = (&*settling, &mut *written, &mut *table);
+        let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
+        let mut elsewhere: Vec<Tid> = written.elsewhere.iter().map(index_keys::tid_of).collect();
+        elsewhere.sort_unstable();
+        let elsewhere = &*elsewhere;
+        let offender = &raw mut (*settling.leader).offender;
+        let suspects = &mut table.suspects;
+        let (relation, keep, arbiter) = (table.new.relation, table.indexes.keep(), table.indexes.arbiter());
+        for (number, index) in table.indexes.list.iter_mut().enumerate() {
+            let merge = index.way == Way::Merged;
+            // Not to be told from what the table had before, unless that was nothing.
+            if !merge && (index.way != Way::Rebuilt || start > 0) {
+                continue;
+            }
+            let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
+                continue;
+            };
+            let began = Instant::now();
+            let sources = Sources { files, workers, rows, merge, start, elsewhere };
+            let mut group = Group::NONE;
+            let replaces = keep == Keep::New && arbiter == Some(number);
+            let mut judge = |clash: Clash<'_>, row: Tid| {
+                let place = |tid: Tid| row_of(tid.to_u64());
+                if !survives {
+                    (*offender).row = Some(place(row));
+                    (*offender).other = None;
+                    match clash {
+                        Clash::Twin { before, .. } => (*offender).other = Some(place(before)),
+                        Clash::Takes { rows, .. } => {
+                            (*offender).row = rows.iter().find(|&&row| sources.is_new(row)).map(|&row| place(row));
+                        }
+                        Clash::Taken { .. } => (),
+                    }
+                    return false;
+                }
+                // A row that is replaced is gone at once; who takes its place is known when all have been seen.
+                if replaces
+                    && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
+                    && !holder::delete(relation, by)
+                {
+                    let message = "a row of the table was changed, which was locked against that";
+                    Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();
+                }
+                match clash {
+                    Clash::Taken { by, begins } => {
+                        let known = if begins { Group::NONE } else { group };
+                        group = suspects.taken(number, &place(row), &by, known);
+                    }
+                    Clash::Twin { before, begins } => {
+                        let known = if begins { Group::NONE } else { group };
+                        group = suspects.twin(number, &place(before), known, &place(row));
+                    }
+                    Clash::Takes { by, rows, begins } => {
+                        group = if begins { Group::NONE } else { group };
+                        for &row in rows.iter().filter(|&&row| sources.is_new(row)) {
+                            group = suspects.taken(number, &place(row), &by, group);
+                        }
+                    }
+                }
+                true
+            };
+            let built = index_keys::build(table.new.relation, collector, sources, &mut judge).or_raise();
+            index.way = match (built, merge) {
+                (true, true) => Way::Merged,
+                (true, false) => Way::Built,
+                (false, _) => Way::Rebuilt,
+            };
+            index.took += began.elapsed();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The relations that rows of a load may go to.
+
+use pgrx::{PgList, pg_sys};
+
+use crate::pg::unguarded::{self as c, guard};
+
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+
+fn is_partitioned(relation: pg_sys::Relation) -> bool {
+    // SAFETY: an open relation.
+    unsafe { (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE }
+}
+
+/// The relations that rows of a target may go to, open, and locked to the end of the transaction. Guarded.
+///
+/// # Safety
+/// An open relation that is locked.
+pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
+    if !is_partitioned(relation) {
+        return vec![relation];
+    }
+    let mode = pg_sys::RowExclusiveLock.cast_signed();
+    // SAFETY: guarded calls; find_all_inheritors has locked what it returns.
+    unsafe {
+        let oids = guard(|| c::find_all_inheritors((*relation).rd_id, mode, std::ptr::null_mut()));
+        let count = if oids.is_null() { 0 } else { (*oids).length };
+        let open = |i| pg_sys::table_open(pg_sys::list_nth_oid(oids, i), NO_LOCK);
+        let relations: Vec<_> = (0..count).map(open).collect();
+        let (leaves, inner): (Vec<_>, Vec<_>) = relations.into_iter().partition(|&relation| !is_partitioned(relation));
+        inner.into_iter().for_each(|relation| pg_sys::table_close(relation, NO_LOCK));
+        leaves
+    }
+}
+
+/// Has a relation constraints that its rows may turn out to violate when they are in?
+///
+/// # Safety
+/// An open relation. Guarded.
+pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation; guarded calls.
+    unsafe {
+        if !(*(*relation).rd_rel).relhasindex {
+            return false;
+        }
+        let lock = pg_sys::AccessShareLock.cast_signed();
+        let indexes = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
+        indexes.iter_oid().any(|oid| {
+            let index = pg_sys::index_open(oid, lock);
+            let form = (*index).rd_index;
+            let complains = (*form).indisunique || (*form).indisexclusion;
+            pg_sys::index_close(index, lock);
+            complains
+        })
+    }
+}
+
+/// Has a relation foreign keys?
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation, which has so many triggers.
+    unsafe {
+        let Some(triggers) = (*relation).trigdesc.as_ref() else { return false };
+        let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
+        (0..count).any(|i| (*triggers.triggers.add(i)).tgfoid.to_u32() == pg_sys::F_RI_FKEY_CHECK_INS)
+    }
+}
+
+/// Close what [`lock_leaves`] opened; the locks stay. Guarded.
+///
+/// # Safety
+/// The same relation, and what it gave.
+pub unsafe fn close_leaves(relation: pg_sys::Relation, leaves: &[pg_sys::Relation]) {
+    for &leaf in leaves.iter().filter(|&&leaf| leaf != relation) {
+        // SAFETY: the caller vouches for it.
+        unsafe { pg_sys::table_close(leaf, NO_LOCK) };
+    }
+}
