@@ -78,6 +78,8 @@ BEGIN
 	EXECUTE format('CREATE INDEX ON %I (m, id)', name);
 	EXECUTE format('CREATE INDEX ON %I (k1, k2, k3, id)', name);
 	EXECUTE format('CREATE INDEX ON %I (u)', name);
+	EXECUTE format('CREATE INDEX ON %I (n, t COLLATE "C" DESC NULLS LAST, s) WITH (fillfactor = 60)', name);
+	EXECUTE format('CREATE UNIQUE INDEX ON %I (t COLLATE "C", id)', name);
 END $$;
 CREATE FUNCTION lines(ids text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -176,6 +178,18 @@ CALL write_file('zeros', series($$CASE WHEN a = 15000 THEN '-0' ELSE (a % 100)::
 SELECT built('zeros', 'zeros');
 SELECT faults('zeros');
 
+-- Strings in the order of bytes. Long ones are compressed by the server, and too long ones refused.
+CREATE TABLE strings (a text COLLATE "C" UNIQUE, b bytea, c varchar(40) COLLATE "POSIX", d int);
+CREATE INDEX ON strings (b DESC, d);
+CREATE INDEX ON strings (c);
+CREATE INDEX ON strings (c COLLATE "C", a);
+CALL write_file('strings', series($$concat_ws(E'\t', CASE WHEN a % 10 = 0 THEN '\N' ELSE md5(a::text) END, '\\x00' || repeat('00ff', a % 7),
+	repeat('c', a % 41), a % 5)$$, 20000));
+SELECT built('strings', 'strings');
+CALL write_file('more_strings', series($$concat_ws(E'\t', md5((a + 20000)::text), '\\x', a, a)$$, 20000));
+CALL write_file('same_strings', series($$concat_ws(E'\t', md5((CASE a WHEN 9 THEN 19 ELSE a + 50000 END)::text), '\\x', a, a)$$, 20000));
+CALL write_file('long_strings', series($$concat_ws(E'\t', repeat(md5((a + 50000)::text), CASE a WHEN 9 THEN 30 ELSE 1 END), '\\x', a, a)$$, 20000));
+CALL write_file('too_long_strings', series($$concat_ws(E'\t', CASE a WHEN 9 THEN (SELECT string_agg(md5(b::text), '') FROM generate_series(1, 200) b) ELSE a::text END, '\\x', a, a)$$, 20000));
 -- Indexes that have entries are merged with the new ones: those of live rows and of dead ones, posting lists, nulls.
 CREATE FUNCTION merged(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -210,6 +224,20 @@ SET pg_bulk.chunk_size = '16kB';
 SELECT merged('third', 'm', '{"workers": 3}');
 RESET pg_bulk.chunk_size;
 SELECT too_large('m');
+SELECT merged('more_strings', 'strings');
+SELECT error_of($$SELECT bulk_load(data_path('same_strings'), 'strings', '{"lock": "share", "indexes": "merge"}')$$);
+SELECT merged('long_strings', 'strings');
+SELECT too_large('strings');
+-- What is compressed is no key to us.
+SELECT merged('too_long_strings', 'strings', '{"limit": 8}');
+SELECT built('long_strings', 'strings');
+SELECT error_of($$SELECT bulk_load(data_path('too_long_strings'), 'strings', '{"truncate": true}')$$);
+-- As long as the table keeps it, and the index does not compress it.
+ALTER TABLE strings ALTER a SET STORAGE EXTERNAL, SET (toast_tuple_target = 8160);
+CALL write_file('inline_strings', series($$concat_ws(E'\t', repeat(md5(a::text), CASE a % 1000 WHEN 9 THEN 83 ELSE 1 END), '\\x', a, a)$$, 12000));
+SELECT built('inline_strings', 'strings');
+CALL write_file('row_strings', series($$concat_ws(E'\t', repeat(md5(a::text), CASE a WHEN 9009 THEN 85 ELSE 1 END), '\\x', a, a)$$, 12000));
+SELECT error_of($$SELECT bulk_load(data_path('row_strings'), 'strings', '{"truncate": true}')$$);
 -- By cost, and for nobody who has not kept writers out.
 CREATE TABLE costs (a int PRIMARY KEY, b int);
 INSERT INTO costs SELECT a, a FROM generate_series(-100000, -1) a;
@@ -265,6 +293,8 @@ CALL write_file('twice', lines('(SELECT CASE n WHEN 29999 THEN 17 ELSE n END, n 
 SELECT error_of($$SELECT bulk_load(data_path('twice'), 't', '{"truncate": true}')$$);
 TRUNCATE t;
 SELECT error_of(format('COPY t FROM %L', data_path('twice')));
+CALL write_file('twice_strings', series($$concat_ws(E'\t', md5((a % 19999)::text), '\\x', a, a)$$, 20000));
+SELECT error_of($$SELECT bulk_load(data_path('twice_strings'), 'strings', '{"truncate": true}')$$);
 CREATE TABLE pairs (a int, b uuid, UNIQUE NULLS NOT DISTINCT (a));
 CALL write_file('pairs', series($$CASE WHEN a > 19998 THEN '\N' ELSE a::text END || E'\t' || md5(a::text)$$, 20000));
 SELECT error_of($$SELECT bulk_load(data_path('pairs'), 'pairs')$$);

@@ -157,6 +157,21 @@ pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
     }
 }
 
+/// Is a collation's order that of bytes? Guarded.
+pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
+    use super::unguarded as c;
+    // SAFETY: guarded calls; looks into the catalogs.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return c::guard(|| c::lc_collate_is_c(collation));
+        #[cfg(feature = "pg18")]
+        return {
+            let locale = pg_sys::pg_newlocale_from_collation(collation);
+            !locale.is_null() && (*locale).collate_is_c
+        };
+    }
+}
+
 /// `TupleDescAttr`: attribute `index`, from 0.
 ///
 /// # Safety

@@ -315,6 +315,8 @@ fn long_shared_beginnings_are_sorted() {
         keys.push([&vec![b'x'; 150][..], &(length as u32 * 77_777).to_be_bytes(), b"tail"].concat());
     }
     keys = [keys.clone(), keys].concat();
+    // Many rows with one key, too, which nothing is like.
+    keys.extend(vec![b"unlike all others".to_vec(); 60]);
     for shuffle in [1, 3, 99_991] {
         let order: Vec<usize> = (0..keys.len()).map(|i| i * 7919 % keys.len()).collect();
         let keys = numbered(order.iter().map(|i| keys[*i].clone()).collect(), shuffle);

@@ -18,6 +18,9 @@ unsafe extern "C-unwind" {
     /// nbtsearch.c.
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     pub fn _bt_get_endpoint(relation: pg_sys::Relation, level: u32, rightmost: bool) -> pg_sys::Buffer;
+    /// pg_locale.c; gone from 18 on. Looks into the catalogs.
+    #[cfg(not(feature = "pg18"))]
+    pub fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;
     /// nbtutils.c.
     pub fn _bt_allequalimage(relation: pg_sys::Relation, debugmessage: bool) -> bool;
     /// storage.c.

@@ -7,6 +7,8 @@
 //! An index that has entries already can be merged with the new ones. Equal keys of a unique index then need not be a
 //! conflict, for an entry may be of a row that is dead; so the table is asked.
 
+mod bytes;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -79,8 +81,9 @@ pub unsafe fn build(
     // SAFETY: the caller vouches for both.
     let built = unsafe {
         match &mut collector.keys {
-            Keys::Narrow(keys) => build_keys(relation, index, keys, &mut others, sources, judge),
-            Keys::Wide(keys) => build_keys(relation, index, keys, &mut others, sources, judge),
+            Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, judge),
+            Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, judge),
+            Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, judge),
         }
     }?;
     collector.close();
@@ -90,7 +93,7 @@ pub unsafe fn build(
 
 /// # Safety
 /// As [`build`].
-unsafe fn build_keys<W: Word>(
+unsafe fn build_words<W: Word>(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
     keys: &mut Collected<W>,
@@ -98,19 +101,61 @@ unsafe fn build_keys<W: Word>(
     sources: Sources<'_>,
     judge: &mut Judge<'_>,
 ) -> Result<bool> {
-    for worker in 1..=sources.workers {
-        let Some(files) = sources.files else { return Ok(false) };
-        let Some(runs) = keys.take_over(&files, worker, oid)? else { return Ok(false) };
-        others.push(runs);
+    let take_over = |worker, files: &SharedFiles| keys.take_over(files, worker, oid);
+    if !all_runs(sources, others, take_over)? {
+        return Ok(false);
     }
     if keys.given_up {
         return Ok(false);
     }
-    if keys.total != sources.rows {
-        let message = format!("{} keys were collected of {} rows", keys.total, sources.rows);
-        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-    }
+    check_total(keys.total, sources)?;
     keys.sort();
+    // SAFETY: the caller vouches for relation and index.
+    let built = unsafe {
+        renew(relation, oid, sources, |index, old, unfit| {
+            let old = old.map(|old| old.reader(keys.shape().clone(), unfit));
+            write_pages(relation, index, keys, others, old, sources, judge)
+        })?
+    };
+    if built {
+        keys.entries = Vec::new();
+    }
+    Ok(built)
+}
+
+/// Take over the runs of all workers. False if one of them has given up. Guarded.
+fn all_runs(
+    sources: Sources<'_>,
+    others: &mut Vec<Runs>,
+    mut take_over: impl FnMut(usize, &SharedFiles) -> Result<Option<Runs>>,
+) -> Result<bool> {
+    for worker in 1..=sources.workers {
+        let Some(files) = sources.files else { return Ok(false) };
+        let Some(runs) = take_over(worker, &files)? else { return Ok(false) };
+        others.push(runs);
+    }
+    Ok(true)
+}
+
+/// Is there a key of each row?
+fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
+    if total == sources.rows {
+        return Ok(());
+    }
+    let message = format!("{total} keys were collected of {} rows", sources.rows);
+    Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+}
+
+/// Give an index a new file, and have it written. False if that could not be, for what is said to be unfit. Guarded.
+///
+/// # Safety
+/// As [`build`].
+unsafe fn renew(
+    relation: pg_sys::Relation,
+    oid: pg_sys::Oid,
+    sources: Sources<'_>,
+    write: impl FnOnce(pg_sys::Relation, Option<Leaves>, Rc<Cell<bool>>) -> Result<Built>,
+) -> Result<bool> {
     // SAFETY: the caller vouches for relation and index; guarded calls.
     unsafe {
         let index = pg_sys::index_open(oid, EXCLUSIVE);
@@ -129,8 +174,7 @@ unsafe fn build_keys<W: Word>(
             make_init_fork(index);
         }
         let unfit = Rc::new(Cell::new(false));
-        let old = old.map(|old| old.reader(keys.shape(), Rc::clone(&unfit)));
-        let built = write_pages(relation, index, keys, others, old, sources, judge);
+        let built = write(index, old, Rc::clone(&unfit));
         if built.is_err() && unfit.get() {
             pg_sys::index_close(index, NO_LOCK);
             return Ok(false);
@@ -144,7 +188,6 @@ unsafe fn build_keys<W: Word>(
         pg_sys::CommandCounterIncrement();
         point!("index.built");
     }
-    keys.entries = Vec::new();
     Ok(true)
 }
 
@@ -152,7 +195,7 @@ unsafe fn build_keys<W: Word>(
 enum Source<'e, W: Word> {
     Memory(Slice<'e, W>),
     File(RunReader<W>),
-    Old(LeafReader<W>),
+    Old(LeafReader<KeyShape, Entry<W>>),
 }
 
 impl<W: Word> Run<W> for Source<'_, W> {
@@ -192,7 +235,7 @@ unsafe fn write_pages<W: Word>(
     index: pg_sys::Relation,
     keys: &Collected<W>,
     others: &[Runs],
-    old: Option<LeafReader<W>>,
+    old: Option<LeafReader<KeyShape, Entry<W>>>,
     sources: Sources<'_>,
     may_stay: &mut Judge<'_>,
 ) -> Result<Built> {
@@ -261,11 +304,8 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
             }
             Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order")
         }
-        BuildError::TooLong { size, .. } => {
-            let most = pg_bulk_format::btree::MAX_ITEM;
-            let message = format!("index row size {size} exceeds btree version 4 maximum {most}");
-            Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
-        }
+        // The server says it better: it is asked to build the index then.
+        BuildError::TooLong { .. } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "a key of an index is too long"),
         BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
     }
 }

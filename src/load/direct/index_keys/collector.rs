@@ -8,6 +8,7 @@
 
 use std::ffi::CString;
 
+use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pg_bulk_format::btree::read::KeyReader;
@@ -16,8 +17,9 @@ use pg_bulk_format::page::PAGE_SIZE;
 use pg_bulk_format::tuple::Attribute;
 use pgrx::pg_sys;
 
-use super::Shape;
+use super::byte_keys::ByteKeys;
 use super::runs::{GIVEN_UP, Place, Runs};
+use super::{KeyForm, Shape};
 use crate::error::{Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
 
@@ -39,6 +41,7 @@ pub struct Collector {
 pub enum Keys {
     Narrow(Collected<u64>),
     Wide(Collected<u128>),
+    Bytes(ByteKeys),
 }
 
 /// What was collected.
@@ -69,14 +72,21 @@ impl Collector {
     ) -> Option<Collector> {
         let number = |&attribute: &usize| u16::try_from(attribute + 1).ok();
         let numbers: Vec<u16> = shape.attributes.iter().map(number).collect::<Option<_>>()?;
-        let reader = KeyReader::new(attributes, &numbers, &shape.keys)?;
         let place = match shared {
             Some((files, worker)) => Place::Shared(files, file_name(index, worker)),
             None => Place::Own,
         };
-        let keys = match shape.keys.width() {
-            Width::Narrow => Keys::Narrow(Collected::new(reader, memory, place)),
-            Width::Wide => Keys::Wide(Collected::new(reader, memory, place)),
+        let keys = match &shape.keys {
+            KeyForm::Words(words) => {
+                let reader = KeyReader::new(attributes, &numbers, words)?;
+                match words.width() {
+                    Width::Narrow => Keys::Narrow(Collected::new(reader, memory, place)),
+                    Width::Wide => Keys::Wide(Collected::new(reader, memory, place)),
+                }
+            }
+            KeyForm::Bytes(bytes) => {
+                Keys::Bytes(ByteKeys::new(Reader::new(attributes, &numbers, bytes)?, memory, place))
+            }
         };
         Some(Collector { index, keys })
     }
@@ -86,6 +96,7 @@ impl Collector {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.add_pages(pages, first),
             Keys::Wide(keys) => keys.add_pages(pages, first),
+            Keys::Bytes(keys) => keys.add_pages(pages, first),
         }
     }
 
@@ -96,6 +107,7 @@ impl Collector {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.add_tuple(tuple, tid),
             Keys::Wide(keys) => keys.add_tuple(tuple, tid),
+            Keys::Bytes(keys) => keys.add_tuple(tuple, tid),
         }
     }
 
@@ -104,6 +116,7 @@ impl Collector {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.runs.close(),
             Keys::Wide(keys) => keys.runs.close(),
+            Keys::Bytes(keys) => keys.runs.close(),
         }
     }
 
@@ -112,6 +125,7 @@ impl Collector {
         match &mut self.keys {
             Keys::Narrow(keys) => keys.hand_over(),
             Keys::Wide(keys) => keys.hand_over(),
+            Keys::Bytes(keys) => keys.hand_over(),
         }
     }
 }

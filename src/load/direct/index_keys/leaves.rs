@@ -9,10 +9,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use pg_bulk_format::btree::bytes;
+use pg_bulk_format::btree::bytes::shape::ByteShape;
 use pg_bulk_format::btree::descend::Metapage;
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::KeyShape;
-use pg_bulk_format::btree::leaf::Leaf;
+use pg_bulk_format::btree::leaf::{Leaf, LeafError};
 use pg_bulk_format::btree::merge;
 use pg_bulk_format::btree::{METAPAGE, NO_BLOCK};
 use pg_bulk_format::page::PAGE_SIZE;
@@ -21,8 +23,30 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use crate::error::{Error, Result};
 use crate::pg::compat;
 
-/// Entries that are wanted at once.
-const BLOCK: usize = 4096;
+/// What is made of a leaf.
+pub trait LeafKeys<B> {
+    /// So much of it is wanted at once.
+    const BLOCK: usize;
+
+    /// Append a page's entries.
+    fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<B>) -> std::result::Result<(), LeafError>;
+}
+
+impl<W: Word> LeafKeys<Entry<W>> for KeyShape {
+    const BLOCK: usize = 4096;
+
+    fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<Entry<W>>) -> std::result::Result<(), LeafError> {
+        leaf.entries(self, |key, tid, _| block.push(Entry::new(key, tid)))
+    }
+}
+
+impl LeafKeys<u8> for ByteShape {
+    const BLOCK: usize = 64 * 1024;
+
+    fn read(&self, leaf: &Leaf<'_>, block: &mut Vec<u8>) -> std::result::Result<(), LeafError> {
+        leaf.records(self, block).map(|_| ())
+    }
+}
 
 /// Where the leaf level of an index begins.
 #[derive(Debug, Clone, Copy)]
@@ -49,11 +73,11 @@ impl Leaves {
     }
 
     /// Read it.
-    pub fn reader<W: Word>(&self, shape: &KeyShape, unfit: Rc<Cell<bool>>) -> LeafReader<W> {
+    pub fn reader<S: LeafKeys<B>, B>(&self, shape: S, unfit: Rc<Cell<bool>>) -> LeafReader<S, B> {
         // SAFETY: a guarded call.
         let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
         let (file, next, permanent) = (self.file, self.first, self.permanent);
-        LeafReader { file, next, permanent, strategy, shape: shape.clone(), unfit, count: 0, block: Vec::new() }
+        LeafReader { file, next, permanent, strategy, shape, unfit, count: 0, block: Vec::new() }
     }
 }
 
@@ -75,27 +99,27 @@ pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
 
 /// The entries of a leaf level. Guarded.
 #[derive(Debug)]
-pub struct LeafReader<W: Word> {
+pub struct LeafReader<S, B> {
     file: compat::Locator,
     next: u32,
     permanent: bool,
     strategy: pg_sys::BufferAccessStrategy,
-    shape: KeyShape,
+    shape: S,
     /// Set if there is something that is no key of this shape.
     unfit: Rc<Cell<bool>>,
     /// Pages that were read: a chain that is longer than a relation can be is a circle.
     count: u32,
-    block: Vec<Entry<W>>,
+    block: Vec<B>,
 }
 
-impl<W: Word> LeafReader<W> {
+impl<S, B> LeafReader<S, B> {
     /// Set if there is something that cannot be merged.
     pub fn unfit(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.unfit)
     }
 }
 
-impl<W: Word> merge::Run<W> for LeafReader<W> {
+impl<W: Word> merge::Run<W> for LeafReader<KeyShape, Entry<W>> {
     type Error = Error;
 
     fn block(&self) -> &[Entry<W>] {
@@ -103,8 +127,26 @@ impl<W: Word> merge::Run<W> for LeafReader<W> {
     }
 
     fn advance(&mut self) -> Result<()> {
+        self.go_on()
+    }
+}
+
+impl bytes::merge::Run for LeafReader<ByteShape, u8> {
+    type Error = Error;
+
+    fn block(&self) -> &[u8] {
+        &self.block
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.go_on()
+    }
+}
+
+impl<S: LeafKeys<B>, B> LeafReader<S, B> {
+    fn go_on(&mut self) -> Result<()> {
         self.block.clear();
-        while self.next != NO_BLOCK && self.block.len() < BLOCK {
+        while self.next != NO_BLOCK && self.block.len() < S::BLOCK {
             pgrx::check_for_interrupts!();
             let mut page = [0u8; PAGE_SIZE];
             // SAFETY: guarded calls; a page has so many bytes.
@@ -114,9 +156,8 @@ impl<W: Word> merge::Run<W> for LeafReader<W> {
                 std::ptr::copy_nonoverlapping(pg_sys::BufferGetPage(buffer).cast::<u8>(), page.as_mut_ptr(), PAGE_SIZE);
                 pg_sys::UnlockReleaseBuffer(buffer);
             }
-            let entries = &mut self.block;
             let next = Leaf::new(&page).and_then(|leaf| {
-                leaf.entries(&self.shape, |key, tid, _| entries.push(Entry::new(key, tid)))?;
+                self.shape.read(&leaf, &mut self.block)?;
                 Ok(leaf.next())
             });
             self.count = self.count.saturating_add(1);

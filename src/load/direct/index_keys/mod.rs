@@ -9,7 +9,8 @@
 //! What takes long when core builds an index of numbers is to read the heap again, to compare keys by way of functions, and
 //! to carry each key through the server as a tuple of its own. Here a key is an integer
 //! ([`pg_bulk_format::btree`]), taken from its page when that has just been written and is still in the processor's
-//! cache; what is sorted are arrays. Keys that come in order need no sorting.
+//! cache; what is sorted are arrays. Keys that come in order need no sorting. A key that has text in it is a string of bytes
+//! whose order is the index's, if that is the one of bytes ([`pg_bulk_format::btree::bytes`]).
 //!
 //! Only indexes of tables that nobody else can write to get their keys so, from the first row on: of a table that was empty
 //! an index is built; one that has entries is merged with the new ones, if they are many. Which indexes these may be is
@@ -17,11 +18,13 @@
 //! merged, because there are few rows or somebody reads it, its keys were collected in vain.
 
 mod build;
+mod byte_keys;
 mod clash;
 mod collector;
 mod leaves;
 mod runs;
 
+use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
@@ -87,10 +90,19 @@ impl KeyPlan {
     }
 }
 
+/// What an index's keys are to us.
+#[derive(Debug)]
+pub enum KeyForm {
+    /// Integers.
+    Words(KeyShape),
+    /// Strings of bytes.
+    Bytes(ByteShape),
+}
+
 /// What is to be known of an index to collect its keys.
 #[derive(Debug)]
 pub struct Shape {
-    pub keys: KeyShape,
+    pub keys: KeyForm,
     /// The attributes of the heap that it consists of, counted from 0.
     pub attributes: Vec<usize>,
 }
@@ -116,7 +128,7 @@ pub unsafe fn plan(relation: pg_sys::Relation, number: usize, planned: &mut Vec<
     }
 }
 
-/// The shape of an index's keys, if they are integers to us. Guarded.
+/// The shape of an index's keys, if they are integers to us, or strings of bytes. Guarded.
 ///
 /// # Safety
 /// An open relation and one of its indexes, open.
@@ -146,13 +158,29 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
                 return None;
             }
             let heap = &*compat::attribute((*relation).rd_att, attribute);
-            let kind = kind(pg_sys::index_getprocid(index, i16::try_from(i + 1).ok()?, ORDER_PROC))?;
+            let own = &*compat::attribute((*index).rd_att, i);
+            let procedure = pg_sys::index_getprocid(index, i16::try_from(i + 1).ok()?, ORDER_PROC);
+            let kind = match kind(procedure) {
+                Some(kind) => ByteKind::Fixed(kind),
+                None if compares_bytes(procedure, *(*index).rd_indcollation.add(i)) => {
+                    let storage = own.attstorage.cast_unsigned();
+                    ByteKind::Varlena {
+                        packable: storage != pg_sys::TYPSTORAGE_PLAIN,
+                        compressible: storage == pg_sys::TYPSTORAGE_EXTENDED || storage == pg_sys::TYPSTORAGE_MAIN,
+                    }
+                }
+                None => return None,
+            };
             // What the operator class compares is what the column stores.
-            if heap.attlen != i16::try_from(kind.size()).ok()? || heap.attbyval != kind.by_value() {
+            let (len, by_value) = match kind {
+                ByteKind::Fixed(kind) => (i16::try_from(kind.size()).ok()?, kind.by_value()),
+                ByteKind::Varlena { .. } => (-1, false),
+            };
+            if heap.attlen != len || heap.attbyval != by_value || own.attlen != len || own.attalign != heap.attalign {
                 return None;
             }
             let options = u32::from((*(*index).rd_indoption.add(i)).cast_unsigned());
-            columns.push(KeyColumn {
+            columns.push(ByteColumn {
                 kind,
                 descending: options & pg_sys::INDOPTION_DESC != 0,
                 nulls_first: options & pg_sys::INDOPTION_NULLS_FIRST != 0,
@@ -160,7 +188,31 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
             });
             attributes.push(attribute);
         }
-        Some(Shape { keys: KeyShape::new(&columns)?, attributes })
+        let keys = match words(&columns) {
+            Some(shape) => KeyForm::Words(shape),
+            None => KeyForm::Bytes(ByteShape::new(&columns)?),
+        };
+        Some(Shape { keys, attributes })
+    }
+}
+
+/// The shape of keys that are integers.
+fn words(columns: &[ByteColumn]) -> Option<KeyShape> {
+    let column = |column: &ByteColumn| {
+        let ByteColumn { kind: ByteKind::Fixed(kind), descending, nulls_first, nullable } = *column else {
+            return None;
+        };
+        Some(KeyColumn { kind, descending, nulls_first, nullable })
+    };
+    KeyShape::new(&columns.iter().map(column).collect::<Option<Vec<_>>>()?)
+}
+
+/// Does an ordering function compare strings as memcmp does? Guarded.
+fn compares_bytes(procedure: pg_sys::Oid, collation: pg_sys::Oid) -> bool {
+    match procedure.to_u32() {
+        pg_sys::F_BYTEACMP | pg_sys::F_BTTEXT_PATTERN_CMP => true,
+        pg_sys::F_BTTEXTCMP => compat::collates_bytes(collation),
+        _ => false,
     }
 }
 

@@ -2,9 +2,15 @@
 //!
 //! A run is the number of its entries, and the entries. A file that was shared is searched for its runs by whoever opens
 //! it; of a file of our own we know where they are.
+//!
+//! Keys that are bytes have sizes of their own. Their runs are so many bytes: the number of records, then the records.
 
 use std::ffi::{CString, c_void};
 
+use pg_bulk_format::btree::bytes;
+use pg_bulk_format::btree::bytes::merge::Run as _;
+use pg_bulk_format::btree::bytes::record::Records;
+use pg_bulk_format::btree::bytes::store::StoreRun;
 use pg_bulk_format::btree::entry::{Entry, Word, as_bytes_mut};
 use pg_bulk_format::btree::merge;
 use pgrx::pg_sys;
@@ -14,6 +20,9 @@ use crate::pg::shared_files::SharedFiles;
 
 /// What stands for the number of entries if the keys could not be collected.
 pub const GIVEN_UP: u64 = u64::MAX;
+/// What a run of records begins with: how many there are.
+const COUNT: usize = size_of::<u64>();
+
 /// Where the file of runs is made.
 #[derive(Debug)]
 pub enum Place {
@@ -85,6 +94,27 @@ impl Runs {
 
     /// Add a run. Guarded.
     pub fn write(&mut self, entries: &[u8], count: u64) -> Result<()> {
+        self.begin(count);
+        self.append(entries);
+        Ok(())
+    }
+
+    /// Add a run of records. Guarded.
+    pub fn write_records(&mut self, mut records: StoreRun<'_>, count: usize, bytes: usize) {
+        self.begin((bytes + COUNT) as u64);
+        self.append(&(count as u64).to_ne_bytes());
+        loop {
+            pgrx::check_for_interrupts!();
+            let Ok(()) = records.advance();
+            if records.block().is_empty() {
+                return;
+            }
+            self.append(records.block());
+        }
+    }
+
+    /// Write the number that a run begins with, and note its place. Guarded.
+    fn begin(&mut self, count: u64) {
         // SAFETY: guarded calls; the memory context outlives the runs, and what is written is not changed.
         unsafe {
             if self.file.is_null() {
@@ -102,9 +132,25 @@ impl Runs {
             let mut run = Run { count, file: 0, offset: 0 };
             pg_sys::BufFileTell(self.file, &raw mut run.file, &raw mut run.offset);
             self.list.push(run);
-            pg_sys::BufFileWrite(self.file, entries.as_ptr().cast_mut().cast::<c_void>(), entries.len());
         }
-        Ok(())
+    }
+
+    /// Write more of the run that was begun. Guarded.
+    fn append(&mut self, bytes: &[u8]) {
+        // SAFETY: a guarded call on an open file; what is written is not changed.
+        unsafe { pg_sys::BufFileWrite(self.file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()) };
+    }
+
+    /// How many records runs of records have. Guarded.
+    pub fn records(&self) -> Result<u64> {
+        let count = |run: &Run| {
+            let mut count = [0; COUNT];
+            let mut run = *run;
+            // SAFETY: the file of the runs is open if there is a run.
+            unsafe { read(self.file, &mut run, &mut count) }?;
+            Ok(u64::from_ne_bytes(count))
+        };
+        self.list.iter().map(count).sum()
     }
 
     /// Let the leader have them. Guarded.
@@ -133,6 +179,32 @@ impl Runs {
         let reader = move |run: &Run| RunReader { file: self.file, run: *run, read: 0, most, block: Vec::new() };
         self.list.iter().map(reader)
     }
+
+    /// The same, of runs of records, so many bytes at once.
+    pub fn record_readers(&self, size: usize) -> impl Iterator<Item = RecordReader> {
+        let file = self.file;
+        let reader = move |run: &Run| RecordReader { file, run: *run, read: 0, size, block: Vec::new(), whole: 0 };
+        self.list.iter().map(reader)
+    }
+}
+
+/// Read what is next of a run, and go on in it. Guarded.
+///
+/// # Safety
+/// An open file.
+unsafe fn read(file: *mut pg_sys::BufFile, run: &mut Run, bytes: &mut [u8]) -> Result<()> {
+    // SAFETY: guarded calls on the caller's file, with room for as many bytes as are asked for. Others read other places
+    // of the file in between.
+    unsafe {
+        if pg_sys::BufFileSeek(file, run.file, run.offset, libc::SEEK_SET) != 0 {
+            return Err(damaged());
+        }
+        if pg_sys::BufFileRead(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) != bytes.len() {
+            return Err(damaged());
+        }
+        pg_sys::BufFileTell(file, &raw mut run.file, &raw mut run.offset);
+    }
+    Ok(())
 }
 
 fn damaged() -> Error {
@@ -165,18 +237,56 @@ impl<W: Word> merge::Run<W> for RunReader<W> {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: guarded calls on an open file, with room for as many bytes as are asked for. Others read other places of
-        // the file in between.
-        unsafe {
-            if pg_sys::BufFileSeek(self.file, self.run.file, self.run.offset, libc::SEEK_SET) != 0 {
-                return Err(damaged());
-            }
-            if pg_sys::BufFileRead(self.file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) != bytes.len() {
-                return Err(damaged());
-            }
-            pg_sys::BufFileTell(self.file, &raw mut self.run.file, &raw mut self.run.offset);
-        }
+        // SAFETY: the file is open.
+        unsafe { read(self.file, &mut self.run, bytes) }?;
         self.read += self.block.len() as u64;
+        Ok(())
+    }
+}
+
+/// A run of records that is being read. Guarded.
+#[derive(Debug)]
+pub struct RecordReader {
+    file: *mut pg_sys::BufFile,
+    run: Run,
+    read: u64,
+    /// Bytes that are read at once.
+    size: usize,
+    /// Complete records, and the beginning of another one.
+    block: Vec<u8>,
+    whole: usize,
+}
+
+impl bytes::merge::Run for RecordReader {
+    type Error = Error;
+
+    fn block(&self) -> &[u8] {
+        self.block.get(..self.whole).unwrap_or_default()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        pgrx::check_for_interrupts!();
+        if self.read == 0 {
+            let mut count = [0; COUNT];
+            // SAFETY: the file is open.
+            unsafe { read(self.file, &mut self.run, &mut count) }?;
+            self.read = COUNT as u64;
+        }
+        self.block.drain(..self.whole);
+        self.whole = 0;
+        while self.whole == 0 {
+            let begun = self.block.len();
+            let left = usize::try_from(self.run.count.saturating_sub(self.read)).unwrap_or(usize::MAX);
+            if left == 0 {
+                return if begun == 0 { Ok(()) } else { Err(damaged()) };
+            }
+            self.block.resize(begun + left.min(self.size), 0);
+            let bytes = self.block.get_mut(begun..).unwrap_or_default();
+            // SAFETY: the file is open.
+            unsafe { read(self.file, &mut self.run, bytes) }?;
+            self.read += bytes.len() as u64;
+            self.whole = Records(&self.block).map(|record| record.size()).sum();
+        }
         Ok(())
     }
 }
