@@ -92,9 +92,9 @@ BEGIN
 		a % 100, a % 10, a % 7, a), E''\n'' ORDER BY n) || E''\n'' FROM ' || ids || ' AS ids(a, n)' INTO result;
 	RETURN result;
 END $$;
-CALL write_file('ascending', lines('generate_series(1, 30000) WITH ORDINALITY'));
-CALL write_file('descending', lines('(SELECT 30001 - n, n FROM generate_series(1, 30000) n)'));
-CALL write_file('random', lines('(SELECT n, md5(n::text) FROM generate_series(1, 60000) n)'));
+CALL write_file('ascending', lines('generate_series(1, 15000) WITH ORDINALITY'));
+CALL write_file('descending', lines('(SELECT 15001 - n, n FROM generate_series(1, 15000) n)'));
+CALL write_file('random', lines('(SELECT n, md5(n::text) FROM generate_series(1, 30000) n)'));
 
 CREATE FUNCTION series(expression text, count int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
