@@ -150,7 +150,7 @@ for my $who ('leader', 'worker')
 }
 $faults->write_rows('twice', 1 .. 1500, 700);
 like($faults->outcome(load_sql('true', 'twice')),
-	qr/^ERROR:  duplicate key value violates unique constraint "t_pkey"\nDETAIL:  Key \(id\)=\(700\) already exists\.$/,
+	qr/^ERROR:  duplicate key value violates unique constraint "t_pkey"\nDETAIL:  Key \(id\)=\(700\) already exists\.\nCONTEXT:  COPY t, line 1501\nfile /,
 	'a key twice');
 is(trouble('true'), '', 'a key twice: leaves nothing');
 
