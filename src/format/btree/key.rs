@@ -216,6 +216,12 @@ impl KeyShape {
         self.width
     }
 
+    /// Has each key a word? Not every float has.
+    #[must_use]
+    pub fn has_all(&self) -> bool {
+        !self.columns.iter().any(|column| matches!(column.kind, KeyKind::Float4 | KeyKind::Float8))
+    }
+
     /// How many columns it has.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -93,8 +93,8 @@ pub struct Survival<'a> {
     pub keep: Keep,
     /// The target's index that says what a duplicate is.
     pub arbiter: Option<pg_sys::Oid>,
-    /// The indexes whose keys were collected.
-    pub collected: &'a [pg_sys::Oid],
+    /// The indexes that are built from keys that were collected, whatever these are.
+    pub certain: &'a [pg_sys::Oid],
 }
 
 impl Indexes {
@@ -129,7 +129,7 @@ impl Indexes {
                 {
                     Losses::Looked
                 }
-                Some(survival) => Losses::Sorted(survival.collected),
+                Some(survival) => Losses::Sorted(survival.certain),
             };
             // Where rows are told of constraints when it is known which of them stay, indexes are open until then.
             let is_late = |i| !(*(*(*open.add(i))).rd_index).indimmediate;
@@ -408,7 +408,7 @@ unsafe fn way(
 enum Losses<'a> {
     /// The first one is an error.
     None,
-    /// Equal keys are next to each other in a sort, or among the keys that were collected of these indexes.
+    /// Equal keys are next to each other in a sort, or among the keys that these indexes are certainly built from.
     Sorted(&'a [pg_sys::Oid]),
     /// Each row is looked for.
     Looked,
@@ -426,13 +426,9 @@ impl Losses<'_> {
             if !form.indisunique || self == Losses::None {
                 return true;
             }
-            // Of these, some keys are for the server only.
-            let types = (0..usize::try_from(form.indnkeyatts).unwrap_or(0)).map(|i| *(*index).rd_opcintype.add(i));
-            let floats = [pg_sys::FLOAT4OID, pg_sys::FLOAT8OID];
+            // The server, which builds what we cannot, would raise the first loss.
             match self {
-                Losses::Sorted(collected) => {
-                    collected.contains(&form.indexrelid) && !types.into_iter().any(|oid| floats.contains(&oid))
-                }
+                Losses::Sorted(certain) => certain.contains(&form.indexrelid),
                 Losses::None | Losses::Looked => false,
             }
         }

@@ -28,7 +28,6 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::suspects::Bits;
 pub use self::suspects::{Group, Suspects, number_of, row_of, taken, twin};
-use super::heap::block_of;
 use super::indexes::Indexes;
 use super::leader::Leader;
 use super::origin::{Place, Source};
@@ -100,8 +99,6 @@ pub struct Rivals {
     pub other: pg_sys::ItemPointerData,
     /// The other one is the load's, too.
     pub is_own: bool,
-    /// Number of the relation.
-    pub relation: usize,
 }
 
 /// A row that was looked for has the key of another one, and takes its place. False if that one has gone away meanwhile.
@@ -113,18 +110,18 @@ pub unsafe extern "C-unwind" fn replace(
     leader: *mut Leader,
     relation: pg_sys::Relation,
     rivals: *const Rivals,
-    indexes: *const Indexes,
     suspects: *mut Suspects,
 ) -> bool {
     // SAFETY: the caller vouches for all.
     unsafe {
         let (leader, suspects) = (&mut *leader, &mut *suspects);
-        let Rivals { row, other, is_own, relation: number } = *rivals;
+        let Rivals { row, other, is_own } = *rivals;
         let mut old = number_of(&other);
         if is_own {
-            let place = leader.place_of(number, &other).or_raise();
-            let (loss, complaint) = loss_to(&*indexes, (*indexes).arbiter().unwrap_or(usize::MAX));
-            leader.lose(relation, other, place, loss, complaint).or_raise();
+            leader.remove(relation, other, Loss::Duplicate).or_raise();
+            if leader.process.rejects.has_room() {
+                suspects.supersede(old);
+            }
             let Some(first) = suspects.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
                 return true;
             };
@@ -137,6 +134,26 @@ pub unsafe extern "C-unwind" fn replace(
         }
         suspects.replace(number_of(&row), old);
         true
+    }
+}
+
+/// Keep the records of rows of the load whose places were taken, now that all are known: where they came from is found out for
+/// all of them at once.
+///
+/// # Safety
+/// As [`judge`].
+#[pg_guard]
+pub unsafe extern "C-unwind" fn keep_superseded(
+    leader: *mut Leader,
+    number: usize,
+    indexes: *const Indexes,
+    suspects: *mut Suspects,
+) {
+    // SAFETY: the caller vouches for all.
+    unsafe {
+        let (indexes, suspects) = (&*indexes, &mut *suspects);
+        let (Some(rows), Some(arbiter)) = (suspects.superseded.take(), indexes.arbiter()) else { return };
+        (*leader).keep_superseded(number, rows, suspects.memory, &complaint_of(indexes, arbiter)).or_raise();
     }
 }
 
@@ -249,15 +266,43 @@ impl Leader {
     pub fn lose(
         &mut self,
         relation: pg_sys::Relation,
-        mut row: pg_sys::ItemPointerData,
+        row: pg_sys::ItemPointerData,
         place: Place,
         loss: Loss,
         complaint: Complaint,
     ) -> Result<()> {
+        self.remove(relation, row, loss)?;
+        if self.process.rejects.has_room() {
+            let reject = self.reject_at(place, complaint)?;
+            self.process.rejects.keep_bytes(&reject.write());
+        }
+        Ok(())
+    }
+
+    fn keep_superseded(
+        &mut self,
+        number: usize,
+        rows: NumberSort<4>,
+        memory: i32,
+        complaint: &Complaint,
+    ) -> Result<()> {
+        let mut sort = self.in_file_order(number, rows, memory, false)?;
+        while let Some([position, behind, ..]) = sort.take() {
+            pgrx::check_for_interrupts!();
+            if self.process.rejects.has_room() {
+                let reject = self.reject_at(Place { position, behind }, complaint.clone())?;
+                self.process.rejects.keep_bytes(&reject.write());
+            }
+        }
+        sort.end();
+        Ok(())
+    }
+
+    /// Take a row out of its heap.
+    fn remove(&mut self, relation: pg_sys::Relation, mut row: pg_sys::ItemPointerData, loss: Loss) -> Result<()> {
         // SAFETY: guarded calls on an open relation; nobody else can have touched a row of a transaction that has not
-        // ended. It is
-        // an earlier command's, or it would not be there yet; and all are deleted by one, since each pair of commands
-        // that made and deleted a row is remembered to the end of the transaction.
+        // ended. It is an earlier command's, or it would not be there yet; and all are deleted by one, since each pair of
+        // commands that made and deleted a row is remembered to the end of the transaction.
         unsafe {
             let mut failure = pg_sys::TM_FailureData::default();
             let command = pg_sys::GetCurrentCommandId(true);
@@ -283,20 +328,7 @@ impl Leader {
         if loss == Loss::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
             return Err(rejects.too_many());
         }
-        if rejects.has_room() {
-            let reject = self.reject_at(place, complaint)?;
-            self.process.rejects.keep_bytes(&reject.write());
-        }
         Ok(())
-    }
-
-    /// Where a row of the load came from, if that matters.
-    fn place_of(&mut self, relation: usize, row: &pg_sys::ItemPointerData) -> Result<Place> {
-        if !self.process.rejects.has_room() {
-            return Ok(Place::default());
-        }
-        let place = self.process.origins.of_row(relation, block_of(row), row.ip_posid)?;
-        Ok(place.unwrap_or_default())
     }
 
     /// The record at a place, read once more.

@@ -60,7 +60,8 @@ impl Hunt {
     }
 
     fn put(&mut self, key: usize, row: u64) {
-        let memory = self.memory;
+        // It begins two more, when it is all there.
+        let memory = self.memory / 3;
         self.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
     }
 }
@@ -139,7 +140,7 @@ impl Leader {
             let relation = (*hunt.rows).relation;
             (relation, (*hunt.keys).complaints(relation))
         };
-        let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory, false)?;
+        let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory / 3, false)?;
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();

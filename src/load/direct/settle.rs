@@ -399,7 +399,9 @@ unsafe extern "C-unwind" fn look(
         let leader = &*(*settling).leader;
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
-        let survival = survives.then_some(Survival { keeps, keep, arbiter, collected: &collected });
+        let certain = written.collectors.iter().filter(|collector| collector.has_all());
+        let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
+        let survival = survives.then_some(Survival { keeps, keep, arbiter, certain: &certain });
         let mut rebuild =
             Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone(), patience);
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);

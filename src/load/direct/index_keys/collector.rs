@@ -91,6 +91,15 @@ impl Collector {
         Some(Collector { index, keys })
     }
 
+    /// Is there no key that it could not take? Strings may be too long, and not every float has a word.
+    pub fn has_all(&self) -> bool {
+        match &self.keys {
+            Keys::Narrow(keys) => keys.reader.shape().has_all(),
+            Keys::Wide(keys) => keys.reader.shape().has_all(),
+            Keys::Bytes(_) => false,
+        }
+    }
+
     /// Take the keys of pages that are in the table, from this block on. Guarded.
     pub fn add_pages(&mut self, pages: &[u8], first: u32) -> Result<()> {
         match &mut self.keys {

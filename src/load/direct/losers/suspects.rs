@@ -46,15 +46,19 @@ pub struct Suspects {
     pub(super) sort: Option<NumberSort<4>>,
     /// Groups so far, for each index.
     pub(super) groups: Vec<u64>,
-    /// Memory for sorts, in kB.
+    /// Memory for each of three sorts, in kB.
     pub(super) memory: i32,
+    /// Rows of the load whose places others of the load have taken, before any of them were suspects.
+    pub(super) superseded: Option<NumberSort<4>>,
     /// By number, the rows that have replaced another one, and which; if triggers are to be told of it.
     pub(super) replaced: Option<HashMap<u64, u64>>,
 }
 
 impl Suspects {
     pub fn new(indexes: usize, memory: i32, tells: bool) -> Suspects {
-        Suspects { sort: None, groups: vec![0; indexes], memory, replaced: tells.then(HashMap::new) }
+        let replaced = tells.then(HashMap::new);
+        // One sort of theirs begins when another two are there.
+        Suspects { sort: None, groups: vec![0; indexes], memory: memory / 3, superseded: None, replaced }
     }
 
     /// A row has taken the place of another one.
@@ -62,6 +66,12 @@ impl Suspects {
         if let Some(replaced) = &mut self.replaced {
             replaced.insert(new, old);
         }
+    }
+
+    /// The place of a row of the load was taken, by number.
+    pub(super) fn supersede(&mut self, row: u64) {
+        let memory = self.memory;
+        self.superseded.get_or_insert_with(|| NumberSort::new(memory)).put([row, 0, 0, 0]);
     }
 
     /// Has any row taken the place of another, that triggers are to be told of?

@@ -30,10 +30,11 @@ pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut
             let (mut row, mut place) = (pg_sys::ItemPointerData::default(), Place::default());
             while losers::next(order, &raw mut row, &raw mut place) {
                 (*table).new.visit(&row, slot, || {
-                    take_or_leave(leader, table, number, &raw const place);
+                    take_or_leave(leader, table, &raw const place);
                     c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                 });
             }
+            losers::keep_superseded(leader, number, indexes, suspects);
             (*indexes).insert_sorted(offender, std::ptr::null_mut(), slot);
             return;
         }
@@ -54,7 +55,7 @@ pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut
 ///
 /// # Safety
 /// As [`sift`], with one of the rows in the table's slot.
-unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, number: usize, place: *const Place) {
+unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, place: *const Place) {
     // SAFETY: as in `sift`.
     unsafe {
         let (slot, relation) = ((*table).slot, (*table).new.relation);
@@ -81,8 +82,8 @@ unsafe fn take_or_leave(leader: *mut Leader, table: *mut Table, number: usize, p
                 return losers::lose(leader, relation, &raw const row, place, indexes, index);
             }
             // The one that was in the way may have been changed meanwhile.
-            let rivals = Rivals { row, other: holder, is_own, relation: number };
-            if is_taken && !losers::replace(leader, relation, &raw const rivals, indexes, suspects) {
+            let rivals = Rivals { row, other: holder, is_own };
+            if is_taken && !losers::replace(leader, relation, &raw const rivals, suspects) {
                 continue;
             }
             c::list_free((*indexes).add(slot, &raw mut (*leader).offender));
