@@ -23,13 +23,14 @@
 //! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
 
 mod exact;
+mod resume;
 
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
 use crate::line::LineError;
 pub use crate::record::{Record, Value};
 use crate::scan::kernel::FLAG;
-use crate::scan::{Batch, CutState, Level, Needles, RecordEnd, Scanner};
+use crate::scan::{Batch, CutState, Level, RecordEnd, Scanner};
 use crate::verify::utf8_valid_up_to;
 use crate::window::Window;
 
@@ -525,66 +526,6 @@ impl Reader {
     #[must_use]
     pub fn unverified(&self) -> &[u8] {
         self.window.unverified()
-    }
-
-    /// Start anew within a stream: the next byte is the first of a record, at `place`.
-    pub fn resume(&mut self, place: Place) {
-        self.window.restart(place.offset);
-        self.place(place, 0);
-    }
-
-    fn place(&mut self, place: Place, pos: usize) {
-        self.bom_pending = false;
-        self.header_left = 0;
-        self.eol = Some(place.eol);
-        self.scanner = Needles::new(&self.dialect, place.eol).map(|n| Scanner::new(n, self.level));
-        (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
-        self.cut = CutState::default();
-        self.exact_next = false;
-        self.retry_at = 0;
-        self.finished = false;
-        self.drop_batch();
-        self.current = Current { start: pos, next: pos, ..Current::default() };
-        self.line_base = place.lines;
-        self.chunk_lines = None;
-        self.exact_line = None;
-        self.dirty_end = 0;
-    }
-
-    /// The buffer, at least `len` bytes long, in which a chunk is put together; then comes [`Reader::begin_chunk`].
-    /// Ends the life of the current record; the reader has nothing to read until then. `None` if there is no memory.
-    pub fn chunk_space(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.finished = true;
-        self.drop_batch();
-        self.exact_line = Some(self.line_base + 1);
-        self.current = Current::default();
-        self.window.take_chunk(0, 0, 0, 0);
-        self.window.chunk_space(len)
-    }
-
-    /// Give back what a chunk with a huge record took.
-    pub fn shrink_chunk_space(&mut self, len: usize) {
-        self.window.shrink(len);
-    }
-
-    /// The bytes `start..end` of the chunk's buffer are records, complete but for the last one at the end of the data;
-    /// the first one is at `place`. Behind them the buffer holds what follows in the file, up to `known`, which is
-    /// [`LOOKAHEAD`] bytes further or where the file ends: invalid bytes at the end are shown with what follows them, and
-    /// COPY looks at the byte behind some line ends (see `complete_end`). Where the reader does not verify by itself, the caller goes on with
-    /// [`Reader::unverified`] and [`Reader::verified`].
-    pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, place: Place) {
-        self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
-        self.place(place, start);
-        if self.utf8 {
-            self.verify();
-        }
-    }
-
-    /// Where the record behind the current one begins. `None` while it is not known how lines end.
-    #[must_use]
-    pub fn place_behind(&self) -> Option<Place> {
-        let offset = self.window.stream_offset(self.current.next);
-        Some(Place { eol: self.eol?, offset, lines: self.line_number() })
     }
 
     /// The data end in bytes that cannot be converted to the server's encoding.

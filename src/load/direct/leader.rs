@@ -12,46 +12,34 @@
 //! An error, wherever it comes from, passes through here on its way: rows that were appended are counted for
 //! autovacuum, and a worker's error loses the line that says it was a worker's.
 
-use std::ffi::{CStr, CString};
+mod prepare;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{pg_guard, pg_sys};
 
-use super::chunks::Chunks;
-use super::defaults::Defaults;
 use super::executor;
 use super::failure;
-use super::hazard::Hazards;
-use super::index_keys::{KeyPlan, plan};
 use super::offender::{self, Offender};
 use super::origin::Target;
-use super::process::{Executor, Parts, Process, Traces};
-use super::rebuild;
-use super::rejects::{Rejects, TooMuch};
+use super::process::{Executor, Process};
+use super::rejects::TooMuch;
 use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::shared::Shared;
 use super::spec::Spec;
-use super::wide::Wide;
-use super::workers::workers_for;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{OrRaise, Result};
 use crate::load::Load;
 use crate::load::duplicate::Duplicates;
 use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
-use crate::load::source::{self, Mapping};
-use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
-use crate::pg::column::Column;
-use crate::pg::compat;
 use crate::pg::context::copy_context;
-use crate::pg::copy_options::CopyOptions;
 use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
-use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::soft::OnError;
 use crate::pg::stream::Header;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::Share;
@@ -387,148 +375,6 @@ unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling,
 }
 
 impl Leader {
-    fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
-        let relation = load.target.relation;
-        let condition = load.where_clause.conditions.cast::<pg_sys::Node>();
-        let (options, mapping) = (&load.options, &load.mapping);
-        let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
-        let rows = load.rows.take().ok_or_else(no_rows)?;
-        // SAFETY: guarded calls.
-        let (xmin, command) = unsafe {
-            // What writes nothing needs no transaction id.
-            let is_dry = load.is_dry;
-            let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
-            (xmin.into_inner(), pg_sys::GetCurrentCommandId(!is_dry))
-        };
-        let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
-        // SAFETY: a guarded call on an open relation.
-        let relations = unsafe { settle::lock_leaves(relation) };
-        let expressions = source::defaults(relation, mapping);
-        let defaults = Defaults::new(&expressions, |default| default.open())?;
-        // SAFETY: open relations, in the process that may have made them.
-        let traits: Vec<(pg_sys::Oid, Traits)> =
-            unsafe { relations.iter().map(|&leaf| ((*leaf).rd_id, Traits::of(leaf))).collect() };
-        // SAFETY: guarded calls on open relations.
-        let blocks = |&leaf: &pg_sys::Relation| unsafe {
-            pg_sys::RelationGetNumberOfBlocksInFork(leaf, pg_sys::ForkNumber::MAIN_FORKNUM)
-        };
-        let starts: Vec<u32> = relations.iter().map(blocks).collect();
-        let mut list = Vec::new();
-        // SAFETY: as above; closed, the locks stay.
-        let (is_safe, complain) = unsafe {
-            let hazards = Hazards::new();
-            let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
-                && hazards.relation_is_safe(relation)
-                && hazards.is_safe(condition)
-                && rows.columns().iter().filter(|c| !c.ignored).all(|c| {
-                    hazards.column_is_safe(c) && (c.default.is_null() || hazards.is_safe((*c.default).expr.cast()))
-                })
-                && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
-                && defaults.is_shareable();
-            // What is not safe may write to the table, too.
-            let collect = safe && !load.is_dry && options.indexes != IndexesOption::Insert;
-            let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
-            for (number, ((&leaf, &(_, traits)), &start)) in leaves.filter(|_| collect) {
-                let empty = start == 0 && !traits.shared;
-                if empty || options.indexes != IndexesOption::Rebuild && rebuild::may_merge(leaf, traits) {
-                    plan(leaf, number, &mut list);
-                }
-            }
-            let keeps = options.copy.on_error == OnError::Table;
-            let complain =
-                relations.iter().any(|&leaf| settle::may_complain(leaf) || (keeps && settle::may_refer(leaf)));
-            settle::close_leaves(relation, &relations);
-            (safe, complain)
-        };
-        let copy = &options.copy;
-        let traces = if load.is_dry || !complain {
-            Traces::Nothing
-        } else if rows.stream().has_offsets() && rows.stream().size().is_some() {
-            Traces::Positions
-        } else {
-            Traces::Lines
-        };
-        let alone = Box::new(Shared::alone());
-        let most_workers = if is_safe
-            && rows.stream().has_chunks()
-            && survives(copy, rows.columns())
-            && copy.limit.is_none()
-            && traits.iter().all(|(_, t)| !t.temporary)
-        {
-            workers_for(options.workers, rows.stream().size().unwrap_or(0))
-        } else {
-            0
-        };
-        let memory = memory_of_each(list.len() * (most_workers + 1));
-        let spec = Spec {
-            // SAFETY: an open relation.
-            relation: unsafe { (*relation).rd_id },
-            command,
-            frozen: options.freeze,
-            is_dry: load.is_dry,
-            traces: traces != Traces::Nothing,
-            path: load.path.clone(),
-            // SAFETY: a jsonb.
-            options: unsafe { jsonb_bytes(load.json) },
-            encoding: rows.stream().encoding(),
-            fields: fields(mapping),
-            // SAFETY: an expression, or null.
-            condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
-            traits: traits.clone(),
-            sequences: defaults.sequences(),
-            keys: list.clone(),
-            key_memory: memory,
-            key_files: 0,
-        };
-        if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
-            log_transaction();
-        }
-        let mut process = Process::new(Parts {
-            rows,
-            chunks: Chunks::InOrder,
-            shared: &raw const *alone,
-            number: 0,
-            executor,
-            defaults,
-            tolerance: Tolerance { reject_limit: 0, ..copy.tolerance() },
-            rejects: Rejects::new(copy, load.spool),
-            is_dry: load.is_dry,
-            skip: copy.skip,
-            limit: copy.limit.unwrap_or(u64::MAX),
-            traits,
-            starts,
-            stamp,
-            wide: Wide::leader(),
-            counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, files: None },
-            traces,
-        })?;
-        process.phases = &raw mut load.phases;
-        Ok(Leader {
-            process,
-            alone,
-            spec,
-            parallel: None,
-            counters: std::ptr::null(),
-            gathered: Vec::new(),
-            shares: std::ptr::null_mut(),
-            most_workers,
-            workers: 0,
-            notes: Vec::new(),
-            too_much: None,
-            outer: std::ptr::null_mut(),
-            counts: Counts::default(),
-            duplicates: options.duplicates.clone(),
-            arbiter: load.arbiter,
-            replaced: 0,
-            offender: Offender::default(),
-            target: Target::default(),
-            header: copy.header(),
-            name: options.location.display().to_string(),
-            told: false,
-        })
-    }
-
     /// Rows of a relation, of all processes.
     pub fn total(&self, index: usize) -> u64 {
         self.process.rows_of(index) + self.by_workers(index)
@@ -606,59 +452,4 @@ impl Leader {
         counts.notes.append(&mut settling.notes);
         Ok(())
     }
-}
-
-/// Bytes for each of so many collections of keys: all together get what one index that is built may have.
-fn memory_of_each(count: usize) -> usize {
-    // SAFETY: reads a setting.
-    let all = usize::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or(0) * 1024;
-    all / count.max(1)
-}
-
-/// In a subtransaction, let logical decoding know whose child it is: workers take their nesting for the top, and would
-/// not log it with their first record (IsSubxactTopXidLogPending, xact.c). Any record of the leader's does it.
-fn log_transaction() {
-    let mut nothing = [0u8; 4];
-    // SAFETY: guarded calls; the data outlive the record. XLOG_NOOP is XLOG's record that says nothing.
-    unsafe {
-        if pg_sys::GetCurrentTransactionNestLevel() > 1 {
-            pg_sys::XLogBeginInsert();
-            compat::xlog_register_data(nothing.as_mut_ptr(), nothing.len());
-            pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
-        }
-    }
-}
-
-/// Can workers do with bad values what is asked for? Subtransactions are not for them, and what is said of each bad value
-/// is said in the order of the file.
-fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
-    let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
-    match copy.on_error {
-        OnError::Stop => true,
-        OnError::Table => values_are(),
-        OnError::Ignore | OnError::SetNull => copy.verbosity != Verbosity::Verbose && values_are(),
-    }
-}
-
-fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
-    let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
-    numbers.zip(mapping.names.iter().cloned()).collect()
-}
-
-/// # Safety
-/// A jsonb. Guarded.
-unsafe fn jsonb_bytes(json: pg_sys::Datum) -> Vec<u8> {
-    // SAFETY: the caller vouches for it; detoasted, it begins with a header of four bytes that tells its length.
-    unsafe {
-        let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
-        let len = pgrx::varsize_4b(varlena);
-        std::slice::from_raw_parts(varlena.cast::<u8>(), len).to_vec()
-    }
-}
-
-/// # Safety
-/// An expression. Guarded.
-unsafe fn node_string(node: *mut pg_sys::Node) -> CString {
-    // SAFETY: the caller vouches for it; the string is copied.
-    unsafe { CStr::from_ptr(pg_sys::nodeToString(node.cast())) }.to_owned()
 }

@@ -1,0 +1,113 @@
+//! Indexes: what is asked of them.
+
+use pgrx::pg_sys;
+
+use super::Locator;
+
+/// `ExecInsertIndexTuples` for a new row: the indexes whose constraints are to be checked later.
+///
+/// # Safety
+/// A plain frame; a result relation with its indexes open, and a slot with a row that has a TID.
+pub unsafe fn insert_index_tuples(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+) -> *mut pg_sys::List {
+    use std::ptr::null_mut;
+
+    use crate::pg::unguarded::ExecInsertIndexTuples;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut());
+        #[cfg(not(feature = "pg15"))]
+        return ExecInsertIndexTuples(relinfo, slot, estate, false, false, null_mut(), null_mut(), false);
+    }
+}
+
+/// `index_beginscan` for keys only.
+///
+/// # Safety
+/// A plain frame; an open heap, one of its indexes, and a snapshot that lives as long as the scan.
+pub unsafe fn index_beginscan(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: std::ffi::c_int,
+) -> pg_sys::IndexScanDesc {
+    use crate::pg::unguarded::index_beginscan;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return index_beginscan(heap, index, snapshot, keys, 0);
+        #[cfg(feature = "pg18")]
+        return index_beginscan(heap, index, snapshot, std::ptr::null_mut(), keys, 0);
+    }
+}
+
+/// `reindex_index` without a statement of the user's.
+///
+/// # Safety
+/// A plain frame outside of parallel mode; an index that may be locked exclusively.
+pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
+    use crate::pg::unguarded::reindex_index;
+    let mut params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        reindex_index(index, false, persistence, &raw mut params);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        reindex_index(std::ptr::null(), index, false, persistence, &raw const params);
+    }
+}
+
+/// A block of a relation's main fork, by the name of its file (`ReadBufferWithoutRelcache`).
+///
+/// # Safety
+/// A file of a relation that is not temporary, and has the block; a guarded frame.
+pub unsafe fn read_block(
+    file: Locator,
+    block: u32,
+    strategy: pg_sys::BufferAccessStrategy,
+    permanent: bool,
+) -> pg_sys::Buffer {
+    const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+    let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
+    // SAFETY: passed on.
+    unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
+}
+
+/// The first leaf of a B-tree (`_bt_get_endpoint`); none if the index is empty.
+///
+/// # Safety
+/// An open B-tree; a guarded frame.
+pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
+    use crate::pg::unguarded as c;
+    // SAFETY: passed on; the page comes pinned and locked.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false, std::ptr::null_mut()));
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false));
+        (buffer != 0).then(|| {
+            let block = pg_sys::BufferGetBlockNumber(buffer);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            block
+        })
+    }
+}
+
+/// `reindex_relation` without a statement of the user's.
+///
+/// # Safety
+/// A table that is locked exclusively; a guarded frame outside of parallel mode.
+pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
+    let params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on; the parameters are only read.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        pg_sys::reindex_relation(relid, flags, (&raw const params).cast_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        pg_sys::reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+    }
+}
