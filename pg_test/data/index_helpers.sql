@@ -43,7 +43,9 @@ BEGIN
 		SELECT i.indexrelid::regclass AS name, coalesce(pg_get_expr(i.indpred, i.indrelid), 'true') AS predicate,
 			(SELECT string_agg(pg_get_indexdef(i.indexrelid, n, true)
 				|| CASE i.indcollation[n - 1] WHEN 0 THEN '' ELSE ' COLLATE ' || i.indcollation[n - 1]::regcollation END
-				|| CASE i.indoption[n - 1] & 1 WHEN 1 THEN ' DESC' ELSE '' END
+				|| CASE WHEN EXISTS (SELECT FROM pg_opclass o WHERE o.oid = i.indclass[n - 1] AND o.opcname ~ '_pattern_ops$')
+					THEN CASE i.indoption[n - 1] & 1 WHEN 1 THEN ' USING ~>~' ELSE ' USING ~<~' END
+					ELSE CASE i.indoption[n - 1] & 1 WHEN 1 THEN ' DESC' ELSE '' END END
 				|| CASE i.indoption[n - 1] & 2 WHEN 2 THEN ' NULLS FIRST' ELSE ' NULLS LAST' END, ', ' ORDER BY n)
 			FROM generate_series(1, i.indnkeyatts) n) AS keys
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
