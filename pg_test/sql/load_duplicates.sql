@@ -32,6 +32,9 @@ DECLARE
 	left_in bigint;
 	old_left bigint;
 	found bigint;
+	given jsonb;
+	path text;
+	checked text[];
 BEGIN
 	CALL write_file('t', content);
 	DROP SCHEMA IF EXISTS model, loaded CASCADE;
@@ -56,8 +59,12 @@ BEGIN
 			EXECUTE replace(after, 'SCHEMA', 'loaded');
 			EXECUTE 'INSERT INTO loaded.t ' || coalesce(nullif(replace(before, 'model.', 'loaded.'), ''), 'SELECT * FROM loaded.t');
 			PERFORM set_config('pg_bulk.chunk_size', CASE way WHEN '3' THEN '64' ELSE '256kB' END, true);
-			SELECT * FROM bulk_load(CASE way WHEN 'program' THEN 'cat ' ELSE '' END || data_path('t'), 'loaded.t', jsonb_build_object('format', 'csv', 'on_error', on_error,
-				'on_duplicate', keep) || CASE way WHEN 'program' THEN '{"program": true}' ELSE jsonb_build_object('workers', way::int) END || options) INTO ours;
+			path := CASE way WHEN 'program' THEN 'cat ' ELSE '' END || data_path('t');
+			given := jsonb_build_object('format', 'csv', 'on_error', on_error, 'on_duplicate', keep)
+				|| CASE way WHEN 'program' THEN '{"program": true}' ELSE jsonb_build_object('workers', way::int) END || options;
+			checked := ARRAY(SELECT ROW(line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name)::text
+				FROM bulk_check(path, 'loaded.t', given));
+			SELECT * FROM bulk_load(path, 'loaded.t', given) INTO ours;
 			IF ours.writer <> 'direct' OR (ours.rows_loaded, ours.rows_rejected, ours.rows_duplicate) <> (left_in, 0, staged - left_in) THEN
 				RETURN NEXT format('%s, %s: %s loaded, %s rejected, %s duplicates by the %s writer', way, on_error, ours.rows_loaded, ours.rows_rejected, ours.rows_duplicate, ours.writer);
 			END IF;
@@ -75,6 +82,14 @@ BEGIN
 				RETURN QUERY (SELECT 'model: ' || t::text FROM model.t EXCEPT ALL SELECT 'model: ' || t::text FROM loaded.t) LIMIT 10;
 				RETURN QUERY (SELECT 'loaded: ' || t::text FROM loaded.t EXCEPT ALL SELECT 'loaded: ' || t::text FROM model.t) LIMIT 10;
 			END IF;
+			-- What is left out is what a check said before.
+			CREATE TEMP VIEW rejected AS SELECT ROW(line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name)::text AS reject, load_id
+				FROM bulk_rejects;
+			IF on_error = 'table' THEN
+				RETURN QUERY (SELECT way || ' only load: ' || reject FROM rejected WHERE load_id = ours.load_id EXCEPT ALL SELECT way || ' only load: ' || unnest(checked)) LIMIT 3;
+				RETURN QUERY (SELECT way || ' only check: ' || unnest(checked) EXCEPT ALL SELECT way || ' only check: ' || reject FROM rejected WHERE load_id = ours.load_id) LIMIT 3;
+			END IF;
+			DROP VIEW rejected;
 			-- Every line is either in the table or a duplicate, under its own number.
 			SELECT count(*) INTO found FROM (SELECT n FROM loaded.t WHERE n > 0 UNION SELECT line_number FROM bulk_rejects WHERE load_id = ours.load_id) l;
 			IF on_error = 'table' AND found <> staged THEN
@@ -143,6 +158,8 @@ CREATE TABLE two (n int, a int PRIMARY KEY, b int UNIQUE);
 CALL write_file('t', E'1,1,1\n2,1,2\n3,3,3\n4,4,3\n5,5,5\n');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_old"}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_new"}')$$);
+SELECT line_number, sqlstate, constraint_name FROM bulk_check(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_old"}') ORDER BY 1;
+SELECT line_number, sqlstate, constraint_name FROM bulk_check(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_new", "duplicate_limit": 0}') ORDER BY 1;
 SELECT rows_loaded, rows_rejected, rows_duplicate FROM bulk_load(data_path('t'), 'two', '{"format": "csv", "on_duplicate": "keep_old", "on_error": "table"}');
 SELECT array_agg(n ORDER BY n) FROM two;
 TRUNCATE two;

@@ -81,6 +81,9 @@ DECLARE
 	staged bigint;
 	left_in bigint;
 	found bigint;
+	given jsonb;
+	path text;
+	checked text[];
 BEGIN
 	CALL write_file('t', content);
 	DROP SCHEMA IF EXISTS model, loaded CASCADE;
@@ -108,9 +111,11 @@ BEGIN
 		EXECUTE replace(keys, 'SCHEMA', 'loaded');
 		EXECUTE 'INSERT INTO loaded.t ' || coalesce(nullif(replace(before, 'model.', 'loaded.'), ''), 'SELECT * FROM loaded.t');
 		PERFORM set_config('pg_bulk.chunk_size', CASE way WHEN '3' THEN '64' ELSE '256kB' END, true);
-		SELECT l.*, attempt FROM bulk_load(CASE way WHEN 'program' THEN 'cat ' ELSE '' END || data_path('t'), 'loaded.t', '{"format": "csv", "on_error": "table"}'
-			|| CASE way WHEN 'program' THEN '{"program": true}' ELSE jsonb_build_object('workers', way::int) END || options) l,
-			(VALUES (1)) v (attempt) INTO ours;
+		path := CASE way WHEN 'program' THEN 'cat ' ELSE '' END || data_path('t');
+		given := '{"format": "csv", "on_error": "table"}' || CASE way WHEN 'program' THEN '{"program": true}' ELSE jsonb_build_object('workers', way::int) END || options;
+		checked := ARRAY(SELECT ROW(line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name)::text
+			FROM bulk_check(path, 'loaded.t', given - 'on_error'));
+		SELECT l.*, attempt FROM bulk_load(path, 'loaded.t', given) l, (VALUES (1)) v (attempt) INTO ours;
 		IF ours.writer <> 'direct' OR (ours.rows_loaded, ours.rows_rejected) <> (left_in, staged - left_in) THEN
 			RETURN NEXT format('%s: %s loaded, %s rejected by the %s writer', way, ours.rows_loaded, ours.rows_rejected, ours.writer);
 		END IF;
@@ -128,6 +133,12 @@ BEGIN
 			RETURN QUERY (SELECT 'model: ' || t::text FROM model.t EXCEPT ALL SELECT 'model: ' || t::text FROM loaded.t) LIMIT 10;
 			RETURN QUERY (SELECT 'loaded: ' || t::text FROM loaded.t EXCEPT ALL SELECT 'loaded: ' || t::text FROM model.t) LIMIT 10;
 		END IF;
+		-- What is left out is what a check said before.
+		CREATE TEMP VIEW kept AS SELECT ROW(line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate, message, constraint_name)::text AS reject, load_id
+			FROM bulk_rejects;
+		RETURN QUERY (SELECT way || ' only load: ' || reject FROM kept WHERE load_id = ours.load_id EXCEPT ALL SELECT way || ' only load: ' || unnest(checked)) LIMIT 3;
+		RETURN QUERY (SELECT way || ' only check: ' || unnest(checked) EXCEPT ALL SELECT way || ' only check: ' || reject FROM kept WHERE load_id = ours.load_id) LIMIT 3;
+		DROP VIEW kept;
 		-- Every line is either in the table or a reject, under its own number.
 		SELECT count(*) INTO found FROM (SELECT n FROM loaded.t WHERE n > 0 UNION SELECT line_number FROM bulk_rejects WHERE load_id = ours.load_id) l;
 		IF found <> staged THEN

@@ -94,8 +94,8 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
                     })
                     .or_raise();
                 spool.close();
-                if kept < load.counts.rejected {
-                    let all = load.counts.rejected;
+                let all = load.counts.rejected + load.counts.duplicate;
+                if kept < all {
                     let message = format!("{kept} of {all} rejected rows are shown (pg_bulk.reject_cap)");
                     ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
                 }

@@ -72,6 +72,8 @@ pub struct LoadOptions {
     pub match_by_name: bool,
     pub where_clause: Option<CString>,
     pub truncate: bool,
+    /// Nothing is written, but rows are judged as if the table had been truncated.
+    pub as_truncated: bool,
     pub freeze: bool,
     pub analyze: bool,
     pub writer: WriterOption,
@@ -148,8 +150,9 @@ impl LoadOptions {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
         (copy.reject_limit, copy.reject_percent) = (0, None);
+        self.as_truncated = self.truncate;
         (self.truncate, self.freeze, self.analyze) = (false, false, false);
-        self.duplicates = Duplicates::ERROR;
+        self.duplicates.limit = None;
         self.lock = LockOption::Online;
     }
 
@@ -224,6 +227,7 @@ impl LoadOptions {
             match_by_name,
             where_clause,
             truncate,
+            as_truncated: false,
             freeze,
             analyze,
             writer,

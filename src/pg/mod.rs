@@ -30,6 +30,7 @@ pub mod holder;
 pub mod index_file;
 pub mod jsonb;
 pub mod lock;
+pub mod look;
 pub mod number_sort;
 pub mod option_value;
 pub mod original;

@@ -21,11 +21,14 @@
 //! triggers that fire between checks, snapshots that last longer than a statement, partitioned referenced tables; and
 //! for a few rows it is not worth it.
 
+mod key;
+
 use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::key_query::{KeyQuery, sort_operator};
+use self::key::ForeignKey;
+use super::key_query::{Beside, KeyQuery, sort_operator};
 use super::losers::number_of;
 use crate::load::rejects::Complaint;
 use crate::pg::compat;
@@ -38,20 +41,6 @@ const ROW: i16 = pg_sys::TRIGGER_TYPE_ROW as i16;
 const INSERT: i16 = pg_sys::TRIGGER_TYPE_INSERT as i16;
 const BEFORE_OR_INSTEAD: i16 = (pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_INSTEAD) as i16;
 const DISABLED: std::ffi::c_char = pg_sys::TRIGGER_DISABLED.cast_signed();
-
-/// A foreign key whose new values are collected.
-#[derive(Debug)]
-struct ForeignKey {
-    /// Which of the relation's triggers checks it, and how that was enabled.
-    trigger: usize,
-    enabled: std::ffi::c_char,
-    query: KeyQuery,
-    /// For keys. Their number is of no use until they are sorted.
-    slot: *mut pg_sys::TupleTableSlot,
-    sorted: *mut pg_sys::TupleTableSlot,
-    sort: *mut pg_sys::Tuplesortstate,
-    numbered: *mut pg_sys::Tuplestorestate,
-}
 
 /// The foreign keys of a relation that are checked together.
 #[derive(Debug)]
@@ -70,11 +59,17 @@ pub struct ForeignKeys {
 
 impl ForeignKeys {
     /// Those of a result relation with so many new rows; all that can be, if rows that violate them are survived. The triggers
-    /// that check them are disabled in the result relation's own copy. Guarded; allocates in the current memory context.
+    /// that check them are disabled in the result relation's own copy. Referenced tables are locked like this. Guarded;
+    /// allocates in the current memory context.
     ///
     /// # Safety
     /// A result relation, and its copy of the triggers is nobody else's.
-    pub unsafe fn new(relinfo: *mut pg_sys::ResultRelInfo, rows: u64, survives: bool) -> ForeignKeys {
+    pub unsafe fn new(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        rows: u64,
+        survives: bool,
+        lock: pg_sys::LOCKMODE,
+    ) -> ForeignKeys {
         // SAFETY: the caller vouches for the result relation; guarded calls.
         unsafe {
             let triggers = (*relinfo).ri_TrigDesc;
@@ -98,7 +93,8 @@ impl ForeignKeys {
                 && !found.mingle;
             if is_possible || survives {
                 let relation = (*relinfo).ri_RelationDesc;
-                found.list = firing.iter().filter_map(|&n| ForeignKey::new(relation, &*found.trigger(n), n)).collect();
+                let key = |&n: &usize| ForeignKey::new(relation, &*found.trigger(n), n, lock);
+                found.list = firing.iter().filter_map(key).collect();
             }
             found.others = firing.len() > found.list.len();
             for key in &found.list {
@@ -179,6 +175,7 @@ impl ForeignKeys {
                     if tracked { pg_sys::TUPLESORT_RANDOMACCESS.cast_signed() } else { 0 },
                 );
                 key.numbered = pg_sys::tuplestore_begin_heap(false, false, memory);
+                key.count = None;
             }
         }
     }
@@ -248,26 +245,27 @@ impl ForeignKeys {
     /// memory context.
     pub unsafe fn find(&mut self, mut missing: impl FnMut(usize, u64)) {
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the frame; nothing in it has a destructor. There is a bit for each key.
+            // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
             unsafe {
-                let keys = key.number_keys(true);
-                if keys > 0 {
-                    let room = usize::try_from(keys / 8 + 1).unwrap_or(usize::MAX);
-                    let found = c::MemoryContextAllocHuge(pg_sys::CurrentMemoryContext, room).cast::<u8>();
-                    std::ptr::write_bytes(found, 0, room);
-                    key.query.find(key.numbered, keys, found);
-                    c::tuplesort_rescan(key.sort);
-                    let last = key.query.columns.len();
-                    let sorted = key.sorted;
-                    key.walk(true, |_, key, _| {
-                        let at = usize::try_from(key / 8).unwrap_or(0);
-                        if *found.add(at) >> (key % 8) & 1 == 0 {
-                            c::slot_getsomeattrs_int(sorted, (last + 1) as i32);
-                            missing(number, (*(*sorted).tts_values.add(last)).value() as u64);
-                        }
-                    });
-                }
+                let look = |key: &ForeignKey, keys, found| key.query.find(key.numbered, keys, found);
+                key.seek(look, |row| missing(number, row));
                 key.end();
+            }
+        }
+    }
+
+    /// Find the rows referred to, and lock none of them; any number of times. Rows of the load count that are there for a
+    /// query `beside` its table.
+    ///
+    /// # Safety
+    /// As [`ForeignKeys::find`], and so for `beside`.
+    pub unsafe fn look(&mut self, mut beside: impl FnMut(&KeyQuery) -> Beside, mut missing: impl FnMut(usize, u64)) {
+        for (number, key) in self.list.iter_mut().enumerate() {
+            // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+            unsafe {
+                let rows = beside(&key.query);
+                let look = |key: &ForeignKey, keys, found| key.query.look(key.numbered, keys, rows, found);
+                key.seek(look, |row| missing(number, row));
             }
         }
     }
@@ -312,107 +310,6 @@ impl ForeignKeys {
             // SAFETY: as above.
             unsafe { (*self.trigger(key.trigger)).tgenabled = key.enabled };
         }
-    }
-}
-
-impl ForeignKey {
-    /// The foreign key that a trigger checks, if it can be checked here. Guarded; allocates in the current memory context.
-    ///
-    /// # Safety
-    /// An open relation, and a trigger of it.
-    unsafe fn new(relation: pg_sys::Relation, trigger: &pg_sys::Trigger, number: usize) -> Option<ForeignKey> {
-        if trigger.tgfoid.to_u32() != pg_sys::F_RI_FKEY_CHECK_INS || trigger.tgdeferrable || !trigger.tgqual.is_null() {
-            return None;
-        }
-        // SAFETY: the caller vouches for the relation; guarded calls.
-        unsafe {
-            let query = KeyQuery::new(relation, trigger.tgconstraint)?;
-            Some(ForeignKey {
-                trigger: number,
-                enabled: trigger.tgenabled,
-                slot: pg_sys::MakeSingleTupleTableSlot(query.descriptor, &raw const pg_sys::TTSOpsVirtual),
-                sorted: pg_sys::MakeSingleTupleTableSlot(query.descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
-                query,
-                sort: std::ptr::null_mut(),
-                numbered: std::ptr::null_mut(),
-            })
-        }
-    }
-
-    /// Keep each key once, with a number; and say how many there are. Keys that are equal, but not the same bytes, are not
-    /// the same: whether they refer to the same row is not decided here.
-    ///
-    /// # Safety
-    /// A plain frame. All rows were taken, tracked or not.
-    unsafe fn number_keys(&mut self, tracked: bool) -> u64 {
-        // SAFETY: the caller vouches for the frame; the slot has an attribute for each column, and one for the number.
-        unsafe {
-            c::tuplesort_performsort(self.sort);
-            self.walk(tracked, |key, number, is_first| {
-                if is_first {
-                    let columns = key.query.columns.len();
-                    let slot = key.sorted;
-                    c::slot_getsomeattrs_int(slot, (columns + 1) as i32);
-                    *(*slot).tts_values.add(columns) = pg_sys::Datum::from(number.cast_signed());
-                    *(*slot).tts_isnull.add(columns) = false;
-                    let (values, nulls) = ((*slot).tts_values, (*slot).tts_isnull);
-                    c::tuplestore_putvalues(key.numbered, (*slot).tts_tupleDescriptor, values, nulls);
-                }
-            })
-        }
-    }
-
-    /// Go through the keys in their order: `visit` gets the number of each, and whether it is the first with it. Returns how
-    /// many numbers there are.
-    ///
-    /// # Safety
-    /// A plain frame. The keys are sorted; `visit` owns nothing that has a destructor.
-    unsafe fn walk(&self, tracked: bool, mut visit: impl FnMut(&ForeignKey, u64, bool)) -> u64 {
-        // SAFETY: the caller vouches for the frame. A slot for minimal tuples that is not empty has one, which lies
-        // there until the next one is asked for; a tuple is as long as it says, and ends with its row, if that is tracked.
-        unsafe {
-            let mut keys = 0;
-            let mut previous: *mut u8 = std::ptr::null_mut();
-            let mut room = 0;
-            let mut len = 0;
-            let tail = if tracked { size_of::<u64>() } else { 0 };
-            while c::tuplesort_gettupleslot(self.sort, true, false, self.sorted, std::ptr::null_mut()) {
-                c::check_for_interrupts();
-                let tuple = (*self.sorted.cast::<pg_sys::MinimalTupleTableSlot>()).mintuple;
-                // What is before that, a sort does not keep.
-                let head = std::mem::offset_of!(pg_sys::MinimalTupleData, t_infomask2);
-                let size = ((*tuple).t_len as usize).saturating_sub(head + tail);
-                let bytes = std::slice::from_raw_parts(tuple.cast::<u8>().add(head), size);
-                if !previous.is_null() && bytes == std::slice::from_raw_parts(previous, len) {
-                    visit(self, keys, false);
-                    continue;
-                }
-                if size > room {
-                    room = size.next_power_of_two();
-                    previous = c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, room).cast();
-                }
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), previous, size);
-                len = size;
-                keys += 1;
-                visit(self, keys, true);
-            }
-            keys
-        }
-    }
-
-    /// Give back what it takes, once.
-    ///
-    /// # Safety
-    /// A plain frame.
-    unsafe fn end(&mut self) {
-        // SAFETY: what `prepare` made.
-        unsafe {
-            if !self.sort.is_null() {
-                c::tuplesort_end(self.sort);
-                c::tuplestore_end(self.numbered);
-            }
-        }
-        (self.sort, self.numbered) = (std::ptr::null_mut(), std::ptr::null_mut());
     }
 }
 

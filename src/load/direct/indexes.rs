@@ -16,13 +16,17 @@
 //!
 //! Expressions are the caller's to evaluate, as in an INSERT. They run in plain frames.
 
+mod compared;
 mod sorted;
+mod way;
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
+pub use self::way::Way;
+use self::way::{Losses, is_unique, wants_care, way};
 use super::offender::Offender;
 use super::rebuild::Rebuild;
 use crate::load::duplicate::{self, Keep};
@@ -34,27 +38,6 @@ use crate::pg::unguarded as c;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
-/// How an index comes by the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// It does not: it is being built, or was left half built, by somebody else.
-    None,
-    /// In the order of keys.
-    Sorted(*mut pg_sys::Tuplesortstate),
-    /// In the order of the heap.
-    RowByRow,
-    /// From the whole heap.
-    Rebuilt,
-    /// From the keys that were collected.
-    Built,
-    /// From these and what it had.
-    Merged,
-    /// Row by row in the order of the file, once nothing is found in the way.
-    Careful,
-    /// Row by row, when it is known which rows stay.
-    Late,
-}
-
 /// An index.
 #[derive(Debug)]
 pub struct Index {
@@ -63,7 +46,7 @@ pub struct Index {
     pub name: CString,
     /// Null once it is closed.
     pub relation: pg_sys::Relation,
-    info: *mut pg_sys::IndexInfo,
+    pub info: *mut pg_sys::IndexInfo,
     pub way: Way,
     pub is_exclusion: bool,
     pub took: Duration,
@@ -83,6 +66,8 @@ pub struct Indexes {
     /// Which of them says what a duplicate is, and what becomes of these.
     arbiter: Option<usize>,
     keep: Keep,
+    /// Rows that the table has count.
+    has_rows: bool,
 }
 
 /// How the rows are survived that lose to an index.
@@ -150,7 +135,48 @@ impl Indexes {
             if count > 0 {
                 (*relinfo).ri_IndexRelationDescs = shown;
             }
-            Indexes { list, relinfo, estate, econtext, open, shown, arbiter, keep }
+            Indexes { list, relinfo, estate, econtext, open, shown, arbiter, keep, has_rows: true }
+        }
+    }
+
+    /// Of a result relation whose rows are only judged: those that may refuse a row as the rows come. Keys of B-trees are sorted.
+    /// It may count as empty.
+    /// Guarded; allocates as [`Indexes::new`].
+    ///
+    /// # Safety
+    /// As [`Indexes::new`].
+    pub unsafe fn to_ask(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        estate: *mut pg_sys::EState,
+        econtext: *mut pg_sys::ExprContext,
+        keep: Keep,
+        arbiter: Option<pg_sys::Oid>,
+        has_rows: bool,
+    ) -> Indexes {
+        // SAFETY: as in `new`.
+        unsafe {
+            let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
+            let open = (*relinfo).ri_IndexRelationDescs;
+            let is_arbiter = |i: usize| arbiter.is_some_and(|oid| duplicate::is_part_of(*open.add(i), oid));
+            let arbiter = (0..count).find(|&i| is_arbiter(i));
+            let index = |i| {
+                let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
+                let form = (*relation).rd_index;
+                let is_exclusion = (*form).indisexclusion;
+                let way = if !(*info).ii_ReadyForInserts || !(*form).indimmediate {
+                    Way::None
+                } else if is_exclusion {
+                    Way::Asked
+                } else if (*form).indisunique && (*(*relation).rd_rel).relam == pg_sys::BTREE_AM_OID {
+                    Way::Sorted(std::ptr::null_mut())
+                } else {
+                    Way::None
+                };
+                let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
+                Index { oid: (*relation).rd_id, name, relation, info, way, is_exclusion, took: Duration::ZERO }
+            };
+            let list = (0..count).map(index).collect();
+            Indexes { list, relinfo, estate, econtext, open, shown: open, arbiter, keep, has_rows }
         }
     }
 
@@ -205,7 +231,7 @@ impl Indexes {
         for index in &mut self.list {
             // SAFETY: an open index's info; ExecInsertIndexTuples does the same when it needs one.
             unsafe {
-                if matches!(index.way, Way::Sorted(_)) && !(*index.info).ii_Predicate.is_null() {
+                if matches!(index.way, Way::Sorted(_) | Way::Asked) && !(*index.info).ii_Predicate.is_null() {
                     (*index.info).ii_PredicateState = c::ExecPrepareQual((*index.info).ii_Predicate, self.estate);
                 }
             }
@@ -246,7 +272,7 @@ impl Indexes {
                             recheck = c::list_concat(recheck, again);
                         }
                     }
-                    Way::None | Way::Rebuilt | Way::Built | Way::Merged | Way::Late => continue,
+                    Way::None | Way::Rebuilt | Way::Built | Way::Merged | Way::Late | Way::Asked => continue,
                 }
                 let now = Instant::now();
                 index.took += now - began;
@@ -357,7 +383,7 @@ impl Indexes {
             method: match index.way {
                 Way::Rebuilt | Way::Built => "rebuild",
                 Way::Merged => "merge",
-                Way::None | Way::Sorted(_) | Way::RowByRow | Way::Careful | Way::Late => "insert",
+                Way::None | Way::Sorted(_) | Way::RowByRow | Way::Careful | Way::Late | Way::Asked => "insert",
             },
             from: match index.way {
                 Way::Built => Some("load"),
@@ -366,93 +392,5 @@ impl Indexes {
             },
             seconds: index.took.as_secs_f64(),
         })
-    }
-}
-
-/// Guarded.
-///
-/// # Safety
-/// An open index and its info.
-unsafe fn way(
-    index: pg_sys::Relation,
-    info: *const pg_sys::IndexInfo,
-    rebuild: &mut Rebuild,
-    losses: Losses<'_>,
-    builds: bool,
-) -> Way {
-    // SAFETY: the caller vouches for it; guarded calls.
-    unsafe {
-        let form = (*index).rd_index;
-        if !(*info).ii_ReadyForInserts {
-            Way::None
-        } else if !(*form).indimmediate && losses != Losses::None {
-            Way::Late
-        } else if ((*form).indisunique || (*form).indisexclusion) && losses == Losses::Looked {
-            Way::Careful
-        } else if !(*form).indimmediate || (*form).indisexclusion {
-            Way::RowByRow
-        } else if builds && losses.may_build(index) && rebuild.takes(index) {
-            Way::Rebuilt
-        } else if builds && losses.may_build(index) && rebuild.merges(index) {
-            Way::Merged
-        } else if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
-            Way::Sorted(std::ptr::null_mut())
-        } else {
-            Way::RowByRow
-        }
-    }
-}
-
-/// How rows are found that lose to an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Losses<'a> {
-    /// The first one is an error.
-    None,
-    /// Equal keys are next to each other in a sort, or among the keys that these indexes are certainly built from.
-    Sorted(&'a [pg_sys::Oid]),
-    /// Each row is looked for.
-    Looked,
-}
-
-impl Losses<'_> {
-    /// Can an index be built, whatever its keys are? If it is unique, by ourselves only.
-    ///
-    /// # Safety
-    /// An open B-tree, or an index that is not unique.
-    unsafe fn may_build(self, index: pg_sys::Relation) -> bool {
-        // SAFETY: the caller vouches for it; an index has a type for each key.
-        unsafe {
-            let form = &*(*index).rd_index;
-            if !form.indisunique || self == Losses::None {
-                return true;
-            }
-            // The server, which builds what we cannot, would raise the first loss.
-            match self {
-                Losses::Sorted(certain) => certain.contains(&form.indexrelid),
-                Losses::None | Losses::Looked => false,
-            }
-        }
-    }
-}
-
-/// Are its keys unique at any time?
-///
-/// # Safety
-/// An open index.
-unsafe fn is_unique(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for it.
-    unsafe { (*(*index).rd_index).indimmediate && (*(*index).rd_index).indisunique }
-}
-
-/// Can rows that lose to an index be found only by looking for each? Guarded.
-///
-/// # Safety
-/// An open index.
-unsafe fn wants_care(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        let form = (*index).rd_index;
-        let is_btree = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID;
-        (*form).indimmediate && ((*form).indisexclusion || ((*form).indisunique && !is_btree))
     }
 }

@@ -14,6 +14,8 @@ use crate::pg::unguarded as c;
 
 /// What the query calls the keys.
 const KEYS: &CStr = c"pg_bulk_keys";
+/// What it calls rows that may be referred to, but are not in the table.
+const ROWS: &CStr = c"pg_bulk_rows";
 
 /// The query of a foreign key.
 #[derive(Debug)]
@@ -22,12 +24,18 @@ pub struct KeyQuery {
     text: CString,
     /// ... and the number of each, as often as it is there.
     numbers: CString,
+    /// The same without locking a row, ...
+    unlocked: CString,
+    /// ... and of the keys that are among rows beside the table.
+    beside: CString,
     /// The referenced table.
     pub parent: pg_sys::Oid,
     /// The owner of the referenced table.
     owner: pg_sys::Oid,
     /// The referring columns.
     pub columns: Vec<i16>,
+    /// The referenced columns.
+    pub referenced: Vec<i16>,
     /// MATCH FULL
     pub full: bool,
     /// Of keys: their columns, and a number.
@@ -35,18 +43,18 @@ pub struct KeyQuery {
 }
 
 impl KeyQuery {
-    /// For the foreign key of a relation that a constraint is. `None` if it cannot be checked like this. Guarded; allocates in
-    /// the current memory context.
+    /// For the foreign key of a relation that a constraint is. `None` if it cannot be checked like this. The referenced table is
+    /// locked like this. Guarded; allocates in the current memory context.
     ///
     /// # Safety
     /// An open relation.
-    pub unsafe fn new(relation: pg_sys::Relation, constraint: pg_sys::Oid) -> Option<KeyQuery> {
+    pub unsafe fn new(relation: pg_sys::Relation, constraint: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> Option<KeyQuery> {
         // SAFETY: the caller vouches for the relation; guarded calls. The lists and descriptors have so many elements.
         unsafe {
             let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
             let key = **known.iter_ptr().find(|&key| (*key).conoid == constraint).as_ref()?;
             let full = is_full(key.conoid)?;
-            let parent = pg_sys::table_open(key.confrelid, pg_sys::RowShareLock.cast_signed());
+            let parent = pg_sys::table_open(key.confrelid, lock);
             let form = &*(*parent).rd_rel;
             let is_plain = form.relkind.cast_unsigned() == pg_sys::RELKIND_RELATION;
             let name = pg_sys::get_namespace_name(form.relnamespace);
@@ -76,25 +84,25 @@ impl KeyQuery {
             let last = i16::try_from(count + 1).unwrap_or(i16::MAX);
             pg_sys::TupleDescInitEntry(descriptor, last, c"number".as_ptr(), pg_sys::INT8OID, -1, 0);
             // As often as a row is found for a key, the key is found; ONLY as in RI_FKey_check (ri_triggers.c).
-            let numbers = [
-                b"SELECT k.number FROM ".as_slice(),
-                KEYS.to_bytes(),
-                b" k JOIN ONLY ",
-                name.to_bytes(),
-                b" x ON ",
-                CStr::from_ptr((*clause).data).to_bytes(),
-                b" FOR KEY SHARE OF x",
-            ]
-            .concat();
+            let found_in = |what: &[u8], name: &CStr| {
+                let clause = CStr::from_ptr((*clause).data).to_bytes();
+                [b"SELECT k.number FROM ", KEYS.to_bytes(), b" k JOIN ", what, name.to_bytes(), b" x ON ", clause]
+                    .concat()
+            };
+            let unlocked = found_in(b"ONLY ", name);
+            let numbers = [unlocked.as_slice(), b" FOR KEY SHARE OF x"].concat();
             let text = [b"SELECT FROM (".as_slice(), &numbers, b") found GROUP BY number"].concat();
             let owner = form.relowner;
             pg_sys::table_close(parent, pg_sys::NoLock.cast_signed());
             (is_plain && sortable).then(|| KeyQuery {
                 text: CString::new(text).unwrap_or_default(),
                 numbers: CString::new(numbers).unwrap_or_default(),
+                unlocked: CString::new(unlocked).unwrap_or_default(),
+                beside: CString::new(found_in(b"", ROWS)).unwrap_or_default(),
                 parent: key.confrelid,
                 owner,
                 columns: key.conkey.iter().take(count).copied().collect(),
+                referenced: key.confkey.iter().take(count).copied().collect(),
                 full,
                 descriptor,
             })
@@ -109,7 +117,7 @@ impl KeyQuery {
     pub unsafe fn run(&self, keys: *mut pg_sys::Tuplestorestate, count: u64) -> u64 {
         // SAFETY: the caller vouches for frame and keys; nothing in the frame has a destructor.
         unsafe {
-            let environment = environment(self.descriptor, keys, count);
+            let environment = environment(self.keys(keys, count), Beside::NOTHING);
             let mut before = Settings::default();
             enter(&raw mut before, self.owner);
             let found = statement::count(self.text.as_ptr(), environment);
@@ -125,7 +133,7 @@ impl KeyQuery {
     pub unsafe fn find(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, found: *mut u8) {
         // SAFETY: the caller vouches for frame, keys and room; nothing in the frame has a destructor.
         unsafe {
-            let environment = environment(self.descriptor, keys, count);
+            let environment = environment(self.keys(keys, count), Beside::NOTHING);
             let mut before = Settings::default();
             let mut receiver = Receiver::new(found);
             enter(&raw mut before, self.owner);
@@ -133,6 +141,50 @@ impl KeyQuery {
             leave(&raw const before);
         }
     }
+}
+
+impl KeyQuery {
+    fn keys(&self, store: *mut pg_sys::Tuplestorestate, count: u64) -> Beside {
+        Beside { descriptor: self.descriptor, store, count, alone: false }
+    }
+
+    /// The same as [`KeyQuery::find`], but that no row is locked; and of rows that are not in the table.
+    ///
+    /// # Safety
+    /// As [`KeyQuery::find`]; a tuplestore of rows that have the referenced columns, by name, or nothing.
+    pub unsafe fn look(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, beside: Beside, found: *mut u8) {
+        // SAFETY: the caller vouches for frame, keys, rows and room; nothing in the frame has a destructor.
+        unsafe {
+            let environment = environment(self.keys(keys, count), beside);
+            let mut before = Settings::default();
+            let mut receiver = Receiver::new(found);
+            enter(&raw mut before, self.owner);
+            if !beside.alone {
+                statement::each(self.unlocked.as_ptr(), environment, (&raw mut receiver).cast());
+            }
+            if !beside.store.is_null() {
+                statement::each(self.beside.as_ptr(), environment, (&raw mut receiver).cast());
+            }
+            leave(&raw const before);
+        }
+    }
+}
+
+/// Rows that a query is to know, and that are in no table.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Beside {
+    pub descriptor: pg_sys::TupleDesc,
+    /// Null if there are none.
+    pub store: *mut pg_sys::Tuplestorestate,
+    pub count: u64,
+    /// No row of the table counts.
+    pub alone: bool,
+}
+
+impl Beside {
+    pub const NOTHING: Beside =
+        Beside { descriptor: std::ptr::null_mut(), store: std::ptr::null_mut(), count: 0, alone: false };
 }
 
 /// Takes numbers, and sets bits.
@@ -208,27 +260,28 @@ fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
     }
 }
 
-/// What the query finds its keys in.
+/// What the query finds its keys in, and maybe other rows.
 ///
 /// # Safety
-/// A tuplestore with so many tuples. What is returned lives as long as the current memory context.
+/// Tuplestores with so many tuples. What is returned lives as long as the current memory context.
 #[pg_guard]
-unsafe extern "C-unwind" fn environment(
-    descriptor: pg_sys::TupleDesc,
-    keys: *mut pg_sys::Tuplestorestate,
-    count: u64,
-) -> *mut pg_sys::QueryEnvironment {
-    // SAFETY: the caller vouches for the keys; guarded calls, and zeroed structs that are filled.
+unsafe extern "C-unwind" fn environment(keys: Beside, rows: Beside) -> *mut pg_sys::QueryEnvironment {
+    // SAFETY: the caller vouches for the tuplestores; guarded calls, and zeroed structs that are filled.
     unsafe {
-        let relation = pg_sys::palloc0(size_of::<pg_sys::EphemeralNamedRelationData>());
-        let relation = relation.cast::<pg_sys::EphemeralNamedRelationData>();
-        (*relation).md.name = KEYS.as_ptr().cast_mut();
-        (*relation).md.tupdesc = descriptor;
-        (*relation).md.enrtype = pg_sys::EphemeralNameRelationType::ENR_NAMED_TUPLESTORE;
-        (*relation).md.enrtuples = count as f64;
-        (*relation).reldata = keys.cast();
         let environment = pg_sys::create_queryEnv();
-        pg_sys::register_ENR(environment, relation);
+        for (name, given) in [(KEYS, keys), (ROWS, rows)] {
+            if given.store.is_null() {
+                continue;
+            }
+            let relation = pg_sys::palloc0(size_of::<pg_sys::EphemeralNamedRelationData>());
+            let relation = relation.cast::<pg_sys::EphemeralNamedRelationData>();
+            (*relation).md.name = name.as_ptr().cast_mut();
+            (*relation).md.tupdesc = given.descriptor;
+            (*relation).md.enrtype = pg_sys::EphemeralNameRelationType::ENR_NAMED_TUPLESTORE;
+            (*relation).md.enrtuples = given.count as f64;
+            (*relation).reldata = given.store.cast();
+            pg_sys::register_ENR(environment, relation);
+        }
         environment
     }
 }

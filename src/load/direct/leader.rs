@@ -21,6 +21,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::executor;
 use super::failure;
+use super::key_check;
 use super::offender::{self, Offender};
 use super::origin::Target;
 use super::process::{Executor, Process};
@@ -135,7 +136,9 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         (*call).leader = leader;
         work(leader.cast());
         let settling = close_heaps(leader, load);
-        if !(*load).is_dry {
+        if (*load).is_dry {
+            key_check::judge(leader);
+        } else {
             settle::after_rows(settling);
         }
         finish(leader, settling, load);

@@ -26,8 +26,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use self::suspects::Bits;
-pub use self::suspects::{Group, Suspects, number_of, row_of, taken, twin};
+pub use self::suspects::{Bits, Group, Suspects, number_of, row_of, taken, twin};
 use super::indexes::Indexes;
 use super::leader::Leader;
 use super::origin::{Place, Source};
@@ -164,7 +163,7 @@ pub enum Loss {
     Duplicate,
 }
 
-fn loss_to(indexes: &Indexes, index: usize) -> (Loss, Complaint) {
+pub fn loss_to(indexes: &Indexes, index: usize) -> (Loss, Complaint) {
     let loss = if indexes.arbiter() == Some(index) { Loss::Duplicate } else { Loss::Reject };
     (loss, complaint_of(indexes, index))
 }
@@ -272,6 +271,16 @@ impl Leader {
         complaint: Complaint,
     ) -> Result<()> {
         self.remove(relation, row, loss)?;
+        self.keep_record(place, complaint)
+    }
+
+    /// Count a row that is in no heap, and keep its record as a reject.
+    pub fn leave_out(&mut self, place: Place, loss: Loss, complaint: Complaint) -> Result<()> {
+        self.count_loss(loss)?;
+        self.keep_record(place, complaint)
+    }
+
+    fn keep_record(&mut self, place: Place, complaint: Complaint) -> Result<()> {
         if self.process.rejects.has_room() {
             let reject = self.reject_at(place, complaint)?;
             self.process.rejects.keep_bytes(&reject.write());
@@ -289,10 +298,7 @@ impl Leader {
         let mut sort = self.in_file_order(number, rows, memory, false)?;
         while let Some([position, behind, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
-            if self.process.rejects.has_room() {
-                let reject = self.reject_at(Place { position, behind }, complaint.clone())?;
-                self.process.rejects.keep_bytes(&reject.write());
-            }
+            self.keep_record(Place { position, behind }, complaint.clone())?;
         }
         sort.end();
         Ok(())
@@ -315,6 +321,10 @@ impl Leader {
             }
         }
         self.counts.loaded -= 1;
+        self.count_loss(loss)
+    }
+
+    fn count_loss(&mut self, loss: Loss) -> Result<()> {
         if loss == Loss::Duplicate {
             self.counts.duplicate += 1;
             if let Some(most) = self.duplicates.most() {

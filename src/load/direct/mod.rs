@@ -23,6 +23,7 @@ mod hazard;
 mod heap;
 mod index_keys;
 mod indexes;
+mod key_check;
 mod key_query;
 mod leader;
 mod losers;

@@ -8,21 +8,23 @@ mod store;
 mod trace;
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
 use pg_bulk_format::reader::Place;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
-use pgrx::pg_sys;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
+use super::key_check::KeyCheck;
 use super::origin::{Origins, Trail};
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::Wide;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::row::Rows;
@@ -68,6 +70,8 @@ pub struct Process {
     pub memory: pg_sys::MemoryContext,
     /// Rows are made and judged, but there is no heap for them.
     pub is_dry: bool,
+    /// Then, what their keys go to; null if they have none that matter.
+    pub keys: *mut KeyCheck,
     /// Records that are still to be passed over.
     pub skip_left: u64,
     /// Records that are to be read before [`run`] returns.
@@ -179,6 +183,7 @@ impl Process {
             pins: Pins::default(),
             memory: std::ptr::null_mut(),
             is_dry,
+            keys: std::ptr::null_mut(),
             skip_left: skip,
             records_left: u64::MAX,
             limit,
@@ -235,6 +240,7 @@ impl Process {
         self.chunks = Chunks::InOrder;
         self.records_left = u64::MAX;
         self.is_dry = true;
+        self.keys = std::ptr::null_mut();
         self.rejects.forget_spool();
         self.heaps.clear();
         self.wide.set_queues(Vec::new());
@@ -251,15 +257,7 @@ impl Process {
         if let Some(index) = self.heap_of(oid) {
             return Ok(index);
         }
-        let Some(index) = self.traits.iter().position(|(known, _)| *known == oid) else {
-            // SAFETY: an open relation.
-            let name = unsafe { std::ffi::CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) };
-            let message = format!("partition \"{}\" was attached while rows were being loaded", name.to_string_lossy());
-            return Err(crate::error::Error::new(
-                pgrx::PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                message,
-            ));
-        };
+        let index = self.number_of_relation(relation)?;
         let Some(&(_, traits)) = self.traits.get(index) else { return Ok(0) };
         let mut heap = Heap::new(relation, traits, self.stamp)?;
         heap.index = index;
@@ -278,6 +276,16 @@ impl Process {
         self.by_oid.insert(oid.to_u32(), self.heaps.len());
         self.heaps.push(heap);
         Ok(self.heaps.len() - 1)
+    }
+
+    /// Which of the load's relations it is. Guarded.
+    pub fn number_of_relation(&self, relation: pg_sys::Relation) -> Result<usize> {
+        // SAFETY: an open relation.
+        let (oid, name) = unsafe { ((*relation).rd_id, CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr())) };
+        self.traits.iter().position(|(known, _)| *known == oid).ok_or_else(|| {
+            let message = format!("partition \"{}\" was attached while rows were being loaded", name.to_string_lossy());
+            Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        })
     }
 
     /// Who collects the keys of a relation's indexes. Guarded.

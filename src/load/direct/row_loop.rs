@@ -14,6 +14,7 @@
 use pgrx::{pg_guard, pg_sys};
 
 use super::defaults::Default;
+use super::key_check;
 use super::process::{END, Process, SHORT};
 use crate::error::OrRaise;
 use crate::load::rejects::Complaint;
@@ -182,7 +183,12 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
             }
             pg_sys::CurrentMemoryContext = memory;
-            store(process, relinfo, slot);
+            if (*process).keys.is_null() {
+                store(process, relinfo, slot);
+            } else {
+                let table = key_check::take(process, relinfo, slot);
+                key_check::add(table, slot);
+            }
             clear(e.slot, per_tuple);
         }
         pg_sys::CurrentMemoryContext = memory;

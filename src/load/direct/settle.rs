@@ -52,7 +52,7 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded as c;
 
 /// The least that a sort works with, in kB (tuplesort.c).
-const LEAST_MEMORY: i32 = 64;
+pub const LEAST_MEMORY: i32 = 64;
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
 /// What CopyFrom does before the first row.
@@ -325,7 +325,7 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
 /// # Safety
 /// The load's phases, which nobody else uses now.
 #[pg_guard]
-unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
+pub unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
     // SAFETY: the caller vouches for it.
     unsafe { &mut *phases }.enter(phase);
 }
@@ -409,7 +409,7 @@ unsafe extern "C-unwind" fn look(
         let waited_for = rebuild.patience;
         // What a row has replaced would not come back.
         let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
-        let mut keys = ForeignKeys::new(relinfo, written.rows, refers);
+        let mut keys = ForeignKeys::new(relinfo, written.rows, refers, pg_sys::RowShareLock.cast_signed());
         let refers = refers && !keys.are_none();
         // All sorts together get what one index that is built may have.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);

@@ -243,6 +243,29 @@ unsafe extern "C-unwind" {
         isnull: *mut bool,
     );
     /// tuplestore.c.
+    pub fn tuplestore_puttupleslot(state: *mut pg_sys::Tuplestorestate, slot: *mut pg_sys::TupleTableSlot);
+    /// tuplestore.c. Without `copy`, what is in the slot is valid until the next call.
+    pub fn tuplestore_gettupleslot(
+        state: *mut pg_sys::Tuplestorestate,
+        forward: bool,
+        copy: bool,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool;
+    /// tuplestore.c.
+    pub fn tuplestore_rescan(state: *mut pg_sys::Tuplestorestate);
+    /// execTuples.c.
+    pub fn ExecStoreMinimalTuple(
+        tuple: pg_sys::MinimalTuple,
+        slot: *mut pg_sys::TupleTableSlot,
+        should_free: bool,
+    ) -> *mut pg_sys::TupleTableSlot;
+    /// fmgr.c. Calls a function.
+    pub fn FunctionCall1Coll(
+        flinfo: *mut pg_sys::FmgrInfo,
+        collation: pg_sys::Oid,
+        arg1: pg_sys::Datum,
+    ) -> pg_sys::Datum;
+    /// tuplestore.c.
     pub fn tuplestore_end(state: *mut pg_sys::Tuplestorestate);
     /// execTuples.c.
     pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, attnum: c_int);

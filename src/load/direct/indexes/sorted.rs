@@ -109,12 +109,12 @@ const SIZE_MASK: u16 = 0x1fff;
 type Check = pg_sys::IndexUniqueCheck::Type;
 
 /// A key on its way into an index.
-struct Key {
-    index: *mut Index,
-    heap: pg_sys::Relation,
-    values: *mut pg_sys::Datum,
-    nulls: *mut bool,
-    tuple: pg_sys::IndexTuple,
+pub(super) struct Key {
+    pub(super) index: *mut Index,
+    pub(super) heap: pg_sys::Relation,
+    pub(super) values: *mut pg_sys::Datum,
+    pub(super) nulls: *mut bool,
+    pub(super) tuple: pg_sys::IndexTuple,
 }
 
 impl Key {
@@ -160,25 +160,25 @@ impl Key {
 }
 
 /// The key before, in a sort.
-struct Previous {
+pub(super) struct Previous {
     /// A copy, with room for the longest.
     tuple: pg_sys::IndexTuple,
     /// Zero if there is none.
     len: usize,
-    group: Group,
+    pub(super) group: Group,
 }
 
 impl Previous {
     /// # Safety
     /// A plain frame.
-    unsafe fn new() -> Previous {
+    pub(super) unsafe fn new() -> Previous {
         // SAFETY: a tuple is no longer than its size can say.
         let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
         Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
     }
 
     /// Its row. There is one.
-    fn row(&self) -> pg_sys::ItemPointerData {
+    pub(super) fn row(&self) -> pg_sys::ItemPointerData {
         // SAFETY: a tuple was copied.
         unsafe { (*self.tuple).t_tid }
     }
@@ -188,7 +188,7 @@ impl Previous {
     /// # Safety
     /// A valid tuple.
     #[inline]
-    unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
+    pub(super) unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
         const HEAD: usize = size_of::<pg_sys::ItemPointerData>();
         // SAFETY: a tuple is as long as it says, and begins with its row.
         unsafe {
@@ -202,7 +202,7 @@ impl Previous {
     /// # Safety
     /// A valid tuple.
     #[inline]
-    unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
+    pub(super) unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
         // SAFETY: a tuple is as long as it says, which there is room for.
         unsafe {
             self.len = usize::from((*tuple).t_info & SIZE_MASK);
@@ -214,7 +214,7 @@ impl Previous {
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.
-    unsafe fn is_equal(&self, key: &Key, keys: usize, memory: pg_sys::MemoryContext) -> bool {
+    pub(super) unsafe fn is_equal(&self, key: &Key, keys: usize, memory: pg_sys::MemoryContext) -> bool {
         if self.len == 0 {
             return false;
         }

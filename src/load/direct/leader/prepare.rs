@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use pg_bulk_format::tuple::Stamp;
+use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Leader;
@@ -12,6 +13,7 @@ use crate::load::direct::chunks::Chunks;
 use crate::load::direct::defaults::Defaults;
 use crate::load::direct::hazard::Hazards;
 use crate::load::direct::index_keys::{KeyPlan, plan};
+use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::Target;
 use crate::load::direct::process::{Executor, Parts, Process, Traces};
@@ -59,8 +61,13 @@ impl Leader {
         };
         let starts: Vec<u32> = relations.iter().map(blocks).collect();
         let mut list = Vec::new();
+        let traces = if rows.stream().has_offsets() && rows.stream().size().is_some() {
+            Traces::Positions
+        } else {
+            Traces::Lines
+        };
         // SAFETY: as above; closed, the locks stay.
-        let (is_safe, complain) = unsafe {
+        let (is_safe, complain, keys) = unsafe {
             let hazards = Hazards::new();
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
@@ -82,19 +89,18 @@ impl Leader {
             let keeps = options.copy.on_error == OnError::Table;
             let complain =
                 relations.iter().any(|&leaf| settle::may_complain(leaf) || (keeps && settle::may_refer(leaf)));
+            let keys = (load.is_dry && complain).then(|| {
+                let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
+            });
             settle::close_leaves(relation, &relations);
-            (safe, complain)
+            (safe, complain, keys)
         };
         let copy = &options.copy;
-        let traces = if load.is_dry || !complain {
-            Traces::Nothing
-        } else if rows.stream().has_offsets() && rows.stream().size().is_some() {
-            Traces::Positions
-        } else {
-            Traces::Lines
-        };
+        let traces = if complain { traces } else { Traces::Nothing };
         let alone = Box::new(Shared::alone());
         let most_workers = if is_safe
+            && keys.is_none()
             && rows.stream().has_chunks()
             && survives(copy, rows.columns())
             && copy.limit.is_none()
@@ -149,6 +155,7 @@ impl Leader {
             traces,
         })?;
         process.phases = &raw mut load.phases;
+        process.keys = keys.unwrap_or(std::ptr::null_mut());
         Ok(Leader {
             process,
             alone,

@@ -43,9 +43,9 @@ impl Group {
 #[derive(Debug)]
 pub struct Suspects {
     /// Row, index, group, and the holder of its key.
-    pub(super) sort: Option<NumberSort<4>>,
+    pub sort: Option<NumberSort<4>>,
     /// Groups so far, for each index.
-    pub(super) groups: Vec<u64>,
+    pub groups: Vec<u64>,
     /// Memory for each of three sorts, in kB.
     pub(super) memory: i32,
     /// Rows of the load whose places others of the load have taken, before any of them were suspects.
@@ -168,10 +168,10 @@ pub unsafe extern "C-unwind" fn twin(
 
 /// Numbers, each in or not.
 #[derive(Debug)]
-pub(super) struct Bits(Vec<u64>);
+pub struct Bits(Vec<u64>);
 
 impl Bits {
-    pub(super) fn new(count: u64) -> Bits {
+    pub fn new(count: u64) -> Bits {
         Bits(vec![0; usize::try_from(count.div_ceil(64)).unwrap_or(0)])
     }
 
@@ -179,11 +179,14 @@ impl Bits {
         usize::try_from(number / 64).unwrap_or(usize::MAX)
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
+    pub fn has(&self, number: u64) -> bool {
         self.0.get(Bits::word(number)).is_some_and(|word| word >> (number % 64) & 1 != 0)
     }
 
-    pub(super) fn add(&mut self, number: u64) {
+    pub fn add(&mut self, number: u64) {
+        if self.0.len() <= Bits::word(number) {
+            self.0.resize(Bits::word(number) + 1, 0);
+        }
         if let Some(word) = self.0.get_mut(Bits::word(number)) {
             *word |= 1 << (number % 64);
         }

@@ -40,7 +40,13 @@ impl Process {
     /// Must each row be looked at outside of [`step`]?
     fn is_plain(&self) -> bool {
         let e = &self.executor;
-        e.checks || e.generated || e.leaf || !e.routing.is_null() || !e.condition.is_null() || self.defaults.evaluates()
+        !self.keys.is_null()
+            || e.checks
+            || e.generated
+            || e.leaf
+            || !e.routing.is_null()
+            || !e.condition.is_null()
+            || self.defaults.evaluates()
     }
 
     /// Rows until one needs more than this can do. Guarded.

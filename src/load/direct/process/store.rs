@@ -128,7 +128,7 @@ impl Process {
     }
 
     #[inline]
-    fn count_row(&mut self) {
+    pub fn count_row(&mut self) {
         self.limit -= 1;
         self.unreported_rows += 1;
     }

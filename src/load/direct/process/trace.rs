@@ -10,7 +10,7 @@ use crate::load::direct::wide::Received;
 impl Process {
     /// Where the current row comes from.
     #[inline]
-    pub(super) fn origin(&mut self) -> Origin {
+    pub fn origin(&mut self) -> Origin {
         match self.traces {
             Traces::Nothing => Origin::NONE,
             Traces::Positions => {

@@ -1,0 +1,153 @@
+--
+-- bulk_check: that it says what a load would leave out is seen in load_rejects, load_losers and load_duplicates, where loads are.
+-- Here: what is said of rows that only other rows make wrong, by options and by what is in the table; and that nothing else happens.
+--
+\set ECHO none
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS dblink;
+RESET client_min_messages;
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_check
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+-- What is said of the content in file t, and after how many lines it differs from what a load says that is rolled back.
+CREATE FUNCTION said(target regclass, options jsonb DEFAULT '{}', program boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	path text := CASE WHEN program THEN 'cat ' ELSE '' END || data_path('t');
+	given jsonb := jsonb_build_object('format', 'csv', 'program', program) || options;
+	checked text[];
+	loaded text[];
+	line text;
+BEGIN
+	checked := ARRAY(SELECT concat_ws(' ', line_number, byte_offset, column_name, raw_field, quote_nullable(raw_line), sqlstate, message, constraint_name) FROM bulk_check(path, target, given)
+		ORDER BY line_number);
+	BEGIN
+		PERFORM bulk_load(path, target, given || '{"on_error": "table"}');
+		loaded := ARRAY(SELECT concat_ws(' ', line_number, byte_offset, column_name, raw_field, quote_nullable(raw_line), sqlstate, message, constraint_name) FROM bulk_rejects
+			WHERE load_id = (SELECT max(load_id) FROM bulk_history) ORDER BY line_number);
+		RAISE EXCEPTION USING ERRCODE = 'PB000';
+	EXCEPTION WHEN SQLSTATE 'PB000' THEN
+		NULL;
+	END;
+	IF checked IS DISTINCT FROM loaded THEN
+		RETURN QUERY SELECT 'check: ' || unnest(checked);
+		RETURN QUERY SELECT 'load: ' || unnest(loaded);
+		RETURN;
+	END IF;
+	RETURN NEXT format('%s rows', cardinality(checked));
+	RETURN QUERY SELECT unnest(checked[1:6]);
+END $$;
+-- Rejects of all kinds are judged together: a row that is none cannot be in the way.
+CREATE TABLE mixed (n int, a int PRIMARY KEY CHECK (a <> 13), b int NOT NULL UNIQUE, c date);
+INSERT INTO mixed VALUES (-1, 50, 50, NULL);
+CALL write_file('t', E'1,1,1,\n2,1,2,\n3,x,2,\n4,3,2,\n5,13,7,\n6,14,7,\n7,15,\n8,50,8,\n9,9,8,2024-02-30\n10,51,50,\n11,51,51,\n12,12,1,\n');
+SELECT said('mixed');
+SELECT said('mixed', program => true);
+SELECT said('mixed', '{"where": "n <> 1 AND n <> 11"}');
+SELECT said('mixed', '{"skip": 1, "limit": 3}');
+SELECT said('mixed', '{"columns": ["a", "n", "b", "c"], "workers": 3}');
+SELECT said('mixed', '{"truncate": true}');
+SELECT said('mixed', '{"on_duplicate": "keep_old", "conflict_index": "mixed_b_key"}');
+SELECT said('mixed', '{"on_duplicate": "keep_new"}');
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'mixed', '{"on_duplicate": "keep_new", "conflict_index": "mixed"}')$$);
+SET pg_bulk.reject_cap = 2;
+SELECT count(*) FROM bulk_check(data_path('t'), 'mixed', '{"format": "csv"}');
+RESET pg_bulk.reject_cap;
+-- What the transaction has done before counts.
+BEGIN;
+DELETE FROM mixed;
+INSERT INTO mixed VALUES (-2, 12, 99, NULL);
+SELECT said('mixed', '{"where": "a = ''12'' OR a = ''50''"}');
+ROLLBACK;
+-- Constraints that are checked later, and triggers that are not fired, are none of it.
+CREATE TABLE later (n int, a int UNIQUE DEFERRABLE, b int UNIQUE);
+CALL write_file('t', E'1,1,1\n2,1,1\n3,3,3\n');
+SELECT said('later');
+CREATE TABLE parent (a int PRIMARY KEY, b text, UNIQUE (a, b));
+INSERT INTO parent SELECT i, i FROM generate_series(1, 100) i;
+CREATE TABLE child (n int PRIMARY KEY, a bigint REFERENCES parent, b text, FOREIGN KEY (a, b) REFERENCES parent (a, b) MATCH FULL);
+CREATE TABLE child_later (n int, a int REFERENCES parent DEFERRABLE);
+CALL write_file('t', E'1,1,1\n2,101,101\n3,2,x\n4,,\n5,3,\n6,,6\n1,999,7\n7,7,7\n');
+SELECT said('child');
+SELECT count(*) FROM bulk_check('cut -d, -f1,2 ' || data_path('t'), 'child_later', '{"format": "csv", "program": true}');
+SET session_replication_role = replica;
+SELECT said('child');
+RESET session_replication_role;
+-- Rows that refer to rows of the file, of any partition: what is not there in the end cannot be referred to.
+CREATE TABLE tree (n int, a int, b int, up_a int, up_b int, PRIMARY KEY (a, b), FOREIGN KEY (up_a, up_b) REFERENCES tree);
+INSERT INTO tree VALUES (-1, 100, 100);
+CALL write_file('t', E'1,1,1,1,1\n2,2,2,1,1\n3,3,3,9,9\n4,4,4,3,3\n5,5,5,4,4\n6,6,6,7,7\n7,7,7,8,8\n8,8,8,100,100\n9,6,6,1,1\n10,10,10,,99\n11,11,11,10,10\n12,x,12,,\n13,13,13,12,12\n14,14,14,15,15\n15,15,15,14,14\n');
+SELECT said('tree');
+SELECT said('tree', '{"truncate": true}');
+CREATE TABLE rows (n int, part int, a int, up int) PARTITION BY LIST (part);
+CREATE TABLE rows_1 (number int, up int, a int UNIQUE, part int, n int);
+ALTER TABLE rows_1 DROP number;
+ALTER TABLE rows ATTACH PARTITION rows_1 FOR VALUES IN (1);
+CREATE TABLE rows_2 PARTITION OF rows (UNIQUE (a), FOREIGN KEY (up) REFERENCES rows_1 (a)) FOR VALUES IN (2);
+ALTER TABLE rows_1 ADD FOREIGN KEY (up) REFERENCES rows_2 (a);
+CALL write_file('t', E'1,1,1,2\n2,2,2,1\n3,1,3,4\n4,2,4,5\n5,2,6,3\n6,1,1,\n7,3,7,\n8,2,8,1\n9,1,9,7\n10,2,10,9\n11,1,11,10\n');
+SELECT said('rows');
+SELECT said('rows_2', '{"where": "part = ''2''"}');
+-- Exclusion constraints with and without columns that are equal, expressions, conditions, NULLs; the first row stays.
+CREATE TABLE rooms (n int PRIMARY KEY, room text, during int4range, EXCLUDE USING gist (during WITH &&) WHERE (room = 'a'),
+	EXCLUDE (upper(room) WITH =, lower(during) WITH =) WHERE (room <> 'a'));
+INSERT INTO rooms VALUES (-1, 'a', '[100,110)'), (-2, 'B', '[1,2)');
+CALL write_file('t', E'1,a,"[1,5)"\n2,a,"[4,8)"\n3,a,"[7,9)"\n4,a,"[109,120)"\n5,b,"[1,5)"\n6,c,"[1,5)"\n7,C,"[1,9)"\n8,,"[1,9)"\n9,a,\n1,a,"[20,30)"\n11,a,"[25,26)"\n12,a,empty\n');
+SELECT said('rooms');
+SELECT said('rooms', '{"truncate": true}');
+CREATE TABLE boxes (n int, place box, EXCLUDE USING gist (place WITH &&));
+INSERT INTO boxes VALUES (-1, '(0,0),(1,1)');
+SELECT string_agg(format(E'%s,"(%s,%s),(%s,%s)"\n', i, i * 7 % 40, i * 3 % 31, i * 7 % 40 + 2, i * 3 % 31 + 2), '' ORDER BY i) AS content FROM generate_series(1, 200) i \gset
+CALL write_file('t', :'content');
+SELECT line FROM said('boxes') line LIMIT 2;
+SELECT line FROM said('boxes', '{"truncate": true}') line LIMIT 2;
+-- Sorts that do not fit into memory, and keys of all kinds of length.
+CREATE TABLE wide (n int, a text PRIMARY KEY, b text REFERENCES wide);
+SELECT string_agg(format(E'%s,%s,%s\n', i, repeat(md5((i % 4900)::text), i % 4900 % 30), repeat(md5((i % 4901)::text), i % 4901 % 30)), '' ORDER BY i) AS content FROM generate_series(1, 5000) i \gset
+CALL write_file('t', :'content');
+SET maintenance_work_mem = '1MB';
+SELECT left(line, 80) FROM said('wide') line LIMIT 1;
+SELECT left(line, 80) FROM said('wide', '{"on_duplicate": "keep_new"}') line LIMIT 1;
+RESET maintenance_work_mem;
+-- Nothing is written, and nobody is waited for: what is not committed is not there, and what is not deleted for good is.
+CREATE TABLE busy (n int, a int PRIMARY KEY, b int REFERENCES parent, EXCLUDE (n WITH =));
+INSERT INTO busy VALUES (-1, 1, 1), (-2, 2, 1);
+CALL write_file('t', E'1,1,1\n2,2,1\n3,3,101\n4,4,100\n-9,9,1\n6,6,6\n');
+SELECT dblink_connect('other', format('dbname=%s host=%s port=%s user=%s', current_database(), split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'), current_user));
+SELECT dblink_exec('other', 'BEGIN; SET LOCAL search_path = load_check; INSERT INTO busy VALUES (-9, 3, 1); DELETE FROM busy WHERE a = 2; INSERT INTO parent VALUES (101); DELETE FROM parent WHERE a = 100');
+SET statement_timeout = '20s';
+CREATE TEMP TABLE before AS SELECT relid, pg_relation_size(relid) AS size FROM (VALUES ('busy'::regclass), ('busy_pkey'), ('busy_n_excl'), ('bulk_reject')) v (relid);
+BEGIN;
+SELECT line_number, sqlstate, constraint_name FROM bulk_check(data_path('t'), 'busy', '{"format": "csv"}') ORDER BY 1;
+SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid, count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype IN ('tuple', 'transactionid');
+COMMIT;
+EXPLAIN (ANALYZE, WAL, COSTS off, TIMING off, SUMMARY off, BUFFERS off) SELECT FROM bulk_check(data_path('t'), 'busy', '{"format": "csv"}');
+SELECT * FROM before WHERE size <> pg_relation_size(relid);
+SELECT dblink_exec('other', 'COMMIT');
+SELECT line_number, sqlstate, constraint_name FROM bulk_check(data_path('t'), 'busy', '{"format": "csv"}') ORDER BY 1;
+SELECT dblink_disconnect('other');
+RESET statement_timeout;
+SELECT n, a FROM busy ORDER BY n;
+-- Who may not look at a table learns of its rows what an INSERT would tell, and nothing of its own rows' keys besides.
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_load_check;
+CREATE ROLE regress_load_check;
+GRANT pg_read_server_files TO regress_load_check;
+GRANT USAGE ON SCHEMA load_check TO regress_load_check;
+RESET client_min_messages;
+SET ROLE regress_load_check;
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'busy', '{"format": "csv"}')$$);
+RESET ROLE;
+GRANT INSERT ON busy TO regress_load_check;
+SET ROLE regress_load_check;
+SELECT line_number, sqlstate, message FROM bulk_check(data_path('t'), 'busy', '{"format": "csv"}') ORDER BY 1;
+SELECT error_of($$SELECT count(*) FROM busy$$);
+SELECT error_of($$SELECT bulk_check(data_path('t'), 'busy', '{"format": "csv", "on_duplicate": "keep_new"}')$$);
+RESET ROLE;
+DROP OWNED BY regress_load_check;
+DROP ROLE regress_load_check;
+SET client_min_messages = warning;
+DROP SCHEMA load_check CASCADE;

@@ -1,0 +1,94 @@
+//! Sorted keys that do not go anywhere: which of them are there more than once, or in the table already.
+
+use pgrx::pg_sys;
+
+use super::super::losers::{self, Group, Suspects};
+use super::sorted::{Key, Previous};
+use super::{Indexes, MOST_KEYS, Way};
+use crate::pg::look::{self, Look};
+use crate::pg::unguarded as c;
+
+impl Indexes {
+    /// Compare what was sorted. Rows with keys that other rows have are suspects.
+    ///
+    /// # Safety
+    /// A plain frame; indexes that are asked, suspects that live in the current memory context, and a slot of the relation. All
+    /// rows were taken.
+    pub unsafe fn compare_sorted(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: the caller vouches for the frame. A sort's tuples are valid until the next one is asked for.
+        unsafe {
+            let heap = (*self.relinfo).ri_RelationDesc;
+            let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
+            for number in 0..self.list.len() {
+                let Way::Sorted(sort) = (*self.list.as_ptr().add(number)).way else { continue };
+                let look = begin_look(self, number, slot);
+                let index = self.list.as_mut_ptr().add(number);
+                let keys = usize::try_from((*(*index).info).ii_NumIndexKeyAttrs).unwrap_or(0);
+                let descriptor = (*(*index).relation).rd_att;
+                let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
+                let mut nulls = [false; MOST_KEYS];
+                let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+                let mut previous = Previous::new();
+                c::tuplesort_performsort(sort);
+                loop {
+                    c::check_for_interrupts();
+                    let tuple = c::tuplesort_getindextuple(sort, true);
+                    if tuple.is_null() {
+                        break;
+                    }
+                    c::index_deform_tuple(tuple, descriptor, values, nulls);
+                    // NULLs are equal to nothing, but where they are equal to each other.
+                    let distinct = !(*(*index).info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
+                    let key = Key { index, heap, values, nulls, tuple };
+                    let row = &raw const (*tuple).t_tid;
+                    if !distinct && (previous.is_same(tuple) || previous.is_equal(&key, keys, per_tuple)) {
+                        let before = previous.row();
+                        previous.group = losers::twin(suspects, number, &raw const before, previous.group, row);
+                    } else {
+                        let holder = (*look).find(values, nulls);
+                        previous.group = if holder.ip_posid == 0 {
+                            Group::NONE
+                        } else {
+                            losers::taken(suspects, number, row, &raw const holder)
+                        };
+                    }
+                    previous.set(tuple);
+                    c::MemoryContextReset(per_tuple);
+                }
+                c::tuplesort_end(sort);
+                look::end(look);
+            }
+        }
+    }
+
+    /// Ask one of the indexes.
+    ///
+    /// # Safety
+    /// An open index, and a slot of the relation; both live as long. Guarded; allocates in the current memory context.
+    pub unsafe fn look(&self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> Option<Look> {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let index = self.list.get(number)?;
+            let heap = (*self.relinfo).ri_RelationDesc;
+            let executor = (self.estate, self.econtext);
+            Some(Look::begin(heap, index.relation, index.info, executor, slot, self.has_rows))
+        }
+    }
+}
+
+/// # Safety
+/// As [`Indexes::look`].
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn begin_look(
+    indexes: *const Indexes,
+    number: usize,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> *mut Look {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let look = (*indexes).look(number, slot);
+        look.map_or(std::ptr::null_mut(), |look| {
+            pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(look)
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! Which way an index comes by the rows.
+
+use pgrx::pg_sys;
+
+use crate::load::direct::rebuild::Rebuild;
+
+/// How an index comes by the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It does not: it is being built, or was left half built, by somebody else.
+    None,
+    /// In the order of keys.
+    Sorted(*mut pg_sys::Tuplesortstate),
+    /// In the order of the heap.
+    RowByRow,
+    /// From the whole heap.
+    Rebuilt,
+    /// From the keys that were collected.
+    Built,
+    /// From these and what it had.
+    Merged,
+    /// Row by row in the order of the file, once nothing is found in the way.
+    Careful,
+    /// Row by row, when it is known which rows stay.
+    Late,
+    /// It does not: it is only asked.
+    Asked,
+}
+
+/// Guarded.
+///
+/// # Safety
+/// An open index and its info.
+pub(super) unsafe fn way(
+    index: pg_sys::Relation,
+    info: *const pg_sys::IndexInfo,
+    rebuild: &mut Rebuild,
+    losses: Losses<'_>,
+    builds: bool,
+) -> Way {
+    // SAFETY: the caller vouches for it; guarded calls.
+    unsafe {
+        let form = (*index).rd_index;
+        if !(*info).ii_ReadyForInserts {
+            Way::None
+        } else if !(*form).indimmediate && losses != Losses::None {
+            Way::Late
+        } else if ((*form).indisunique || (*form).indisexclusion) && losses == Losses::Looked {
+            Way::Careful
+        } else if !(*form).indimmediate || (*form).indisexclusion {
+            Way::RowByRow
+        } else if builds && losses.may_build(index) && rebuild.takes(index) {
+            Way::Rebuilt
+        } else if builds && losses.may_build(index) && rebuild.merges(index) {
+            Way::Merged
+        } else if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
+            Way::Sorted(std::ptr::null_mut())
+        } else {
+            Way::RowByRow
+        }
+    }
+}
+
+/// How rows are found that lose to an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Losses<'a> {
+    /// The first one is an error.
+    None,
+    /// Equal keys are next to each other in a sort, or among the keys that these indexes are certainly built from.
+    Sorted(&'a [pg_sys::Oid]),
+    /// Each row is looked for.
+    Looked,
+}
+
+impl Losses<'_> {
+    /// Can an index be built, whatever its keys are? If it is unique, by ourselves only.
+    ///
+    /// # Safety
+    /// An open B-tree, or an index that is not unique.
+    unsafe fn may_build(self, index: pg_sys::Relation) -> bool {
+        // SAFETY: the caller vouches for it; an index has a type for each key.
+        unsafe {
+            let form = &*(*index).rd_index;
+            if !form.indisunique || self == Losses::None {
+                return true;
+            }
+            // The server, which builds what we cannot, would raise the first loss.
+            match self {
+                Losses::Sorted(certain) => certain.contains(&form.indexrelid),
+                Losses::None | Losses::Looked => false,
+            }
+        }
+    }
+}
+
+/// Are its keys unique at any time?
+///
+/// # Safety
+/// An open index.
+pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*(*index).rd_index).indimmediate && (*(*index).rd_index).indisunique }
+}
+
+/// Can rows that lose to an index be found only by looking for each? Guarded.
+///
+/// # Safety
+/// An open index.
+pub(super) unsafe fn wants_care(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let form = (*index).rd_index;
+        let is_btree = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID;
+        (*form).indimmediate && ((*form).indisexclusion || ((*form).indisunique && !is_btree))
+    }
+}

@@ -1,0 +1,386 @@
+//! Keys of rows that are not stored: what constraints would say of them if they were in their tables.
+//!
+//! ```text
+//!   row ─┬─► keys of unique indexes ─► sort ─► equal to the one before? in the table? ─► suspects ─┐
+//!        ├─► keys of exclusion constraints ─► in the table? ─────────────────────────► suspects ─┼─► in file order: verdicts
+//!        │                                └─► kept, in file order ──────────────────────────────────┘        │
+//!        └─► foreign keys ─► sort ──────────────────────► in the table, or among the rows that stay? ◄──────────┘
+//! ```
+//!
+//! A load finds out by inserting, and takes back what should not be there ([`super::losers`], [`super::orphans`]). Here nothing is
+//! inserted, no row is locked and nobody is waited for; but what comes out are the same rows, with the same complaints.
+//! Rows have numbers instead of places: they ascend in the order of the file, so one process reads all of it.
+//!
+//! The tricky point is that a row is judged by those before it that stay, and whether these stay depends on others: one
+//! that loses to an index is in nobody's way, and nobody may refer to it. So all keys are gathered first.
+
+mod exclusion;
+mod offer;
+mod references;
+mod verdict;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use self::exclusion::Exclusion;
+use self::offer::Offer;
+use super::foreign_keys::ForeignKeys;
+use super::indexes::{Indexes, Way};
+use super::leader::Leader;
+use super::losers::{Bits, Suspects, number_of, row_of};
+use super::offender::Offender;
+use super::origin::{Origin, Origins, Place, Trail};
+use super::process::{Executor, Process, Traces};
+use super::settle::{LEAST_MEMORY, enter};
+use crate::error::{OrRaise, Result};
+use crate::load::duplicate::Keep;
+use crate::load::options::LoadOptions;
+use crate::load::phase::Phase;
+use crate::pg::number_sort::NumberSort;
+use crate::pg::unguarded as c;
+
+/// Rows of a block that is nowhere; so many have offset numbers.
+const PER_BLOCK: u64 = 1 << 15;
+
+/// The keys of a load's rows.
+#[derive(Debug)]
+pub struct KeyCheck {
+    executor: Executor,
+    keep: Keep,
+    arbiter: Option<pg_sys::Oid>,
+    /// The tables count as empty.
+    as_truncated: bool,
+    /// Positions are lines.
+    lines: bool,
+    /// For each of the load's relations, once a row went there; else null.
+    tables: Vec<*mut Table>,
+    /// What went to which was asked last.
+    last: (*mut pg_sys::ResultRelInfo, *mut Table),
+    /// Foreign keys between relations of the load: which one is referred to, and by which of its columns.
+    referenced: Vec<(usize, Vec<i16>)>,
+}
+
+/// A relation that has rows.
+#[derive(Debug)]
+pub struct Table {
+    /// Its number among the load's relations.
+    number: usize,
+    relation: pg_sys::Relation,
+    /// Rows so far.
+    rows: u64,
+    trail: Trail,
+    indexes: Indexes,
+    exclusions: Vec<Exclusion>,
+    suspects: Suspects,
+    keys: ForeignKeys,
+    /// Rows that violate a foreign key, and which.
+    orphans: Option<NumberSort<4>>,
+    /// What others may refer to.
+    offers: Vec<Offer>,
+    /// By their place among all rows, those that do not stay.
+    lost: Bits,
+    /// For rows that are in the table.
+    slot: *mut pg_sys::TupleTableSlot,
+    offender: Offender,
+    /// For each sort, in kB.
+    share: i32,
+    /// Everything of the table is in it.
+    memory: pg_sys::MemoryContext,
+}
+
+impl KeyCheck {
+    /// For open relations. Guarded.
+    ///
+    /// # Safety
+    /// The load's executor state, and its relations.
+    pub unsafe fn new(
+        executor: Executor,
+        relations: &[pg_sys::Relation],
+        options: &LoadOptions,
+        arbiter: Option<pg_sys::Oid>,
+        traces: Traces,
+    ) -> KeyCheck {
+        let mut referenced: Vec<(usize, Vec<i16>)> = Vec::new();
+        for &relation in relations {
+            // SAFETY: the caller vouches for the relations; guarded calls, and lists of so many elements.
+            unsafe {
+                let keys = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
+                for key in keys.iter_ptr() {
+                    let Some(parent) = relations.iter().position(|&other| (*other).rd_id == (*key).confrelid) else {
+                        continue;
+                    };
+                    let count = usize::try_from((*key).nkeys).unwrap_or(0);
+                    let offer = (parent, (&(*key).confkey)[..].iter().take(count).copied().collect());
+                    if !referenced.contains(&offer) {
+                        referenced.push(offer);
+                    }
+                }
+            }
+        }
+        KeyCheck {
+            executor,
+            keep: options.duplicates.keep,
+            arbiter,
+            as_truncated: options.as_truncated,
+            lines: traces == Traces::Lines,
+            tables: vec![std::ptr::null_mut(); relations.len()],
+            last: (std::ptr::null_mut(), std::ptr::null_mut()),
+            referenced,
+        }
+    }
+
+    /// The table that rows of a result relation go to; opened, if it is the first one.
+    ///
+    /// # Safety
+    /// One of the executor's result relations, and its number. Guarded.
+    unsafe fn table(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut Table {
+        if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
+            return table;
+        }
+        // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
+        unsafe {
+            let relation = (*relinfo).ri_RelationDesc;
+            let memory = pg_sys::AllocSetContextCreateExtended(
+                (*self.executor.estate).es_query_cxt,
+                c"pg_bulk keys".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let old = pg_sys::MemoryContextSwitchTo(memory);
+            // Routing has opened them, but not to be asked.
+            if (*relinfo).ri_NumIndices > 0 {
+                pg_sys::ExecCloseIndices(relinfo);
+                (*relinfo).ri_NumIndices = 0;
+            }
+            c::guard(|| c::ExecOpenIndices(relinfo, true));
+            let Executor { estate, econtext, .. } = self.executor;
+            let mut indexes = Indexes::to_ask(relinfo, estate, econtext, self.keep, self.arbiter, !self.as_truncated);
+            c::guard(|| indexes.prepare());
+            let mut keys = ForeignKeys::new(relinfo, 0, true, pg_sys::AccessShareLock.cast_signed());
+            let offered = self.referenced.iter().filter(|(parent, _)| *parent == number);
+            let offered: Vec<&Vec<i16>> = offered.map(|(_, columns)| columns).collect();
+            // All sorts together get what one index that is built may have.
+            let asked = indexes.list.iter().filter(|index| index.way == Way::Asked).count();
+            let sorts = (indexes.sorts() + asked + keys.len() + offered.len()) * self.tables.len();
+            let all = pg_sys::maintenance_work_mem;
+            let share = (all / i32::try_from(sorts.max(1)).unwrap_or(i32::MAX)).max(LEAST_MEMORY);
+            indexes.begin_sorts(share);
+            keys.prepare(share, true);
+            let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
+            let exclusions = Exclusion::all(&indexes, self.executor, relation, slot, share);
+            let offers = offered.into_iter().map(|columns| Offer::new(relation, columns.clone(), share)).collect();
+            let table = Table {
+                number,
+                relation,
+                rows: 0,
+                trail: Trail::new(self.lines),
+                suspects: Suspects::new(indexes.list.len(), share, false),
+                indexes,
+                exclusions,
+                keys,
+                orphans: None,
+                offers,
+                lost: Bits::new(0),
+                slot,
+                offender: Offender::default(),
+                share,
+                memory,
+            };
+            pg_sys::MemoryContextSwitchTo(old);
+            let table = PgMemoryContexts::For(memory).leak_and_drop_on_delete(table);
+            if let Some(place) = self.tables.get_mut(number) {
+                *place = table;
+            }
+            table
+        }
+    }
+}
+
+impl Table {
+    /// The place of one more row.
+    fn next(&mut self, origin: Origin, origins: &mut Origins) -> pg_sys::ItemPointerData {
+        let (block, offset) = (self.rows / PER_BLOCK, self.rows % PER_BLOCK + 1);
+        self.trail.follow(0, offset as u16, origin);
+        self.rows += 1;
+        if offset == PER_BLOCK {
+            self.remember(block, origins);
+        }
+        row_of((block << 16) | offset)
+    }
+
+    /// A block is full, or the last one. Guarded.
+    fn remember(&mut self, block: u64, origins: &mut Origins) {
+        self.trail.place(block as u32, 1);
+        origins.add(self.number, &self.trail.take());
+    }
+
+    /// Which row it is of those that it has, from 0, if [`number_of`] is this.
+    fn ordinal(row: u64) -> u64 {
+        (row >> 16) * PER_BLOCK + (row & 0xffff).saturating_sub(1)
+    }
+
+    fn is_lost(&self, row: u64) -> bool {
+        self.lost.has(Table::ordinal(row))
+    }
+
+    fn lose(&mut self, row: u64) {
+        self.lost.add(Table::ordinal(row));
+    }
+}
+
+/// A row goes to a result relation: to which table, and its place, in the slot.
+///
+/// # Safety
+/// A valid process that has a check, one of its result relations, and a slot with a row of it.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn take(
+    process: *mut Process,
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> *mut Table {
+    // SAFETY: the caller vouches for all.
+    unsafe {
+        let process = &mut *process;
+        let check = &mut *process.keys;
+        if check.last.0 != relinfo {
+            let number = process.number_of_relation((*relinfo).ri_RelationDesc).or_raise();
+            check.last = (relinfo, check.table(relinfo, number));
+        }
+        let table = check.last.1;
+        let origin = process.origin();
+        (*slot).tts_tid = (*table).next(origin, &mut process.origins);
+        process.count_row();
+        table
+    }
+}
+
+/// Take the keys of a row.
+///
+/// # Safety
+/// A plain frame; the table that the row in the slot was taken for.
+pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*table).memory;
+        c::list_free((*table).indexes.add(slot, &raw mut (*table).offender));
+        for i in 0..(*table).exclusions.len() {
+            (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).suspects, slot);
+        }
+        let row = number_of(&(*slot).tts_tid);
+        (*table).keys.add(slot, |key| references::missing(table, key, row));
+        for i in 0..(*table).offers.len() {
+            (*(*table).offers.as_mut_ptr().add(i)).add(slot, row);
+        }
+        pg_sys::CurrentMemoryContext = caller;
+    }
+}
+
+/// Judge all rows.
+///
+/// # Safety
+/// A plain frame outside of parallel mode, and a valid leader whose process has gone through the file.
+pub unsafe fn judge(leader: *mut Leader) {
+    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+    unsafe {
+        let check = (*leader).process.keys;
+        if check.is_null() {
+            return;
+        }
+        let caller = pg_sys::CurrentMemoryContext;
+        let phases = (*leader).process.phases;
+        enter(phases, Phase::Indexes);
+        end_trails(leader);
+        let (tables, count) = ((*check).tables.as_ptr(), (*check).tables.len());
+        for i in 0..count {
+            let table = *tables.add(i);
+            if !table.is_null() {
+                pg_sys::CurrentMemoryContext = (*table).memory;
+                (*table).indexes.compare_sorted(&raw mut (*table).suspects, (*table).slot);
+                verdict::judge(leader, table);
+            }
+        }
+        enter(phases, Phase::ForeignKeys);
+        references::judge(leader);
+        pg_sys::CurrentMemoryContext = caller;
+        for i in 0..count {
+            close(*tables.add(i));
+        }
+    }
+}
+
+/// # Safety
+/// As [`judge`].
+#[pg_guard]
+unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let process = &mut (*leader).process;
+        for &table in &(*process.keys).tables {
+            if !table.is_null() {
+                (*table).remember((*table).rows / PER_BLOCK, &mut process.origins);
+            }
+        }
+    }
+}
+
+/// Close what was opened for a table; no check of its rows is made any more.
+///
+/// # Safety
+/// A table or null.
+#[pg_guard]
+unsafe extern "C-unwind" fn close(table: *mut Table) {
+    // SAFETY: the caller vouches for it; deleting the context drops the table.
+    unsafe {
+        if table.is_null() {
+            return;
+        }
+        let memory = (*table).memory;
+        {
+            let table = &mut *table;
+            table.exclusions.iter_mut().for_each(Exclusion::close);
+            table.keys.discard();
+            table.offers.iter_mut().for_each(Offer::close);
+            pg_sys::ExecDropSingleTupleTableSlot(table.slot);
+            table.indexes.close();
+        }
+        pg_sys::MemoryContextDelete(memory);
+    }
+}
+
+/// Rows of a relation of the load.
+///
+/// # Safety
+/// A valid leader whose process has a check.
+unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
+    // SAFETY: the caller vouches for it.
+    let tables = unsafe { &(*(*leader).process.keys).tables };
+    tables.get(number).copied().unwrap_or(std::ptr::null_mut())
+}
+
+/// Keep rows of a table as rejects or duplicates, in the order of the file: row, and by number what there is to say.
+///
+/// # Safety
+/// A valid leader and table; guarded.
+unsafe fn leave_out(
+    leader: &mut Leader,
+    table: &mut Table,
+    rows: NumberSort<4>,
+    mut say: impl FnMut(&mut Leader, u64, Place) -> Result<()>,
+) -> Result<u64> {
+    let mut sort = leader.in_file_order(table.number, rows, table.share / 3, false)?;
+    let (mut count, mut last) = (0, None);
+    while let Some([position, behind, row, what, ..]) = sort.take() {
+        pgrx::check_for_interrupts!();
+        // Of several complaints about a row, the first one counts.
+        if last.replace(row) == Some(row) || table.is_lost(row) {
+            continue;
+        }
+        table.lose(row);
+        say(leader, what, Place { position, behind })?;
+        count += 1;
+    }
+    sort.end();
+    Ok(count)
+}

@@ -1,0 +1,268 @@
+//! Keys of exclusion constraints.
+//!
+//! Such keys have no order, so equal ones do not come to stand next to each other. A row is compared with all those before it that
+//! stay; if there are columns that have to be equal, only with those that have the same hash. What stays is kept in
+//! memory.
+
+use std::collections::HashMap;
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::load::direct::indexes::{Indexes, Way};
+use crate::load::direct::losers::{self, Bits, Suspects, number_of};
+use crate::load::direct::process::Executor;
+use crate::pg::compat;
+use crate::pg::look::{self, Look};
+use crate::pg::unguarded as c;
+
+/// Behind the last row.
+pub const END: u64 = u64::MAX;
+
+/// An exclusion constraint.
+#[derive(Debug)]
+pub struct Exclusion {
+    /// Its number among the indexes.
+    pub index: usize,
+    info: *mut pg_sys::IndexInfo,
+    executor: Executor,
+    look: Look,
+    /// Its columns.
+    count: usize,
+    collations: *const pg_sys::Oid,
+    /// For each of them, what is true of keys that exclude each other, and what makes a hash of one; or nothing.
+    functions: *mut pg_sys::FmgrInfo,
+    hashes: *mut pg_sys::FmgrInfo,
+    /// Keys in the order of the file, and the row's number.
+    descriptor: pg_sys::TupleDesc,
+    store: *mut pg_sys::Tuplestorestate,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+    /// The key of the current row, and another one's.
+    slot: *mut pg_sys::TupleTableSlot,
+    other: *mut pg_sys::TupleTableSlot,
+    /// The current row; [`END`] after the last one.
+    pub at: u64,
+    hash: u32,
+    /// By hash, rows that stay.
+    kept: HashMap<u32, Vec<Kept>>,
+    memory: pg_sys::MemoryContext,
+}
+
+#[derive(Debug)]
+struct Kept {
+    row: u64,
+    key: pg_sys::MinimalTuple,
+}
+
+impl Exclusion {
+    /// Those of a relation. Guarded; allocates in the current memory context, where all of it lives.
+    ///
+    /// # Safety
+    /// Indexes that are asked, their relation, and a slot of it.
+    pub unsafe fn all(
+        indexes: &Indexes,
+        executor: Executor,
+        relation: pg_sys::Relation,
+        slot: *mut pg_sys::TupleTableSlot,
+        memory: i32,
+    ) -> Vec<Exclusion> {
+        let asked = |&number: &usize| indexes.list.get(number).is_some_and(|index| index.way == Way::Asked);
+        // SAFETY: the caller vouches for all.
+        let new = |number| unsafe { Exclusion::new(indexes, number, executor, relation, slot, memory) };
+        (0..indexes.list.len()).filter(asked).filter_map(new).collect()
+    }
+
+    /// # Safety
+    /// As [`Exclusion::all`].
+    unsafe fn new(
+        indexes: &Indexes,
+        number: usize,
+        executor: Executor,
+        relation: pg_sys::Relation,
+        slot: *mut pg_sys::TupleTableSlot,
+        memory: i32,
+    ) -> Option<Exclusion> {
+        // SAFETY: the caller vouches for all; guarded calls. An index has a collation, an operator and its function for
+        // each key, and as many expressions as it has keys that are no columns.
+        unsafe {
+            let index = indexes.list.get(number)?;
+            let info = index.info;
+            let count = usize::try_from((*info).ii_NumIndexKeyAttrs).unwrap_or(0);
+            let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(count + 1).unwrap_or(1));
+            let room = count.max(1) * size_of::<pg_sys::FmgrInfo>();
+            let functions = pg_sys::palloc0(room).cast::<pg_sys::FmgrInfo>();
+            let hashes = pg_sys::palloc0(room).cast::<pg_sys::FmgrInfo>();
+            let mut expression = 0;
+            for i in 0..count {
+                let attnum = *(&(*info).ii_IndexAttrNumbers)[..].get(i)?;
+                let type_oid = if attnum == 0 {
+                    let node = pg_sys::list_nth((*info).ii_Expressions, expression);
+                    expression += 1;
+                    pg_sys::exprType(node.cast())
+                } else {
+                    let at = usize::try_from(attnum - 1).ok()?;
+                    (*compat::attribute((*relation).rd_att, at)).atttypid
+                };
+                let to = i16::try_from(i + 1).unwrap_or(i16::MAX);
+                pg_sys::TupleDescInitEntry(descriptor, to, c"key".as_ptr(), type_oid, -1, 0);
+                pg_sys::fmgr_info(*(*info).ii_ExclusionProcs.add(i), functions.add(i));
+                // An equality that values of the type are hashed by.
+                let flags = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_HASH_PROC;
+                let known = pg_sys::lookup_type_cache(type_oid, flags.cast_signed());
+                if (*known).eq_opr == *(*info).ii_ExclusionOps.add(i) && (*known).hash_proc != pg_sys::InvalidOid {
+                    pg_sys::fmgr_info((*known).hash_proc, hashes.add(i));
+                }
+            }
+            let last = i16::try_from(count + 1).unwrap_or(i16::MAX);
+            pg_sys::TupleDescInitEntry(descriptor, last, c"row".as_ptr(), pg_sys::INT8OID, -1, 0);
+            Some(Exclusion {
+                index: number,
+                info,
+                executor,
+                look: indexes.look(number, slot)?,
+                count,
+                collations: (*index.relation).rd_indcollation,
+                functions,
+                hashes,
+                descriptor,
+                store: pg_sys::tuplestore_begin_heap(false, false, memory),
+                values: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<pg_sys::Datum>()).cast(),
+                nulls: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<bool>()).cast(),
+                slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
+                other: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
+                at: 0,
+                hash: 0,
+                kept: HashMap::new(),
+                memory: pg_sys::CurrentMemoryContext,
+            })
+        }
+    }
+
+    /// Take a row. One that a row of the table excludes is a suspect.
+    ///
+    /// # Safety
+    /// A plain frame; a slot with a row of the relation, and suspects that live in the current memory context.
+    pub unsafe fn add(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: the caller vouches for all; arrays have room for the keys of any index.
+        unsafe {
+            let Executor { estate, econtext, .. } = self.executor;
+            (*econtext).ecxt_scantuple = slot;
+            if !c::exec_qual((*self.info).ii_PredicateState, econtext) {
+                return;
+            }
+            let (values, nulls) = (self.values, self.nulls);
+            c::FormIndexDatum(self.info, slot, estate, values, nulls);
+            if (0..self.count).any(|i| *nulls.add(i)) {
+                return;
+            }
+            let row = &raw const (*slot).tts_tid;
+            let holder = self.look.find(values, nulls);
+            if holder.ip_posid != 0 {
+                losers::taken(suspects, self.index, row, &raw const holder);
+            }
+            // An index has no more columns than that; keys are fewer, or there is nothing to be told apart.
+            let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];
+            let mut none = [false; pg_sys::INDEX_MAX_KEYS as usize + 1];
+            let (all, none) = (all.as_mut_ptr(), none.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(values, all, self.count);
+            *all.add(self.count) = pg_sys::Datum::from(number_of(&*row).cast_signed());
+            c::tuplestore_putvalues(self.store, self.descriptor, all, none);
+        }
+    }
+
+    /// Go to the next row, the first one at first.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn advance(&mut self) {
+        // SAFETY: the caller vouches for the frame; the slot has so many columns when it has a row.
+        unsafe {
+            if !c::tuplestore_gettupleslot(self.store, true, false, self.slot) {
+                self.at = END;
+                return;
+            }
+            c::slot_getsomeattrs_int(self.slot, i32::try_from(self.count + 1).unwrap_or(i32::MAX));
+            let values = (*self.slot).tts_values;
+            self.at = (*values.add(self.count)).value() as u64;
+            self.hash = 0;
+            for i in 0..self.count {
+                let hash = self.hashes.add(i);
+                if (*hash).fn_oid != pg_sys::InvalidOid {
+                    let value = c::FunctionCall1Coll(hash, *self.collations.add(i), *values.add(i)).value() as u32;
+                    self.hash = self.hash.rotate_left(5) ^ value;
+                }
+            }
+        }
+    }
+
+    /// The number of a row of the load that is in the way of the current one; 0 if there is none. Rows that are lost are not.
+    ///
+    /// # Safety
+    /// A plain frame; there is a current row.
+    pub unsafe fn in_the_way(&mut self, lost: *const Bits) -> u64 {
+        // SAFETY: the caller vouches for the frame; a list of rows does not change meanwhile, and slots have so many columns.
+        unsafe {
+            let Some(rows) = self.kept.get(&self.hash) else { return 0 };
+            let rows = std::ptr::from_ref::<[Kept]>(rows);
+            let memory = pg_sys::CurrentMemoryContext;
+            let per_tuple = (*self.executor.econtext).ecxt_per_tuple_memory;
+            let mut found = 0;
+            for Kept { row, key } in &*rows {
+                c::check_for_interrupts();
+                if (*lost).has(super::Table::ordinal(*row)) {
+                    continue;
+                }
+                c::ExecStoreMinimalTuple(*key, self.other, false);
+                c::slot_getsomeattrs_int(self.other, i32::try_from(self.count).unwrap_or(i32::MAX));
+                let (theirs, ours) = ((*self.other).tts_values, (*self.slot).tts_values);
+                pg_sys::CurrentMemoryContext = per_tuple;
+                let excludes = |i| {
+                    let (function, collation) = (self.functions.add(i), *self.collations.add(i));
+                    c::FunctionCall2Coll(function, collation, *theirs.add(i), *ours.add(i)).value() != 0
+                };
+                let all = (0..self.count).all(excludes);
+                pg_sys::CurrentMemoryContext = memory;
+                c::MemoryContextReset(per_tuple);
+                if all {
+                    found = *row;
+                    break;
+                }
+            }
+            found
+        }
+    }
+
+    /// Give back what it takes. Guarded.
+    pub fn close(&mut self) {
+        // SAFETY: what was made here; guarded calls.
+        unsafe {
+            look::end(&raw mut self.look);
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            pg_sys::ExecDropSingleTupleTableSlot(self.other);
+            pg_sys::tuplestore_end(self.store);
+        }
+    }
+}
+
+/// The current row stays.
+///
+/// # Safety
+/// A constraint that has a current row.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn keep(exclusion: *mut Exclusion) {
+    // SAFETY: the caller vouches for it; guarded calls.
+    unsafe {
+        let exclusion = &mut *exclusion;
+        let old = pg_sys::MemoryContextSwitchTo(exclusion.memory);
+        let mut is_ours = false;
+        let tuple = pg_sys::ExecFetchSlotMinimalTuple(exclusion.slot, &raw mut is_ours);
+        let len = (*tuple).t_len as usize;
+        let key = pg_sys::palloc(len).cast::<pg_sys::MinimalTupleData>();
+        std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), key.cast(), len);
+        if is_ours {
+            pg_sys::pfree(tuple.cast());
+        }
+        exclusion.kept.entry(exclusion.hash).or_default().push(Kept { row: exclusion.at, key });
+        pg_sys::MemoryContextSwitchTo(old);
+    }
+}

@@ -1,0 +1,144 @@
+//! Rows that refer to what is not there.
+//!
+//! A load finds them in rounds, as rows are taken back that others refer to ([`super::super::settle`]); so they are found here.
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::{Table, leave_out, table_of};
+use crate::error::OrRaise;
+use crate::load::direct::key_query::{Beside, KeyQuery};
+use crate::load::direct::leader::Leader;
+use crate::load::rejects::Complaint;
+use crate::pg::number_sort::NumberSort;
+use crate::pg::unguarded as c;
+
+/// Find the rows of all tables that violate a foreign key.
+///
+/// # Safety
+/// As [`super::judge`]; it is known which rows lose to indexes.
+pub unsafe fn judge(leader: *mut Leader) {
+    // SAFETY: as in `super::judge`.
+    unsafe {
+        let count = (*leader).spec.traits.len();
+        let mut taken = 0;
+        for number in 0..count {
+            taken += hunt(leader, number, false);
+        }
+        // Rows that referred to rows that are gone.
+        while taken > 0 {
+            taken = 0;
+            for number in 0..count {
+                taken += hunt(leader, number, true);
+            }
+        }
+    }
+}
+
+/// The rows of a table that violate a foreign key now; only if that may be another row of the load's doing, with `again`. Returns how
+/// many there were.
+///
+/// # Safety
+/// As [`judge`].
+unsafe fn hunt(leader: *mut Leader, number: usize, again: bool) -> u64 {
+    // SAFETY: as in `judge`; nothing in this frame has a destructor.
+    unsafe {
+        let table = table_of(leader, number);
+        if table.is_null() || (*table).keys.are_none() {
+            return 0;
+        }
+        let traits = &(*leader).spec.traits;
+        let is_loaded = |oid: pg_sys::Oid| traits.iter().any(|(loaded, _)| *loaded == oid);
+        if again && !(*table).keys.refer_to(is_loaded) {
+            return 0;
+        }
+        let context = begin((*table).memory);
+        pg_sys::CurrentMemoryContext = context;
+        (*table).keys.look(|query| beside(leader, query), |key, row| missing(table, key, row));
+        pg_sys::CurrentMemoryContext = (*table).memory;
+        let count = take_out(leader, table);
+        c::MemoryContextDelete(context);
+        count
+    }
+}
+
+/// What a foreign key may refer to besides rows of its table.
+///
+/// # Safety
+/// As [`judge`].
+unsafe fn beside(leader: *const Leader, query: &KeyQuery) -> Beside {
+    // SAFETY: as in `judge`.
+    unsafe {
+        let traits = &raw const (*leader).spec.traits;
+        let alone = (*(*leader).process.keys).as_truncated;
+        for number in 0..(*traits).len() {
+            if (*(*traits).as_ptr().add(number)).0 != query.parent {
+                continue;
+            }
+            let table = table_of(leader, number);
+            if table.is_null() {
+                return Beside { alone, ..Beside::NOTHING };
+            }
+            for i in 0..(*table).offers.len() {
+                let offer = (*table).offers.as_mut_ptr().add(i);
+                if (*offer).columns == query.referenced {
+                    return Beside { alone, ..(*offer).rows(table) };
+                }
+            }
+        }
+        Beside::NOTHING
+    }
+}
+
+/// # Safety
+/// A valid memory context.
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::MemoryContext {
+    // SAFETY: the caller vouches for it; a guarded call.
+    unsafe {
+        pg_sys::AllocSetContextCreateExtended(
+            parent,
+            c"pg_bulk orphans".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        )
+    }
+}
+
+/// A row's key is not there.
+///
+/// # Safety
+/// A valid table.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
+    // SAFETY: the caller vouches for it; the sort lives as long as the table.
+    unsafe {
+        let table = &mut *table;
+        if table.is_lost(row) {
+            return;
+        }
+        // It begins two more, when it is all there.
+        let (memory, old) = (table.share / 3, pg_sys::MemoryContextSwitchTo(table.memory));
+        table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
+        pg_sys::MemoryContextSwitchTo(old);
+    }
+}
+
+/// Let those go that were found. Returns how many there were.
+///
+/// # Safety
+/// A valid leader, and one of its tables.
+#[pg_guard]
+unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut Table) -> u64 {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let table = &mut *table;
+        let Some(orphans) = table.orphans.take() else { return 0 };
+        let complaints: Vec<Complaint> = table.keys.complaints(table.relation);
+        leave_out(&mut *leader, table, orphans, |leader, key, place| {
+            let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
+            leader.leave_out(place, crate::load::direct::losers::Loss::Reject, complaint.unwrap_or_default())
+        })
+        .or_raise()
+    }
+}

@@ -1,0 +1,235 @@
+//! Which rows lose to an index, judged one after the other in the order of the file.
+//!
+//! As if each had been inserted: unless one of its keys was there, the arbiter's being looked at first. Only rows whose
+//! keys are not the only ones are looked at, and all those with keys of exclusion constraints.
+
+use std::collections::HashSet;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_guard;
+
+use super::exclusion::{self, END, Exclusion};
+use super::{Table, leave_out};
+use crate::error::OrRaise;
+use crate::load::direct::leader::Leader;
+use crate::load::direct::losers::{Bits, loss_to};
+use crate::load::duplicate::Keep;
+use crate::pg::number_sort::NumberSort;
+use crate::pg::unguarded as c;
+
+/// A key of a row: index, group of equal keys, and the table's row that has it, or 0.
+type Claim = (usize, u64, u64);
+
+/// Who has a key: a row of the load, or one of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Load(u64),
+    Table(u64),
+}
+
+/// What is known of the rows so far.
+#[derive(Debug)]
+struct Judge {
+    /// Suspects by row, the next one, and the claims of the current row.
+    suspects: Option<NumberSort<4>>,
+    next: Option<[u64; 4]>,
+    claims: Vec<Claim>,
+    /// Rows of the load in the way of the current one by exclusion, and by which index.
+    excluding: Vec<(usize, u64)>,
+    keep: Keep,
+    arbiter: Option<usize>,
+    /// For each index: groups whose key is taken; ...
+    taken: Vec<Bits>,
+    /// ... or who has it, where rows replace others. 0 is nobody.
+    owners: Vec<Vec<u64>>,
+    /// Rows of the table that were replaced.
+    replaced: HashSet<u64>,
+    lost: Bits,
+    /// Those rows, and the index that each has lost to.
+    losses: NumberSort<4>,
+}
+
+/// Judge the rows of a table.
+///
+/// # Safety
+/// As [`super::judge`]; the suspects of the table are known.
+pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
+    // SAFETY: as in `super::judge`; nothing in this frame has a destructor.
+    unsafe {
+        let (exclusions, count) = ((*table).exclusions.as_mut_ptr(), (*table).exclusions.len());
+        if count == 0 && (*table).suspects.is_empty() {
+            return;
+        }
+        let judge = begin(table);
+        for i in 0..count {
+            (*exclusions.add(i)).advance();
+        }
+        loop {
+            c::check_for_interrupts();
+            let mut row = (*judge).next.map_or(END, |[row, ..]| row);
+            for i in 0..count {
+                row = row.min((*exclusions.add(i)).at);
+            }
+            if row == END {
+                break;
+            }
+            for i in 0..count {
+                let exclusion = exclusions.add(i);
+                if (*exclusion).at == row {
+                    let other = (*exclusion).in_the_way(&raw const (*judge).lost);
+                    if other != 0 {
+                        (*judge).excluding.push(((*exclusion).index, other));
+                    }
+                }
+            }
+            let stays = pass(judge, row);
+            for i in 0..count {
+                let exclusion = exclusions.add(i);
+                if (*exclusion).at == row {
+                    if stays {
+                        exclusion::keep(exclusion);
+                    }
+                    Exclusion::advance(&mut *exclusion);
+                }
+            }
+        }
+        finish(leader, table, judge);
+    }
+}
+
+/// # Safety
+/// A valid table, whose memory is current.
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let table = &mut *table;
+        let mut suspects = table.suspects.sort.take();
+        if let Some(sort) = &mut suspects {
+            sort.sort();
+        }
+        let next = suspects.as_mut().and_then(NumberSort::take);
+        let keep = table.indexes.keep();
+        let groups = &table.suspects.groups;
+        let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
+        let judge = Judge {
+            suspects,
+            next,
+            claims: Vec::new(),
+            excluding: Vec::new(),
+            keep,
+            arbiter: table.indexes.arbiter(),
+            taken: groups.iter().map(|&count| Bits::new(count + 1)).collect(),
+            owners: if keep == Keep::New { groups.iter().map(owners).collect() } else { Vec::new() },
+            replaced: HashSet::new(),
+            lost: Bits::new(0),
+            losses: NumberSort::new(table.share / 3),
+        };
+        PgMemoryContexts::For(table.memory).leak_and_drop_on_delete(judge)
+    }
+}
+
+/// Does a row stay?
+///
+/// # Safety
+/// A valid judge, and a row of its table.
+#[pg_guard]
+unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
+    // SAFETY: the caller vouches for it.
+    let judge = unsafe { &mut *judge };
+    judge.claims.clear();
+    while let Some([_, index, group, holder]) = judge.next.filter(|next| next[0] == row) {
+        judge.claims.push((usize::try_from(index).unwrap_or(usize::MAX), group, holder));
+        judge.next = judge.suspects.as_mut().and_then(NumberSort::take);
+    }
+    let stays = if judge.keep == Keep::New { judge.replace(row) } else { judge.enter(row) };
+    judge.excluding.clear();
+    stays
+}
+
+/// # Safety
+/// A valid leader, one of its tables, and the table's judge.
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, judge: *mut Judge) {
+    // SAFETY: the caller vouches for all; the judge is dropped with its memory, and has no other rows by then.
+    unsafe {
+        let table = &mut *table;
+        if let Some(suspects) = (*judge).suspects.take() {
+            suspects.end();
+        }
+        let losses = std::mem::replace(&mut (*judge).losses, NumberSort::new(table.share / 3));
+        let says: Vec<_> = (0..table.indexes.list.len()).map(|index| loss_to(&table.indexes, index)).collect();
+        leave_out(&mut *leader, table, losses, |leader, index, place| {
+            let say = usize::try_from(index).ok().and_then(|index| says.get(index));
+            say.map_or(Ok(()), |(loss, complaint)| leader.leave_out(place, *loss, complaint.clone()))
+        })
+        .or_raise();
+    }
+}
+
+impl Judge {
+    fn lose(&mut self, row: u64, index: usize) {
+        self.lost.add(Table::ordinal(row));
+        self.losses.put([row, index as u64, 0, 0]);
+    }
+
+    /// Enter a row, unless one of its keys is taken.
+    fn enter(&mut self, row: u64) -> bool {
+        let is_lost = |&&(index, group, holder): &&Claim| {
+            holder != 0 || self.taken.get(index).is_some_and(|taken| taken.has(group))
+        };
+        let is_duplicate = |claim: &&Claim| Some(claim.0) == self.arbiter && is_lost(claim);
+        let duplicate = self.claims.iter().find(is_duplicate).map(|claim| claim.0);
+        let first = || {
+            let refused = self.claims.iter().filter(is_lost).map(|claim| claim.0);
+            refused.chain(self.excluding.iter().map(|&(index, _)| index)).min()
+        };
+        if let Some(index) = duplicate.or_else(first) {
+            self.lose(row, index);
+            return false;
+        }
+        for &(index, group, _) in &self.claims {
+            if let Some(taken) = self.taken.get_mut(index) {
+                taken.add(group);
+            }
+        }
+        true
+    }
+
+    fn owner(&self, &(index, group, holder): &Claim) -> Option<Owner> {
+        let at = usize::try_from(group).unwrap_or(usize::MAX);
+        let row = self.owners.get(index).and_then(|owners| owners.get(at)).copied().unwrap_or(0);
+        if row != 0 && !self.lost.has(Table::ordinal(row)) {
+            return Some(Owner::Load(row));
+        }
+        (holder != 0 && !self.replaced.contains(&holder)).then_some(Owner::Table(holder))
+    }
+
+    /// Enter a row in the place of the one that has the arbiter's key, unless yet another row is in the way.
+    fn replace(&mut self, row: u64) -> bool {
+        let is_arbiter = |claim: &&Claim| Some(claim.0) == self.arbiter;
+        let old = self.claims.iter().find(is_arbiter).and_then(|claim| self.owner(claim));
+        let is_other = |owner: Option<Owner>| owner.is_some() && owner != old;
+        let refused = self.claims.iter().filter(|claim| !is_arbiter(claim) && is_other(self.owner(claim)));
+        let excluded = self.excluding.iter().filter(|&&(_, other)| is_other(Some(Owner::Load(other))));
+        let first = refused.map(|claim| claim.0).chain(excluded.map(|&(index, _)| index)).min();
+        if let Some(index) = first {
+            self.lose(row, index);
+            return false;
+        }
+        match (old, self.arbiter) {
+            (Some(Owner::Load(old)), Some(arbiter)) => self.lose(old, arbiter),
+            (Some(Owner::Table(old)), _) => {
+                self.replaced.insert(old);
+            }
+            _ => (),
+        }
+        for &(index, group, _) in &self.claims {
+            let at = usize::try_from(group).unwrap_or(usize::MAX);
+            if let Some(owner) = self.owners.get_mut(index).and_then(|owners| owners.get_mut(at)) {
+                *owner = row;
+            }
+        }
+        true
+    }
+}
