@@ -11,7 +11,9 @@ use pgrx::pg_sys;
 
 pub use self::background::{CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, set_signal_handler, virtual_transaction};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
-pub use self::index::{first_leaf, index_beginscan, insert_index_tuples, read_block, reindex_index, reindex_relation};
+pub use self::index::{
+    first_leaf, index_beginscan, insert_index_tuples, leaf_to_write, read_block, reindex_index, reindex_relation,
+};
 pub use self::rights::{Rights, check_insert_rights, forgo_insert_rights, owns_relation, wanted_rights};
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 

@@ -29,6 +29,7 @@ pub mod header;
 pub mod holder;
 pub mod index_file;
 pub mod jsonb;
+pub mod leaf;
 pub mod lock;
 pub mod look;
 pub mod number_sort;

@@ -111,3 +111,30 @@ pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
         pg_sys::reindex_relation(std::ptr::null(), relid, flags, &raw const params);
     }
 }
+
+/// `_bt_search` for a leaf to write to: the buffer, or 0.
+///
+/// # Safety
+/// A plain frame; an open B-tree and its heap, and what `_bt_mkscankey` made.
+pub unsafe fn leaf_to_write(
+    index: pg_sys::Relation,
+    heap: pg_sys::Relation,
+    key: crate::pg::unguarded::Opaque,
+) -> pg_sys::Buffer {
+    use crate::pg::unguarded as c;
+    const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
+    let mut buffer = 0;
+    // SAFETY: passed on; the way down is of no use.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));
+        #[cfg(feature = "pg16")]
+        let stack = c::_bt_search(index, heap, key, &raw mut buffer, WRITE, std::ptr::null_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        let stack = c::_bt_search(index, heap, key, &raw mut buffer, WRITE);
+        if !stack.is_null() {
+            c::_bt_freestack(stack);
+        }
+    }
+    buffer
+}

@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys;
 
+use super::Opaque;
+
 unsafe extern "C-unwind" {
     /// predicate.c.
     pub fn TransferPredicateLocksToHeapRelation(relation: pg_sys::Relation);
@@ -21,6 +23,60 @@ unsafe extern "C-unwind" {
     /// pg_locale.c; gone from 18 on. Looks into the catalogs.
     #[cfg(not(feature = "pg18"))]
     pub fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;
+    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
+    #[cfg(feature = "pg15")]
+    pub fn _bt_search(
+        relation: pg_sys::Relation,
+        key: Opaque,
+        buffer: *mut pg_sys::Buffer,
+        access: c_int,
+        snapshot: pg_sys::Snapshot,
+    ) -> Opaque;
+    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
+    #[cfg(feature = "pg16")]
+    pub fn _bt_search(
+        relation: pg_sys::Relation,
+        heap: pg_sys::Relation,
+        key: Opaque,
+        buffer: *mut pg_sys::Buffer,
+        access: c_int,
+        snapshot: pg_sys::Snapshot,
+    ) -> Opaque;
+    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    pub fn _bt_search(
+        relation: pg_sys::Relation,
+        heap: pg_sys::Relation,
+        key: Opaque,
+        buffer: *mut pg_sys::Buffer,
+        access: c_int,
+    ) -> Opaque;
+    /// nbtutils.c, or nbtsearch.c. Frees memory; raises nothing.
+    pub fn _bt_freestack(stack: Opaque);
+    /// nbtutils.c. Reads the metapage.
+    pub fn _bt_mkscankey(relation: pg_sys::Relation, tuple: pg_sys::IndexTuple) -> Opaque;
+    /// nbtsearch.c. Runs comparison functions.
+    pub fn _bt_compare(relation: pg_sys::Relation, key: Opaque, page: *mut c_char, number: u16) -> i32;
+    /// bufpage.c. Warns where there is no room.
+    pub fn PageAddItemExtended(page: *mut c_char, item: *mut c_char, size: usize, number: u16, flags: c_int) -> u16;
+    /// bufmgr.c. Raises nothing that a page in a buffer can cause, nor do those that follow, but for a PANIC.
+    pub fn MarkBufferDirty(buffer: pg_sys::Buffer);
+    /// bufmgr.c.
+    pub fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
+    /// xloginsert.c.
+    pub fn log_newpage_buffer(buffer: pg_sys::Buffer, standard: bool) -> pg_sys::XLogRecPtr;
+    /// xlog.c.
+    pub fn GetFullPageWriteInfo(redo: *mut pg_sys::XLogRecPtr, protects: *mut bool);
+    /// xloginsert.c.
+    pub fn XLogBeginInsert();
+    /// xloginsert.c. 15 has an int for the length.
+    pub fn XLogRegisterData(data: *const c_char, len: u32);
+    /// xloginsert.c.
+    pub fn XLogRegisterBuffer(id: u8, buffer: pg_sys::Buffer, flags: u8);
+    /// xloginsert.c. 15 has an int for the length.
+    pub fn XLogRegisterBufData(id: u8, data: *const c_char, len: u32);
+    /// xloginsert.c.
+    pub fn XLogInsert(manager: u8, info: u8) -> pg_sys::XLogRecPtr;
     /// nbtutils.c.
     pub fn _bt_allequalimage(relation: pg_sys::Relation, debugmessage: bool) -> bool;
     /// storage.c.

@@ -1,17 +1,23 @@
 //! Sorted keys on their way into a B-tree.
 //!
+//! Most of them go in many at once ([`crate::pg::leaf`]), and what that leaves goes in one by one.
+//!
 //! Keys that are equal come one after the other. So whether a key is there twice in the load is seen by looking at the one
 //! before; only a key that the index has already is looked for.
+
+mod batch;
 
 use std::time::Instant;
 
 use pgrx::pg_sys;
 
+use self::batch::Batch;
 use super::super::losers::{self, Group, Suspects};
 use super::super::offender::Offender;
 use super::{Index, Indexes, MOST_KEYS, Way};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
+use crate::pg::leaf::LeafWriter;
 use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
@@ -26,70 +32,51 @@ impl Indexes {
         suspects: *mut Suspects,
         slot: *mut pg_sys::TupleTableSlot,
     ) {
-        // SAFETY: the caller vouches for the frame. A sort's tuples are valid until the next one is asked for.
+        // SAFETY: the caller vouches for the frame.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
             let memory = pg_sys::CurrentMemoryContext;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             for (number, index) in self.list.iter_mut().enumerate() {
                 let Way::Sorted(sort) = index.way else { continue };
-                let replaces = self.keep == Keep::New && self.arbiter == Some(number);
                 let began = Instant::now();
-                // indimmediate: others are not sorted.
-                let unique = (*(*index.relation).rd_index).indisunique;
-                let check = if unique { if suspects.is_null() { YES } else { PARTIAL } } else { NO };
-                let keys = usize::try_from((*index.info).ii_NumIndexKeyAttrs).unwrap_or(0);
-                let descriptor = (*index.relation).rd_att;
-                let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
-                let mut nulls = [false; MOST_KEYS];
-                let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-                let mut previous = Previous::new();
                 c::tuplesort_performsort(sort);
+                let mut insertion = Insertion {
+                    number,
+                    heap,
+                    slot,
+                    // indimmediate: others are not sorted.
+                    unique: (*(*index.relation).rd_index).indisunique,
+                    replaces: self.keep == Keep::New && self.arbiter == Some(number),
+                    index: &raw mut *index,
+                    offender,
+                    suspects,
+                    memory,
+                    per_tuple,
+                    previous: Previous::new(),
+                };
+                let mut batch = Batch::new();
+                let mut writer = None;
                 loop {
                     c::check_for_interrupts();
-                    point_plain!("load.key");
-                    let tuple = c::tuplesort_getindextuple(sort, true);
-                    if tuple.is_null() {
-                        break;
+                    let mut tuples = batch.fill(sort);
+                    let Some(&any) = tuples.first() else { break };
+                    let writer = writer.get_or_insert_with(|| insertion.writer(any));
+                    while let [first, others @ ..] = tuples {
+                        c::check_for_interrupts();
+                        point_plain!("load.key");
+                        pg_sys::CurrentMemoryContext = per_tuple;
+                        let count = writer.put(tuples);
+                        tuples = if let Some(last) = count.checked_sub(1) {
+                            insertion.previous.set(*tuples.get_unchecked(last));
+                            tuples.get_unchecked(count..)
+                        } else {
+                            insertion.insert(*first);
+                            others
+                        };
+                        c::MemoryContextReset(per_tuple);
+                        pg_sys::CurrentMemoryContext = memory;
                     }
-                    c::index_deform_tuple(tuple, descriptor, values, nulls);
-                    if unique {
-                        let same = previous.is_same(tuple);
-                        (*offender).other = same.then_some(previous.row());
-                        (*offender).row = Some((*tuple).t_tid);
-                        if !suspects.is_null() {
-                            // NULLs are equal to nothing, but where they are equal to each other.
-                            let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
-                            let twin = same && !distinct;
-                            let key = Key { index: &raw mut *index, heap, values, nulls, tuple };
-                            pg_sys::CurrentMemoryContext = per_tuple;
-                            let fits = key.insert(if twin { NO } else { PARTIAL });
-                            pg_sys::CurrentMemoryContext = memory;
-                            let row = &raw const (*tuple).t_tid;
-                            previous.group = if twin || (!fits && previous.is_equal(&key, keys, per_tuple)) {
-                                let before = previous.row();
-                                losers::twin(suspects, number, &raw const before, previous.group, row)
-                            } else if !fits {
-                                let holder = key.holder(slot, per_tuple, replaces);
-                                if holder.ip_posid == 0 {
-                                    Group::NONE
-                                } else {
-                                    losers::taken(suspects, number, row, &raw const holder)
-                                }
-                            } else {
-                                Group::NONE
-                            };
-                            previous.set(tuple);
-                            c::MemoryContextReset(per_tuple);
-                            continue;
-                        }
-                        previous.set(tuple);
-                    }
-                    pg_sys::CurrentMemoryContext = per_tuple;
-                    let tid = &raw mut (*tuple).t_tid;
-                    c::index_insert(index.relation, values, nulls, tid, heap, check, false, index.info);
-                    c::MemoryContextReset(per_tuple);
-                    pg_sys::CurrentMemoryContext = memory;
                 }
                 (*offender).row = None;
                 c::tuplesort_end(sort);
@@ -107,6 +94,86 @@ const ORDER: u16 = 1;
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
 type Check = pg_sys::IndexUniqueCheck::Type;
+
+/// An index that sorted keys go into.
+struct Insertion {
+    number: usize,
+    index: *mut Index,
+    heap: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    unique: bool,
+    /// A row takes the place of one that has its key.
+    replaces: bool,
+    offender: *mut Offender,
+    suspects: *mut Suspects,
+    memory: pg_sys::MemoryContext,
+    per_tuple: pg_sys::MemoryContext,
+    previous: Previous,
+}
+
+impl Insertion {
+    /// # Safety
+    /// A plain frame, and a tuple.
+    unsafe fn writer(&self, any: pg_sys::IndexTuple) -> LeafWriter {
+        // SAFETY: the caller vouches for both; an open index.
+        unsafe {
+            let Index { relation, info, .. } = &*self.index;
+            LeafWriter::new(self.heap, *relation, self.unique, !(**info).ii_NullsNotDistinct, any)
+        }
+    }
+
+    /// Insert a tuple, as core does it. In the short-lived memory context.
+    ///
+    /// # Safety
+    /// A plain frame, and the next tuple.
+    unsafe fn insert(&mut self, tuple: pg_sys::IndexTuple) {
+        // SAFETY: the caller vouches for both; arrays have room for the keys of any index.
+        unsafe {
+            let index = &*self.index;
+            let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
+            let mut nulls = [false; MOST_KEYS];
+            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+            c::index_deform_tuple(tuple, (*index.relation).rd_att, values, nulls);
+            let key = Key { index: self.index, heap: self.heap, values, nulls, tuple };
+            if !self.unique {
+                key.insert(NO);
+                return;
+            }
+            let previous = &mut self.previous;
+            let same = previous.is_same(tuple);
+            (*self.offender).other = same.then_some(previous.row());
+            (*self.offender).row = Some((*tuple).t_tid);
+            if self.suspects.is_null() {
+                previous.set(tuple);
+                key.insert(YES);
+                return;
+            }
+            // NULLs are equal to nothing, but where they are equal to each other.
+            let keys = usize::try_from((*index.info).ii_NumIndexKeyAttrs).unwrap_or(0);
+            let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
+            let twin = same && !distinct;
+            let fits = key.insert(if twin { NO } else { PARTIAL });
+            // What is known of suspects lives on.
+            pg_sys::CurrentMemoryContext = self.memory;
+            let row = &raw const (*tuple).t_tid;
+            let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
+                let before = previous.row();
+                losers::twin(self.suspects, self.number, &raw const before, previous.group, row)
+            } else if !fits {
+                let holder = key.holder(self.slot, self.per_tuple, self.replaces);
+                if holder.ip_posid == 0 {
+                    Group::NONE
+                } else {
+                    losers::taken(self.suspects, self.number, row, &raw const holder)
+                }
+            } else {
+                Group::NONE
+            };
+            previous.set(tuple);
+            previous.group = group;
+        }
+    }
+}
 
 /// A key on its way into an index.
 pub(super) struct Key {
@@ -205,6 +272,7 @@ impl Previous {
     pub(super) unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
         // SAFETY: a tuple is as long as it says, which there is room for.
         unsafe {
+            self.group = Group::NONE;
             self.len = usize::from((*tuple).t_info & SIZE_MASK);
             std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), self.tuple.cast(), self.len);
         }

@@ -1,0 +1,61 @@
+//! Tuples out of a sort, some at a time: what reads files must be done when leaves are locked.
+
+use pgrx::pg_sys;
+
+use crate::pg::unguarded as c;
+
+/// Tuples of a batch, at most, ...
+const TUPLES: usize = 1024;
+/// ... and their bytes, but for the last one's.
+const BYTES: usize = 64 * 1024;
+/// INDEX_SIZE_MASK (itup.h)
+const SIZE_MASK: u16 = 0x1fff;
+/// MAXALIGN of the longest tuple
+const LONGEST: usize = SIZE_MASK as usize + 1;
+
+/// Tuples, in the order of their keys.
+pub struct Batch {
+    bytes: *mut u8,
+    tuples: *mut pg_sys::IndexTuple,
+}
+
+impl Batch {
+    /// Allocates in the current memory context, which must live as long.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn new() -> Batch {
+        // SAFETY: the caller vouches for the frame.
+        unsafe {
+            let context = pg_sys::CurrentMemoryContext;
+            let bytes = c::MemoryContextAlloc(context, BYTES + LONGEST).cast();
+            let tuples = c::MemoryContextAlloc(context, TUPLES * size_of::<pg_sys::IndexTuple>()).cast();
+            Batch { bytes, tuples }
+        }
+    }
+
+    /// The next ones of a sort, in place of those before; none at the end.
+    ///
+    /// # Safety
+    /// A plain frame, and a sort of index tuples that is done.
+    pub unsafe fn fill(&mut self, sort: *mut pg_sys::Tuplesortstate) -> &[pg_sys::IndexTuple] {
+        let (mut count, mut used) = (0, 0);
+        // SAFETY: the caller vouches for frame and sort; a tuple is as long as it says, and no longer than what is left. Memory
+        // of the server's is aligned as tuples are.
+        unsafe {
+            while count < TUPLES && used < BYTES {
+                let tuple = c::tuplesort_getindextuple(sort, true);
+                if tuple.is_null() {
+                    break;
+                }
+                let len = usize::from((*tuple).t_info & SIZE_MASK);
+                let copy = self.bytes.add(used);
+                std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), copy, len);
+                *self.tuples.add(count) = copy.cast();
+                used += len.next_multiple_of(8);
+                count += 1;
+            }
+            std::slice::from_raw_parts(self.tuples, count)
+        }
+    }
+}
