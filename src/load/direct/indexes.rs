@@ -1,7 +1,7 @@
 //! How the indexes of a relation come by the new rows.
 //!
 //! ```text
-//!   row ─► predicate, expressions ─┬─► sort ─── all rows are in ──► index_insert, in the order of keys    B-tree
+//!   row ─► predicate, expressions ─┬─► sort ─── all rows are in ──► into leaves, in the order of keys    B-tree
 //!                                  └─► ExecInsertIndexTuples, row by row                                  all others
 //! ```
 //!
