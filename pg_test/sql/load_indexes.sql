@@ -341,6 +341,53 @@ BEGIN
 	END IF;
 END $$;
 DROP TABLE watch, secret;
+-- Why an index came by the rows in its way. Of each index what was chosen, and the reason.
+CREATE FUNCTION reasons(first int, last int, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	content text := (SELECT string_agg(concat_ws(E'\t', a, a, format('[%s,%s)', a * 10, a * 10 + 5), a), E'\n') || E'\n' FROM generate_series(first, last) a);
+BEGIN
+	CALL write_file('reasons', content);
+	RETURN QUERY SELECT concat_ws(' from ', i ->> 'method', i ->> 'from') || ': ' || (i ->> 'why') || ': ' || string_agg(i ->> 'index', ' ' ORDER BY i ->> 'index')
+	FROM bulk_load(data_path('reasons'), target, options), jsonb_array_elements(indexes) i GROUP BY i ->> 'method', i ->> 'from', i ->> 'why' ORDER BY 1;
+END $$;
+CREATE TABLE why (a int PRIMARY KEY, b int UNIQUE DEFERRABLE, r int4range, t text COLLATE "C", CONSTRAINT why_excl EXCLUDE USING gist (r WITH &&));
+CREATE INDEX why_plus ON why ((a + b));
+CREATE INDEX why_hash ON why USING hash (a);
+CREATE UNIQUE INDEX why_part ON why (a, b) WHERE a > 3;
+SELECT reasons(1, 10, 'why');
+SELECT reasons(11, 20, 'why');
+SELECT reasons(1, 10000, 'why', '{"truncate": true}');
+SELECT reasons(10001, 10010, 'why', '{"lock": "share"}');
+SELECT reasons(20001, 20010, 'why', '{"indexes": "insert"}');
+SELECT reasons(20011, 20020, 'why', '{"indexes": "merge"}');
+SELECT reasons(20011, 20020, 'why', '{"indexes": "merge", "truncate": true}');
+SELECT reasons(20021, 20030, 'why', '{"indexes": "merge", "lock": "share"}');
+SELECT reasons(20031, 20040, 'why', '{"indexes": "rebuild"}');
+SELECT reasons(20031, 20040, 'why', '{"indexes": "rebuild", "lock": "share", "on_error": "table"}');
+SELECT faults('why');
+CREATE TABLE why_many (a int PRIMARY KEY WITH (fillfactor = 10), b int, r int4range, t text COLLATE "C" UNIQUE WITH (fillfactor = 10));
+INSERT INTO why_many SELECT -a, 1, '[1,2)', -a FROM generate_series(1, 100) a;
+SELECT reasons(1, 10000, 'why_many', '{"lock": "share"}');
+INSERT INTO why_many SELECT a, 1, '[1,2)', a FROM generate_series(100001, 130000) a;
+SELECT reasons(20001, 30000, 'why_many', '{"lock": "share"}');
+-- A key that a merge is not for; an index that is in use; one that is not valid.
+DELETE FROM why_many WHERE a > 100000;
+INSERT INTO why_many VALUES (0, 0, NULL, repeat('long', 300));
+SELECT reasons(30001, 30010, 'why_many', '{"lock": "share", "indexes": "merge"}');
+BEGIN;
+SET LOCAL enable_seqscan = off;
+DECLARE c CURSOR FOR SELECT FROM why_many WHERE a = 1;
+FETCH c;
+SELECT reasons(30011, 30020, 'why_many', '{"lock": "share", "indexes": "merge"}');
+COMMIT;
+UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'why_many_pkey'::regclass;
+SELECT reasons(30021, 30030, 'why_many', '{"lock": "share", "indexes": "merge"}');
+UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'why_many_pkey'::regclass;
+SELECT faults('why_many');
+CREATE TEMPORARY TABLE why_temporary (a int PRIMARY KEY, b int, r int4range, t text);
+INSERT INTO why_temporary VALUES (0);
+SELECT reasons(1, 10, 'why_temporary', '{"indexes": "merge"}');
+DROP TABLE why, why_many, why_temporary;
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA load_indexes CASCADE;

@@ -191,7 +191,7 @@ my $line = qr{load\ \d+\ from\ file\ "\Q$directory/one\E"\ into\ table\ "postgre
 	\t+pages:\ 0\ appended\n
 	\t+WAL\ usage:\ .*\n
 	\t+phases:\ prepare\ $time,\ rows\ $time,\ indexes\ $time,\ triggers\ $time,\ analyze\ $time\n
-	\t+index\ "keyed_pkey":\ insert,\ $time\n
+	\t+index\ "keyed_pkey":\ insert\ \(few\ new\ rows\),\ $time\n
 	\t+stages\ of\ all\ processes:\ read\ $time,\ wait\ to\ cut\ $time,\ cut\ $time,\ scan\ $time,\ convert\ $time,\ tuple\ $time,\ page\ $time,\ wait\ to\ append\ $time,\ extend\ $time,\ log\ $time,\ flush\ $time,\ write\ $time,\ rest\ $time\n
 	\t+system\ usage:\ .*}x;
 like($log, $line, 'the log, with stages');

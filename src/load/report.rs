@@ -40,7 +40,51 @@ pub struct IndexReport {
     pub method: &'static str,
     /// Where the keys of a rebuilt index come from: `load`, which has collected them, or `table`, which was read again.
     pub from: Option<&'static str>,
+    pub why: Why,
     pub seconds: f64,
+}
+
+/// Why an index came by the rows in this way and in no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    Asked,
+    Empty,
+    Many,
+    Few,
+    FewForIndex,
+    Online,
+    Temporary,
+    Kind,
+    OldVersion,
+    Deferrable,
+    Exclusion,
+    OneByOne,
+    InUse,
+    Invalid,
+    Keys,
+}
+
+impl Why {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Why::Asked => "as the option says",
+            Why::Empty => "the table was empty",
+            Why::Many => "many new rows",
+            Why::Few => "few new rows",
+            Why::FewForIndex => "few new rows for an index of this size",
+            Why::Online => "lock is online",
+            Why::Temporary => "the table is temporary",
+            Why::Kind => "such an index is not merged",
+            Why::OldVersion => "the index is of an old version",
+            Why::Deferrable => "its constraint is deferrable",
+            Why::Exclusion => "it is of an exclusion constraint",
+            Why::OneByOne => "rows are looked for one by one",
+            Why::InUse => "the index was in use",
+            Why::Invalid => "the index is not valid",
+            Why::Keys => "some keys cannot be merged",
+        }
+    }
 }
 
 /// Columns of the result.
@@ -116,7 +160,9 @@ impl IndexReport {
             }
         }
         let from = self.from.map(|from| format!("\"from\": \"{from}\", ")).unwrap_or_default();
-        let (method, seconds) = (self.method, self.seconds);
-        format!("{{\"index\": \"{name}\", \"method\": \"{method}\", {from}\"seconds\": {seconds:.6}}}")
+        let (method, why, seconds) = (self.method, self.why.words(), self.seconds);
+        format!(
+            "{{\"index\": \"{name}\", \"method\": \"{method}\", {from}\"why\": \"{why}\", \"seconds\": {seconds:.6}}}"
+        )
     }
 }

@@ -64,7 +64,8 @@ fn text(load: &mut Load) -> String {
     line(&format!("phases: {phases}"));
     for index in &counts.indexes {
         let from = index.from.map(|from| format!(" from {from}")).unwrap_or_default();
-        line(&format!("index \"{}\": {}{from}, {:.3} s", index.name, index.method, index.seconds));
+        let why = index.why.words();
+        line(&format!("index \"{}\": {}{from} ({why}), {:.3} s", index.name, index.method, index.seconds));
     }
     if guc::log_timing() && load.writer == Writer::Direct {
         let stages = Stage::NAMES.iter().map(|&(stage, name)| (name, counts.stages.of(stage)));

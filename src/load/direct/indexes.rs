@@ -30,7 +30,7 @@ use self::way::{Losses, is_unique, wants_care, way};
 use super::offender::Offender;
 use super::rebuild::Rebuild;
 use crate::load::duplicate::{self, Keep};
-use crate::load::report::IndexReport;
+use crate::load::report::{IndexReport, Why};
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
 use crate::pg::holder;
@@ -48,6 +48,7 @@ pub struct Index {
     pub relation: pg_sys::Relation,
     pub info: *mut pg_sys::IndexInfo,
     pub way: Way,
+    pub why: Why,
     pub is_exclusion: bool,
     pub took: Duration,
 }
@@ -121,10 +122,10 @@ impl Indexes {
             let builds = survival.is_none() || !(0..count).any(is_late);
             let index = |i| {
                 let (relation, info) = (*open.add(i), *(*relinfo).ri_IndexRelationInfo.add(i));
-                let way = way(relation, info, rebuild, losses, builds);
+                let (way, why) = way(relation, info, rebuild, losses, builds);
                 let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
                 let is_exclusion = (*(*relation).rd_index).indisexclusion;
-                Index { oid: (*relation).rd_id, name, relation, info, way, is_exclusion, took: Duration::ZERO }
+                Index { oid: (*relation).rd_id, name, relation, info, way, why, is_exclusion, took: Duration::ZERO }
             };
             let list = (0..count).map(index).collect();
             let shown = if count == 0 {
@@ -173,7 +174,16 @@ impl Indexes {
                     Way::None
                 };
                 let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
-                Index { oid: (*relation).rd_id, name, relation, info, way, is_exclusion, took: Duration::ZERO }
+                Index {
+                    oid: (*relation).rd_id,
+                    name,
+                    relation,
+                    info,
+                    way,
+                    why: Why::Asked,
+                    is_exclusion,
+                    took: Duration::ZERO,
+                }
             };
             let list = (0..count).map(index).collect();
             Indexes { list, relinfo, estate, econtext, open, shown: open, arbiter, keep, has_rows }
@@ -390,6 +400,7 @@ impl Indexes {
                 Way::Rebuilt => Some("table"),
                 _ => None,
             },
+            why: index.why,
             seconds: index.took.as_secs_f64(),
         })
     }

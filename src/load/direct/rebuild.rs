@@ -24,6 +24,7 @@ use super::failure::forget_worker;
 use super::index_keys::can_read;
 use super::indexes::{Index, Indexes, Way};
 use crate::load::options::IndexesOption;
+use crate::load::report::Why;
 use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
@@ -52,13 +53,16 @@ pub unsafe fn may_merge(relation: pg_sys::Relation, traits: Traits) -> bool {
     !traits.temporary && (!traits.shared || unsafe { pg_sys::CheckRelationLockedByMe(relation, writers_wait, true) })
 }
 
-/// Whether the indexes of a relation are rebuilt.
+/// Which indexes of a relation get new files.
 #[derive(Debug)]
 pub struct Rebuild {
+    option: IndexesOption,
+    /// They are rebuilt.
     wanted: bool,
-    /// Indexes whose keys were collected to be merged; merge them whatever it costs; the number of new rows.
+    /// Why none of them is merged.
+    refusal: Option<Why>,
+    /// Indexes whose keys were collected to be merged; the number of new rows.
     merge: Vec<pg_sys::Oid>,
-    always: bool,
     rows: u64,
     /// Nobody else can use the indexes.
     alone: bool,
@@ -83,80 +87,93 @@ impl Rebuild {
     ) -> Rebuild {
         let alone = !traits.shared;
         let empty = alone && start == 0;
-        let always = option == IndexesOption::Merge;
+        // SAFETY: the caller vouches for the relation; guarded calls.
+        let (may_merge, writers_wait) = unsafe {
+            let lock = pg_sys::ShareRowExclusiveLock.cast_signed();
+            (may_merge(relation, traits), pg_sys::CheckRelationLockedByMe(relation, lock, true))
+        };
+        let no_merge = (!may_merge).then_some(if traits.temporary { Why::Temporary } else { Why::Online });
+        let (wanted, refusal) = match option {
+            IndexesOption::Insert => (false, Some(Why::Asked)),
+            IndexesOption::Auto if empty => (rows >= FEWEST_ROWS, Some(Why::Few)),
+            IndexesOption::Merge if empty => (true, None),
+            IndexesOption::Auto | IndexesOption::Merge => (false, no_merge),
+            IndexesOption::Rebuild => (alone || writers_wait, Some(Why::Online)),
+        };
         let merge = if empty { Vec::new() } else { collected };
-        let mut rebuild = Rebuild { wanted: false, merge, always, rows, alone, patience, notes: Vec::new() };
-        match option {
-            IndexesOption::Insert => (),
-            // SAFETY: the caller vouches for the relation; guarded calls.
-            IndexesOption::Merge => unsafe {
-                rebuild.wanted = empty;
-                if !empty && !may_merge(relation, traits) {
-                    let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-                    let why = "can be merged only with lock \"share\"; the new keys were inserted.";
-                    rebuild.notes.push(format!("Indexes of table \"{name}\" {why}"));
-                }
-            },
-            IndexesOption::Auto => rebuild.wanted = empty && rows >= FEWEST_ROWS,
-            // SAFETY: the caller vouches for the relation; guarded calls.
-            IndexesOption::Rebuild => unsafe {
-                let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
-                rebuild.wanted = rebuild.alone || pg_sys::CheckRelationLockedByMe(relation, writers_wait, true);
-                if !rebuild.wanted {
-                    let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-                    let why = "can be rebuilt only with lock \"share\"; the new keys were inserted.";
-                    rebuild.notes.push(format!("Indexes of table \"{name}\" {why}"));
-                }
-            },
+        let mut notes = Vec::new();
+        let missed = match option {
+            IndexesOption::Merge if refusal.is_some() => Some("merged"),
+            IndexesOption::Rebuild if !wanted => Some("rebuilt"),
+            _ => None,
+        };
+        if let Some(missed) = missed {
+            // SAFETY: the caller vouches for the relation.
+            let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+            let only = if traits.temporary { "only if it is not temporary" } else { "only with lock \"share\"" };
+            notes.push(format!("Indexes of table \"{name}\" can be {missed} {only}; the new keys were inserted."));
         }
-        rebuild
+        Rebuild { option, wanted, refusal, merge, rows, alone, patience, notes }
     }
 
-    /// Is this index to be rebuilt? It is locked then, and no constraint that is checked later or by looking around.
-    /// Guarded.
+    /// Does this index get a new file, and why, or why not? It is locked then. It is of no constraint that is checked later or by
+    /// looking around. Guarded.
     ///
     /// # Safety
     /// An open index of the relation.
-    pub unsafe fn takes(&mut self, index: pg_sys::Relation) -> bool {
+    pub unsafe fn choose(&mut self, index: pg_sys::Relation) -> (Option<Way>, Why) {
         // SAFETY: the caller vouches for the index; guarded calls.
         unsafe {
-            let form = (*index).rd_index;
-            // Rebuilding would make an invalid one valid.
-            if !self.wanted || !(*form).indisvalid {
-                return false;
-            }
+            let (way, why) = match self.plan(index) {
+                Ok(plan) => plan,
+                Err(why) => return (None, why),
+            };
             // As CheckTableNotInUse (tablecmds.c) asks: a query that is still running must not find another file.
             if (*index).rd_refcnt == 1 && (self.alone || self.lock((*index).rd_id)) {
-                return true;
+                return (Some(way), why);
             }
             let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
             self.notes.push(format!("Index \"{name}\" is in use; the new keys were inserted."));
-            false
+            (None, Why::InUse)
         }
     }
 
-    /// Is this index to be merged with the new keys? It is locked then. Guarded.
+    /// What is best for an index; if that is to insert into it, why.
     ///
     /// # Safety
-    /// An open index of the relation.
-    pub unsafe fn merges(&mut self, index: pg_sys::Relation) -> bool {
+    /// As [`Rebuild::choose`].
+    unsafe fn plan(&self, index: pg_sys::Relation) -> std::result::Result<(Way, Why), Why> {
         // SAFETY: the caller vouches for the index; guarded calls.
         unsafe {
-            let main = pg_sys::ForkNumber::MAIN_FORKNUM;
-            let pays = || {
-                let pages = pg_sys::RelationGetNumberOfBlocksInFork(index, main);
-                self.rows >= FEWEST_ROWS && self.rows > u64::from(pages) * KEYS_PER_PAGE
-            };
-            if !self.merge.contains(&(*index).rd_id) || !(self.always || pays()) || !can_read(index) {
-                return false;
+            let is_valid = (*(*index).rd_index).indisvalid;
+            if self.wanted {
+                // Rebuilding would make an invalid one valid.
+                let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
+                return if is_valid { Ok((Way::Rebuilt, why)) } else { Err(Why::Invalid) };
             }
-            if (*index).rd_refcnt == 1 && (self.alone || self.lock((*index).rd_id)) {
-                return true;
+            if let Some(why) = self.refusal {
+                return Err(why);
             }
-            let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
-            self.notes.push(format!("Index \"{name}\" is in use; the new keys were inserted."));
-            false
+            if !self.merge.contains(&(*index).rd_id) {
+                return Err(if is_valid { Why::Kind } else { Why::Invalid });
+            }
+            let always = self.option == IndexesOption::Merge;
+            let pages = || pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
+            if !always && self.rows < FEWEST_ROWS {
+                Err(Why::Few)
+            } else if !always && self.rows <= u64::from(pages()) * KEYS_PER_PAGE {
+                Err(Why::FewForIndex)
+            } else if !can_read(index) {
+                Err(Why::OldVersion)
+            } else {
+                Ok((Way::Merged, if always { Why::Asked } else { Why::Many }))
+            }
         }
+    }
+
+    /// Why keys are inserted into an index that could not get a new file anyway.
+    pub fn insertion(&self, otherwise: Why) -> Why {
+        if self.option == IndexesOption::Insert { Why::Asked } else { otherwise }
     }
 
     /// Lock an index exclusively, if its readers are done soon.

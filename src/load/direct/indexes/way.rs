@@ -3,6 +3,7 @@
 use pgrx::pg_sys;
 
 use crate::load::direct::rebuild::Rebuild;
+use crate::load::report::Why;
 
 /// How an index comes by the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub enum Way {
     Asked,
 }
 
-/// Guarded.
+/// The way, and why. Guarded.
 ///
 /// # Safety
 /// An open index and its info.
@@ -37,26 +38,29 @@ pub(super) unsafe fn way(
     rebuild: &mut Rebuild,
     losses: Losses<'_>,
     builds: bool,
-) -> Way {
+) -> (Way, Why) {
     // SAFETY: the caller vouches for it; guarded calls.
     unsafe {
         let form = (*index).rd_index;
+        let constraint = if (*form).indisexclusion { Why::Exclusion } else { Why::Deferrable };
         if !(*info).ii_ReadyForInserts {
-            Way::None
+            (Way::None, Why::Invalid)
         } else if !(*form).indimmediate && losses != Losses::None {
-            Way::Late
+            (Way::Late, constraint)
         } else if ((*form).indisunique || (*form).indisexclusion) && losses == Losses::Looked {
-            Way::Careful
+            (Way::Careful, if (*form).indisexclusion { constraint } else { Why::OneByOne })
         } else if !(*form).indimmediate || (*form).indisexclusion {
-            Way::RowByRow
-        } else if builds && losses.may_build(index) && rebuild.takes(index) {
-            Way::Rebuilt
-        } else if builds && losses.may_build(index) && rebuild.merges(index) {
-            Way::Merged
-        } else if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
-            Way::Sorted(std::ptr::null_mut())
+            (Way::RowByRow, constraint)
         } else {
-            Way::RowByRow
+            let certain = builds && losses.may_build(index);
+            let (new_file, why) =
+                if certain { rebuild.choose(index) } else { (None, rebuild.insertion(Why::OneByOne)) };
+            let inserted = if (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID {
+                Way::Sorted(std::ptr::null_mut())
+            } else {
+                Way::RowByRow
+            };
+            (new_file.unwrap_or(inserted), why)
         }
     }
 }

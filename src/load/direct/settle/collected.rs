@@ -11,6 +11,7 @@ use crate::load::direct::index_keys::{self, Clash, Sources};
 use crate::load::direct::indexes::Way;
 use crate::load::direct::losers::{Group, row_of};
 use crate::load::duplicate::Keep;
+use crate::load::report::Why;
 use crate::pg::holder;
 
 /// Build the indexes whose keys were collected.
@@ -93,6 +94,9 @@ pub(super) unsafe extern "C-unwind" fn build(
                 (true, false) => Way::Built,
                 (false, _) => Way::Rebuilt,
             };
+            if merge && !built {
+                index.why = Why::Keys;
+            }
             index.took += began.elapsed();
         }
     }
