@@ -27,6 +27,7 @@ pub mod merge;
 pub mod read;
 pub mod sort;
 mod tuple;
+pub mod tuples;
 pub mod unique;
 
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
