@@ -15,49 +15,11 @@ RESET client_min_messages;
 \i :helpers
 \set helpers :data '/index_helpers.sql'
 \i :helpers
+\set helpers :data '/build_helpers.sql'
+\i :helpers
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
-CREATE FUNCTION blocks(index regclass) RETURNS SETOF bigint LANGUAGE sql AS $$
-	SELECT generate_series(1, pg_relation_size(index) / current_setting('block_size')::int - 1)
-$$;
--- All that is on an index's pages, but for LSNs; in a high key's own t_tid is nothing that counts.
-CREATE FUNCTION pages(index regclass) RETURNS TABLE (line text) LANGUAGE sql AS $$
-	SELECT format('meta: %s', m) FROM public.bt_metap(index::text) m
-	UNION ALL SELECT format('%s: %s', block, s) FROM blocks(index) block, public.bt_page_stats(index::text, block) s
-	UNION ALL SELECT format('%s: %s', block, i) FROM blocks(index) block, public.bt_page_items(index::text, block) i
-$$;
--- Loads a file into an empty table: by which way the indexes got their keys, what is wrong with them, and whether
--- core would build them otherwise.
-CREATE FUNCTION built(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-	result record;
-	index regclass;
-	ours text[];
-	cores text[];
-BEGIN
-	EXECUTE format('TRUNCATE %s', target);
-	SELECT * INTO result FROM bulk_load(data_path(file), target, options || '{"truncate": true}');
-	RETURN NEXT format('%s rows, %s workers', result.rows_loaded, result.workers);
-	RETURN QUERY SELECT concat_ws(' from ', i ->> 'method', i ->> 'from') || ': ' || count(*)
-		FROM jsonb_array_elements(result.indexes) i GROUP BY i ->> 'method', i ->> 'from' ORDER BY 1;
-	RETURN QUERY SELECT 'note: ' || note FROM unnest(result.notes) note;
-	RETURN QUERY SELECT faults(target);
-	FOR index IN SELECT (i ->> 'index')::regclass FROM jsonb_array_elements(result.indexes) i WHERE i ->> 'from' = 'load' ORDER BY i ->> 'index' LOOP
-		IF (SELECT relpages <> pg_relation_size(index) / current_setting('block_size')::int OR reltuples <> result.rows_loaded
-			FROM pg_class WHERE oid = index) THEN
-			RETURN NEXT index || ': wrong statistics';
-		END IF;
-		ours := ARRAY(SELECT pages(index));
-		EXECUTE format('REINDEX INDEX %s', index);
-		cores := ARRAY(SELECT pages(index));
-		IF ours <> cores THEN
-			RETURN NEXT index || ' differs:';
-			RETURN QUERY (SELECT 'ours:  ' || line FROM unnest(ours) line EXCEPT SELECT 'ours:  ' || line FROM unnest(cores) line LIMIT 3);
-			RETURN QUERY (SELECT 'core''s: ' || line FROM unnest(cores) line EXCEPT SELECT 'core''s: ' || line FROM unnest(ours) line LIMIT 3);
-		END IF;
-	END LOOP;
-END $$;
 CREATE PROCEDURE make(name text, kind text DEFAULT '') LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('CREATE %s TABLE %I (id int NOT NULL, t text, n int, s smallint, b bigint, u uuid, d date, ts timestamptz, o oid,
@@ -96,14 +58,6 @@ CALL write_file('ascending', lines('generate_series(1, 15000) WITH ORDINALITY'))
 CALL write_file('descending', lines('(SELECT 15001 - n, n FROM generate_series(1, 15000) n)'));
 CALL write_file('random', lines('(SELECT n, md5(n::text) FROM generate_series(1, 30000) n)'));
 
-CREATE FUNCTION series(expression text, count int) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	result text;
-BEGIN
-	EXECUTE format('SELECT string_agg(%s, E''\n'' ORDER BY a) FROM generate_series(1, %s) a', expression, count) INTO result;
-	RETURN result;
-END $$;
-
 CALL make('t');
 SELECT built('ascending', 't');
 SELECT built('descending', 't', '{"workers": 0}');
@@ -138,12 +92,6 @@ SELECT faults('own');
 COMMIT;
 SELECT faults('own');
 
--- Where the keys of a file's rows come from, for each index.
-CREATE FUNCTION sources(file text, target regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
-	SELECT string_agg(concat_ws(' ', i ->> 'index', i ->> 'method', i ->> 'from'), ', ' ORDER BY i ->> 'index')
-	FROM bulk_load(data_path(file), target, options), jsonb_array_elements(indexes) i
-$$;
-
 -- Partitions, each with indexes of its own; rows that TOAST has to look at.
 CREATE TABLE parts (id int PRIMARY KEY, t text) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (20000);
@@ -158,7 +106,7 @@ SELECT sources('parts', 'parts', '{"truncate": true, "workers": 2}');
 SELECT faults('parts_1'), faults('parts_2');
 RESET pg_bulk.chunk_size;
 
--- What is not to be collected: keys of other kinds, few rows, keys without a word of their own.
+-- Keys of other kinds; what is not to be collected: few rows, keys that are checked later, keys without a word of their own.
 CREATE TABLE others (a int, b numeric, t text);
 CREATE INDEX ON others (b);
 CREATE INDEX ON others (t);

@@ -14,7 +14,9 @@ pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::index::{
     first_leaf, index_beginscan, insert_index_tuples, leaf_to_write, read_block, reindex_index, reindex_relation,
 };
-pub use self::rights::{Rights, check_insert_rights, forgo_insert_rights, owns_relation, wanted_rights};
+pub use self::rights::{
+    Rights, check_insert_rights, forgo_insert_rights, owns_relation, restrict_search_path, wanted_rights,
+};
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 
 /// Major version this library was built for; the server refuses to load it into another.

@@ -7,9 +7,28 @@
 
 use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::row::Rows;
 use super::unguarded::{self, Opaque};
+
+/// What goes on is not about the line that was read last.
+static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+
+/// Do something with many rows, none of which is the one of the current line. An error leaves it so until
+/// [`with_line`], for it is going to be asked again what it is about.
+pub fn without_line<T>(work: impl FnOnce() -> T) -> T {
+    ELSEWHERE.store(true, Relaxed);
+    let done = work();
+    ELSEWHERE.store(false, Relaxed);
+    done
+}
+
+/// From now on it is about lines again.
+pub fn with_line() {
+    ELSEWHERE.store(false, Relaxed);
+}
 
 /// Most bytes of data in a message (`MAX_COPY_DATA_DISPLAY`).
 const MAX_DISPLAY: c_int = 100;
@@ -64,6 +83,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
                 line,
                 text.as_ptr(),
             ),
+            What::Relation => unguarded::errcontext_msg(c"COPY %s".as_ptr(), relation.as_ptr()),
             What::Line(None) => unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line),
         };
         unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
@@ -73,11 +93,14 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
 enum What {
     Column(CString, Option<CString>),
     Line(Option<CString>),
+    Relation,
 }
 
 fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let attention = &rows.attention;
-    let what = if attention.column.is_null() {
+    let what = if ELSEWHERE.load(Relaxed) {
+        What::Relation
+    } else if attention.column.is_null() {
         What::Line(rows.reader().raw_line().map(displayed))
     } else {
         // SAFETY: set by Rows to strings that it owns.

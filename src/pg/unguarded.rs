@@ -260,6 +260,17 @@ unsafe extern "C-unwind" {
     pub fn bms_del_members(a: *mut pg_sys::Bitmapset, b: *const pg_sys::Bitmapset) -> *mut pg_sys::Bitmapset;
     /// xact.c.
     pub fn CommandCounterIncrement();
+    /// miscinit.c. Raises nothing.
+    pub fn GetUserIdAndSecContext(user: *mut pg_sys::Oid, context: *mut c_int);
+    /// miscinit.c. Raises nothing.
+    pub fn SetUserIdAndSecContext(user: pg_sys::Oid, context: c_int);
+    /// guc.c. Raises nothing.
+    pub fn NewGUCNestLevel() -> c_int;
+    /// guc.c. Puts settings back that were made since.
+    pub fn AtEOXact_GUC(is_commit: bool, level: c_int);
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    /// namespace.c. Until the nest level ends.
+    pub fn RestrictSearchPath();
     /// snapmgr.c.
     pub fn GetTransactionSnapshot() -> pg_sys::Snapshot;
     /// snapmgr.c.

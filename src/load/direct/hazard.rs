@@ -32,6 +32,13 @@ impl Hazards {
         node.is_null() || unsafe { pg_sys::is_parallel_safe(self.0, node) }
     }
 
+    /// # Safety
+    /// A function. Guarded.
+    pub unsafe fn function_is_safe(&self, function: pg_sys::Oid) -> bool {
+        // SAFETY: the caller vouches for it; a guarded catalog lookup.
+        unsafe { pg_sys::func_parallel(function) == SAFE }
+    }
+
     /// Are values of this column safe to make?
     pub fn column_is_safe(&self, column: &Column) -> bool {
         // A domain's input function is restricted because of what the domain's constraints may be; these are looked at.

@@ -366,7 +366,6 @@ impl Heap {
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
             pg_sys::heap_insert(self.relation, tuple, self.command, options, self.bulk);
             let tid = (*tuple).t_self;
-            collect(&mut self.collectors, &*tuple, tid)?;
             if block_of(&tid) < self.start {
                 self.elsewhere.push(tid);
             }
@@ -377,7 +376,8 @@ impl Heap {
         drop(held);
         self.rows += 1;
         self.counted += 1;
-        Ok(())
+        // SAFETY: as above. Without the baton, for it may run functions of the user's.
+        unsafe { collect(&mut self.collectors, &*tuple, (*tuple).t_self) }
     }
 
     /// Let go of what [`Heap::insert`] holds. Guarded.
@@ -387,6 +387,8 @@ impl Heap {
             // SAFETY: made by GetBulkInsertState.
             unsafe { pg_sys::FreeBulkInsertState(bulk) };
         }
+        // Those that nobody has taken.
+        self.collectors.iter_mut().for_each(Collector::close);
         if std::mem::take(&mut self.is_owner) {
             // SAFETY: open, and not used any more.
             unsafe { pg_sys::table_close(self.relation, pg_sys::NoLock.cast_signed()) };

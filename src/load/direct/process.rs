@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::row::Rows;
+use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
 
@@ -300,6 +301,14 @@ impl Process {
         }
     }
 
+    /// Workers sort index tuples, too. Before the rows that they and the leader share.
+    pub fn share_sorts(&mut self, sorts: SharedSorts) {
+        self.plan.sorts = Some(sorts);
+        for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
+            collector.share(&self.plan.list, sorts);
+        }
+    }
+
     /// What this process has collected of a relation's indexes. Guarded.
     pub fn take_collectors(&mut self, index: usize) -> Result<Vec<Collector>> {
         if !self.plan.has(index) {
@@ -317,7 +326,9 @@ impl Process {
             }
         }
         let mut heaps = self.heaps.iter_mut().filter(|heap| heap.index == index);
-        Ok(heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default())
+        let mut collectors = heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default();
+        collectors.iter_mut().for_each(Collector::settle);
+        Ok(collectors)
     }
 
     /// The block from which on rows of a relation may have been put.

@@ -64,6 +64,10 @@ pub struct Rebuild {
     /// Indexes whose keys were collected to be merged; the number of new rows.
     merge: Vec<pg_sys::Oid>,
     rows: u64,
+    /// Indexes that the load itself holds open, since they get their keys as index tuples.
+    held: Vec<pg_sys::Oid>,
+    /// Nothing but the new rows is in them.
+    empty: bool,
     /// Nobody else can use the indexes.
     alone: bool,
     /// How long to wait for readers still.
@@ -113,7 +117,12 @@ impl Rebuild {
             let only = if traits.temporary { "only if it is not temporary" } else { "only with lock \"share\"" };
             notes.push(format!("Indexes of table \"{name}\" can be {missed} {only}; the new keys were inserted."));
         }
-        Rebuild { option, wanted, refusal, merge, rows, alone, patience, notes }
+        Rebuild { option, wanted, refusal, merge, rows, held: Vec::new(), empty, alone, patience, notes }
+    }
+
+    /// For a load that holds these indexes open until it is known what becomes of them.
+    pub fn holding(self, held: Vec<pg_sys::Oid>) -> Rebuild {
+        Rebuild { held, ..self }
     }
 
     /// Does this index get a new file, and why, or why not? It is locked then. It is of no constraint that is checked later or by
@@ -129,7 +138,8 @@ impl Rebuild {
                 Err(why) => return (None, why),
             };
             // As CheckTableNotInUse (tablecmds.c) asks: a query that is still running must not find another file.
-            if (*index).rd_refcnt == 1 && (self.alone || self.lock((*index).rd_id)) {
+            let own = i32::from(self.held.contains(&(*index).rd_id));
+            if (*index).rd_refcnt == 1 + own && (self.alone || self.lock((*index).rd_id)) {
                 return (Some(way), why);
             }
             let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
@@ -146,7 +156,14 @@ impl Rebuild {
         // SAFETY: the caller vouches for the index; guarded calls.
         unsafe {
             let is_valid = (*(*index).rd_index).indisvalid;
-            if self.wanted {
+            // What was evaluated of the rows need not be evaluated again, however few these are.
+            let is_evaluated = || {
+                self.empty
+                    && self.held.contains(&(*index).rd_id)
+                    && !(pg_sys::RelationGetIndexExpressions(index).is_null()
+                        && pg_sys::RelationGetIndexPredicate(index).is_null())
+            };
+            if self.wanted || is_evaluated() {
                 // Rebuilding would make an invalid one valid.
                 let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
                 return if is_valid { Ok((Way::Rebuilt, why)) } else { Err(Why::Invalid) };

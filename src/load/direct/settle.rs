@@ -224,6 +224,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         let survives = (keeps || arbiter.is_some()) && !(*written).traits.logical;
         c::ExecOpenIndices(relinfo, survives);
         let table = look(settling, written, relinfo, survives);
+        let_go(written, table);
         pg_sys::CurrentMemoryContext = (*table).memory;
         (*table).indexes.prepare();
         let slot = (*table).slot;
@@ -300,6 +301,24 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
+    }
+}
+
+/// Let go of the indexes that are not going to be built from what was collected.
+///
+/// # Safety
+/// As [`tell`], with what [`look`] made.
+#[pg_guard]
+unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let (written, indexes) = (&mut *written, &(*table).indexes.list);
+        for collector in written.collectors.iter_mut().filter(|collector| collector.holds_index()) {
+            let index = indexes.iter().find(|index| index.oid == collector.index);
+            if written.start > 0 || index.is_none_or(|index| index.way != Way::Rebuilt) {
+                collector.close();
+            }
+        }
     }
 }
 
@@ -402,8 +421,10 @@ unsafe extern "C-unwind" fn look(
         let certain = written.collectors.iter().filter(|collector| collector.has_all());
         let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
         let survival = survives.then_some(Survival { keeps, keep, arbiter, certain: &certain });
-        let mut rebuild =
+        let rebuild =
             Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone(), patience);
+        let held = written.collectors.iter().filter(|collector| collector.holds_index());
+        let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
         // Indexes are locked now, if they are to be.
         let waited_for = rebuild.patience;

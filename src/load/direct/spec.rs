@@ -40,6 +40,9 @@ pub struct Spec {
     pub key_memory: usize,
     /// Where they are left: the handle of the shared files; 0 if there are none.
     pub key_files: u32,
+    /// Where index tuples are left, likewise, and how many may take part in each sort.
+    pub key_sorts: u32,
+    pub key_participants: usize,
 }
 
 #[derive(Default)]
@@ -132,9 +135,12 @@ impl Spec {
         for planned in &self.keys {
             w.number(planned.relation as u64);
             w.number(u64::from(planned.index.to_u32()));
+            w.number(planned.sort.map_or(0, |sort| sort as u64 + 1));
         }
         w.number(self.key_memory as u64);
         w.number(u64::from(self.key_files));
+        w.number(u64::from(self.key_sorts));
+        w.number(self.key_participants as u64);
         w.0
     }
 
@@ -161,10 +167,14 @@ impl Spec {
                 .then(|| unsafe { bytes.as_ptr().cast::<Parameters>().read_unaligned() })
         })?;
         let condition = has_condition.then_some(condition);
-        let keys =
-            r.list(|r| Some(Planned { relation: usize::try_from(r.number()?).ok()?, index: oid(r.number()?)? }))?;
+        let keys = r.list(|r| {
+            let (relation, index) = (usize::try_from(r.number()?).ok()?, oid(r.number()?)?);
+            Some(Planned { relation, index, sort: usize::try_from(r.number()?).ok()?.checked_sub(1) })
+        })?;
         let key_memory = usize::try_from(r.number()?).ok()?;
         let key_files = u32::try_from(r.number()?).ok()?;
+        let key_sorts = u32::try_from(r.number()?).ok()?;
+        let key_participants = usize::try_from(r.number()?).ok()?;
         Some(Spec {
             relation,
             command,
@@ -181,6 +191,8 @@ impl Spec {
             keys,
             key_memory,
             key_files,
+            key_sorts,
+            key_participants,
         })
     }
 }

@@ -27,11 +27,12 @@ use crate::load::source::{self, Mapping};
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::build_id;
 use crate::pg::chunk::changed;
-use crate::pg::context::copy_context;
+use crate::pg::context::{copy_context, with_line};
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
 use crate::pg::shared_files::SharedFiles;
+use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::{self, Cpu, Share};
@@ -106,6 +107,7 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
             arg: (&raw mut (*process).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
+        with_line();
         row_loop::run(process);
         row_loop::finish(process);
         pg_sys::error_context_stack = context.previous;
@@ -125,6 +127,9 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     executor::tear_down(&process.executor);
     if let Some(files) = process.plan.files.take() {
         files.release();
+    }
+    if let Some(sorts) = process.plan.sorts.take() {
+        sorts.release();
     }
     // SAFETY: opened in `attach`.
     unsafe { pg_sys::table_close(process.target, pg_sys::NoLock.cast_signed()) };
@@ -191,7 +196,12 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         rejects.tallies = unsafe { lookup(toc, KEY_REJECTS) }.cast::<Tally>();
     }
     let files = if spec.key_files == 0 { None } else { Some(SharedFiles::attach(spec.key_files)?) };
-    let plan = KeyPlan { list: spec.keys, memory: spec.key_memory, files };
+    let count = spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
+    let sorts = match spec.key_sorts {
+        0 => None,
+        handle => Some(SharedSorts::attach(handle, count, spec.key_participants)?),
+    };
+    let plan = KeyPlan { list: spec.keys, memory: spec.key_memory, files, sorts };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     let mut process = Process::new(Parts {

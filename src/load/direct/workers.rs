@@ -18,6 +18,7 @@ use crate::pg::build_id::build_id;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
+use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::usage::{self, Share};
 
@@ -46,6 +47,18 @@ impl Leader {
                     self.process.plan.files = Some(files);
                 }
                 None => self.spec.keys.clear(),
+            }
+        }
+        let sorts = self.spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
+        if sorts > 0 {
+            // The leader may have more rows when it has sorted.
+            self.spec.key_participants = wanted + 2;
+            match SharedSorts::create(sorts, self.spec.key_participants) {
+                Some(sorts) => {
+                    self.spec.key_sorts = sorts.handle();
+                    self.process.share_sorts(sorts);
+                }
+                None => self.spec.keys.retain(|planned| planned.sort.is_none()),
             }
         }
         let spec = self.spec.write();

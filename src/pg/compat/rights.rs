@@ -113,3 +113,16 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
         }
     }
 }
+
+/// Leave only safe schemas in the search path until a nest level of settings ends, as maintenance does from 17 on
+/// (`RestrictSearchPath`).
+///
+/// # Safety
+/// A plain frame in a nest level of its own.
+pub unsafe fn restrict_search_path() {
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    // SAFETY: passed on.
+    unsafe {
+        crate::pg::unguarded::RestrictSearchPath();
+    }
+}

@@ -53,7 +53,7 @@ unsafe extern "C-unwind" {
     ) -> Opaque;
     /// nbtutils.c, or nbtsearch.c. Frees memory; raises nothing.
     pub fn _bt_freestack(stack: Opaque);
-    /// nbtutils.c. Reads the metapage.
+    /// nbtutils.c. Reads the metapage if there is a tuple, and looks procedures up.
     pub fn _bt_mkscankey(relation: pg_sys::Relation, tuple: pg_sys::IndexTuple) -> Opaque;
     /// nbtsearch.c. Runs comparison functions.
     pub fn _bt_compare(relation: pg_sys::Relation, key: Opaque, page: *mut c_char, number: u16) -> i32;
@@ -77,6 +77,27 @@ unsafe extern "C-unwind" {
     pub fn XLogRegisterBufData(id: u8, data: *const c_char, len: u32);
     /// xloginsert.c.
     pub fn XLogInsert(manager: u8, info: u8) -> pg_sys::XLogRecPtr;
+    /// nbtutils.c. Runs comparison functions. Returns an allocated tuple.
+    pub fn _bt_truncate(
+        relation: pg_sys::Relation,
+        left: pg_sys::IndexTuple,
+        right: pg_sys::IndexTuple,
+        key: Opaque,
+    ) -> pg_sys::IndexTuple;
+    /// nbtutils.c. How many columns tell two tuples apart, and one more if none does.
+    pub fn _bt_keep_natts_fast(
+        relation: pg_sys::Relation,
+        left: pg_sys::IndexTuple,
+        right: pg_sys::IndexTuple,
+    ) -> c_int;
+    /// nbtutils.c. Raises what it has to say of a tuple that is too long.
+    pub fn _bt_check_third_page(
+        relation: pg_sys::Relation,
+        heap: pg_sys::Relation,
+        needs_tid: bool,
+        page: pg_sys::Page,
+        tuple: pg_sys::IndexTuple,
+    );
     /// nbtutils.c.
     pub fn _bt_allequalimage(relation: pg_sys::Relation, debugmessage: bool) -> bool;
     /// storage.c.
@@ -165,6 +186,33 @@ unsafe extern "C-unwind" {
         values: *mut pg_sys::Datum,
         isnull: *mut bool,
     );
+    /// index.c. Runs immutable functions; allocates in the current memory context.
+    pub fn BuildIndexInfo(index: pg_sys::Relation) -> *mut pg_sys::IndexInfo;
+    /// execUtils.c. A child of the current memory context.
+    pub fn CreateExecutorState() -> *mut pg_sys::EState;
+    /// execUtils.c.
+    pub fn MakePerTupleExprContext(estate: *mut pg_sys::EState) -> *mut pg_sys::ExprContext;
+    /// execTuples.c.
+    pub fn MakeSingleTupleTableSlot(
+        descriptor: pg_sys::TupleDesc,
+        operations: *const pg_sys::TupleTableSlotOps,
+    ) -> *mut pg_sys::TupleTableSlot;
+    /// execTuples.c. The tuple must live as long as it is in the slot, if the slot is not to free it.
+    pub fn ExecStoreHeapTuple(
+        tuple: pg_sys::HeapTuple,
+        slot: *mut pg_sys::TupleTableSlot,
+        should_free: bool,
+    ) -> *mut pg_sys::TupleTableSlot;
+    /// tuplesort.c. Allocates in the current memory context; runs functions that make comparisons ready.
+    pub fn tuplesort_begin_index_btree(
+        heap: pg_sys::Relation,
+        index: pg_sys::Relation,
+        unique: bool,
+        nulls_not_distinct: bool,
+        memory: c_int,
+        coordinate: pg_sys::SortCoordinate,
+        options: c_int,
+    ) -> *mut pg_sys::Tuplesortstate;
     /// tuplesort.c.
     pub fn tuplesort_putindextuplevalues(
         state: *mut pg_sys::Tuplesortstate,

@@ -8,6 +8,7 @@
 //! conflict, for an entry may be of a row that is dead; so the table is asked.
 
 mod bytes;
+mod tuples;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -84,6 +85,7 @@ pub unsafe fn build(
             Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, judge),
             Keys::Wide(keys) => build_words(relation, index, keys, &mut others, sources, judge),
             Keys::Bytes(keys) => bytes::build(relation, index, keys, &mut others, sources, judge),
+            Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, judge),
         }
     }?;
     collector.close();
@@ -112,7 +114,7 @@ unsafe fn build_words<W: Word>(
     keys.sort();
     // SAFETY: the caller vouches for relation and index.
     let built = unsafe {
-        renew(relation, oid, sources, |index, old, unfit| {
+        renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             let old = old.map(|old| old.reader(keys.shape().clone(), unfit));
             write_pages(relation, index, keys, others, old, sources, judge)
         })?
@@ -146,7 +148,8 @@ fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
 }
 
-/// Give an index a new file, and have it written. False if that could not be, for what is said to be unfit. Guarded.
+/// Give an index a new file, and have it written. False if that could not be, for what is said to be unfit. Who holds the
+/// index open may let go of it when it is `opened`. Guarded.
 ///
 /// # Safety
 /// As [`build`].
@@ -154,11 +157,13 @@ unsafe fn renew(
     relation: pg_sys::Relation,
     oid: pg_sys::Oid,
     sources: Sources<'_>,
+    opened: &mut dyn FnMut(),
     write: impl FnOnce(pg_sys::Relation, Option<Leaves>, Rc<Cell<bool>>) -> Result<Built>,
 ) -> Result<bool> {
     // SAFETY: the caller vouches for relation and index; guarded calls.
     unsafe {
         let index = pg_sys::index_open(oid, EXCLUSIVE);
+        opened();
         pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
         if !sources.merge && compat::first_leaf(index).is_some() {
             // Somebody has put rows into the table while it was loaded: a function that says it does not.
@@ -358,11 +363,14 @@ unsafe fn make_init_fork(index: pg_sys::Relation) {
     }
 }
 
-/// As index_update_stats (index.c) sets them.
+/// As index_update_stats (index.c) sets them: not for an index with a new file that is empty, for its table may be.
 ///
 /// # Safety
 /// An open index. Guarded.
 unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
+    if built.entries == 0 {
+        return;
+    }
     // SAFETY: the caller vouches for it.
     unsafe { compat::set_relation_statistics(index, built.pages, built.entries as f64, 0, false) };
 }

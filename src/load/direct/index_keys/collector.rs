@@ -19,9 +19,11 @@ use pgrx::pg_sys;
 
 use super::byte_keys::ByteKeys;
 use super::runs::{GIVEN_UP, Place, Runs};
-use super::{KeyForm, Shape};
+use super::{KeyForm, Planned, Shape};
 use crate::error::{Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
+use crate::pg::shared_sorts::{SharedSort, SharedSorts};
+use crate::pg::tuple_sort::TupleSort;
 
 /// Entries that there is always room for.
 const FEWEST: usize = 4096;
@@ -42,6 +44,7 @@ pub enum Keys {
     Narrow(Collected<u64>),
     Wide(Collected<u128>),
     Bytes(ByteKeys),
+    Tuples(TupleSort),
 }
 
 /// What was collected.
@@ -91,12 +94,42 @@ impl Collector {
         Some(Collector { index, keys })
     }
 
+    /// For an index whose keys are index tuples. Guarded; all lives in the current memory context.
+    ///
+    /// # Safety
+    /// The index's relation, which stays open until the collector is closed.
+    pub unsafe fn of_tuples(
+        planned: &Planned,
+        relation: pg_sys::Relation,
+        memory: usize,
+        shared: Option<SharedSort>,
+    ) -> Collector {
+        // SAFETY: the caller vouches for the relation; the leader has locked the index.
+        let sort = unsafe { TupleSort::new(relation, planned.index, memory, shared) };
+        Collector { index: planned.index, keys: Keys::Tuples(sort) }
+    }
+
+    /// Does it hold the index open?
+    pub fn holds_index(&self) -> bool {
+        matches!(self.keys, Keys::Tuples(_))
+    }
+
+    /// Others collect keys of the same index: it is one of these sorts. Before there are any.
+    pub fn share(&mut self, planned: &[Planned], sorts: SharedSorts) {
+        if let Keys::Tuples(keys) = &mut self.keys
+            && let Some(planned) = planned.iter().find(|planned| planned.index == self.index)
+            && let Some(sort) = planned.sort.and_then(|number| sorts.get(number))
+        {
+            keys.share(sort);
+        }
+    }
+
     /// Is there no key that it could not take? Strings may be too long, and not every float has a word.
     pub fn has_all(&self) -> bool {
         match &self.keys {
             Keys::Narrow(keys) => keys.reader.shape().has_all(),
             Keys::Wide(keys) => keys.reader.shape().has_all(),
-            Keys::Bytes(_) => false,
+            Keys::Bytes(_) | Keys::Tuples(_) => false,
         }
     }
 
@@ -106,17 +139,26 @@ impl Collector {
             Keys::Narrow(keys) => keys.add_pages(pages, first),
             Keys::Wide(keys) => keys.add_pages(pages, first),
             Keys::Bytes(keys) => keys.add_pages(pages, first),
+            Keys::Tuples(keys) => {
+                keys.add_pages(pages, first);
+                Ok(())
+            }
         }
     }
 
     /// Take the key of a row that is in the table. Guarded.
     pub fn add_tuple(&mut self, tuple: &[u8], tid: pg_sys::ItemPointerData) -> Result<()> {
+        let place = tid;
         let block = u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo);
         let tid = Tid::new(block, tid.ip_posid);
         match &mut self.keys {
             Keys::Narrow(keys) => keys.add_tuple(tuple, tid),
             Keys::Wide(keys) => keys.add_tuple(tuple, tid),
             Keys::Bytes(keys) => keys.add_tuple(tuple, tid),
+            Keys::Tuples(keys) => {
+                keys.add_tuple(tuple, place);
+                Ok(())
+            }
         }
     }
 
@@ -126,6 +168,18 @@ impl Collector {
             Keys::Narrow(keys) => keys.runs.close(),
             Keys::Wide(keys) => keys.runs.close(),
             Keys::Bytes(keys) => keys.runs.close(),
+            Keys::Tuples(keys) => keys.end(),
+        }
+    }
+
+    /// All rows that there are for now were seen: sort what others sort with us. Guarded.
+    pub fn settle(&mut self) {
+        if let Keys::Tuples(keys) = &mut self.keys {
+            if keys.shared().is_some() {
+                keys.finish();
+            } else {
+                keys.flush();
+            }
         }
     }
 
@@ -135,6 +189,11 @@ impl Collector {
             Keys::Narrow(keys) => keys.hand_over(),
             Keys::Wide(keys) => keys.hand_over(),
             Keys::Bytes(keys) => keys.hand_over(),
+            Keys::Tuples(keys) => {
+                keys.finish();
+                keys.end();
+                Ok(())
+            }
         }
     }
 }

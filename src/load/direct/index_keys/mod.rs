@@ -10,7 +10,8 @@
 //! to carry each key through the server as a tuple of its own. Here a key is an integer
 //! ([`pg_bulk_format::btree`]), taken from its page when that has just been written and is still in the processor's
 //! cache; what is sorted are arrays. Keys that come in order need no sorting. A key that has text in it is a string of bytes
-//! whose order is the index's, if that is the one of bytes ([`pg_bulk_format::btree::bytes`]).
+//! whose order is the index's, if that is the one of bytes ([`pg_bulk_format::btree::bytes`]). All others are index tuples,
+//! which the server forms, sorts and compares ([`crate::pg::tuple_sort`]): in all processes, and while rows go by.
 //!
 //! Only indexes of tables that nobody else can write to get their keys so, from the first row on: of a table that was empty
 //! an index is built; one that has entries is merged with the new ones, if they are many. Which indexes these may be is
@@ -32,9 +33,11 @@ pub use self::build::{Sources, build, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::leaves::can_read;
+use super::hazard::Hazards;
 use super::heap::attributes;
 use crate::pg::compat;
 use crate::pg::shared_files::SharedFiles;
+use crate::pg::shared_sorts::SharedSorts;
 
 /// Indexes of a load whose keys are collected, at most; with many partitions each would get too little memory.
 const MOST: usize = 64;
@@ -47,6 +50,8 @@ pub struct Planned {
     /// Which of the load's relations it belongs to.
     pub relation: usize,
     pub index: pg_sys::Oid,
+    /// Its keys are index tuples, in one of the sorts that processes share.
+    pub sort: Option<usize>,
 }
 
 /// The indexes of a load whose keys are collected.
@@ -57,6 +62,8 @@ pub struct KeyPlan {
     pub memory: usize,
     /// Where workers leave their keys.
     pub files: Option<SharedFiles>,
+    /// Where all leave their index tuples.
+    pub sorts: Option<SharedSorts>,
 }
 
 impl KeyPlan {
@@ -80,6 +87,10 @@ impl KeyPlan {
         let collector = |planned: &Planned| {
             // SAFETY: the caller vouches for the relation; guarded calls on an index of it that the leader has locked.
             unsafe {
+                if let Some(number) = planned.sort {
+                    let shared = self.sorts.and_then(|sorts| sorts.get(number));
+                    return Some(Collector::of_tuples(planned, relation, self.memory, shared));
+                }
                 let index = pg_sys::index_open(planned.index, pg_sys::AccessShareLock.cast_signed());
                 let shape = shape(relation, index);
                 pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
@@ -107,11 +118,27 @@ pub struct Shape {
     pub attributes: Vec<usize>,
 }
 
+/// Which indexes may get their keys as index tuples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tuples {
+    /// None: those that have entries already are not merged with them.
+    None,
+    /// All but unique ones: the first key that is there twice would be an error.
+    Plain,
+    All,
+}
+
 /// The indexes of a relation whose keys can be collected. Guarded.
 ///
 /// # Safety
 /// An open relation that is locked.
-pub unsafe fn plan(relation: pg_sys::Relation, number: usize, planned: &mut Vec<Planned>) {
+pub unsafe fn plan(
+    relation: pg_sys::Relation,
+    number: usize,
+    tuples: Tuples,
+    hazards: &Hazards,
+    planned: &mut Vec<Planned>,
+) {
     // SAFETY: the caller vouches for the relation; guarded calls. The list is ours.
     unsafe {
         let list = pg_sys::RelationGetIndexList(relation);
@@ -119,12 +146,51 @@ pub unsafe fn plan(relation: pg_sys::Relation, number: usize, planned: &mut Vec<
         for i in 0..count {
             let oid = pg_sys::list_nth_oid(list, i);
             let index = pg_sys::index_open(oid, pg_sys::RowExclusiveLock.cast_signed());
-            if planned.len() < MOST && shape(relation, index).is_some() {
-                planned.push(Planned { relation: number, index: oid });
+            if planned.len() < MOST {
+                if shape(relation, index).is_some() {
+                    planned.push(Planned { relation: number, index: oid, sort: None });
+                } else if tuples != Tuples::None && has_tuples(index, tuples, hazards) {
+                    let sorts = planned.iter().filter(|planned| planned.sort.is_some()).count();
+                    planned.push(Planned { relation: number, index: oid, sort: Some(sorts) });
+                }
             }
             pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
         }
         pg_sys::list_free(list);
+    }
+}
+
+/// Is an index a B-tree whose entries are tuples that any process may form and compare? Guarded.
+///
+/// # Safety
+/// An open index.
+unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards) -> bool {
+    // SAFETY: the caller vouches for the index, which has so many keys; guarded calls.
+    unsafe {
+        let form = &*(*index).rd_index;
+        is_immediate_btree(index)
+            && (tuples == Tuples::All || !form.indisunique)
+            && hazards.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
+            && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
+            && (1..=form.indnkeyatts).all(|column| {
+                let procedure = pg_sys::index_getprocid(index, column, ORDER_PROC);
+                hazards.function_is_safe(procedure)
+            })
+    }
+}
+
+/// # Safety
+/// An open index.
+unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let form = &*(*index).rd_index;
+        (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
+            && form.indisvalid
+            && form.indisready
+            && form.indislive
+            && form.indimmediate
+            && !form.indisexclusion
     }
 }
 
@@ -136,12 +202,7 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
     // SAFETY: the caller vouches for both; an index has so many keys, options and attributes.
     unsafe {
         let form = &*(*index).rd_index;
-        let is_plain = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
-            && form.indisvalid
-            && form.indisready
-            && form.indislive
-            && form.indimmediate
-            && !form.indisexclusion
+        let is_plain = is_immediate_btree(index)
             && form.indnatts == form.indnkeyatts
             && pg_sys::RelationGetIndexExpressions(index).is_null()
             && pg_sys::RelationGetIndexPredicate(index).is_null();

@@ -12,7 +12,7 @@ use crate::load::Load;
 use crate::load::direct::chunks::Chunks;
 use crate::load::direct::defaults::Defaults;
 use crate::load::direct::hazard::Hazards;
-use crate::load::direct::index_keys::{KeyPlan, plan};
+use crate::load::direct::index_keys::{KeyPlan, Tuples, plan};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::Target;
@@ -79,11 +79,17 @@ impl Leader {
                 && defaults.is_shareable();
             // What is not safe may write to the table, too.
             let collect = safe && !load.is_dry && options.indexes != IndexesOption::Insert;
+            let survives = options.copy.on_error == OnError::Table || load.arbiter.is_some();
             let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
             for (number, ((&leaf, &(_, traits)), &start)) in leaves.filter(|_| collect) {
                 let empty = start == 0 && !traits.shared;
                 if empty || options.indexes != IndexesOption::Rebuild && rebuild::may_merge(leaf, traits) {
-                    plan(leaf, number, &mut list);
+                    let tuples = match empty {
+                        true if survives => Tuples::Plain,
+                        true => Tuples::All,
+                        false => Tuples::None,
+                    };
+                    plan(leaf, number, tuples, &hazards, &mut list);
                 }
             }
             let keeps = options.copy.on_error == OnError::Table;
@@ -130,6 +136,8 @@ impl Leader {
             keys: list.clone(),
             key_memory: memory,
             key_files: 0,
+            key_sorts: 0,
+            key_participants: 0,
         };
         if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
@@ -151,7 +159,7 @@ impl Leader {
             stamp,
             wide: Wide::leader(),
             counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, files: None },
+            plan: KeyPlan { list, memory, files: None, sorts: None },
             traces,
         })?;
         process.phases = &raw mut load.phases;

@@ -186,9 +186,12 @@ impl Process {
             }
         }
         self.tell_origins(0)?;
-        if self.number > 0 {
-            for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
+        for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
+            if self.number > 0 {
                 collector.hand_over()?;
+            } else {
+                // While workers sort theirs.
+                collector.settle();
             }
         }
         self.stages.lap(&mut watch, Stage::Rest);

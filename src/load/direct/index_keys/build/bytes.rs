@@ -46,7 +46,7 @@ pub(super) unsafe fn build(
     keys.sort()?;
     // SAFETY: the caller vouches for relation and index.
     let built = unsafe {
-        renew(relation, oid, sources, |index, old, unfit| {
+        renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
             write_pages(relation, index, keys, others, old, sources, judge, &unfit)
         })?

@@ -1,0 +1,114 @@
+//! The same of index tuples that the server has sorted.
+//!
+//! Equal keys come next to each other. All are the load's rows', so that the second one is an error.
+
+use std::cell::Cell;
+
+use pg_bulk_format::btree::build::{BuildError, Built};
+use pg_bulk_format::btree::entry::Tid;
+use pg_bulk_format::btree::tuples::TupleBuilder;
+use pgrx::pg_sys;
+
+use super::{Judge, Sources, check_total, failed, options, renew};
+use crate::error::Result;
+use crate::load::direct::index_keys::clash::Clash;
+use crate::pg::index_file::IndexFile;
+use crate::pg::sorted_tuples::{Origin, SortedTuples};
+use crate::pg::tuple_sort::TupleSort;
+use crate::pg::violation;
+
+/// As its like for integers.
+///
+/// # Safety
+/// As [`super::build`].
+pub(super) unsafe fn build(
+    relation: pg_sys::Relation,
+    oid: pg_sys::Oid,
+    keys: &mut TupleSort,
+    sources: Sources<'_>,
+    judge: &mut Judge<'_>,
+) -> Result<bool> {
+    let shared = keys.shared();
+    if sources.merge || sources.workers > 0 && shared.is_none() {
+        return Ok(false);
+    }
+    // SAFETY: the caller vouches for relation and index.
+    unsafe {
+        keys.finish_for(relation);
+        check_total(shared.map_or_else(|| keys.rows(), |shared| shared.rows()), sources)?;
+        let own = Cell::new(std::ptr::null_mut());
+        // The sort looks at the index as long as it is read, so the index stays open from its begin to its end.
+        let mut opened = || {
+            own.set(keys.take());
+            keys.close();
+        };
+        let built = renew(relation, oid, sources, &mut opened, |index, _, _| {
+            let origin = shared.map_or_else(|| Origin::Own(own.take()), Origin::Shared);
+            write_pages(relation, index, origin, judge)
+        })?;
+        let own = own.take();
+        if !own.is_null() {
+            pg_sys::tuplesort_end(own);
+        }
+        Ok(built)
+    }
+}
+
+/// Write the index.
+///
+/// # Safety
+/// An open index with a new file.
+unsafe fn write_pages(
+    relation: pg_sys::Relation,
+    index: pg_sys::Relation,
+    origin: Origin,
+    may_stay: &mut Judge<'_>,
+) -> Result<Built> {
+    // SAFETY: the caller's index.
+    let (options, mut tuples) = unsafe {
+        let options = options(index);
+        (options, SortedTuples::new(relation, index, origin, options.deduplicate, options.all_equal_image))
+    };
+    let mut builder = TupleBuilder::new(options);
+    let mut file = IndexFile::new(index)?;
+    let mut before = Tid::default();
+    while tuples.advance() {
+        for sorted in tuples.stretch() {
+            let row = sorted.tuple.first_chunk().map_or(before, |tid| Tid::from_bytes(*tid));
+            if sorted.equal && !may_stay(Clash::Twin { before, begins: true }, row) {
+                // SAFETY: the caller's relations.
+                unsafe { raise_duplicate(relation, index, &tuples, sorted.tuple) };
+            }
+            before = row;
+            let high_key = |left: &[u8], right: &[u8]| tuples.high_key(left, right);
+            match builder.push(sorted.tuple, sorted.same, high_key, &mut file) {
+                Ok(()) => (),
+                Err(error) => {
+                    if let BuildError::TooLong { .. } = error {
+                        tuples.refuse(sorted.tuple);
+                    }
+                    return Err(failed(error, &None));
+                }
+            }
+        }
+    }
+    let built = builder.finish(|left, right| tuples.high_key(left, right), &mut file);
+    let built = built.map_err(|error| failed(error, &None))?;
+    tuples.end();
+    file.finish()?;
+    Ok(built)
+}
+
+/// Two rows have the same key.
+///
+/// # Safety
+/// Open relations, and one of the tuples. Guarded.
+unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, tuples: &SortedTuples, tuple: &[u8]) {
+    let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
+    let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+    // SAFETY: the caller vouches for all; there is a value for each column.
+    unsafe {
+        tuples.values(tuple, values.as_mut_ptr(), nulls.as_mut_ptr());
+        violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr());
+    }
+}

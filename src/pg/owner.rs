@@ -1,0 +1,38 @@
+//! Code of a table's owner, run by somebody else.
+//!
+//! What an index is made with (expressions, conditions, functions that compare) is its table's owner's, and while an index is
+//! built it runs as him, where it can do nothing that outlives it: index_build (index.c). Otherwise whoever owns a table
+//! could have his code run by whoever loads it.
+
+use pgrx::pg_sys;
+
+use super::attempt::attempt;
+use super::compat;
+use super::unguarded::{self as c, Opaque};
+
+const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
+
+/// Run `body(argument)` as the owner of a table. An error goes on with the user put back: it may take a while until it ends
+/// the transaction.
+///
+/// # Safety
+/// A plain frame, as the body is; an open table.
+pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
+    // SAFETY: the caller vouches for frame and table. Settings that the body has made go with its nest level; after an
+    // error, with the transaction.
+    unsafe {
+        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+        c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        c::SetUserIdAndSecContext((*(*table).rd_rel).relowner, context | RESTRICTED);
+        let level = c::NewGUCNestLevel();
+        compat::restrict_search_path();
+        let error = attempt(body, argument);
+        if error.is_null() {
+            c::AtEOXact_GUC(false, level);
+        }
+        c::SetUserIdAndSecContext(user, context);
+        if !error.is_null() {
+            c::ReThrowError(error);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What was sorted by one process or by several, given out in stretches of index tuples; and what only the server can say of
+//! neighbours.
+//!
+//! Each tuple comes with what it has to do with the one before: it may have the very same values, for posting lists, or equal
+//! ones, for unique indexes. Where all equal values look the same (_bt_allequalimage), one follows from the other, and no
+//! function is called.
+
+use std::ffi::c_void;
+
+use pg_bulk_format::btree::{BTP_LEAF, SPECIAL};
+use pgrx::pg_sys;
+
+use super::owner::as_owner;
+use super::points::point_plain;
+use super::shared_sorts::SharedSort;
+use super::unguarded::{self as c, Opaque, guard};
+
+const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+/// INDEX_SIZE_MASK and INDEX_NULL_MASK (itup.h)
+const SIZE_MASK: u16 = 0x1fff;
+const NULL_MASK: u16 = 0x8000;
+/// BTORDER_PROC (nbtree.h)
+const ORDER: u16 = 1;
+/// Where BTPageOpaqueData (nbtree.h) has its flags.
+const FLAGS: usize = 12;
+/// Bytes and tuples of a stretch.
+const STRETCH: usize = 128 * 1024;
+const MOST: usize = 2048;
+/// The longest tuple there is, and then some.
+const LONGEST: usize = SIZE_MASK as usize + 1;
+
+/// A tuple of a stretch.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Place {
+    at: u32,
+    len: u32,
+    same: bool,
+    equal: bool,
+}
+
+/// A tuple, and what it has to do with the one before.
+#[derive(Debug, Clone, Copy)]
+pub struct Sorted<'s> {
+    pub tuple: &'s [u8],
+    /// It has the same values, ...
+    pub same: bool,
+    /// ... or such keys that both cannot be in the index, if it is unique.
+    pub equal: bool,
+}
+
+/// Tuples of an index, in order.
+#[derive(Debug)]
+pub struct SortedTuples {
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    sort: *mut pg_sys::Tuplesortstate,
+    key: *mut c_void,
+    columns: usize,
+    /// Equal keys are looked for, and nulls may be.
+    unique: bool,
+    nulls_equal: bool,
+    deduplicate: bool,
+    all_equal_image: bool,
+    /// All of it lives in here.
+    memory: pg_sys::MemoryContext,
+    /// Of one call.
+    scratch: pg_sys::MemoryContext,
+    buffer: *mut u8,
+    places: *mut Place,
+    count: usize,
+    /// The last tuple of the stretch before; its first byte is behind none if there is none.
+    previous: *mut u8,
+    has_previous: bool,
+    is_over: bool,
+}
+
+/// Where what is to be read was sorted.
+#[derive(Debug, Clone, Copy)]
+pub enum Origin {
+    /// By this process; null if there was nothing.
+    Own(*mut pg_sys::Tuplesortstate),
+    /// By several.
+    Shared(SharedSort),
+}
+
+/// What a sort is begun with.
+struct Begin {
+    to: *mut SortedTuples,
+    shared: SharedSort,
+}
+
+/// Two neighbours, and the pivot between them.
+struct Neighbours {
+    of: *mut SortedTuples,
+    left: *const u8,
+    left_len: usize,
+    right: *const u8,
+    right_len: usize,
+    pivot: pg_sys::IndexTuple,
+}
+
+impl SortedTuples {
+    /// For an open index. Guarded.
+    ///
+    /// # Safety
+    /// Open relations, that stay so; nobody sorts any more.
+    pub unsafe fn new(
+        heap: pg_sys::Relation,
+        index: pg_sys::Relation,
+        origin: Origin,
+        deduplicate: bool,
+        all_equal_image: bool,
+    ) -> SortedTuples {
+        // SAFETY: the caller vouches for the relations; guarded calls. The closures own nothing.
+        unsafe {
+            let context = |parent, name: &std::ffi::CStr| {
+                pg_sys::AllocSetContextCreateInternal(
+                    parent,
+                    name.as_ptr(),
+                    pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+                )
+            };
+            let memory = context(pg_sys::CurrentMemoryContext, c"pg_bulk sorted tuples");
+            let scratch = context(memory, c"pg_bulk index tuple");
+            let form = &*(*index).rd_index;
+            let old = pg_sys::MemoryContextSwitchTo(memory);
+            let mut sorted = SortedTuples {
+                heap,
+                index,
+                sort: std::ptr::null_mut(),
+                key: guard(|| c::_bt_mkscankey(index, std::ptr::null_mut())),
+                columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
+                unique: form.indisunique,
+                nulls_equal: form.indnullsnotdistinct,
+                deduplicate,
+                all_equal_image,
+                memory,
+                scratch,
+                buffer: pg_sys::palloc(STRETCH).cast(),
+                places: pg_sys::palloc(MOST * size_of::<Place>()).cast(),
+                count: 0,
+                previous: pg_sys::palloc(LONGEST).cast(),
+                has_previous: false,
+                is_over: false,
+            };
+            match origin {
+                Origin::Own(sort) => sorted.sort = sort,
+                Origin::Shared(shared) if shared.participants() > 0 => {
+                    let mut begin = Begin { to: &raw mut sorted, shared };
+                    let begin = (&raw mut begin).cast();
+                    guard(|| as_owner(heap, begin_merge, begin));
+                }
+                Origin::Shared(_) => (),
+            }
+            sorted.is_over = sorted.sort.is_null();
+            pg_sys::MemoryContextSwitchTo(old);
+            sorted
+        }
+    }
+
+    /// Go on to the next stretch. False if there is none. Guarded, and interruptible.
+    pub fn advance(&mut self) -> bool {
+        self.count = 0;
+        if !self.is_over {
+            // SAFETY: relations and sort are as they were; the closure owns nothing.
+            unsafe {
+                let (heap, this) = (self.heap, (&raw mut *self).cast());
+                guard(|| as_owner(heap, fill, this));
+            }
+        }
+        self.count > 0
+    }
+
+    /// The stretch.
+    pub fn stretch(&self) -> impl Iterator<Item = Sorted<'_>> {
+        // SAFETY: so many places were filled, with tuples of the buffer.
+        let place = |i| unsafe {
+            let Place { at, len, same, equal } = *self.places.add(i);
+            Sorted { tuple: std::slice::from_raw_parts(self.buffer.add(at as usize), len as usize), same, equal }
+        };
+        (0..self.count).map(place)
+    }
+
+    /// The pivot tuple between two neighbours: _bt_truncate (nbtutils.c). Guarded.
+    pub fn high_key(&self, left: &[u8], right: &[u8]) -> Vec<u8> {
+        let mut neighbours = Neighbours {
+            of: (&raw const *self).cast_mut(),
+            left: left.as_ptr(),
+            left_len: left.len(),
+            right: right.as_ptr(),
+            right_len: right.len(),
+            pivot: std::ptr::null_mut(),
+        };
+        // SAFETY: as in `advance`; the pivot is as long as it says, and goes with the scratch.
+        unsafe {
+            let (heap, argument) = (self.heap, (&raw mut neighbours).cast());
+            guard(|| as_owner(heap, truncate, argument));
+            let pivot = neighbours.pivot;
+            let bytes =
+                std::slice::from_raw_parts(pivot.cast::<u8>(), usize::from((*pivot).t_info & SIZE_MASK)).to_vec();
+            pg_sys::MemoryContextReset(self.scratch);
+            bytes
+        }
+    }
+
+    /// The values of a tuple. Guarded; they live as long as it does.
+    ///
+    /// # Safety
+    /// A tuple of a stretch; room for the keys of any index.
+    pub unsafe fn values(&self, tuple: &[u8], values: *mut pg_sys::Datum, nulls: *mut bool) {
+        let tuple = tuple.as_ptr().cast_mut().cast();
+        // SAFETY: the caller vouches for it; raises nothing.
+        unsafe { c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls) }
+    }
+
+    /// Say that a tuple is too long, as _bt_check_third_page (nbtutils.c) does. Guarded.
+    pub fn refuse(&self, tuple: &[u8]) {
+        // SAFETY: guarded calls on an empty page; a tuple of a stretch, whose header says its size.
+        unsafe {
+            let page = pg_sys::palloc0(BLCKSZ).cast::<i8>();
+            pg_sys::PageInit(page.cast(), BLCKSZ, SPECIAL);
+            page.add(BLCKSZ - SPECIAL + FLAGS).cast::<u16>().write(BTP_LEAF);
+            let (heap, index, tuple) = (self.heap, self.index, tuple.as_ptr().cast_mut().cast());
+            guard(|| c::_bt_check_third_page(index, heap, true, page.cast(), tuple));
+        }
+    }
+
+    /// All was read. Guarded.
+    pub fn end(self) {
+        // SAFETY: guarded calls on what was made in `new`.
+        unsafe {
+            if !self.sort.is_null() {
+                pg_sys::tuplesort_end(self.sort);
+            }
+            pg_sys::MemoryContextDelete(self.memory);
+        }
+    }
+}
+
+/// # Safety
+/// A plain frame; [`Begin`].
+unsafe extern "C-unwind" fn begin_merge(begin: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let Begin { to, shared } = *begin.cast::<Begin>();
+        let participants = i32::try_from(shared.participants()).unwrap_or(i32::MAX);
+        let mut coordinate =
+            pg_sys::SortCoordinateData { isWorker: false, nParticipants: participants, sharedsort: shared.sort };
+        let (unique, nulls, options) = (false, false, 0);
+        let memory = pg_sys::maintenance_work_mem;
+        let coordinate = &raw mut coordinate;
+        (*to).sort =
+            c::tuplesort_begin_index_btree((*to).heap, (*to).index, unique, nulls, memory, coordinate, options);
+        c::tuplesort_performsort((*to).sort);
+    }
+}
+
+/// # Safety
+/// A plain frame; [`SortedTuples`] that are not over.
+unsafe extern "C-unwind" fn fill(this: Opaque) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor. The buffer has room for a stretch of tuples
+    // of any size, and `previous` for one.
+    unsafe {
+        let this = this.cast::<SortedTuples>();
+        let (mut used, mut count) = (0, 0);
+        let mut before = if (*this).has_previous { (*this).previous.cast_const() } else { std::ptr::null() };
+        while used + LONGEST <= STRETCH && count < MOST {
+            c::check_for_interrupts();
+            point_plain!("index.sorted");
+            let tuple = c::tuplesort_getindextuple((*this).sort, true);
+            if tuple.is_null() {
+                (*this).is_over = true;
+                break;
+            }
+            let len = usize::from((*tuple).t_info & SIZE_MASK);
+            let place = (*this).buffer.add(used);
+            std::ptr::copy_nonoverlapping(tuple.cast::<u8>().cast_const(), place, len);
+            let (mut same, mut equal) = (false, false);
+            if !before.is_null() {
+                if (*this).unique {
+                    equal = are_equal(this, before.cast_mut().cast(), place.cast());
+                } else if (*this).deduplicate {
+                    same = are_same(this, before.cast_mut().cast(), place.cast());
+                }
+            }
+            (*this).places.add(count).write(Place { at: used as u32, len: len as u32, same, equal });
+            before = place;
+            // Sizes are multiples of MAXALIGN.
+            used += len;
+            count += 1;
+        }
+        (*this).count = count;
+        if !before.is_null() && before != (*this).previous.cast_const() {
+            let len = usize::from((*before.cast::<pg_sys::IndexTupleData>()).t_info & SIZE_MASK);
+            std::ptr::copy_nonoverlapping(before, (*this).previous, len);
+            (*this).has_previous = true;
+        }
+    }
+}
+
+/// Have two tuples the same values, whatever these are compared by?
+///
+/// # Safety
+/// A plain frame; tuples of the index.
+unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+    // SAFETY: the caller vouches for them; a tuple is as long as it says.
+    unsafe {
+        let header = size_of::<pg_sys::IndexTupleData>();
+        if (*left).t_info == (*right).t_info {
+            let len = usize::from((*left).t_info & SIZE_MASK).saturating_sub(header);
+            let data = |tuple: pg_sys::IndexTuple| std::slice::from_raw_parts(tuple.cast::<u8>().add(header), len);
+            if data(left) == data(right) {
+                return true;
+            }
+        }
+        usize::try_from(c::_bt_keep_natts_fast((*this).index, left, right)).unwrap_or(0) > (*this).columns
+    }
+}
+
+/// Have they keys that a unique index cannot have both of?
+///
+/// # Safety
+/// A plain frame; tuples of the index.
+unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+    // SAFETY: the caller vouches for them. Arrays have room for the values of any tuple, which has all of the index's.
+    unsafe {
+        let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
+        if (*this).all_equal_image && (!has_nulls || (*this).nulls_equal) {
+            return are_same(this, left, right);
+        }
+        let descriptor = (*(*this).index).rd_att;
+        let nothing = pg_sys::Datum::from(0usize);
+        let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
+        let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
+        c::index_deform_tuple(left, descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
+        c::index_deform_tuple(right, descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
+        let old = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*this).scratch;
+        let mut equal = true;
+        for column in 0..(*this).columns.min(MOST_KEYS) {
+            let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
+            if left_null || right_null {
+                equal = left_null && right_null && (*this).nulls_equal;
+            } else {
+                let procedure = c::index_getprocinfo((*this).index, column as i16 + 1, ORDER);
+                let collation = *(*(*this).index).rd_indcollation.add(column);
+                let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
+                equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
+            }
+            if !equal {
+                break;
+            }
+        }
+        pg_sys::CurrentMemoryContext = old;
+        c::MemoryContextReset((*this).scratch);
+        equal
+    }
+}
+
+/// # Safety
+/// A plain frame; [`Neighbours`].
+unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
+    // SAFETY: the caller vouches for it. Tuples want to be aligned, which bytes need not be.
+    unsafe {
+        let neighbours = neighbours.cast::<Neighbours>();
+        let of = (*neighbours).of;
+        let old = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*of).scratch;
+        let copy = |bytes: *const u8, len: usize| {
+            let place = c::MemoryContextAlloc((*of).scratch, len).cast::<u8>();
+            std::ptr::copy_nonoverlapping(bytes, place, len);
+            place.cast::<pg_sys::IndexTupleData>()
+        };
+        let left = copy((*neighbours).left, (*neighbours).left_len);
+        let right = copy((*neighbours).right, (*neighbours).right_len);
+        (*neighbours).pivot = c::_bt_truncate((*of).index, left, right, (*of).key);
+        pg_sys::CurrentMemoryContext = old;
+    }
+}
