@@ -104,6 +104,17 @@ SELECT string_agg(format(E'%s,"(%s,%s),(%s,%s)"\n', i, i * 7 % 40, i * 3 % 31, i
 CALL write_file('t', :'content');
 SELECT line FROM said('boxes') line LIMIT 2;
 SELECT line FROM said('boxes', '{"truncate": true}') line LIMIT 2;
+-- What an index finds that is not there after all: circles whose boxes touch.
+CREATE TABLE circles (n int, place circle, EXCLUDE USING gist (place WITH &&));
+INSERT INTO circles VALUES (-1, '<(0,0),1>');
+CALL write_file('t', E'1,"<(1.9,1.9),1>"\n2,"<(1,1),1>"\n3,"<(3.8,3.8),1>"\n4,"<(3.8,3),1>"\n');
+SELECT said('circles');
+-- Many rows, of which some are left out in between.
+CREATE TABLE many (n int, a int UNIQUE, b int REFERENCES many (a));
+SELECT string_agg(format(E'%s,%s,%s\n', i, CASE WHEN i % 9000 = 0 THEN i - 8000 WHEN i % 11000 <> 0 THEN i END, CASE WHEN i % 7000 = 0 THEN i - 6999 ELSE 70001 - i END), '' ORDER BY i) AS content FROM generate_series(1, 70000) i \gset
+CALL write_file('t', :'content');
+SELECT said('many');
+SELECT said('many', '{"where": "n % 3 > 0"}', true) LIMIT 3;
 -- Sorts that do not fit into memory, and keys of all kinds of length.
 CREATE TABLE wide (n int, a text PRIMARY KEY, b text REFERENCES wide);
 SELECT string_agg(format(E'%s,%s,%s\n', i, repeat(md5((i % 4900)::text), i % 4900 % 30), repeat(md5((i % 4901)::text), i % 4901 % 30)), '' ORDER BY i) AS content FROM generate_series(1, 5000) i \gset
