@@ -182,11 +182,14 @@ DECLARE
 	left_in bigint;
 	found bigint;
 	leaf regclass;
+	checked text[];
 	kind text := coalesce(options ->> 'indexes', 'auto') || ' ' || coalesce(options ->> 'lock', 'online');
 BEGIN
 	CALL stage(content, copy, columns);
 	SELECT count(*) INTO staged FROM model.stage;
 	SELECT * INTO model FROM insert_into_model(columns, conflict, options);
+	checked := ARRAY(SELECT ROW(c.line_number, c.byte_offset, c.raw_line, c.raw_bytes, c.sqlstate, c.message, c.constraint_name)::text
+		FROM bulk_check(data_path('batch'), 'ours.t', options) c);
 	IF nested OR model.outcome <> 'done' THEN
 		BEGIN
 			SELECT * INTO result FROM bulk_load(data_path('batch'), 'ours.t', options);
@@ -221,6 +224,17 @@ BEGIN
 				UNION ALL SELECT line_number FROM bulk_rejects WHERE load_id = result.load_id) l;
 			IF found <> staged OR (SELECT count(*) FROM bulk_rejects WHERE load_id = result.load_id) <> staged - left_in THEN
 				RETURN NEXT format('batch %s: %s of %s lines, %s rejects', first, found, staged, (SELECT count(*) FROM bulk_rejects WHERE load_id = result.load_id));
+			END IF;
+			-- A check has said the same before.
+			SELECT count(*) INTO found FROM (SELECT unnest(checked) AS reject, -1 AS side UNION ALL
+				SELECT ROW(b.line_number, b.byte_offset, b.raw_line, b.raw_bytes, b.sqlstate, b.message, b.constraint_name)::text, 1 FROM bulk_rejects b WHERE b.load_id = result.load_id) r
+				GROUP BY reject HAVING sum(side) <> 0 LIMIT 1;
+			IF found > 0 THEN
+				RETURN NEXT format('batch %s: a check said %s rejects', first, cardinality(checked));
+				RETURN QUERY SELECT 'check: ' || c FROM unnest(checked) c EXCEPT ALL SELECT 'check: ' || ROW(b.line_number, b.byte_offset, b.raw_line, b.raw_bytes, b.sqlstate, b.message, b.constraint_name)::text
+					FROM bulk_rejects b WHERE b.load_id = result.load_id LIMIT 3;
+				RETURN QUERY SELECT 'load: ' || ROW(b.line_number, b.byte_offset, b.raw_line, b.raw_bytes, b.sqlstate, b.message, b.constraint_name)::text
+					FROM bulk_rejects b WHERE b.load_id = result.load_id EXCEPT ALL SELECT 'load: ' || c FROM unnest(checked) c LIMIT 3;
 			END IF;
 		END IF;
 		INSERT INTO census SELECT i ->> 'method', i ->> 'from', kind, result.rows_loaded FROM jsonb_array_elements(result.indexes) i;

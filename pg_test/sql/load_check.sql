@@ -109,6 +109,12 @@ CREATE TABLE circles (n int, place circle, EXCLUDE USING gist (place WITH &&));
 INSERT INTO circles VALUES (-1, '<(0,0),1>');
 CALL write_file('t', E'1,"<(1.9,1.9),1>"\n2,"<(1,1),1>"\n3,"<(3.8,3.8),1>"\n4,"<(3.8,3),1>"\n');
 SELECT said('circles');
+-- A key is free again when its row is replaced, that of a row of the file or of the table.
+CREATE TABLE freed (n int, a int PRIMARY KEY, b int, EXCLUDE (b WITH =));
+INSERT INTO freed VALUES (-1, 50, 50), (-2, 60, 60);
+CALL write_file('t', E'1,1,5\n2,1,6\n3,2,5\n4,50,51\n5,3,50\n6,60,50\n7,4,60\n8,2,6\n');
+SELECT said('freed', '{"on_duplicate": "keep_new"}');
+SELECT said('freed', '{"on_duplicate": "keep_old"}');
 -- Many rows, of which some are left out in between.
 CREATE TABLE many (n int, a int UNIQUE, b int REFERENCES many (a));
 SELECT string_agg(format(E'%s,%s,%s\n', i, CASE WHEN i % 9000 = 0 THEN i - 8000 WHEN i % 11000 <> 0 THEN i END, CASE WHEN i % 7000 = 0 THEN i - 6999 ELSE 70001 - i END), '' ORDER BY i) AS content FROM generate_series(1, 70000) i \gset

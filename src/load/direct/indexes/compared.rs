@@ -41,18 +41,19 @@ impl Indexes {
                     let distinct = !(*(*index).info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
                     let key = Key { index, heap, values, nulls, tuple };
                     let row = &raw const (*tuple).t_tid;
-                    if !distinct && (previous.is_same(tuple) || previous.is_equal(&key, keys, per_tuple)) {
+                    let group = if !distinct && (previous.is_same(tuple) || previous.is_equal(&key, keys, per_tuple)) {
                         let before = previous.row();
-                        previous.group = losers::twin(suspects, number, &raw const before, previous.group, row);
+                        losers::twin(suspects, number, &raw const before, previous.group, row)
                     } else {
                         let holder = (*look).find(values, nulls);
-                        previous.group = if holder.ip_posid == 0 {
+                        if holder.ip_posid == 0 {
                             Group::NONE
                         } else {
                             losers::taken(suspects, number, row, &raw const holder)
-                        };
-                    }
+                        }
+                    };
                     previous.set(tuple);
+                    previous.group = group;
                     c::MemoryContextReset(per_tuple);
                 }
                 c::tuplesort_end(sort);
