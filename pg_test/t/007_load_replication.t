@@ -74,6 +74,7 @@ $primary->safe_psql('postgres', <<"SQL");
 $small_chunks
 BEGIN;
 CREATE TABLE made (id int PRIMARY KEY, word text, at timestamp);
+CREATE INDEX made_tuples ON made (lower(word), at) INCLUDE (id) WHERE id > 0;
 @{[ load_sql($first, 'made', workers => 2) ]};
 COMMIT;
 @{[ load_sql($second, 'plain', workers => 2, truncate => 'true') ]};
