@@ -1,0 +1,107 @@
+
+# The server is killed while indexes get new files, at each point of building and
+# merging them, and once more when they have them: afterwards the table and its
+# indexes are what they were before, or what they were to become, and so they are
+# on a standby. For indexes whose keys are integers to us, for those that are
+# strings of bytes, and for those that the server builds. A standby that takes
+# over has them, too.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use File::Spec::Functions qw(rel2abs);
+use Time::HiRes qw(usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Load qw(begin_session healthy load_server load_sql numbers_file rows_of standby_equal standby_of);
+use Points qw(point_clear point_set point_taken);
+
+# Each with its indexes.
+my %tables = (
+	fixed => 'PRIMARY KEY (id); CREATE INDEX ON fixed (at DESC, id) WITH (fillfactor = 40); CREATE INDEX ON fixed (number)',
+	bytes => 'UNIQUE (word); CREATE INDEX ON bytes (word DESC, number) WITH (fillfactor = 40); CREATE INDEX ON bytes (word, id)',
+	other => 'PRIMARY KEY (id) INCLUDE (word); CREATE INDEX ON other (lower(word)); CREATE INDEX ON other (word COLLATE "en-x-icu") WHERE id % 2 = 0;'
+	  . ' CREATE UNIQUE INDEX ON other ((id::numeric)); CREATE INDEX ON other USING hash (word)');
+
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
+my ($before, $more) = ("$directory/before", "$directory/more");
+numbers_file($before, 1, 3000);
+numbers_file($more, 3001, 7000);
+
+my $primary = load_server('primary', wal_consistency_checking => 'all', wal_retrieve_retry_interval => '100ms',
+	wal_keep_size => '1GB', log_min_messages => 'log', log_statement => 'none');
+for my $table (sort keys %tables)
+{
+	$primary->safe_psql('postgres', "CREATE TABLE $table (id int, word text COLLATE \"C\", at timestamp, number int GENERATED ALWAYS AS (id % 70) STORED);
+		ALTER TABLE $table ADD $tables{$table}; " . load_sql($before, $table, columns => [ 'id', 'word', 'at' ]) . "; DELETE FROM $table WHERE id % 10 = 0");
+}
+my $standby = standby_of($primary, 'standby');
+
+sub starts { return scalar(() = slurp_file($primary->logfile) =~ /database system is ready to accept connections/g); }
+
+# A load that has every index written anew: from nothing but the file's rows, or from these and what is there.
+sub statement
+{
+	my ($table, $way) = @_;
+	my %options = $way eq 'build' ? (truncate => 'true', indexes => 'rebuild') : $way eq 'merge' ? (indexes => 'merge', lock => 'share') : (indexes => 'rebuild', lock => 'share');
+	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => 1, %options);
+}
+
+my @ours = qw(index.renewed index.write index.logged index.built load.settled);
+my @cores = qw(load.rebuild load.rebuilt);
+my %points = ('fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
+for my $case (sort keys %points)
+{
+	my ($table, $way) = split / /, $case;
+	my $rows = rows_of($primary, $table);
+	for my $point (@{ $points{$case} })
+	{
+		my $starts = starts();
+		# Not the first index, where there are several to come.
+		my $after = $point =~ /sorted|settled/ ? '' : 'after=1';
+		point_set($primary, $point, "signal=9 leader $after once");
+		my (undef, $end) = begin_session($primary, statement($table, $way));
+		my ($out, $err) = $end->();
+		like($err, qr/server closed the connection|terminating connection because of crash/, "$case, killed at $point");
+		ok(point_taken($primary, $point), '... there');
+		for (my $tries = 0; starts() == $starts && $tries < 3000; $tries++) { usleep(10_000); }
+		point_clear($primary);
+		is(rows_of($primary, $table), $rows, "$case, killed at $point: the rows are those before");
+		healthy($primary, "$case, killed at $point");
+		$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+		is(rows_of($standby, $table), $rows, '... also on the standby');
+	}
+	# It succeeds, and then the server dies.
+	is($primary->safe_psql('postgres', statement($table, $way)), '4000', "$case: the load");
+	$rows = rows_of($primary, $table);
+	$primary->stop('immediate');
+	$primary->start;
+	is(rows_of($primary, $table), $rows, "$case, killed afterwards: the rows are there");
+	healthy($primary, "$case, killed afterwards");
+	standby_equal($primary, $standby, $table);
+	$primary->safe_psql('postgres', "DELETE FROM $table WHERE id > 3000; VACUUM $table");
+	$primary->safe_psql('postgres', load_sql($before, $table, columns => [ 'id', 'word', 'at' ])) if $way eq 'build';
+}
+
+# The standby takes over in the middle of a merge.
+my $rows = rows_of($primary, 'bytes');
+point_set($primary, 'index.built', 'wait leader after=1');
+my (undef, $end) = begin_session($primary, statement('bytes', 'merge'));
+Points::point_wait($primary, 'index.built');
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+$primary->stop('immediate');
+point_clear($primary);
+$end->();
+$standby->promote;
+is(rows_of($standby, 'bytes'), $rows, 'a standby that takes over: the rows are those before');
+healthy($standby, 'a standby that takes over');
+is($standby->safe_psql('postgres', statement('bytes', 'merge')), '4000', '... can be loaded into');
+healthy($standby, '... loaded');
+
+$standby->stop;
+done_testing();
