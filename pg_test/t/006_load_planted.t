@@ -1,0 +1,186 @@
+
+# Faults are planted into B-trees that a load has built: TIDs of equal keys in the
+# wrong order, a posting list without its last TID, a page without its high key,
+# a leaf that nothing leads to. What other tests rely on must find each of them:
+# amcheck, the comparison with an index that the server builds, and, unless it is
+# only the order, a scan by the index beside one of the table.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use File::Spec::Functions qw(rel2abs);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(write_bytes);
+
+use constant { PAGE => 8192, SPECIAL => 8176, HEADER => 24, ALTERNATIVE_TID => 0x2000, IS_POSTING => 0x2000, COUNT => 0x0fff };
+
+# Without checksums, which would know before anybody else.
+my $node = PostgreSQL::Test::Cluster->new('planted');
+delete $ENV{RUST_BACKTRACE};
+$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
+$node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off\nlog_min_messages = fatal\nlog_min_error_statement = panic\nlog_statement = none\n");
+$node->start;
+
+# What is planted, by the kind of key; and how amcheck tells it.
+my %faults = (
+	order    => qr/item order invariant violated|could not find tuple using search from root/,
+	posting  => qr/lacks matching index tuple/,
+	high_key => qr/lacks matching index tuple|high key|down-link|downlink|invariant violated/,
+	leaf     => qr/lacks matching index tuple|left link\/right link pair|high key|downlink|down-link/,
+	none     => undef);
+my %kinds = (fixed => 'n', bytes => 'w', other => 'x');
+my %storage = (order => 'WITH (deduplicate_items = off)');
+
+my $session = "\\getenv data PGB_DATA\nSET client_min_messages = warning;\nSET search_path = planted, public;\n";
+my $create = '';
+for my $kind (sort keys %kinds)
+{
+	$create .= "CREATE INDEX ${kind}_$_ ON t ($kinds{$kind}) " . ($storage{$_} // '') . ";\n" for sort keys %faults;
+}
+my $file = rel2abs(PostgreSQL::Test::Utils::tempdir('files')) . '/rows';
+chmod 0755, $file =~ s{/rows$}{}r;
+write_bytes($file, join '', map { my $key = $_ * 7919 % 10_007 % 900; "$key,word $key,Word $key\n" } 1 .. 6000);
+is($node->safe_psql('postgres', <<"SQL"), 'rebuild from load|' . keys(%kinds) * keys(%faults), 'a load builds all indexes');
+CREATE EXTENSION pg_bulk; CREATE EXTENSION amcheck; CREATE EXTENSION pageinspect;
+\\set schema planted
+\\getenv data PGB_DATA
+\\set helpers :data '/helpers.sql'
+\\o /dev/null
+\\i :helpers
+\\set helpers :data '/index_helpers.sql'
+\\i :helpers
+\\o
+CREATE TABLE t (n int, w text COLLATE "C", x text COLLATE "en-x-icu");
+$create
+CREATE FUNCTION pages(index regclass) RETURNS text LANGUAGE sql AS \$\$
+	SELECT md5(string_agg(concat(s, i), E'\\n' ORDER BY block)) FROM generate_series(1, pg_relation_size(index) / 8192 - 1) block,
+		public.bt_page_stats(index::text, block) s, LATERAL (SELECT string_agg(item::text, E'\\n') AS i FROM public.bt_page_items(index::text, block) item) i
+\$\$;
+SELECT concat_ws(' from ', i ->> 'method', i ->> 'from'), count(*)
+FROM bulk_load('$file', 't', '{"format": "csv", "indexes": "rebuild", "truncate": true}'), jsonb_array_elements(indexes) i GROUP BY 1;
+SQL
+
+sub at16 { return unpack 'v', substr($_[0], $_[1], 2); }
+sub at32 { return unpack 'V', substr($_[0], $_[1], 4); }
+
+sub items
+{
+	my ($page) = @_;
+	return map { my $pointer = at32($page, HEADER + 4 * $_); { place => HEADER + 4 * $_, at => $pointer & 0x7fff } } 0 .. (at16($page, 12) - HEADER) / 4 - 1;
+}
+
+# Take an item's pointer from a page.
+sub without
+{
+	my ($page, $item) = @_;
+	my $end = at16($page, 12);
+	my $rest = substr($page, $item->{place} + 4, $end - $item->{place} - 4);
+	substr($page, $item->{place}, length $rest) = $rest;
+	substr($page, 12, 2) = pack 'v', $end - 4;
+	return $page;
+}
+
+# A tuple's TIDs, if they are a list.
+sub list_of
+{
+	my ($page, $item) = @_;
+	my $number = at16($page, $item->{at} + 4);
+	return at16($page, $item->{at} + 6) & ALTERNATIVE_TID && $number & IS_POSTING ? $number & COUNT : 0;
+}
+
+# Pages of an index, to be changed.
+my %plant = (
+	none  => sub { },
+	order => sub
+	{
+		my ($pages) = @_;
+		# The first two after the high key, which are equal: each key is there several times.
+		my (undef, $one, $two) = items($pages->[1]);
+		my @tids = map { substr $pages->[1], $_->{at}, 6 } $one, $two;
+		die 'not two keys that are equal' unless substr($pages->[1], $one->{at} + 8, 8) eq substr($pages->[1], $two->{at} + 8, 8);
+		substr($pages->[1], $one->{at}, 6) = $tids[1];
+		substr($pages->[1], $two->{at}, 6) = $tids[0];
+	},
+	posting => sub
+	{
+		my ($pages) = @_;
+		my ($item) = grep { list_of($pages->[1], $_) > 2 } items($pages->[1]) or die 'no posting list';
+		substr($pages->[1], $item->{at} + 4, 2) = pack 'v', at16($pages->[1], $item->{at} + 4) - 1;
+	},
+	high_key => sub
+	{
+		my ($pages) = @_;
+		die 'one leaf' if at32($pages->[1], SPECIAL + 4) == 0;
+		$pages->[1] = without($pages->[1], (items($pages->[1]))[0]);
+	},
+	leaf => sub
+	{
+		my ($pages) = @_;
+		my $lost = at32($pages->[1], SPECIAL + 4);
+		my $next = at32($pages->[$lost], SPECIAL + 4) or die 'two leaves';
+		substr($pages->[1], SPECIAL + 4, 4) = pack 'V', $next;
+		substr($pages->[$next], SPECIAL, 4) = pack 'V', 1;
+		my $root = at32($pages->[0], HEADER + 8);
+		# A block is two halves, the higher one first.
+		my ($item) = grep { at16($pages->[$root], $_->{at}) * 65_536 + at16($pages->[$root], $_->{at} + 2) == $lost } items($pages->[$root]) or die 'no downlink';
+		$pages->[$root] = without($pages->[$root], $item);
+	});
+
+my %paths;
+for my $line (split /\n/, $node->safe_psql('postgres', "SELECT relname, pg_relation_filepath(oid) FROM pg_class WHERE relkind = 'i' AND relnamespace = 'planted'::regnamespace"))
+{
+	my ($name, $path) = split /\|/, $line;
+	$paths{$name} = $node->data_dir . "/$path";
+}
+$node->stop;
+for my $name (sort keys %paths)
+{
+	my ($kind, $fault) = split /_/, $name, 2;
+	open my $index, '+<:raw', $paths{$name} or die "$paths{$name}: $!";
+	my $content = do { local $/ = undef; <$index> };
+	my @pages = unpack '(a8192)*', $content;
+	$plant{$fault}->(\@pages);
+	is(join('', @pages) eq $content, $fault eq 'none', "$name: planted");
+	seek $index, 0, 0;
+	print $index join('', @pages);
+	close $index or die $!;
+}
+$node->start;
+
+my %complaints;
+for my $line (split /\n/, $node->safe_psql('postgres', "${session}SELECT faults('t')"))
+{
+	my ($name, $complaint) = $line =~ /^(\w+): (.*)$/ or die $line;
+	push @{ $complaints{$name} }, $complaint;
+}
+for my $kind (sort keys %kinds)
+{
+	for my $fault (sort keys %faults)
+	{
+		my $name = "${kind}_$fault";
+		my @found = @{ $complaints{$name} // [] };
+		my ($amcheck) = grep { !/ by index, / } @found;
+		my ($scan) = grep { / by index, / } @found;
+		if (defined $faults{$fault})
+		{
+			like($amcheck // '', $faults{$fault}, "$name: amcheck finds it");
+		}
+		else
+		{
+			is($amcheck, undef, "$name: amcheck finds nothing");
+		}
+		is(defined $scan, $fault !~ /none|order/, "$name: a scan finds other rows, or not");
+		my ($status, $same) = $node->psql('postgres', $session . "CREATE INDEX again ON t ($kinds{$kind}) " . ($storage{$fault} // '')
+			  . "; SELECT pages('$name') = pages('again'); DROP INDEX again;");
+		is($status == 0 && $same eq 't', $fault eq 'none', "$name: an index of the server's is the same, or not");
+	}
+}
+
+$node->stop;
+done_testing();
