@@ -73,6 +73,11 @@ impl Look {
         }
     }
 
+    /// Does the table count as empty?
+    pub fn finds_nothing(&self) -> bool {
+        self.scan.is_null()
+    }
+
     /// The row in the way of a key, or [`NOBODY`].
     ///
     /// # Safety

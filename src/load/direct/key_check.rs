@@ -28,7 +28,6 @@ use super::foreign_keys::ForeignKeys;
 use super::indexes::{Indexes, Way};
 use super::leader::Leader;
 use super::losers::{Bits, Suspects, number_of, row_of};
-use super::offender::Offender;
 use super::origin::{Origin, Origins, Place, Trail};
 use super::process::{Executor, Process, Traces};
 use super::settle::{LEAST_MEMORY, enter};
@@ -81,7 +80,6 @@ pub struct Table {
     lost: Bits,
     /// For rows that are in the table.
     slot: *mut pg_sys::TupleTableSlot,
-    offender: Offender,
     /// For each sort, in kB.
     share: i32,
     /// Everything of the table is in it.
@@ -183,7 +181,6 @@ impl KeyCheck {
                 offers,
                 lost: Bits::new(0),
                 slot,
-                offender: Offender::default(),
                 share,
                 memory,
             };
@@ -264,7 +261,7 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*table).memory;
-        c::list_free((*table).indexes.add(slot, &raw mut (*table).offender));
+        (*table).indexes.gather(slot);
         for i in 0..(*table).exclusions.len() {
             (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).suspects, slot);
         }

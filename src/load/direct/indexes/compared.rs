@@ -5,10 +5,33 @@ use pgrx::pg_sys;
 use super::super::losers::{self, Group, Suspects};
 use super::sorted::{Key, Previous};
 use super::{Indexes, MOST_KEYS, Way};
+use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::unguarded as c;
 
 impl Indexes {
+    /// Take a row.
+    ///
+    /// # Safety
+    /// A plain frame; indexes that are asked, and a slot with a row of the relation.
+    pub unsafe fn gather(&mut self, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: the caller vouches for frame and slot. Arrays have room for the keys of any index.
+        unsafe {
+            (*self.econtext).ecxt_scantuple = slot;
+            for index in &self.list {
+                let Way::Sorted(sort) = index.way else { continue };
+                if c::exec_qual((*index.info).ii_PredicateState, self.econtext) {
+                    let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
+                    let mut nulls = [false; MOST_KEYS];
+                    let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+                    c::FormIndexDatum(index.info, slot, self.estate, values, nulls);
+                    let tid = &raw mut (*slot).tts_tid;
+                    c::tuplesort_putindextuplevalues(sort, index.relation, tid, values, nulls);
+                }
+            }
+        }
+    }
+
     /// Compare what was sorted. Rows with keys that other rows have are suspects.
     ///
     /// # Safety
@@ -29,6 +52,7 @@ impl Indexes {
                 let mut nulls = [false; MOST_KEYS];
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                 let mut previous = Previous::new();
+                let by_bytes = is_equal_by_bytes((*index).relation, keys);
                 c::tuplesort_performsort(sort);
                 loop {
                     c::check_for_interrupts();
@@ -36,12 +60,18 @@ impl Indexes {
                     if tuple.is_null() {
                         break;
                     }
+                    let same = previous.is_same(tuple);
+                    if by_bytes && !same && (*look).finds_nothing() {
+                        previous.set(tuple);
+                        continue;
+                    }
                     c::index_deform_tuple(tuple, descriptor, values, nulls);
                     // NULLs are equal to nothing, but where they are equal to each other.
                     let distinct = !(*(*index).info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
                     let key = Key { index, heap, values, nulls, tuple };
                     let row = &raw const (*tuple).t_tid;
-                    let group = if !distinct && (previous.is_same(tuple) || previous.is_equal(&key, keys, per_tuple)) {
+                    let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
+                    let group = if equal && !distinct {
                         let before = previous.row();
                         losers::twin(suspects, number, &raw const before, previous.group, row)
                     } else {
@@ -74,6 +104,18 @@ impl Indexes {
             let executor = (self.estate, self.econtext);
             Some(Look::begin(heap, index.relation, index.info, executor, slot, self.has_rows))
         }
+    }
+}
+
+/// Are keys equal if, and only if, their bytes are? What is as long as it is may be compressed, or not.
+///
+/// # Safety
+/// A plain frame, and an open B-tree with so many keys.
+unsafe fn is_equal_by_bytes(index: pg_sys::Relation, keys: usize) -> bool {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let is_fixed = |i| (*compat::attribute((*index).rd_att, i)).attlen > 0;
+        (0..keys).all(is_fixed) && c::_bt_allequalimage(index, false)
     }
 }
 
