@@ -74,7 +74,7 @@ is($faults->trouble, '', '... and all is well');
 # An error that the transaction survives.
 my @errors = (
 	(map { [ $_, 'leader', 'error' ] } qw(load.first load.launched load.rows load.received load.settle load.key load.settled)),
-	[ 'load.key', 'leader after=700', 'error' ],
+	[ 'load.key', 'leader after=2', 'error' ],
 	(map { [ $_, 'worker', 'error' ] } qw(worker.begin worker.end)),
 	(map { my $point = $_; map { [ $point, $_, 'error' ] } qw(leader worker) }
 		qw(append.begin append.baton append.ready append.done chunk.claimed chunk.turn wide.insert)),
