@@ -5,7 +5,7 @@
 //!  t_tid | t_info | null bitmap, if any null | attributes ... | zeros up to a multiple of 8
 //! ```
 
-use super::entry::{Tid, Word};
+use super::entry::{Entry, Tid, Word};
 use super::key::{KeyKind, KeyShape, MAX_TUPLE};
 use super::{
     BT_IS_POSTING, BT_OFFSET_MASK, INDEX_ALT_TID, INDEX_NULL, INDEX_SIZE_MASK, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS,
@@ -67,6 +67,18 @@ impl KeyShape {
         formed.len = max_align(at);
         formed.set_header(Tid::default(), formed.len as u16 | if nulls { INDEX_NULL } else { 0 });
         formed
+    }
+
+    /// Writes the tuple of an entry, with all columns: index_form_tuple. Returns its size, a multiple of 8; nothing is written, and
+    /// it is 0, if there is no room for it.
+    #[must_use]
+    pub fn write_tuple<W: Word>(&self, entry: Entry<W>, to: &mut [u8]) -> usize {
+        let mut formed = self.form(entry.key(), self.len());
+        formed.set_header(entry.tid(), formed.info());
+        let bytes = formed.bytes();
+        let Some(to) = to.get_mut(..bytes.len()) else { return 0 };
+        to.copy_from_slice(bytes);
+        bytes.len()
     }
 
     /// Does [`Self::short_data`] do for keys without nulls?

@@ -1,7 +1,8 @@
 //! How the indexes of a relation come by the new rows.
 //!
 //! ```text
-//!   row ─► predicate, expressions ─┬─► sort ─── all rows are in ──► into leaves, in the order of keys    B-tree
+//!   row ─► predicate, expressions ─┬─► sort ─── all rows are in ─┬► into leaves, in the order of keys    B-tree
+//!                                  │   keys that were collected ─┘
 //!                                  └─► ExecInsertIndexTuples, row by row                                  all others
 //! ```
 //!
@@ -282,7 +283,9 @@ impl Indexes {
                             recheck = c::list_concat(recheck, again);
                         }
                     }
-                    Way::None | Way::Rebuilt | Way::Built | Way::Merged | Way::Late | Way::Asked => continue,
+                    Way::None | Way::Keyed(_) | Way::Rebuilt | Way::Built | Way::Merged | Way::Late | Way::Asked => {
+                        continue;
+                    }
                 }
                 let now = Instant::now();
                 index.took += now - began;
@@ -393,7 +396,9 @@ impl Indexes {
             method: match index.way {
                 Way::Rebuilt | Way::Built => "rebuild",
                 Way::Merged => "merge",
-                Way::None | Way::Sorted(_) | Way::RowByRow | Way::Careful | Way::Late | Way::Asked => "insert",
+                Way::None | Way::Sorted(_) | Way::Keyed(_) | Way::RowByRow | Way::Careful | Way::Late | Way::Asked => {
+                    "insert"
+                }
             },
             from: match index.way {
                 Way::Built => Some("load"),

@@ -61,7 +61,7 @@ pub struct Rebuild {
     wanted: bool,
     /// Why none of them is merged.
     refusal: Option<Why>,
-    /// Indexes whose keys were collected to be merged; the number of new rows.
+    /// Indexes whose keys were collected and can be merged; the number of new rows.
     merge: Vec<pg_sys::Oid>,
     rows: u64,
     /// Indexes that the load itself holds open, since they get their keys as index tuples.

@@ -35,13 +35,14 @@ pub use self::leaves::{close_leaves, lock_leaves, may_complain, may_refer};
 use self::sift::sift;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
-use super::index_keys::Collector;
+use super::index_keys::{Collector, KeyStream, Sources};
 use super::indexes::{Indexes, Survival, Way};
 use super::leader::Leader;
 use super::losers::{self, Suspects};
 use super::new_rows::NewRows;
 use super::process::Executor;
 use super::rebuild::{self, Rebuild};
+use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases};
@@ -398,13 +399,13 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
 #[pg_guard]
 unsafe extern "C-unwind" fn look(
     settling: *mut Settling,
-    written: *const Written,
+    written: *mut Written,
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
 ) -> *mut Table {
     // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
     unsafe {
-        let (Settling { executor, stamp, option, patience, .. }, written) = (&*settling, &*written);
+        let (Settling { executor, stamp, option, patience, files, workers, .. }, written) = (&*settling, &mut *written);
         let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
         let memory = pg_sys::AllocSetContextCreateExtended(
             (*executor.estate).es_query_cxt,
@@ -426,6 +427,7 @@ unsafe extern "C-unwind" fn look(
         let held = written.collectors.iter().filter(|collector| collector.holds_index());
         let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
+        open_keys(&mut indexes, written, *files, *workers).or_raise();
         // Indexes are locked now, if they are to be.
         let waited_for = rebuild.patience;
         // What a row has replaced would not come back.
@@ -462,6 +464,22 @@ unsafe extern "C-unwind" fn look(
         (*settling).patience = waited_for;
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
     }
+}
+
+/// Keys that were collected, also by so many workers in these files, need not be sorted, nor their rows be read. Guarded;
+/// allocates in the current memory context.
+fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedFiles>, workers: usize) -> Result<()> {
+    let Written { rows, start, collectors, .. } = written;
+    let sources = Sources { files, workers, rows: *rows, merge: false, start: *start, elsewhere: &[] };
+    for index in &mut indexes.list {
+        if matches!(index.way, Way::Sorted(_))
+            && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)
+            && let Some(keys) = KeyStream::open(collector, sources)?
+        {
+            index.way = Way::Keyed(PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(keys));
+        }
+    }
+    Ok(())
 }
 
 /// # Safety

@@ -126,7 +126,7 @@ unsafe fn build_words<W: Word>(
 }
 
 /// Take over the runs of all workers. False if one of them has given up. Guarded.
-fn all_runs(
+pub(super) fn all_runs(
     sources: Sources<'_>,
     others: &mut Vec<Runs>,
     mut take_over: impl FnMut(usize, &SharedFiles) -> Result<Option<Runs>>,
@@ -140,7 +140,7 @@ fn all_runs(
 }
 
 /// Is there a key of each row?
-fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
+pub(super) fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
     if total == sources.rows {
         return Ok(());
     }

@@ -24,6 +24,7 @@ mod clash;
 mod collector;
 mod leaves;
 mod runs;
+mod stream;
 
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
@@ -33,6 +34,7 @@ pub use self::build::{Sources, build, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::leaves::can_read;
+pub use self::stream::{KeyStream, Room, next_tuples};
 use super::hazard::Hazards;
 use super::heap::attributes;
 use crate::pg::compat;
@@ -128,14 +130,15 @@ pub enum Tuples {
     All,
 }
 
-/// The indexes of a relation whose keys can be collected. Guarded.
+/// The indexes of a relation whose keys can be collected: those that may be built or merged, or else those whose keys can be
+/// inserted. Guarded.
 ///
 /// # Safety
 /// An open relation that is locked.
 pub unsafe fn plan(
     relation: pg_sys::Relation,
     number: usize,
-    tuples: Tuples,
+    (builds, tuples): (bool, Tuples),
     hazards: &Hazards,
     planned: &mut Vec<Planned>,
 ) {
@@ -147,9 +150,10 @@ pub unsafe fn plan(
             let oid = pg_sys::list_nth_oid(list, i);
             let index = pg_sys::index_open(oid, pg_sys::RowExclusiveLock.cast_signed());
             if planned.len() < MOST {
-                if shape(relation, index).is_some() {
+                let shape = shape(relation, index);
+                if shape.as_ref().is_some_and(|shape| builds || matches!(shape.keys, KeyForm::Words(_))) {
                     planned.push(Planned { relation: number, index: oid, sort: None });
-                } else if tuples != Tuples::None && has_tuples(index, tuples, hazards) {
+                } else if shape.is_none() && tuples != Tuples::None && has_tuples(index, tuples, hazards) {
                     let sorts = planned.iter().filter(|planned| planned.sort.is_some()).count();
                     planned.push(Planned { relation: number, index: oid, sort: Some(sorts) });
                 }

@@ -22,7 +22,7 @@ use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
 impl Indexes {
-    /// Insert what was sorted. Rows that lose are suspects; without these, they are errors.
+    /// Insert what was sorted, or collected. Rows that lose are suspects; without these, they are errors.
     ///
     /// # Safety
     /// A plain frame, and a slot of the relation. All rows were taken.
@@ -38,9 +38,14 @@ impl Indexes {
             let memory = pg_sys::CurrentMemoryContext;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
             for (number, index) in self.list.iter_mut().enumerate() {
-                let Way::Sorted(sort) = index.way else { continue };
+                let way = index.way;
+                if !matches!(way, Way::Sorted(_) | Way::Keyed(_)) {
+                    continue;
+                }
                 let began = Instant::now();
-                c::tuplesort_performsort(sort);
+                if let Way::Sorted(sort) = way {
+                    c::tuplesort_performsort(sort);
+                }
                 let mut insertion = Insertion {
                     number,
                     heap,
@@ -59,7 +64,7 @@ impl Indexes {
                 let mut writer = None;
                 loop {
                     c::check_for_interrupts();
-                    let mut tuples = batch.fill(sort);
+                    let mut tuples = batch.fill(way);
                     let Some(&any) = tuples.first() else { break };
                     let writer = writer.get_or_insert_with(|| insertion.writer(any));
                     while let [first, others @ ..] = tuples {
@@ -69,6 +74,7 @@ impl Indexes {
                         let count = writer.put(tuples);
                         tuples = if let Some(last) = count.checked_sub(1) {
                             insertion.previous.set(*tuples.get_unchecked(last));
+                            insertion.previous.group = Group::NONE;
                             tuples.get_unchecked(count..)
                         } else {
                             insertion.insert(*first);
@@ -79,7 +85,9 @@ impl Indexes {
                     }
                 }
                 (*offender).row = None;
-                c::tuplesort_end(sort);
+                if let Way::Sorted(sort) = way {
+                    c::tuplesort_end(sort);
+                }
                 index.took += began.elapsed();
             }
         }
@@ -272,7 +280,6 @@ impl Previous {
     pub(super) unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
         // SAFETY: a tuple is as long as it says, which there is room for.
         unsafe {
-            self.group = Group::NONE;
             self.len = usize::from((*tuple).t_info & SIZE_MASK);
             std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), self.tuple.cast(), self.len);
         }

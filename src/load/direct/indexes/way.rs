@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use crate::load::direct::index_keys::KeyStream;
 use crate::load::direct::rebuild::Rebuild;
 use crate::load::report::Why;
 
@@ -12,6 +13,8 @@ pub enum Way {
     None,
     /// In the order of keys.
     Sorted(*mut pg_sys::Tuplesortstate),
+    /// In the order of keys, out of those that were collected.
+    Keyed(*mut KeyStream),
     /// In the order of the heap.
     RowByRow,
     /// From the whole heap.

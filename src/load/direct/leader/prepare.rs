@@ -78,19 +78,22 @@ impl Leader {
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
                 && defaults.is_shareable();
             // What is not safe may write to the table, too.
-            let collect = safe && !load.is_dry && options.indexes != IndexesOption::Insert;
+            let collect = safe && !load.is_dry;
             let survives = options.copy.on_error == OnError::Table || load.arbiter.is_some();
             let leaves = relations.iter().zip(&traits).zip(&starts).enumerate();
             for (number, ((&leaf, &(_, traits)), &start)) in leaves.filter(|_| collect) {
                 let empty = start == 0 && !traits.shared;
-                if empty || options.indexes != IndexesOption::Rebuild && rebuild::may_merge(leaf, traits) {
-                    let tuples = match empty {
-                        true if survives => Tuples::Plain,
-                        true => Tuples::All,
-                        false => Tuples::None,
-                    };
-                    plan(leaf, number, tuples, &hazards, &mut list);
-                }
+                let builds = match options.indexes {
+                    IndexesOption::Insert => false,
+                    IndexesOption::Rebuild => empty,
+                    IndexesOption::Auto | IndexesOption::Merge => empty || rebuild::may_merge(leaf, traits),
+                };
+                let tuples = match empty && builds {
+                    true if survives => Tuples::Plain,
+                    true => Tuples::All,
+                    false => Tuples::None,
+                };
+                plan(leaf, number, (builds, tuples), &hazards, &mut list);
             }
             let keeps = options.copy.on_error == OnError::Table;
             let complain =

@@ -23,6 +23,8 @@ pub(super) unsafe fn sift(leader: *mut Leader, table: *mut Table, econtext: *mut
         // Rows are deleted by a later command than that which has inserted them.
         c::CommandCounterIncrement();
         if !(*table).indexes.want_rows() {
+            // Keys that were collected need none.
+            (*indexes).insert_sorted(offender, suspects, slot);
             return;
         }
         if (*table).indexes.are_careful() {

@@ -1,7 +1,9 @@
-//! Tuples out of a sort, some at a time: what reads files must be done when leaves are locked.
+//! Tuples in the order of keys, some at a time: what reads files must be done when leaves are locked.
 
 use pgrx::pg_sys;
 
+use crate::load::direct::index_keys::{Room, next_tuples};
+use crate::load::direct::indexes::Way;
 use crate::pg::unguarded as c;
 
 /// Tuples of a batch, at most, ...
@@ -34,11 +36,28 @@ impl Batch {
         }
     }
 
-    /// The next ones of a sort, in place of those before; none at the end.
+    /// The next ones, in place of those before; none at the end.
     ///
     /// # Safety
-    /// A plain frame, and a sort of index tuples that is done.
-    pub unsafe fn fill(&mut self, sort: *mut pg_sys::Tuplesortstate) -> &[pg_sys::IndexTuple] {
+    /// A plain frame, and a sort of index tuples that is done, or keys that were collected.
+    pub unsafe fn fill(&mut self, way: Way) -> &[pg_sys::IndexTuple] {
+        // SAFETY: the caller vouches for frame and source, which say how many tuples there are.
+        unsafe {
+            let count = match way {
+                Way::Sorted(sort) => self.fill_from_sort(sort),
+                Way::Keyed(keys) => {
+                    let room = Room { bytes: self.bytes, size: BYTES, tuples: self.tuples, most: TUPLES };
+                    next_tuples(keys, &raw const room)
+                }
+                _ => 0,
+            };
+            std::slice::from_raw_parts(self.tuples, count)
+        }
+    }
+
+    /// # Safety
+    /// As [`Batch::fill`].
+    unsafe fn fill_from_sort(&mut self, sort: *mut pg_sys::Tuplesortstate) -> usize {
         let (mut count, mut used) = (0, 0);
         // SAFETY: the caller vouches for frame and sort; a tuple is as long as it says, and no longer than what is left. Memory
         // of the server's is aligned as tuples are.
@@ -55,7 +74,7 @@ impl Batch {
                 used += len.next_multiple_of(8);
                 count += 1;
             }
-            std::slice::from_raw_parts(self.tuples, count)
         }
+        count
     }
 }
