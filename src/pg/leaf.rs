@@ -61,7 +61,8 @@ pub struct ScanInsert {
     other: bool,
     scantid: pg_sys::ItemPointer,
     keysz: std::ffi::c_int,
-    scankeys: [pg_sys::ScanKeyData; MOST_KEYS],
+    /// As many as the index has keys.
+    scankeys: [pg_sys::ScanKeyData; 0],
 }
 
 const _: () = {
@@ -133,6 +134,17 @@ impl LeafWriter {
         }
     }
 
+    /// Give the memory back.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn free(self) {
+        if !self.key.is_null() {
+            // SAFETY: what _bt_mkscankey allocated.
+            unsafe { c::pfree(self.key.cast()) }
+        }
+    }
+
     /// Put tuples that are in the index's order into the leaf that the first one belongs to. Returns how many, from the first one
     /// on, are in the index now; none if that one wants more. What that takes is allocated in the current memory context.
     ///
@@ -195,13 +207,15 @@ impl LeafWriter {
                 if strict {
                     (*self.key).scantid = std::ptr::null_mut();
                 }
-                if !leaf.rightmost && !leaf.is_before_end(self.compare(page, HIGH_KEY), strict) {
-                    return count;
-                }
                 // Tuples are not far from the one before.
                 let stride = if count == 0 { u16::MAX } else { 1 };
                 match self.position(page, &leaf, position, stride) {
                     Position::Before(next) => {
+                        // What is before a tuple of the leaf is before its high key.
+                        let is_last = next > leaf.last && !leaf.rightmost;
+                        if is_last && !leaf.is_before_end(self.compare(page, HIGH_KEY), strict) {
+                            return count;
+                        }
                         let beside = count > 0 && next == position;
                         if strict && ((next == leaf.first && !leaf.leftmost) || beside && self.is_equal(now, before)) {
                             return count;
@@ -255,6 +269,14 @@ impl LeafWriter {
         }
     }
 
+    /// # Safety
+    /// One of the index's keys.
+    #[inline]
+    unsafe fn scan_key(&self, number: usize) -> *mut pg_sys::ScanKeyData {
+        // SAFETY: the search has as many as the index, behind its head.
+        unsafe { (&raw mut (*self.key).scankeys).cast::<pg_sys::ScanKeyData>().add(number) }
+    }
+
     /// Let the search be for a tuple.
     ///
     /// # Safety
@@ -264,17 +286,17 @@ impl LeafWriter {
         unsafe {
             let (values, nulls) = (keys.values.as_mut_ptr(), keys.nulls.as_mut_ptr());
             c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls);
-            let search = &mut *self.key;
-            search.scantid = &raw mut (*tuple).t_tid;
-            search.anynullkeys = false;
+            let mut any_null = false;
             for i in 0..self.keys {
-                let key = search.scankeys.get_unchecked_mut(i);
+                let key = &mut *self.scan_key(i);
                 let is_null = *keys.nulls.get_unchecked(i);
                 let flag = pg_sys::SK_ISNULL.cast_signed();
                 key.sk_flags = if is_null { key.sk_flags | flag } else { key.sk_flags & !flag };
                 key.sk_argument = if is_null { pg_sys::Datum::from(0usize) } else { *keys.values.get_unchecked(i) };
-                search.anynullkeys |= is_null;
+                any_null |= is_null;
             }
+            (*self.key).scantid = &raw mut (*tuple).t_tid;
+            (*self.key).anynullkeys = any_null;
         }
     }
 
@@ -329,7 +351,7 @@ impl LeafWriter {
                     }
                     continue;
                 }
-                let key = (*self.key).scankeys.as_mut_ptr().add(i);
+                let key = self.scan_key(i);
                 let (a, b) = (*a.values.get_unchecked(i), *b.values.get_unchecked(i));
                 let order = c::FunctionCall2Coll(&raw mut (*key).sk_func, (*key).sk_collation, a, b);
                 if order.value() as i32 != 0 {

@@ -56,6 +56,8 @@ unsafe extern "C-unwind" {
         init: usize,
         max: usize,
     ) -> pg_sys::MemoryContext;
+    /// mcxt.c. Raises nothing that memory of ours could cause.
+    pub fn pfree(pointer: *mut c_void);
     /// mcxt.c. Frees memory; raises nothing.
     pub fn MemoryContextDelete(context: pg_sys::MemoryContext);
     /// mcxt.c. Frees memory; raises nothing.

@@ -419,7 +419,9 @@ unsafe extern "C-unwind" fn look(
         let leader = &*(*settling).leader;
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
-        let certain = written.collectors.iter().filter(|collector| collector.has_all());
+        // Of a table that had rows, what was collected is not all that an index is rebuilt from.
+        let builds = *option != IndexesOption::Rebuild || (written.start == 0 && !written.traits.shared);
+        let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());
         let certain: Vec<pg_sys::Oid> = certain.map(|collector| collector.index).collect();
         let survival = survives.then_some(Survival { keeps, keep, arbiter, certain: &certain });
         let rebuild =

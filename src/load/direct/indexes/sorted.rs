@@ -32,11 +32,16 @@ impl Indexes {
         suspects: *mut Suspects,
         slot: *mut pg_sys::TupleTableSlot,
     ) {
+        if !self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::Keyed(_))) {
+            return;
+        }
         // SAFETY: the caller vouches for the frame.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
             let memory = pg_sys::CurrentMemoryContext;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
+            let mut batch = Batch::new();
+            let mut previous = Previous::new();
             for (number, index) in self.list.iter_mut().enumerate() {
                 let way = index.way;
                 if !matches!(way, Way::Sorted(_) | Way::Keyed(_)) {
@@ -46,6 +51,7 @@ impl Indexes {
                 if let Way::Sorted(sort) = way {
                     c::tuplesort_performsort(sort);
                 }
+                previous.forget();
                 let mut insertion = Insertion {
                     number,
                     heap,
@@ -58,42 +64,24 @@ impl Indexes {
                     suspects,
                     memory,
                     per_tuple,
-                    previous: Previous::new(),
+                    previous: &raw mut previous,
                 };
-                let mut batch = Batch::new();
-                let mut writer = None;
-                loop {
-                    c::check_for_interrupts();
-                    let mut tuples = batch.fill(way);
-                    let Some(&any) = tuples.first() else { break };
-                    let writer = writer.get_or_insert_with(|| insertion.writer(any));
-                    while let [first, others @ ..] = tuples {
-                        c::check_for_interrupts();
-                        point_plain!("load.key");
-                        pg_sys::CurrentMemoryContext = per_tuple;
-                        let count = writer.put(tuples);
-                        tuples = if let Some(last) = count.checked_sub(1) {
-                            insertion.previous.set(*tuples.get_unchecked(last));
-                            insertion.previous.group = Group::NONE;
-                            tuples.get_unchecked(count..)
-                        } else {
-                            insertion.insert(*first);
-                            others
-                        };
-                        c::MemoryContextReset(per_tuple);
-                        pg_sys::CurrentMemoryContext = memory;
-                    }
-                }
+                insertion.run(&raw mut batch, way);
                 (*offender).row = None;
                 if let Way::Sorted(sort) = way {
                     c::tuplesort_end(sort);
                 }
                 index.took += began.elapsed();
             }
+            batch.free();
+            previous.free();
         }
     }
 }
 
+/// After so many tuples in a row that were core's, as many at most are given to it at once.
+const MISSES: u32 = 4;
+const MOST_AT_ONCE: u32 = 64;
 const NO: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
 const YES: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
 const PARTIAL: Check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
@@ -116,7 +104,7 @@ struct Insertion {
     suspects: *mut Suspects,
     memory: pg_sys::MemoryContext,
     per_tuple: pg_sys::MemoryContext,
-    previous: Previous,
+    previous: *mut Previous,
 }
 
 impl Insertion {
@@ -127,6 +115,52 @@ impl Insertion {
         unsafe {
             let Index { relation, info, .. } = &*self.index;
             LeafWriter::new(self.heap, *relation, self.unique, !(**info).ii_NullsNotDistinct, any)
+        }
+    }
+
+    /// Insert all of them.
+    ///
+    /// # Safety
+    /// A plain frame, and where the tuples come from.
+    unsafe fn run(&mut self, batch: *mut Batch, way: Way) {
+        // SAFETY: the caller vouches for both.
+        unsafe {
+            let mut writer = None;
+            // Where keys are there already, each would be searched for twice.
+            let (mut misses, mut left) = (0u32, 0u32);
+            loop {
+                c::check_for_interrupts();
+                let mut tuples = (*batch).fill(way);
+                let Some(&any) = tuples.first() else { break };
+                let writer = writer.get_or_insert_with(|| self.writer(any));
+                while let [first, others @ ..] = tuples {
+                    c::check_for_interrupts();
+                    point_plain!("load.key");
+                    (*self.offender).row = None;
+                    pg_sys::CurrentMemoryContext = self.per_tuple;
+                    let count = if left == 0 { writer.put(tuples) } else { 0 };
+                    tuples = if let Some(last) = count.checked_sub(1) {
+                        misses = 0;
+                        (*self.previous).set(*tuples.get_unchecked(last));
+                        (*self.previous).group = Group::NONE;
+                        tuples.get_unchecked(count..)
+                    } else {
+                        if left > 0 {
+                            left -= 1;
+                        } else {
+                            misses += 1;
+                            left = if misses < MISSES { 0 } else { misses.min(MOST_AT_ONCE) };
+                        }
+                        self.insert(*first);
+                        others
+                    };
+                    c::MemoryContextReset(self.per_tuple);
+                    pg_sys::CurrentMemoryContext = self.memory;
+                }
+            }
+            if let Some(writer) = writer {
+                writer.free();
+            }
         }
     }
 
@@ -147,7 +181,7 @@ impl Insertion {
                 key.insert(NO);
                 return;
             }
-            let previous = &mut self.previous;
+            let previous = &mut *self.previous;
             let same = previous.is_same(tuple);
             (*self.offender).other = same.then_some(previous.row());
             (*self.offender).row = Some((*tuple).t_tid);
@@ -250,6 +284,18 @@ impl Previous {
         // SAFETY: a tuple is no longer than its size can say.
         let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
         Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
+    }
+
+    /// There is none.
+    fn forget(&mut self) {
+        (self.len, self.group) = (0, Group::NONE);
+    }
+
+    /// Give its memory back. There is nothing to it then.
+    fn free(&mut self) {
+        self.forget();
+        // SAFETY: allocated by `new`.
+        unsafe { c::pfree(std::mem::replace(&mut self.tuple, std::ptr::null_mut()).cast()) };
     }
 
     /// Its row. There is one.

@@ -36,6 +36,18 @@ impl Batch {
         }
     }
 
+    /// Give the memory back. It is not used any more.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn free(&mut self) {
+        // SAFETY: allocated by `new`.
+        unsafe {
+            c::pfree(self.bytes.cast());
+            c::pfree(self.tuples.cast());
+        }
+    }
+
     /// The next ones, in place of those before; none at the end.
     ///
     /// # Safety
