@@ -83,3 +83,16 @@ BEGIN
 		RETURN QUERY SELECT faults(target);
 	END IF;
 END $$;
+
+-- Has the database had so many temporary files since it had `before`? Processes that have ended may not have told yet.
+CREATE FUNCTION spilled(before bigint, wanted bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1..100 LOOP
+		PERFORM pg_stat_clear_snapshot();
+		IF (SELECT temp_files FROM pg_stat_database WHERE datname = current_database()) - before >= wanted THEN
+			RETURN true;
+		END IF;
+		PERFORM pg_sleep(0.1);
+	END LOOP;
+	RETURN false;
+END $$;

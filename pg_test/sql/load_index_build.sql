@@ -69,7 +69,7 @@ SELECT pg_stat_force_next_flush();
 SELECT temp_files AS before FROM pg_stat_database WHERE datname = current_database() \gset
 SELECT built('random', 't', '{"workers": 3}');
 SELECT pg_stat_force_next_flush();
-SELECT temp_files - :before >= 16 FROM pg_stat_database WHERE datname = current_database();
+SELECT spilled(:before, 16);
 SELECT built('ascending', 't', '{"workers": 2}');
 RESET maintenance_work_mem;
 RESET pg_bulk.chunk_size;

@@ -67,7 +67,7 @@ SET maintenance_work_mem = '1MB';
 SELECT rows_loaded FROM bulk_load(data_path('many'), 'spilled');
 RESET maintenance_work_mem;
 SELECT pg_stat_force_next_flush();
-SELECT temp_files - :before >= 6 FROM pg_stat_database WHERE datname = current_database();
+SELECT spilled(:before, 3);
 SELECT faults('spilled');
 SELECT * FROM found('spilled');
 
