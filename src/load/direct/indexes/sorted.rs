@@ -142,7 +142,6 @@ impl Insertion {
                     tuples = if let Some(last) = count.checked_sub(1) {
                         misses = 0;
                         (*self.previous).set(*tuples.get_unchecked(last));
-                        (*self.previous).group = Group::NONE;
                         tuples.get_unchecked(count..)
                     } else {
                         if left > 0 {
@@ -327,6 +326,7 @@ impl Previous {
         // SAFETY: a tuple is as long as it says, which there is room for.
         unsafe {
             self.len = usize::from((*tuple).t_info & SIZE_MASK);
+            self.group = Group::NONE;
             std::ptr::copy_nonoverlapping(tuple.cast::<u8>(), self.tuple.cast(), self.len);
         }
     }
