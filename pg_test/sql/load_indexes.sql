@@ -110,6 +110,13 @@ SELECT * FROM found('fresh');
 -- Temporary and unlogged ones.
 CALL make_indexed('temporary', 'TEMPORARY');
 SELECT indexed('many', 'temporary');
+-- As for any statistics, nobody else may write those of the table meanwhile.
+TRUNCATE temporary;
+BEGIN;
+SELECT rows_loaded, notes FROM bulk_load(data_path('few'), 'temporary', '{"indexes": "rebuild"}');
+SELECT string_agg(DISTINCT mode, ', ') FROM pg_locks WHERE relation = 'temporary'::regclass AND pid = pg_backend_pid() AND mode <> 'AccessShareLock';
+ROLLBACK;
+SELECT indexed('many', 'temporary');
 SELECT * FROM found('temporary');
 SELECT indexed('few', 'temporary', '{"where": "a = -1"}');
 CALL make_indexed('unlogged', 'UNLOGGED');

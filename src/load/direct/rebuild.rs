@@ -70,6 +70,8 @@ pub struct Rebuild {
     empty: bool,
     /// Nobody else can use the indexes.
     alone: bool,
+    /// The relation, if it is temporary.
+    temporary: Option<pg_sys::Oid>,
     /// How long to wait for readers still.
     pub patience: Duration,
     pub notes: Vec<String>,
@@ -90,6 +92,8 @@ impl Rebuild {
         patience: Duration,
     ) -> Rebuild {
         let alone = !traits.shared;
+        // SAFETY: the caller vouches for the relation.
+        let temporary = traits.temporary.then(|| unsafe { (*relation).rd_id });
         let empty = alone && start == 0;
         // SAFETY: the caller vouches for the relation; guarded calls.
         let (may_merge, writers_wait) = unsafe {
@@ -117,7 +121,7 @@ impl Rebuild {
             let only = if traits.temporary { "only if it is not temporary" } else { "only with lock \"share\"" };
             notes.push(format!("Indexes of table \"{name}\" can be {missed} {only}; the new keys were inserted."));
         }
-        Rebuild { option, wanted, refusal, merge, rows, held: Vec::new(), empty, alone, patience, notes }
+        Rebuild { option, wanted, refusal, merge, rows, held: Vec::new(), empty, alone, temporary, patience, notes }
     }
 
     /// For a load that holds these indexes open until it is known what becomes of them.
@@ -140,6 +144,10 @@ impl Rebuild {
             // As CheckTableNotInUse (tablecmds.c) asks: a query that is still running must not find another file.
             let own = i32::from(self.held.contains(&(*index).rd_id));
             if (*index).rd_refcnt == 1 + own && (self.alone || self.lock((*index).rd_id)) {
+                // Others are locked like that, or more, and must be: statistics are written over what the catalog has.
+                if let Some(relation) = self.temporary {
+                    pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed());
+                }
                 return (Some(way), why);
             }
             let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
