@@ -359,7 +359,7 @@ sub random_case
 	my $whole = chance(0.12);
 	my $create = join '', both(@table), map { ($_->{unique} || $_->{exclusion} ? add_constraint($_) : (), both($_->{statement})) }
 	  grep { !$is_late{ $_->{name} } } @{ $case->{indexes} };
-	my $big = chance(0.04);
+	my $big = chance(0.02);
 	my $first = 1_000_000;
 	my $some = sub { return 1 + int rand pick($big ? (4000, 12_000) : (4, 60, 400, 400)); };
 	push @sql, "BEGIN;\n" if $whole;
@@ -378,7 +378,18 @@ sub random_case
 		my ($format, $order, $call) = batch_sql($case, 'batch', $first, $some->(), $first);
 		my ($conflict, $options) = load_options($case, $format, $order);
 		my $nested = chance(0.3) ? 'true' : 'false';
-		push @sql, "$call, " . sql_string($conflict) . ', ' . sql_string(json($options)) . ", $nested);\n";
+		my $load = "$call, " . sql_string($conflict) . ', ' . sql_string(json($options)) . ", $nested);\n";
+		# A load that is rolled back, and one of a table that is being read.
+		my $alone = !$whole || $batch > 1;
+		if ($alone && chance(0.08))
+		{
+			$load = "BEGIN;\n${load}ROLLBACK;\nSELECT differences('rolled back');\nSELECT faults(leaf) FROM leaves() leaf;\n";
+		}
+		elsif ($alone && !$options->{truncate} && chance(0.06))
+		{
+			$load = "BEGIN;\nDECLARE c CURSOR FOR SELECT FROM ours.t ORDER BY $case->{columns}[0]{name};\nMOVE c;\n${load}COMMIT;\n";
+		}
+		push @sql, $load;
 		push @sql, "COMMIT;\n" if $whole && $batch == 1;
 		push @sql, damage($case) if chance(0.5);
 		$first += 1_000_000;

@@ -169,6 +169,13 @@ END $$;
 CREATE TYPE loaded AS (load_id bigint, rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint,
 	seconds float8, writer text, workers int, indexes jsonb, notes text[]);
 
+-- The tables that rows are in.
+CREATE FUNCTION leaves() RETURNS SETOF regclass LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY SELECT relid FROM pg_partition_tree('ours.t') WHERE isleaf
+		UNION SELECT 'ours.t'::regclass WHERE (SELECT relkind FROM pg_class WHERE oid = 'ours.t'::regclass) = 'r';
+END $$;
+
 -- Loads a batch by bulk_load and by the model. Rows have numbers from `first` on. The load is in a subtransaction if `nested`, or
 -- if it is to fail.
 CREATE FUNCTION batch(first int, content text, copy text, columns text, conflict text, options jsonb, nested boolean) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -239,7 +246,7 @@ BEGIN
 		END IF;
 		INSERT INTO census SELECT i ->> 'method', i ->> 'from', kind, result.rows_loaded FROM jsonb_array_elements(result.indexes) i;
 	END IF;
-	FOR leaf IN SELECT relid FROM pg_partition_tree('ours.t') WHERE isleaf UNION SELECT 'ours.t'::regclass WHERE (SELECT relkind FROM pg_class WHERE oid = 'ours.t'::regclass) = 'r' LOOP
+	FOR leaf IN SELECT leaves() LOOP
 		RETURN QUERY SELECT format('batch %s: %s', first, fault) FROM faults(leaf) fault;
 	END LOOP;
 END $$;

@@ -22,7 +22,7 @@ use Differential qw(soak seed write_bytes);
 use Load qw(checksums_ok load_server standby_of);
 use RandomTables qw(random_case);
 
-use constant ROUNDS => 60;
+use constant ROUNDS => 50;
 
 my ($begin, $end) = ($ENV{PG_BULK_ROUNDS} // (soak() ? 1500 : ROUNDS)) =~ /^(?:(\d+)-)?(\d+)$/ or die 'PG_BULK_ROUNDS is N or FIRST-LAST';
 $begin //= 1;
@@ -69,7 +69,7 @@ my $census = $node->safe_psql('postgres', "SELECT concat_ws(' from ', method, ca
 my $ends = $node->safe_psql('postgres', 'SELECT what, count(*) FROM proof.ends GROUP BY 1 ORDER BY 1');
 note "indexes:\n$census\nloads:\n$ends";
 # Of few tables, it depends.
-if ($end - $begin > 50)
+if ($end - $begin > 40)
 {
 	for my $way ('insert', 'merge', 'rebuild from load', 'rebuild from table')
 	{
