@@ -10,6 +10,7 @@ use std::ffi::c_void;
 use pg_bulk_format::btree::{BTP_LEAF, SPECIAL};
 use pgrx::pg_sys;
 
+use super::compat;
 use super::owner::as_owner;
 use super::points::point_plain;
 use super::shared_sorts::SharedSort;
@@ -20,6 +21,7 @@ const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 /// INDEX_SIZE_MASK and INDEX_NULL_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
 const NULL_MASK: u16 = 0x8000;
+const HEADER: usize = size_of::<pg_sys::IndexTupleData>();
 /// BTORDER_PROC (nbtree.h)
 const ORDER: u16 = 1;
 /// Where BTPageOpaqueData (nbtree.h) has its flags.
@@ -58,6 +60,8 @@ pub struct SortedTuples {
     sort: *mut pg_sys::Tuplesortstate,
     key: *mut c_void,
     columns: usize,
+    /// attlen of the first one.
+    first_len: i16,
     /// Equal keys are looked for, and nulls may be.
     unique: bool,
     nulls_equal: bool,
@@ -134,6 +138,7 @@ impl SortedTuples {
                 sort: std::ptr::null_mut(),
                 key: guard(|| c::_bt_mkscankey(index, std::ptr::null_mut())),
                 columns: usize::try_from(form.indnkeyatts).unwrap_or(0),
+                first_len: (*compat::attribute((*index).rd_att, 0)).attlen,
                 unique: form.indisunique,
                 nulls_equal: form.indnullsnotdistinct,
                 deduplicate,
@@ -309,16 +314,40 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
 unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
     // SAFETY: the caller vouches for them; a tuple is as long as it says.
     unsafe {
-        let header = size_of::<pg_sys::IndexTupleData>();
-        if (*left).t_info == (*right).t_info {
-            let len = usize::from((*left).t_info & SIZE_MASK).saturating_sub(header);
-            let data = |tuple: pg_sys::IndexTuple| std::slice::from_raw_parts(tuple.cast::<u8>().add(header), len);
-            if data(left) == data(right) {
-                return true;
-            }
+        let data = |tuple: pg_sys::IndexTuple| {
+            let len = usize::from((*tuple).t_info & SIZE_MASK);
+            std::slice::from_raw_parts(tuple.cast::<u8>(), len).get(HEADER..).unwrap_or_default()
+        };
+        if (*left).t_info == (*right).t_info && data(left) == data(right) {
+            return true;
+        }
+        // Mostly it is the first column that differs.
+        if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
+            && let (Some(left), Some(right)) =
+                (first(data(left), (*this).first_len), first(data(right), (*this).first_len))
+            && left != right
+        {
+            return false;
         }
         usize::try_from(c::_bt_keep_natts_fast((*this).index, left, right)).unwrap_or(0) > (*this).columns
     }
+}
+
+/// The first column of a tuple without nulls, if it is stored in one way only: neither compressed, nor with a longer header
+/// than it needs.
+fn first(data: &[u8], len: i16) -> Option<&[u8]> {
+    let len = match usize::try_from(len) {
+        Ok(len) => len,
+        Err(_) if len == -1 => {
+            // VARATT_IS_1B, VARSIZE_1B (varatt.h)
+            let size = data.first().copied()?;
+            let (is_short, size) =
+                if cfg!(target_endian = "big") { (size & 0x80 != 0, size & 0x7f) } else { (size & 1 != 0, size >> 1) };
+            (is_short && size > 0).then_some(usize::from(size))?
+        }
+        Err(_) => return None,
+    };
+    data.get(..len)
 }
 
 /// Have they keys that a unique index cannot have both of?

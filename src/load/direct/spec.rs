@@ -38,6 +38,8 @@ pub struct Spec {
     pub keys: Vec<Planned>,
     /// Bytes for each of them.
     pub key_memory: usize,
+    /// And for each of those whose index tuples are sorted.
+    pub key_sort_memory: usize,
     /// Where they are left: the handle of the shared files; 0 if there are none.
     pub key_files: u32,
     /// Where index tuples are left, likewise, and how many may take part in each sort.
@@ -138,6 +140,7 @@ impl Spec {
             w.number(planned.sort.map_or(0, |sort| sort as u64 + 1));
         }
         w.number(self.key_memory as u64);
+        w.number(self.key_sort_memory as u64);
         w.number(u64::from(self.key_files));
         w.number(u64::from(self.key_sorts));
         w.number(self.key_participants as u64);
@@ -172,6 +175,7 @@ impl Spec {
             Some(Planned { relation, index, sort: usize::try_from(r.number()?).ok()?.checked_sub(1) })
         })?;
         let key_memory = usize::try_from(r.number()?).ok()?;
+        let key_sort_memory = usize::try_from(r.number()?).ok()?;
         let key_files = u32::try_from(r.number()?).ok()?;
         let key_sorts = u32::try_from(r.number()?).ok()?;
         let key_participants = usize::try_from(r.number()?).ok()?;
@@ -190,6 +194,7 @@ impl Spec {
             sequences,
             keys,
             key_memory,
+            key_sort_memory,
             key_files,
             key_sorts,
             key_participants,

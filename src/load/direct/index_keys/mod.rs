@@ -62,6 +62,8 @@ pub struct KeyPlan {
     pub list: Vec<Planned>,
     /// Bytes for the keys of each of them, in each process.
     pub memory: usize,
+    /// The same for index tuples.
+    pub sort_memory: usize,
     /// Where workers leave their keys.
     pub files: Option<SharedFiles>,
     /// Where all leave their index tuples.
@@ -91,7 +93,7 @@ impl KeyPlan {
             unsafe {
                 if let Some(number) = planned.sort {
                     let shared = self.sorts.and_then(|sorts| sorts.get(number));
-                    return Some(Collector::of_tuples(planned, relation, self.memory, shared));
+                    return Some(Collector::of_tuples(planned, relation, self.sort_memory, shared));
                 }
                 let index = pg_sys::index_open(planned.index, pg_sys::AccessShareLock.cast_signed());
                 let shape = shape(relation, index);

@@ -120,6 +120,7 @@ impl Leader {
             0
         };
         let memory = memory_of_each(list.len() * (most_workers + 1));
+        let sort_memory = memory.min(enough_to_sort(rows.stream().size(), most_workers + 1));
         let spec = Spec {
             // SAFETY: an open relation.
             relation: unsafe { (*relation).rd_id },
@@ -138,6 +139,7 @@ impl Leader {
             sequences: defaults.sequences(),
             keys: list.clone(),
             key_memory: memory,
+            key_sort_memory: sort_memory,
             key_files: 0,
             key_sorts: 0,
             key_participants: 0,
@@ -162,7 +164,7 @@ impl Leader {
             stamp,
             wide: Wide::leader(),
             counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, files: None, sorts: None },
+            plan: KeyPlan { list, memory, sort_memory, files: None, sorts: None },
             traces,
         })?;
         process.phases = &raw mut load.phases;
@@ -198,6 +200,20 @@ fn memory_of_each(count: usize) -> usize {
     // SAFETY: reads a setting.
     let all = usize::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or(0) * 1024;
     all / count.max(1)
+}
+
+/// Bytes that each of some processes sorts index tuples of a file in. With more, sorting takes longer: of what is beyond the
+/// processor's caches each comparison waits for memory, while sorted runs are read and merged in their order. But all
+/// runs are to be merged in one pass, for which each takes a buffer (MERGE_BUFFER_SIZE, tuplesort.c). A key is taken for as
+/// long as its row in the file.
+fn enough_to_sort(size: Option<u64>, processes: usize) -> usize {
+    const LEAST: usize = 4 << 20;
+    const UNKNOWN: usize = 16 << 20;
+    const BUFFER: u64 = 34 * pg_sys::BLCKSZ as u64;
+    size.map_or(UNKNOWN, |size| {
+        let each = size / processes.max(1) as u64;
+        usize::try_from(each.saturating_mul(BUFFER).isqrt()).unwrap_or(usize::MAX).max(LEAST)
+    })
 }
 
 /// In a subtransaction, let logical decoding know whose child it is: workers take their nesting for the top, and would
