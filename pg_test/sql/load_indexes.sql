@@ -372,7 +372,7 @@ SELECT reasons(20021, 20030, 'why', '{"indexes": "merge", "lock": "share"}');
 SELECT reasons(20031, 20040, 'why', '{"indexes": "rebuild"}');
 SELECT reasons(20031, 20040, 'why', '{"indexes": "rebuild", "lock": "share", "on_error": "table"}');
 SELECT faults('why');
-CREATE TABLE why_many (a int PRIMARY KEY WITH (fillfactor = 10), b int, r int4range, t text COLLATE "C" UNIQUE WITH (fillfactor = 10));
+CREATE TABLE why_many (a int PRIMARY KEY WITH (fillfactor = 10), b int, r int4range, t text COLLATE "C" UNIQUE WITH (fillfactor = 40));
 INSERT INTO why_many SELECT -a, 1, '[1,2)', -a FROM generate_series(1, 100) a;
 SELECT reasons(1, 10000, 'why_many', '{"lock": "share"}');
 INSERT INTO why_many SELECT a, 1, '[1,2)', a FROM generate_series(100001, 130000) a;
