@@ -121,7 +121,7 @@ CALL write_file('too_long', series($$CASE a WHEN 9000 THEN (SELECT string_agg(md
 SELECT error_of($$SELECT bulk_load(data_path('too_long'), 'too_long', '{"truncate": true, "workers": 0}')$$);
 SELECT line FROM error_of($$SELECT bulk_load(data_path('too_long'), 'too_long', '{"truncate": true, "workers": 2}')$$) line WHERE line NOT LIKE 'DETAIL%';
 -- Expressions run as the table's owner, who can do nothing that stays; whoever loads is himself again, also after an error.
-SELECT current_user AS caller \gset
+SELECT current_user AS caller, data_path('owned') AS owned_file \gset
 CREATE ROLE load_index_owner;
 CREATE TABLE owned (id int, t text);
 GRANT ALL ON SCHEMA load_index_tuples TO load_index_owner;
@@ -153,6 +153,9 @@ CREATE INDEX owned_inverse ON owned (inverse(id));
 SELECT error_of($$SELECT bulk_load(data_path('owned'), 'owned', '{"truncate": true, "workers": 0}')$$);
 SELECT error_of($$SELECT bulk_load(data_path('owned'), 'owned', '{"truncate": true, "workers": 2}')$$);
 SELECT current_user = :'caller', count(*) FROM owned;
+-- Afterwards, what is wrong is about lines again.
+CREATE FOREIGN TABLE read_later (id date, t text) SERVER bulk_files OPTIONS (filename :'owned_file');
+SELECT error_of('SELECT * FROM read_later');
 DROP INDEX owned_inverse;
 TRUNCATE owned;
 CREATE INDEX owned_spy ON owned (spy(id)) WHERE spy(id);

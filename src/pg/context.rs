@@ -5,29 +5,32 @@
 //! error again, which asks the callbacks again; so the callback must be pushed by a plain frame outside any guard, and
 //! must still know where the scan stands. Behind COPY's own line comes one that names the file.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::rc::Rc;
 
 use super::row::Rows;
 use super::unguarded::{self, Opaque};
 
-/// What goes on is not about the line that was read last.
-static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+/// Whether what goes on is not about the line that a reader has read last. Shared by the reader and whoever does such things.
+#[derive(Debug, Clone, Default)]
+pub struct Elsewhere(Rc<Cell<bool>>);
 
-/// Do something with many rows, none of which is the one of the current line. An error leaves it so until
-/// [`with_line`], for it is going to be asked again what it is about.
-pub fn without_line<T>(work: impl FnOnce() -> T) -> T {
-    ELSEWHERE.store(true, Relaxed);
-    let done = work();
-    ELSEWHERE.store(false, Relaxed);
-    done
-}
+impl Elsewhere {
+    /// Do something with many rows, none of which is the one of the current line. An error leaves it so until
+    /// [`Elsewhere::end`], for it is going to be asked again what it is about.
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.set(true);
+        let done = work();
+        self.0.set(false);
+        done
+    }
 
-/// From now on it is about lines again.
-pub fn with_line() {
-    ELSEWHERE.store(false, Relaxed);
+    /// From now on it is about lines again.
+    pub fn end(&self) {
+        self.0.set(false);
+    }
 }
 
 /// Most bytes of data in a message (`MAX_COPY_DATA_DISPLAY`).
@@ -98,7 +101,7 @@ enum What {
 
 fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let attention = &rows.attention;
-    let what = if ELSEWHERE.load(Relaxed) {
+    let what = if rows.elsewhere.0.get() {
         What::Relation
     } else if attention.column.is_null() {
         What::Line(rows.reader().raw_line().map(displayed))

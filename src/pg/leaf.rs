@@ -17,6 +17,9 @@
 //! of it, or a tuple and its high key: then no other leaf can have the key, and this one has not. A key that is equal to
 //! something, or comes first in its leaf, is core's to judge.
 
+use pg_bulk_format::btree::{
+    BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, MAX_ITEM, NO_BLOCK, Opaque,
+};
 use pgrx::pg_sys;
 
 use super::compat;
@@ -29,26 +32,12 @@ const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 const SIZE_MASK: u16 = 0x1fff;
 /// P_HIKEY, of a leaf that is not the last one (nbtree.h)
 const HIGH_KEY: u16 = 1;
-/// BTP_LEAF
-const LEAF: u16 = 1 << 0;
-/// BTP_DELETED, BTP_META, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT: what only core deals with
-const NOT_ORDINARY: u16 = 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7;
-/// BTMaxItemSize, of pages of 8 kB
-const MAX_ITEM: usize = pg_bulk_format::btree::MAX_ITEM;
+/// What only core deals with.
+const NOT_ORDINARY: u16 = BTP_DELETED | BTP_META | BTP_HALF_DEAD | BTP_INCOMPLETE_SPLIT;
 /// Bytes of an XLOG_BTREE_INSERT_LEAF record beside its tuple: XLogRecord, the headers of a block and of data, xl_btree_insert.
 const RECORD: usize = 24 + 20 + 2 + 2;
 /// XLOG_BTREE_INSERT_LEAF (nbtxlog.h)
 const INSERT_LEAF: u8 = 0x00;
-
-/// BTPageOpaqueData (nbtree.h)
-#[repr(C)]
-struct Opaque {
-    prev: u32,
-    next: u32,
-    level: u32,
-    flags: u16,
-    cycle_id: u16,
-}
 
 /// BTScanInsertData (nbtree.h)
 #[repr(C)]
@@ -67,7 +56,6 @@ pub struct ScanInsert {
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Opaque>() == 16 && offset_of!(Opaque, flags) == 12);
     assert!(offset_of!(ScanInsert, nextkey) == 3 && offset_of!(ScanInsert, scantid) == 8);
     assert!(offset_of!(ScanInsert, keysz) == 16 && offset_of!(ScanInsert, scankeys) == 24);
     assert!(size_of::<pg_sys::ScanKeyData>() == 72);
@@ -168,7 +156,7 @@ impl LeafWriter {
             let page = page_of(buffer);
             let count = self.plan(page, tuples, &mut keys, &mut positions);
             if count > 0 {
-                let block = pg_sys::BufferGetBlockNumber(buffer);
+                let block = c::BufferGetBlockNumber(buffer);
                 c::CheckForSerializableConflictIn(self.index, std::ptr::null_mut(), block);
                 self.write(buffer, page, tuples.get_unchecked(..count), &positions);
             }
@@ -383,13 +371,13 @@ impl Leaf {
         unsafe {
             let header = &*page.cast::<pg_sys::PageHeaderData>();
             let opaque = &*page.add(usize::from(header.pd_special)).cast::<Opaque>();
-            if opaque.flags & LEAF == 0 || opaque.flags & NOT_ORDINARY != 0 {
+            if opaque.flags & BTP_LEAF == 0 || opaque.flags & NOT_ORDINARY != 0 {
                 return None;
             }
-            let rightmost = opaque.next == 0;
+            let rightmost = opaque.next == NO_BLOCK;
             let pointers = usize::from(header.pd_lower) - size_of::<pg_sys::PageHeaderData>();
             let last = u16::try_from(pointers / size_of::<pg_sys::ItemIdData>()).ok()?;
-            Some(Leaf { first: if rightmost { 1 } else { 2 }, last, leftmost: opaque.prev == 0, rightmost })
+            Some(Leaf { first: if rightmost { 1 } else { 2 }, last, leftmost: opaque.prev == NO_BLOCK, rightmost })
         }
     }
 

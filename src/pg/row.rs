@@ -18,6 +18,7 @@ use pg_bulk_format::tuple::Source;
 use pgrx::pg_sys;
 
 use super::column::{self, Column};
+use super::context::Elsewhere;
 use super::encoding::{invalid_in_server_encoding, verify_in_server_encoding};
 use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
@@ -114,6 +115,8 @@ pub struct Rows {
     pub(super) queue: Vec<Queued>,
     /// What messages are about.
     pub attention: Attention,
+    /// ... unless it is about other rows.
+    pub elsewhere: Elsewhere,
     pub relation_name: CString,
     /// The CONTEXT line that names the source.
     pub described: CString,
@@ -160,6 +163,7 @@ impl Rows {
             strings: Vec::new(),
             queue: Vec::new(),
             attention: Attention::NONE,
+            elsewhere: Elsewhere::default(),
             relation_name,
             described,
             match_header,

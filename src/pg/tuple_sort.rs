@@ -9,7 +9,7 @@
 
 use pgrx::pg_sys;
 
-use super::context;
+use super::context::Elsewhere;
 use super::owner::as_owner;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};
@@ -39,6 +39,8 @@ pub struct TupleSort {
     /// What all of it lives in.
     context: pg_sys::MemoryContext,
     shared: Option<SharedSort>,
+    /// What messages are about.
+    elsewhere: Elsewhere,
     /// Rows that were given to the sort.
     rows: u64,
     /// Rows that are to be given to it.
@@ -66,6 +68,7 @@ impl TupleSort {
         index: pg_sys::Oid,
         memory: usize,
         shared: Option<SharedSort>,
+        elsewhere: Elsewhere,
     ) -> TupleSort {
         // SAFETY: the caller vouches for both; guarded calls.
         unsafe {
@@ -80,6 +83,7 @@ impl TupleSort {
                 memory: i32::try_from(memory / 1024).unwrap_or(i32::MAX),
                 context: pg_sys::CurrentMemoryContext,
                 shared,
+                elsewhere,
                 rows: 0,
                 waiting: Vec::new(),
                 waiting_bytes: 0,
@@ -135,7 +139,7 @@ impl TupleSort {
         // SAFETY: the table is open, and the rows live until this returns; the closure owns nothing.
         unsafe {
             let (heap, rows) = (self.heap, (&raw mut rows).cast());
-            context::without_line(|| guard(|| as_owner(heap, look_at, rows)));
+            self.elsewhere.during(|| guard(|| as_owner(heap, look_at, rows)));
         }
     }
 
@@ -148,7 +152,7 @@ impl TupleSort {
         // SAFETY: the table is open; the closure owns nothing.
         unsafe {
             let (heap, sort) = (self.heap, self.sort.cast());
-            context::without_line(|| guard(|| as_owner(heap, perform, sort)));
+            self.elsewhere.during(|| guard(|| as_owner(heap, perform, sort)));
             if let Some(shared) = self.shared {
                 pg_sys::tuplesort_end(self.sort);
                 self.sort = std::ptr::null_mut();

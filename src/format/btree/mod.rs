@@ -96,14 +96,20 @@ const MAX_POSTING_SIZE: usize = (PAGE_SIZE * 10 / 100) / 8 * 8 - LINE_POINTER;
 pub const MAX_ITEM: usize =
     (PAGE_SIZE - max_align(PAGE_HEADER + 3 * LINE_POINTER + 3 * ITEM_POINTER) - max_align(SPECIAL)) / 3 / 8 * 8;
 
-/// BTPageOpaqueData
+/// BTPageOpaqueData: a page's special space.
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Opaque {
-    prev: u32,
-    next: u32,
-    level: u32,
-    flags: u16,
-    cycle_id: u16,
+pub struct Opaque {
+    /// Its siblings, [`NO_BLOCK`] if there is none.
+    pub prev: u32,
+    /// The one to the right.
+    pub next: u32,
+    /// 0 are leaves.
+    pub level: u32,
+    /// `BTP_` flags.
+    pub flags: u16,
+    /// Of a VACUUM that is under way.
+    pub cycle_id: u16,
 }
 
 /// BTMetaPageData

@@ -142,8 +142,7 @@ impl Indexes {
     }
 
     /// Of a result relation whose rows are only judged: those that may refuse a row as the rows come. Keys of B-trees are sorted.
-    /// It may count as empty.
-    /// Guarded; allocates as [`Indexes::new`].
+    /// It may count as empty. Guarded; allocates as [`Indexes::new`].
     ///
     /// # Safety
     /// As [`Indexes::new`].

@@ -36,7 +36,7 @@ use crate::load::duplicate::Duplicates;
 use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::pg::attempt::attempt;
-use crate::pg::context::{copy_context, with_line};
+use crate::pg::context::copy_context;
 use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
@@ -184,7 +184,6 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
         };
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
-        with_line();
         if (*leader).most_workers > 0 {
             (*process).records_left = (*process).skip_left + 1;
             row_loop::run(process);
@@ -225,7 +224,7 @@ unsafe extern "C-unwind" fn blame(leader: Opaque) {
             arg: (&raw mut (*process).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        with_line();
+        (*process).rows.elsewhere.end();
         row_loop::run(process);
         // Values that are bad once and good another time.
         pg_sys::error_context_stack = context.previous;

@@ -295,7 +295,7 @@ impl Process {
         // SAFETY: guarded calls; the executor's memory outlives the process, the relation is open.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt);
-            let collectors = self.plan.collectors(index, relation, shared);
+            let collectors = self.plan.collectors(index, relation, shared, &self.rows.elsewhere);
             pg_sys::MemoryContextSwitchTo(old);
             collectors
         }

@@ -27,7 +27,7 @@ use crate::load::source::{self, Mapping};
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::build_id;
 use crate::pg::chunk::changed;
-use crate::pg::context::{copy_context, with_line};
+use crate::pg::context::copy_context;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
@@ -107,7 +107,6 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
             arg: (&raw mut (*process).rows).cast(),
         };
         pg_sys::error_context_stack = &raw mut context;
-        with_line();
         row_loop::run(process);
         row_loop::finish(process);
         pg_sys::error_context_stack = context.previous;

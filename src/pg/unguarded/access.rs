@@ -59,6 +59,8 @@ unsafe extern "C-unwind" {
     pub fn _bt_compare(relation: pg_sys::Relation, key: Opaque, page: *mut c_char, number: u16) -> i32;
     /// bufpage.c. Warns where there is no room.
     pub fn PageAddItemExtended(page: *mut c_char, item: *mut c_char, size: usize, number: u16, flags: c_int) -> u16;
+    /// bufmgr.c. Raises nothing.
+    pub fn BufferGetBlockNumber(buffer: pg_sys::Buffer) -> pg_sys::BlockNumber;
     /// bufmgr.c. Raises nothing that a page in a buffer can cause, nor do those that follow, but for a PANIC.
     pub fn MarkBufferDirty(buffer: pg_sys::Buffer);
     /// bufmgr.c.

@@ -21,6 +21,7 @@ use super::byte_keys::ByteKeys;
 use super::runs::{GIVEN_UP, Place, Runs};
 use super::{KeyForm, Planned, Shape};
 use crate::error::{Result, out_of_memory};
+use crate::pg::context::Elsewhere;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::{SharedSort, SharedSorts};
 use crate::pg::tuple_sort::TupleSort;
@@ -103,9 +104,10 @@ impl Collector {
         relation: pg_sys::Relation,
         memory: usize,
         shared: Option<SharedSort>,
+        elsewhere: Elsewhere,
     ) -> Collector {
         // SAFETY: the caller vouches for the relation; the leader has locked the index.
-        let sort = unsafe { TupleSort::new(relation, planned.index, memory, shared) };
+        let sort = unsafe { TupleSort::new(relation, planned.index, memory, shared, elsewhere) };
         Collector { index: planned.index, keys: Keys::Tuples(sort) }
     }
 

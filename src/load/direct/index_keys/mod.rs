@@ -38,6 +38,7 @@ pub use self::stream::{KeyStream, Room, next_tuples};
 use super::hazard::Hazards;
 use super::heap::attributes;
 use crate::pg::compat;
+use crate::pg::context::Elsewhere;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 
@@ -86,6 +87,7 @@ impl KeyPlan {
         number: usize,
         relation: pg_sys::Relation,
         shared: Option<(SharedFiles, usize)>,
+        elsewhere: &Elsewhere,
     ) -> Vec<Collector> {
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
@@ -93,7 +95,7 @@ impl KeyPlan {
             unsafe {
                 if let Some(number) = planned.sort {
                     let shared = self.sorts.and_then(|sorts| sorts.get(number));
-                    return Some(Collector::of_tuples(planned, relation, self.sort_memory, shared));
+                    return Some(Collector::of_tuples(planned, relation, self.sort_memory, shared, elsewhere.clone()));
                 }
                 let index = pg_sys::index_open(planned.index, pg_sys::AccessShareLock.cast_signed());
                 let shape = shape(relation, index);
