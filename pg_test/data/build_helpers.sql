@@ -23,10 +23,12 @@ BEGIN
 	SELECT * INTO result FROM bulk_load(data_path(file), target, options || '{"truncate": true}');
 	RETURN NEXT format('%s rows, %s workers', result.rows_loaded, result.workers);
 	RETURN QUERY SELECT concat_ws(' from ', i ->> 'method', i ->> 'from') || ': ' || count(*)
+			|| coalesce(', by several processes: ' || nullif(count(i ->> 'workers'), 0), '')
 		FROM jsonb_array_elements(result.indexes) i GROUP BY i ->> 'method', i ->> 'from' ORDER BY 1;
 	RETURN QUERY SELECT 'note: ' || note FROM unnest(result.notes) note;
 	RETURN QUERY SELECT faults(target);
-	FOR index IN SELECT (i ->> 'index')::regclass FROM jsonb_array_elements(result.indexes) i WHERE i ->> 'from' = 'load' ORDER BY i ->> 'index' LOOP
+	-- What several processes have built is the same but for where it lies.
+	FOR index IN SELECT (i ->> 'index')::regclass FROM jsonb_array_elements(result.indexes) i WHERE i ->> 'from' = 'load' AND NOT i ? 'workers' ORDER BY i ->> 'index' LOOP
 		SELECT relpages, reltuples INTO statistics FROM pg_class WHERE oid = index;
 		ours := ARRAY(SELECT pages(index));
 		EXECUTE format('REINDEX INDEX %s', index);

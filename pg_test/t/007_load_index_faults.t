@@ -48,13 +48,16 @@ sub starts { return scalar(() = slurp_file($primary->logfile) =~ /database syste
 sub statement
 {
 	my ($table, $way) = @_;
-	my %options = $way eq 'build' ? (truncate => 'true', indexes => 'rebuild') : $way eq 'merge' ? (indexes => 'merge', lock => 'share') : (indexes => 'rebuild', lock => 'share');
-	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => 1, %options);
+	$way = 'merge together' if $way eq 'apart';
+	# Several processes build an index together if there are three at least.
+	my %options = $way =~ /merge/ ? (indexes => 'merge', lock => 'share') : $way =~ /^build|together/ ? (truncate => 'true', indexes => 'rebuild') : (indexes => 'rebuild', lock => 'share');
+	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $way =~ /together/ ? 2 : 1, %options);
 }
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);
 my @cores = qw(load.rebuild load.rebuilt);
-my %points = ('fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
+my @together = qw(index.together index.joined index.helper);
+my %points = ('fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
 for my $case (sort keys %points)
 {
 	my ($table, $way) = split / /, $case;
@@ -63,8 +66,9 @@ for my $case (sort keys %points)
 	{
 		my $starts = starts();
 		# Not the first index, where there are several to come.
-		my $after = $point =~ /sorted|settled/ ? '' : 'after=1';
-		point_set($primary, $point, "signal=9 leader $after once");
+		my $after = $point =~ /sorted|settled|helper/ ? '' : 'after=1';
+		my $who = $point =~ /helper/ ? 'worker' : 'leader';
+		point_set($primary, $point, "signal=9 $who $after once");
 		my (undef, $end) = begin_session($primary, statement($table, $way));
 		my ($out, $err) = $end->();
 		like($err, qr/server closed the connection|terminating connection because of crash/, "$case, killed at $point");
@@ -85,7 +89,7 @@ for my $case (sort keys %points)
 	healthy($primary, "$case, killed afterwards");
 	standby_equal($primary, $standby, $table);
 	$primary->safe_psql('postgres', "DELETE FROM $table WHERE id > 3000; VACUUM $table");
-	$primary->safe_psql('postgres', load_sql($before, $table, columns => [ 'id', 'word', 'at' ])) if $way eq 'build';
+	$primary->safe_psql('postgres', load_sql($before, $table, columns => [ 'id', 'word', 'at' ])) if $way =~ /^build|together/;
 }
 
 # The standby takes over in the middle of a merge.

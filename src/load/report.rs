@@ -41,6 +41,8 @@ pub struct IndexReport {
     /// Where the keys of a rebuilt index come from: `load`, which has collected them, or `table`, which was read again.
     pub from: Option<&'static str>,
     pub why: Why,
+    /// Workers that have helped to build it.
+    pub workers: usize,
     pub seconds: f64,
 }
 
@@ -161,8 +163,9 @@ impl IndexReport {
         }
         let from = self.from.map(|from| format!("\"from\": \"{from}\", ")).unwrap_or_default();
         let (method, why, seconds) = (self.method, self.why.words(), self.seconds);
+        let workers = if self.workers > 0 { format!("\"workers\": {}, ", self.workers) } else { String::new() };
         format!(
-            "{{\"index\": \"{name}\", \"method\": \"{method}\", {from}\"why\": \"{why}\", \"seconds\": {seconds:.6}}}"
+            "{{\"index\": \"{name}\", \"method\": \"{method}\", {from}\"why\": \"{why}\", {workers}\"seconds\": {seconds:.6}}}"
         )
     }
 }

@@ -65,7 +65,12 @@ fn text(load: &mut Load) -> String {
     for index in &counts.indexes {
         let from = index.from.map(|from| format!(" from {from}")).unwrap_or_default();
         let why = index.why.words();
-        line(&format!("index \"{}\": {}{from} ({why}), {:.3} s", index.name, index.method, index.seconds));
+        let workers = match index.workers {
+            0 => String::new(),
+            1 => ", 1 worker".into(),
+            n => format!(", {n} workers"),
+        };
+        line(&format!("index \"{}\": {}{from} ({why}){workers}, {:.3} s", index.name, index.method, index.seconds));
     }
     if guc::log_timing() && load.writer == Writer::Direct {
         let stages = Stage::NAMES.iter().map(|&(stage, name)| (name, counts.stages.of(stage)));

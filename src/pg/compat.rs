@@ -106,6 +106,14 @@ pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
     }
 }
 
+/// Are they the same?
+pub fn is_same_file(a: Locator, b: Locator) -> bool {
+    #[cfg(feature = "pg15")]
+    return (a.spcNode, a.dbNode, a.relNode) == (b.spcNode, b.dbNode, b.relNode);
+    #[cfg(not(feature = "pg15"))]
+    return (a.spcOid, a.dbOid, a.relNumber) == (b.spcOid, b.dbOid, b.relNumber);
+}
+
 /// `RelationNeedsWAL`: a permanent relation, unless its storage is new in this transaction and wal_level is minimal.
 ///
 /// # Safety

@@ -4,11 +4,15 @@
 //! place that was passed long before. So what is passed is written as zeroes first, as nbtsort.c does it. Nobody reads the
 //! index meanwhile.
 //!
+//! Where several processes write parts of the file, each has blocks of its own, which it goes on to as they come. What nobody
+//! has used in the end is written as zeroes by one of them.
+//!
 //! WAL are full pages, as of any index that is built. It is not flushed, since nothing refers to the file after a crash
 //! unless the transaction commits. But as with a heap ([`super::append`]) no checkpoint may come between a page's WAL and
 //! the page, and each segment is to be synced after it was written.
 
 use std::ffi::c_char;
+use std::ops::Range;
 
 use pgrx::pg_sys;
 
@@ -37,6 +41,8 @@ pub struct IndexFile {
     present: [bool; BATCH],
     first: u32,
     count: usize,
+    /// What lies between two pages is others'.
+    is_part: bool,
     /// For a page whose place is passed.
     late: Box<AlignedPage>,
 }
@@ -46,6 +52,15 @@ impl IndexFile {
     pub fn new(relation: pg_sys::Relation) -> Result<IndexFile> {
         // SAFETY: the caller's relation.
         let traits = unsafe { Traits::of(relation) };
+        Self::with_traits(relation, traits, false)
+    }
+
+    /// One of several that write to such a file, each its own blocks. Who has made the file knows its traits. Guarded.
+    pub fn part(relation: pg_sys::Relation, traits: Traits) -> Result<IndexFile> {
+        Self::with_traits(relation, traits, true)
+    }
+
+    fn with_traits(relation: pg_sys::Relation, traits: Traits, is_part: bool) -> Result<IndexFile> {
         Ok(IndexFile {
             relation,
             file: RelationFile::new(relation, traits.temporary)?,
@@ -54,13 +69,19 @@ impl IndexFile {
             present: [false; BATCH],
             first: 0,
             count: 0,
+            is_part,
             late: Box::new(AlignedPage([0; BLCKSZ])),
         })
     }
 
     /// Put a page in its place. Guarded, and interruptible.
     pub fn put(&mut self, block: u32, page: &[u8; BLCKSZ]) -> Result<()> {
-        if block < self.first {
+        if self.is_part {
+            if block != self.first + self.count as u32 || self.count >= BATCH {
+                self.flush()?;
+                self.first = block;
+            }
+        } else if block < self.first {
             self.late.0 = *page;
             let late = std::slice::from_mut(&mut *self.late);
             return write(self.relation, &self.file, self.needs_wal, block, late, &[true]);
@@ -78,10 +99,24 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Write what is left. Returns the number of blocks. Guarded.
-    pub fn finish(mut self) -> Result<u32> {
+    /// Write zeroes where nobody has written a page. Guarded, and interruptible.
+    pub fn blank(&mut self, blocks: Range<u32>) -> Result<()> {
         self.flush()?;
-        Ok(self.first)
+        for first in blocks.clone().step_by(BATCH) {
+            let count = ((blocks.end - first) as usize).min(BATCH);
+            let (Some(pages), Some(present)) = (self.batch.get_mut(..count), self.present.get_mut(..count)) else {
+                break;
+            };
+            pages.iter_mut().for_each(|page| page.0.fill(0));
+            present.fill(false);
+            write(self.relation, &self.file, self.needs_wal, first, pages, present)?;
+        }
+        Ok(())
+    }
+
+    /// Write what is left. Guarded.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -122,7 +157,7 @@ fn write(
         blocks.push(block);
         logged.push(page.0.as_mut_ptr().cast());
     }
-    if needs_wal {
+    if needs_wal && !blocks.is_empty() {
         // SAFETY: guarded calls on pages of our own, as many as there are block numbers; the relation is open.
         unsafe {
             compat::log_newpages(relation, MAIN, &mut blocks, &mut logged);

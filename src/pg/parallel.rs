@@ -80,8 +80,14 @@ impl Parallel {
         // SAFETY: a guarded call on a valid context.
         unsafe {
             pg_sys::LaunchParallelWorkers(self.0);
-            usize::try_from((*self.0).nworkers_launched).unwrap_or(0)
         }
+        self.launched()
+    }
+
+    /// Workers that were started.
+    pub fn launched(&self) -> usize {
+        // SAFETY: a valid context.
+        usize::try_from(unsafe { (*self.0).nworkers_launched }).unwrap_or(0)
     }
 
     /// Let a queue know whose it is, so that it notices when that worker dies. Guarded.

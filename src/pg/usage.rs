@@ -15,6 +15,12 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// Account for another process.
+    pub fn add(&mut self, other: Cpu) {
+        self.user += other.user;
+        self.system += other.system;
+    }
+
     /// Of this process, since it began. Raises nothing.
     pub fn now() -> Cpu {
         // SAFETY: plain data, which the call fills.

@@ -22,11 +22,12 @@
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
+pub use super::levels::Part;
 use super::levels::{HEAP_TID, Levels, max_tid, put};
 use super::tuple::{Formed, SHORT};
 use super::{
     BT_IS_POSTING, BT_PIVOT_HEAP_TID, DEFAULT_FILLFACTOR, INDEX_ALT_TID, INDEX_SIZE_MASK, ITEM_POINTER,
-    MAX_POSTING_SIZE, NO_BLOCK, TUPLE_HEADER,
+    MAX_POSTING_SIZE, NO_BLOCK, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS,
 };
 use crate::page::PAGE_SIZE;
 use crate::tuple::max_align;
@@ -47,6 +48,12 @@ pub trait PageSink {
     /// # Errors
     /// The sink's own; the build is then at its end.
     fn page(&mut self, block: u32, page: &mut Page) -> Result<(), Self::Error>;
+}
+
+/// Gives out the blocks of a tree under construction, each once.
+pub trait BlockSource: std::fmt::Debug {
+    /// The next one; none if there are no more.
+    fn next(&mut self) -> Option<u32>;
 }
 
 /// What an index's definition says of its pages.
@@ -124,11 +131,21 @@ impl<W: Word> Builder<W> {
     /// A tree of keys of this shape.
     #[must_use]
     pub fn new(shape: &KeyShape, options: Options) -> Self {
+        Self::with_levels(shape, options, Levels::new(options))
+    }
+
+    /// Leaves of such a tree that lie between others, on blocks of this source. To be ended by [`Self::finish_part`].
+    #[must_use]
+    pub fn part(shape: &KeyShape, options: Options, blocks: Box<dyn BlockSource>) -> Self {
+        Self::with_levels(shape, options, Levels::part(options, blocks))
+    }
+
+    fn with_levels(shape: &KeyShape, options: Options, levels: Levels) -> Self {
         let size = shape.tuple_size();
         Self {
             shape: shape.clone(),
             options,
-            levels: Levels::new(options),
+            levels,
             entries: 0,
             last: Entry::default(),
             pending: Vec::new(),
@@ -165,6 +182,18 @@ impl<W: Word> Builder<W> {
     pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<Built, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
         self.levels.finish(self.entries, sink)
+    }
+
+    /// Completes a part, whose first and last leaf are still to be linked with others: [`join`].
+    ///
+    /// # Errors
+    /// The sink's.
+    pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<Part, BuildError<S::Error>> {
+        self.flush_pending(self.last.key(), sink)?;
+        let shape = &self.shape;
+        // The longest: of all columns, with nulls and a TID.
+        let room = shape.tuple_size() + TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER + HEAP_TID;
+        self.levels.finish_part(self.entries, room, |left, right| high_key::<W>(shape, left, right), sink)
     }
 
     /// The loop of _bt_load that deduplicates. All entries that are between others go on at once; the last one waits.
@@ -284,6 +313,21 @@ impl<W: Word> Builder<W> {
         let shape = &self.shape;
         self.levels.add_item(tuple, extra, |left, right| high_key::<W>(shape, left, right), sink)
     }
+}
+
+/// Makes a tree of parts, the keys of each of which are greater than all keys of the one before: links their leaves, and
+/// adds what is above these, on blocks of this source. Parts without entries are passed over.
+///
+/// # Errors
+/// The sink's, and if the parts are not what [`Builder::finish_part`] made of keys of this shape.
+pub fn join<W: Word, S: PageSink>(
+    shape: &KeyShape,
+    options: Options,
+    parts: Vec<Part>,
+    blocks: Box<dyn BlockSource>,
+    sink: &mut S,
+) -> Result<Built, BuildError<S::Error>> {
+    Levels::join(options, blocks, parts, |left, right| high_key::<W>(shape, left, right), sink)
 }
 
 /// How many rows a posting list has at most whose key takes this many bytes.

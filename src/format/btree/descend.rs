@@ -1,4 +1,4 @@
-//! The way from an index's metapage to its first leaf.
+//! The way from an index's metapage to a leaf.
 
 use super::tuple::{Item, item};
 use super::{
@@ -37,6 +37,12 @@ impl Metapage {
 /// The first page below a page of this level above the leaves, if it is one: the first of its items leads there.
 #[must_use]
 pub fn first_child(page: &[u8; PAGE_SIZE], level: u32) -> Option<u32> {
+    child_at(page, level, 0.0).map(|(child, _)| child)
+}
+
+/// The page below that lies behind so much of what is below a page, from 0 to 1, and behind how much of that.
+#[must_use]
+pub fn child_at(page: &[u8; PAGE_SIZE], level: u32, part: f64) -> Option<(u32, f64)> {
     let sane = usize::from(u16_at(page, 16)) == SPECIAL_START
         && u16_at(page, SPECIAL_START + 12) & (BTP_META | BTP_LEAF) == 0
         && level > 0
@@ -46,7 +52,10 @@ pub fn first_child(page: &[u8; PAGE_SIZE], level: u32) -> Option<u32> {
     }
     // P_FIRSTDATAKEY
     let number = if u32_at(page, SPECIAL_START + 4) == NO_BLOCK { 0 } else { 1 };
-    let pointer = PAGE_HEADER + number * LINE_POINTER;
+    let items = (usize::from(u16_at(page, 12)).saturating_sub(PAGE_HEADER) / LINE_POINTER).saturating_sub(number);
+    let place = part.clamp(0.0, 1.0) * items as f64;
+    let behind = (place as usize).min(items.saturating_sub(1));
+    let pointer = PAGE_HEADER + (number + behind) * LINE_POINTER;
     if pointer + LINE_POINTER > usize::from(u16_at(page, 12)) {
         return None;
     }
@@ -54,5 +63,5 @@ pub fn first_child(page: &[u8; PAGE_SIZE], level: u32) -> Option<u32> {
     let tuple = page.get(at..at + length)?;
     let child = Tid::from_bytes(*tuple.first_chunk()?).block();
     let leads = matches!(item(tuple)?, (Item::Pivot, _)) && u16_at(tuple, 6) & INDEX_NULL == 0 && child != METAPAGE;
-    leads.then_some(child)
+    leads.then_some((child, place - behind as f64))
 }

@@ -2,8 +2,14 @@
 //!
 //! The tricky point is that a page's last item is the next page's first one, and the page's high key: the leaf's high key is
 //! asked for when both neighbours are known, and must not be longer than the item it replaces by more than a TID.
+//!
+//! A [`part`] of a tree has leaves only. What it would tell the level above is kept for whoever joins the parts.
 
-use super::build::{BuildError, Built, Options, Page, PageSink};
+mod part;
+
+pub use self::part::Part;
+use self::part::Unlinked;
+use super::build::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::entry::{Entry, Tid, Word};
 use super::tuple::{Item, header, item};
 use super::{
@@ -18,8 +24,25 @@ use crate::tuple::max_align;
 pub(super) struct Levels {
     options: Options,
     levels: Vec<Level>,
-    /// btws_pages_alloced
-    next_block: u32,
+    /// btws_pages_alloced, if blocks are given out one after the other.
+    blocks: Box<dyn BlockSource>,
+    /// One more than the highest block.
+    pages: u32,
+    /// There is only the leaf level, and this is what others need to know of it.
+    part: Option<Unlinked>,
+}
+
+/// All blocks of a file, in order.
+#[derive(Debug)]
+struct Ascending(u32);
+
+impl BlockSource for Ascending {
+    fn next(&mut self) -> Option<u32> {
+        let block = self.0;
+        // MaxBlockNumber is one less than InvalidBlockNumber.
+        self.0 = block.checked_add(1).filter(|_| block < u32::MAX - 1)?;
+        Some(block)
+    }
 }
 
 /// BTPageState: the open page of a level.
@@ -47,7 +70,11 @@ pub(super) const HEAP_TID: usize = max_align(ITEM_POINTER);
 
 impl Levels {
     pub(super) fn new(options: Options) -> Self {
-        Self { options, levels: Vec::new(), next_block: METAPAGE + 1 }
+        Self::with_blocks(options, Box::new(Ascending(METAPAGE + 1)))
+    }
+
+    fn with_blocks(options: Options, blocks: Box<dyn BlockSource>) -> Self {
+        Self { options, levels: Vec::new(), blocks, pages: METAPAGE + 1, part: None }
     }
 
     /// There is a leaf from now on.
@@ -116,7 +143,7 @@ impl Levels {
         let mut page = self.levels.pop().map_or_else(new_page, |level| level.page);
         metapage(&mut page, root, levels.saturating_sub(1), self.options.all_equal_image);
         sink.page(METAPAGE, &mut page)?;
-        Ok(Built { pages: self.next_block, entries, levels })
+        Ok(Built { pages: self.pages, entries, levels })
     }
 
     /// _bt_pagestate
@@ -141,12 +168,8 @@ impl Levels {
     }
 
     fn allocate<E>(&mut self) -> Result<u32, BuildError<E>> {
-        let block = self.next_block;
-        // MaxBlockNumber is one less than InvalidBlockNumber.
-        if block >= u32::MAX - 1 {
-            return Err(BuildError::Full);
-        }
-        self.next_block += 1;
+        let block = self.blocks.next().ok_or(BuildError::Full)?;
+        self.pages = self.pages.max(block + 1);
         Ok(block)
     }
 
@@ -174,16 +197,22 @@ impl Levels {
         sink: &mut S,
     ) -> Result<(), BuildError<S::Error>> {
         let block = self.allocate()?;
-        if self.levels.len() == at + 1 {
+        if self.levels.len() == at + 1 && self.part.is_none() {
             self.add_level()?;
         }
         let Some(level) = self.levels.get_mut(at) else { return Ok(()) };
         let downlink = level.take_downlink();
-        self.add_pivot(at + 1, &downlink, sink)?;
+        match &mut self.part {
+            Some(part) => part.links.extend_from_slice(&downlink),
+            None => self.add_pivot(at + 1, &downlink, sink)?,
+        }
         let Some(level) = self.levels.get_mut(at) else { return Ok(()) };
         level.low_key = high_key;
         level.complete(block, 0);
-        sink.page(level.block, &mut level.page)?;
+        match &mut self.part {
+            Some(part) if part.first.is_none() => part.first = Some(std::mem::replace(&mut level.page, new_page())),
+            _ => sink.page(level.block, &mut level.page)?,
+        }
         (level.prev, level.block) = (level.block, block);
         level.begin();
         if at == 0 {

@@ -1,9 +1,11 @@
 //! Trees that have been built, read back page by page: what nbtree's README asks of them, and that all entries are there.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use pg_bulk_format::btree::build::{BuildError, Builder, Built, Options, Page, PageSink};
+use pg_bulk_format::btree::build::{BlockSource, BuildError, Builder, Built, Options, Page, PageSink, join};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, KeyValue, Width};
 use pg_bulk_format::btree::leaf::{Leaf, LeafError};
@@ -280,8 +282,62 @@ fn check_build<W: Word>(columns: &[KeyColumn], shape: &KeyShape, options: Option
     } else {
         assert_eq!(items, entries.len());
     }
-    let (again, _) = build(shape, options, entries, usize::MAX);
+    let (again, whole) = build(shape, options, entries, usize::MAX);
     assert!(pages.0 == again.0, "how entries are cut does not matter");
+    for parts in [2, 3, 5] {
+        let (pages, built) = build_in_parts(shape, options, entries, parts, cut);
+        let (read, _) = check::<W>(&pages, columns, shape, built);
+        assert!(read == entries, "{parts} parts");
+        assert!(built.pages <= whole.pages + 2 * parts, "{} {}", built.pages, whole.pages);
+    }
+}
+
+/// Blocks that several builders take turns at.
+#[derive(Clone, Debug)]
+struct Turns(Rc<Cell<u32>>);
+
+impl BlockSource for Turns {
+    fn next(&mut self) -> Option<u32> {
+        self.0.set(self.0.get() + 1);
+        Some(self.0.get())
+    }
+}
+
+/// The same in as many parts, which grow side by side. No key is in two of them.
+fn build_in_parts<W: Word>(
+    shape: &KeyShape,
+    options: Options,
+    entries: &[Entry<W>],
+    parts: u32,
+    cut: usize,
+) -> (Pages, Built) {
+    let (mut pages, turns) = (Pages::default(), Turns(Rc::new(Cell::new(0))));
+    let border = |part: u32| {
+        let at = entries.len() * part as usize / parts as usize;
+        let key = entries.get(at).map(|entry| entry.key());
+        key.map_or(entries.len(), |key| entries.partition_point(|entry| entry.key() < key))
+    };
+    let mut builders: Vec<_> = (0..parts)
+        .map(|part| {
+            let end = if part + 1 == parts { entries.len() } else { border(part + 1) };
+            let chunks = entries[border(part)..end].chunks(cut.max(1));
+            (Builder::part(shape, options, Box::new(turns.clone())), chunks)
+        })
+        .collect();
+    let mut pushed = true;
+    while pushed {
+        pushed = false;
+        for (builder, chunks) in &mut builders {
+            if let Some(entries) = chunks.next() {
+                builder.push(entries, &mut pages).unwrap();
+                pushed = true;
+            }
+        }
+    }
+    let done = builders.into_iter().map(|(builder, _)| builder.finish_part(&mut pages).unwrap()).collect();
+    let built = join::<W, _>(shape, options, done, Box::new(turns), &mut pages).unwrap();
+    assert_eq!(built.entries, entries.len() as u64);
+    (pages, built)
 }
 
 const KINDS: [KeyKind; 6] = [KeyKind::Int2, KeyKind::Int4, KeyKind::Int8, KeyKind::Uuid, KeyKind::Bool, KeyKind::Char];
@@ -392,6 +448,18 @@ fn three_levels() {
     assert!(read == entries);
     // What CREATE INDEX has of 120,000 rows: 366 items on a leaf, 285 on the page above.
     assert_eq!((built.levels, built.pages), (3, 1 + 328 + 2 + 1));
+}
+
+#[test]
+fn a_full_leaf_at_the_end_of_a_part_gets_its_high_key() {
+    let shape = one_int4();
+    let options = Options { fillfactor: 100, deduplicate: false, all_equal_image: true };
+    for count in 390..=420 {
+        let entries = ascending(2 * count);
+        let (pages, built) = build_in_parts(&shape, options, &entries, 2, usize::MAX);
+        let (read, _) = check::<u64>(&pages, &[int4(false)], &shape, built);
+        assert!(read == entries, "{count}");
+    }
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub struct Index {
     pub why: Why,
     pub is_exclusion: bool,
     pub took: Duration,
+    /// Workers that have helped to build it.
+    pub workers: usize,
 }
 
 /// The indexes of a relation that has new rows.
@@ -126,7 +128,17 @@ impl Indexes {
                 let (way, why) = way(relation, info, rebuild, losses, builds);
                 let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
                 let is_exclusion = (*(*relation).rd_index).indisexclusion;
-                Index { oid: (*relation).rd_id, name, relation, info, way, why, is_exclusion, took: Duration::ZERO }
+                Index {
+                    oid: (*relation).rd_id,
+                    name,
+                    relation,
+                    info,
+                    way,
+                    why,
+                    is_exclusion,
+                    took: Duration::ZERO,
+                    workers: 0,
+                }
             };
             let list = (0..count).map(index).collect();
             let shown = if count == 0 {
@@ -183,6 +195,7 @@ impl Indexes {
                     why: Why::Asked,
                     is_exclusion,
                     took: Duration::ZERO,
+                    workers: 0,
                 }
             };
             let list = (0..count).map(index).collect();
@@ -405,6 +418,7 @@ impl Indexes {
                 _ => None,
             },
             why: index.why,
+            workers: index.workers,
             seconds: index.took.as_secs_f64(),
         })
     }

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::row::Rows;
+use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
@@ -291,7 +292,7 @@ impl Process {
 
     /// Who collects the keys of a relation's indexes. Guarded.
     fn collectors(&self, index: usize, relation: pg_sys::Relation) -> Vec<Collector> {
-        let shared = self.plan.files.filter(|_| self.number > 0).map(|files| (files, self.number));
+        let shared = self.plan.files.map(|files| (files, self.number));
         // SAFETY: guarded calls; the executor's memory outlives the process, the relation is open.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt);
@@ -307,6 +308,12 @@ impl Process {
         for collector in self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors) {
             collector.share(&self.plan.list, sorts);
         }
+    }
+
+    /// Workers have files for keys, too. Before the rows that they and the leader share.
+    pub fn share_files(&mut self, files: SharedFiles) {
+        self.plan.files = Some(files);
+        self.heaps.iter_mut().flat_map(|heap| &mut heap.collectors).for_each(|collector| collector.share_files(files));
     }
 
     /// What this process has collected of a relation's indexes. Guarded.

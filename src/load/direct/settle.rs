@@ -472,7 +472,7 @@ unsafe extern "C-unwind" fn look(
 /// allocates in the current memory context.
 fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedFiles>, workers: usize) -> Result<()> {
     let Written { rows, start, collectors, .. } = written;
-    let sources = Sources { files, workers, rows: *rows, merge: false, start: *start, elsewhere: &[] };
+    let sources = Sources { files, workers, rows: *rows, merge: false, start: *start, elsewhere: &[], help: None };
     for index in &mut indexes.list {
         if matches!(index.way, Way::Sorted(_))
             && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)

@@ -44,7 +44,7 @@ impl Leader {
             match SharedFiles::create() {
                 Some(files) => {
                     self.spec.key_files = files.handle();
-                    self.process.plan.files = Some(files);
+                    self.process.share_files(files);
                 }
                 None => self.spec.keys.clear(),
             }

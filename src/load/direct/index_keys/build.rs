@@ -8,6 +8,8 @@
 //! conflict, for an entry may be of a row that is dead; so the table is asked.
 
 mod bytes;
+mod range;
+mod together;
 mod tuples;
 
 use std::cell::Cell;
@@ -20,6 +22,8 @@ use pg_bulk_format::btree::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use self::range::Between;
+use self::together::Together;
 use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
 use super::leaves::{LeafReader, Leaves};
@@ -30,6 +34,7 @@ use crate::pg::index_file::IndexFile;
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded::{self as c, guard};
+use crate::pg::usage::Cpu;
 use crate::pg::violation;
 
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
@@ -49,6 +54,15 @@ pub struct Sources<'w> {
     pub start: u32,
     /// ... and those that were put before it, ascending.
     pub elsewhere: &'w [Tid],
+    /// Workers may be started to build it, if what they have done is told.
+    pub help: Option<&'w Cell<Help>>,
+}
+
+/// What workers have done for an index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Help {
+    pub workers: usize,
+    pub cpu: Cpu,
 }
 
 impl Sources<'_> {
@@ -115,6 +129,12 @@ unsafe fn build_words<W: Word>(
     // SAFETY: the caller vouches for relation and index.
     let built = unsafe {
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
+            match together::build(relation, index, keys, others, old, sources)? {
+                Together::Built(built) => return Ok(built),
+                // What there is of the file is of no use.
+                Together::GivenUp => set_new_file(relation, index),
+                Together::NotWorth => (),
+            }
             let old = old.map(|old| old.reader(keys.shape().clone(), unfit));
             write_pages(relation, index, keys, others, old, sources, judge)
         })?
@@ -171,13 +191,8 @@ unsafe fn renew(
             return Ok(false);
         }
         guard(|| c::TransferPredicateLocksToHeapRelation(index));
-        let persistence = (*(*relation).rd_rel).relpersistence;
         let old = sources.merge.then(|| Leaves::of(index));
-        compat::set_new_file(index, persistence);
-        point!("index.renewed");
-        if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
-            make_init_fork(index);
-        }
+        set_new_file(relation, index);
         let unfit = Rc::new(Cell::new(false));
         let built = write(index, old, Rc::clone(&unfit));
         if built.is_err() && unfit.get() {
@@ -196,11 +211,27 @@ unsafe fn renew(
     Ok(true)
 }
 
+/// Give an open index a new, empty file. Guarded.
+///
+/// # Safety
+/// As [`build`].
+unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
+    // SAFETY: the caller vouches for both; guarded calls.
+    unsafe {
+        let persistence = (*(*relation).rd_rel).relpersistence;
+        compat::set_new_file(index, persistence);
+        point!("index.renewed");
+        if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_UNLOGGED {
+            make_init_fork(index);
+        }
+    }
+}
+
 /// The runs of all, in memory and in files.
 enum Source<'e, W: Word> {
     Memory(Slice<'e, W>),
     File(RunReader<W>),
-    Old(LeafReader<KeyShape, Entry<W>>),
+    Old(Between<W>),
 }
 
 impl<W: Word> Run<W> for Source<'_, W> {
@@ -250,7 +281,7 @@ unsafe fn write_pages<W: Word>(
     let files = || std::iter::once(&keys.runs).chain(others);
     let block = keys.block(files().map(|runs| runs.list.len()).sum());
     runs.extend(files().flat_map(|runs| runs.readers(block)).map(Source::File));
-    runs.extend(old.map(Source::Old));
+    runs.extend(old.map(|old| Source::Old(Between::new(old, None, None))));
     let mut merge = Merge::new(runs);
     // SAFETY: the caller's index.
     let (unique, nulls_equal, options) = unsafe {
@@ -259,7 +290,7 @@ unsafe fn write_pages<W: Word>(
     };
     let mut builder = Builder::new(shape, options);
     let mut file = IndexFile::new(index)?;
-    let mut judge = Unique::new(shape, nulls_equal);
+    let mut judge = unique.then(|| Unique::new(shape, nulls_equal));
     let mut clashes = Clashes::new(relation, index, sources);
     let mut duplicate = |key: W, rows: &mut Vec<Tid>, row: Tid| -> Result<()> {
         // SAFETY: the caller's relations.
@@ -273,23 +304,39 @@ unsafe fn write_pages<W: Word>(
         rows.push(row);
         Ok(())
     };
-    loop {
+    feed(&mut merge, &mut judge, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
+    let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
+    file.finish()?;
+    Ok(built)
+}
+
+/// What judges equal keys of a unique index.
+type Duplicate<'a, W> = dyn FnMut(W, &mut Vec<Tid>, Tid) -> Result<()> + 'a;
+
+/// Hand what is merged on to the builder, until it is over. Guarded, and interruptible.
+fn feed<W: Word>(
+    merge: &mut Merge<W, Source<'_, W>>,
+    unique: &mut Option<Unique<W>>,
+    duplicate: &mut Duplicate<'_, W>,
+    builder: &mut Builder<W>,
+    file: &mut IndexFile,
+    unfit: &Unfit,
+    is_over: impl Fn() -> bool,
+) -> Result<()> {
+    while !is_over() {
         let entries = merge.next()?;
         if entries.is_empty() {
             break;
         }
-        if unique {
-            judge.push(entries, &mut duplicate, |rest| push(&mut builder, rest, &mut file, &unfit))?;
-        } else {
-            push(&mut builder, entries, &mut file, &unfit)?;
+        match unique {
+            Some(unique) => unique.push(entries, &mut *duplicate, |rest| push(builder, rest, file, unfit))?,
+            None => push(builder, entries, file, unfit)?,
         }
     }
-    if unique {
-        judge.finish(|rest| push(&mut builder, rest, &mut file, &unfit))?;
+    match unique {
+        Some(unique) => unique.finish(|rest| push(builder, rest, file, unfit)),
+        None => Ok(()),
     }
-    let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
-    file.finish()?;
-    Ok(built)
 }
 
 /// Set if what an index has cannot be merged.

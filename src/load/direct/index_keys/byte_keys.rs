@@ -82,16 +82,17 @@ impl ByteKeys {
         let room = self.shape().page_room();
         while !self.given_up && !self.store.make_room(room).map_err(no_memory)? {
             self.store.sort().map_err(no_memory)?;
-            self.spill();
+            self.spill()?;
         }
         Ok(())
     }
 
     /// Write the run that was made.
-    fn spill(&mut self) {
+    fn spill(&mut self) -> Result<()> {
         let (count, bytes) = self.store.run_size();
-        self.runs.write_records(self.store.run(), count, bytes);
+        self.runs.write_records(self.store.run(), count, bytes)?;
         self.store.remove_run();
+        Ok(())
     }
 
     /// Sort what is in memory. Guarded.
@@ -101,7 +102,7 @@ impl ByteKeys {
             if self.store.run_size().0 == self.store.count() {
                 return Ok(());
             }
-            self.spill();
+            self.spill()?;
         }
     }
 
@@ -110,7 +111,7 @@ impl ByteKeys {
             self.runs.write(&[], GIVEN_UP)?;
         } else if !self.store.is_empty() {
             self.sort()?;
-            self.spill();
+            self.spill()?;
         }
         self.store = Store::new(0);
         self.runs.export();

@@ -126,6 +126,16 @@ impl Collector {
         }
     }
 
+    /// Others may want to read what this process has. Before there are any keys.
+    pub fn share_files(&mut self, files: SharedFiles) {
+        let name = file_name(self.index, 0);
+        match &mut self.keys {
+            Keys::Narrow(keys) => keys.runs.share(files, name),
+            Keys::Wide(keys) => keys.runs.share(files, name),
+            Keys::Bytes(_) | Keys::Tuples(_) => false,
+        };
+    }
+
     /// Is there no key that it could not take? Strings may be too long, and not every float has a word.
     pub fn has_all(&self) -> bool {
         match &self.keys {
@@ -174,14 +184,14 @@ impl Collector {
         }
     }
 
-    /// All rows that there are for now were seen: sort what others sort with us. Guarded.
+    /// All rows that there are for now were seen: sort, while others do. Guarded.
     pub fn settle(&mut self) {
-        if let Keys::Tuples(keys) = &mut self.keys {
-            if keys.shared().is_some() {
-                keys.finish();
-            } else {
-                keys.flush();
-            }
+        match &mut self.keys {
+            Keys::Narrow(keys) => keys.sort(),
+            Keys::Wide(keys) => keys.sort(),
+            Keys::Bytes(_) => (),
+            Keys::Tuples(keys) if keys.shared().is_some() => keys.finish(),
+            Keys::Tuples(keys) => keys.flush(),
         }
     }
 

@@ -11,13 +11,13 @@ use std::rc::Rc;
 
 use pg_bulk_format::btree::bytes;
 use pg_bulk_format::btree::bytes::shape::ByteShape;
-use pg_bulk_format::btree::descend::Metapage;
+use pg_bulk_format::btree::descend::{Metapage, child_at};
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pg_bulk_format::btree::key::KeyShape;
 use pg_bulk_format::btree::leaf::{Leaf, LeafError};
 use pg_bulk_format::btree::merge;
-use pg_bulk_format::btree::{METAPAGE, NO_BLOCK};
-use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_format::btree::{DEFAULT_FILLFACTOR, METAPAGE, NO_BLOCK};
+use pg_bulk_format::page::{LINE_POINTER, PAGE_SIZE};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
@@ -54,6 +54,8 @@ pub struct Leaves {
     file: compat::Locator,
     first: u32,
     permanent: bool,
+    /// Of the whole index.
+    pages: u32,
 }
 
 impl Leaves {
@@ -68,6 +70,7 @@ impl Leaves {
                 file: compat::locator(index),
                 first: compat::first_leaf(index).unwrap_or(NO_BLOCK),
                 permanent: (*(*index).rd_rel).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT,
+                pages: pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM),
             }
         }
     }
@@ -79,6 +82,60 @@ impl Leaves {
         let (file, next, permanent) = (self.file, self.first, self.permanent);
         LeafReader { file, next, permanent, strategy, shape, unfit, count: 0, block: Vec::new() }
     }
+}
+
+impl Leaves {
+    /// The same from another leaf on.
+    pub fn from(self, first: u32) -> Leaves {
+        Leaves { first, ..self }
+    }
+
+    /// How many entries there may be, of keys of this shape that are not the same.
+    pub fn entries(&self, shape: &KeyShape) -> f64 {
+        f64::from(self.pages) * entries_of_page(shape)
+    }
+
+    /// A leaf behind so much of the index, and a key of it that is greater than all before: a place to divide it. None if
+    /// the leaf has no two keys, or something is not as it should be. Guarded.
+    pub fn divide<W: Word>(&self, shape: &KeyShape, part: f64) -> Option<(u32, W)> {
+        // SAFETY: a guarded call.
+        let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
+        let page = |block| read_page(self.file, block, strategy, self.permanent);
+        let Metapage { root, mut level, .. } = Metapage::new(&page(METAPAGE))?;
+        let (mut block, mut part) = (root, part);
+        while level > 0 {
+            (block, part) = child_at(&page(block), level, part)?;
+            level -= 1;
+        }
+        let mut entries: Vec<Entry<W>> = Vec::new();
+        Leaf::new(&page(block)).and_then(|leaf| shape.read(&leaf, &mut entries)).ok()?;
+        let first = entries.first()?.key();
+        let other = entries.iter().find(|entry| entry.key() > first)?;
+        Some((block, other.key()))
+    }
+}
+
+/// Entries that a leaf has about.
+pub fn entries_of_page(shape: &KeyShape) -> f64 {
+    (PAGE_SIZE * DEFAULT_FILLFACTOR / 100 / (shape.tuple_size() + LINE_POINTER)) as f64
+}
+
+/// A copy of a page. Guarded.
+fn read_page(
+    file: compat::Locator,
+    block: u32,
+    strategy: pg_sys::BufferAccessStrategy,
+    permanent: bool,
+) -> [u8; PAGE_SIZE] {
+    let mut page = [0u8; PAGE_SIZE];
+    // SAFETY: guarded calls; a page has so many bytes.
+    unsafe {
+        let buffer = compat::read_block(file, block, strategy, permanent);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        std::ptr::copy_nonoverlapping(pg_sys::BufferGetPage(buffer).cast::<u8>(), page.as_mut_ptr(), PAGE_SIZE);
+        pg_sys::UnlockReleaseBuffer(buffer);
+    }
+    page
 }
 
 /// Is an index of a version whose leaves are read here? One that came by pg_upgrade from before 12 has equal keys in any
@@ -148,14 +205,7 @@ impl<S: LeafKeys<B>, B> LeafReader<S, B> {
         self.block.clear();
         while self.next != NO_BLOCK && self.block.len() < S::BLOCK {
             pgrx::check_for_interrupts!();
-            let mut page = [0u8; PAGE_SIZE];
-            // SAFETY: guarded calls; a page has so many bytes.
-            unsafe {
-                let buffer = compat::read_block(self.file, self.next, self.strategy, self.permanent);
-                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-                std::ptr::copy_nonoverlapping(pg_sys::BufferGetPage(buffer).cast::<u8>(), page.as_mut_ptr(), PAGE_SIZE);
-                pg_sys::UnlockReleaseBuffer(buffer);
-            }
+            let page = read_page(self.file, self.next, self.strategy, self.permanent);
             let next = Leaf::new(&page).and_then(|leaf| {
                 self.shape.read(&leaf, &mut self.block)?;
                 Ok(leaf.next())

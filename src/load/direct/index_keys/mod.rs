@@ -30,7 +30,7 @@ use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
-pub use self::build::{Sources, build, tid_of};
+pub use self::build::{Help, Sources, build, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::leaves::can_read;

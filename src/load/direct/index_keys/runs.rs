@@ -49,6 +49,8 @@ pub struct Runs {
     /// Null until there is a run.
     file: *mut pg_sys::BufFile,
     pub list: Vec<Run>,
+    /// Where the next one begins.
+    end: (i32, pg_sys::off_t),
 }
 
 impl Runs {
@@ -56,7 +58,7 @@ impl Runs {
     pub fn new(place: Place) -> Runs {
         // SAFETY: a variable of this process.
         let context = unsafe { pg_sys::CurrentMemoryContext };
-        Runs { place, context, file: std::ptr::null_mut(), list: Vec::new() }
+        Runs { place, context, file: std::ptr::null_mut(), list: Vec::new(), end: (0, 0) }
     }
 
     /// Those that a process has exported under a name, of entries of so many bytes. None if it has given up. Guarded;
@@ -92,29 +94,43 @@ impl Runs {
         }
     }
 
+    /// Let others read them when they are exported. Says no if there are some already that nobody else can read.
+    pub fn share(&mut self, files: SharedFiles, name: CString) -> bool {
+        let may = self.file.is_null() && self.list.is_empty();
+        if may {
+            self.place = Place::Shared(files, name);
+        }
+        may
+    }
+
+    /// Can others read them when they are exported?
+    pub fn are_shared(&self) -> bool {
+        matches!(self.place, Place::Shared(..))
+    }
+
     /// Add a run. Guarded.
     pub fn write(&mut self, entries: &[u8], count: u64) -> Result<()> {
-        self.begin(count);
+        self.begin(count)?;
         self.append(entries);
         Ok(())
     }
 
     /// Add a run of records. Guarded.
-    pub fn write_records(&mut self, mut records: StoreRun<'_>, count: usize, bytes: usize) {
-        self.begin((bytes + COUNT) as u64);
+    pub fn write_records(&mut self, mut records: StoreRun<'_>, count: usize, bytes: usize) -> Result<()> {
+        self.begin((bytes + COUNT) as u64)?;
         self.append(&(count as u64).to_ne_bytes());
         loop {
             pgrx::check_for_interrupts!();
             let Ok(()) = records.advance();
             if records.block().is_empty() {
-                return;
+                return Ok(());
             }
             self.append(records.block());
         }
     }
 
     /// Write the number that a run begins with, and note its place. Guarded.
-    fn begin(&mut self, count: u64) {
+    fn begin(&mut self, count: u64) -> Result<()> {
         // SAFETY: guarded calls; the memory context outlives the runs, and what is written is not changed.
         unsafe {
             if self.file.is_null() {
@@ -127,18 +143,26 @@ impl Runs {
                     Place::Shared(files, name) => files.make(name),
                 };
                 pg_sys::MemoryContextSwitchTo(old);
+            } else if pg_sys::BufFileSeek(self.file, self.end.0, self.end.1, libc::SEEK_SET) != 0 {
+                // Runs may have been looked at.
+                return Err(damaged());
             }
             pg_sys::BufFileWrite(self.file, (&raw const count).cast_mut().cast::<c_void>(), size_of::<u64>());
             let mut run = Run { count, file: 0, offset: 0 };
             pg_sys::BufFileTell(self.file, &raw mut run.file, &raw mut run.offset);
+            self.end = (run.file, run.offset);
             self.list.push(run);
         }
+        Ok(())
     }
 
     /// Write more of the run that was begun. Guarded.
     fn append(&mut self, bytes: &[u8]) {
         // SAFETY: a guarded call on an open file; what is written is not changed.
-        unsafe { pg_sys::BufFileWrite(self.file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()) };
+        unsafe {
+            pg_sys::BufFileWrite(self.file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
+            pg_sys::BufFileTell(self.file, &raw mut self.end.0, &raw mut self.end.1);
+        }
     }
 
     /// How many records runs of records have. Guarded.
@@ -178,6 +202,54 @@ impl Runs {
     pub fn readers<W: Word>(&self, most: usize) -> impl Iterator<Item = RunReader<W>> {
         let reader = move |run: &Run| RunReader { file: self.file, run: *run, read: 0, most, block: Vec::new() };
         self.list.iter().map(reader)
+    }
+
+    /// The same of the entries whose keys are not less than one, and less than another.
+    pub fn between<W: Word>(&self, from: Option<W>, to: Option<W>, most: usize) -> Result<Vec<RunReader<W>>> {
+        let reader = |run: &Run| {
+            let start = from.map_or(Ok(0), |key| self.place_of(run, key))?;
+            let end = to.map_or(Ok(run.count), |key| self.place_of(run, key))?;
+            let count = end.saturating_sub(start);
+            let run = Run { count, ..self.behind::<W>(run, if count > 0 { start } else { 0 })? };
+            Ok(RunReader { file: self.file, run, read: 0, most, block: Vec::new() })
+        };
+        self.list.iter().map(reader).collect()
+    }
+
+    /// The key of the entry with this number in a run. Guarded.
+    pub fn key<W: Word>(&self, run: &Run, number: u64) -> Result<W> {
+        let mut entry = [Entry::<W>::default()];
+        let mut place = self.behind::<W>(run, number)?;
+        // SAFETY: the file of the runs is open if there is a run.
+        unsafe { read(self.file, &mut place, as_bytes_mut(&mut entry)) }?;
+        Ok(entry[0].key())
+    }
+
+    /// How many entries of a run have keys that are less than this one. Guarded.
+    fn place_of<W: Word>(&self, run: &Run, key: W) -> Result<u64> {
+        let (mut from, mut to) = (0, run.count);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if self.key::<W>(run, middle)? < key { from = middle + 1 } else { to = middle }
+        }
+        Ok(from)
+    }
+
+    /// The place of a run's entry. Guarded.
+    fn behind<W: Word>(&self, run: &Run, number: u64) -> Result<Run> {
+        let bytes = number.checked_mul(size_of::<Entry<W>>() as u64).and_then(|n| pg_sys::off_t::try_from(n).ok());
+        let bytes = bytes.ok_or_else(damaged)?;
+        let mut place = *run;
+        // SAFETY: guarded calls on an open file: there is a run.
+        unsafe {
+            if pg_sys::BufFileSeek(self.file, run.file, run.offset, libc::SEEK_SET) != 0
+                || pg_sys::BufFileSeek(self.file, 0, bytes, libc::SEEK_CUR) != 0
+            {
+                return Err(damaged());
+            }
+            pg_sys::BufFileTell(self.file, &raw mut place.file, &raw mut place.offset);
+        }
+        Ok(place)
     }
 
     /// The same, of runs of records, so many bytes at once.

@@ -1,5 +1,6 @@
 //! Indexes out of the keys that were collected.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use pg_bulk_format::btree::entry::Tid;
@@ -7,7 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard};
 
 use super::{Settling, Table, Written};
 use crate::error::{Error, OrRaise};
-use crate::load::direct::index_keys::{self, Clash, Sources};
+use crate::load::direct::index_keys::{self, Clash, Help, Sources};
 use crate::load::direct::indexes::Way;
 use crate::load::direct::losers::{Group, row_of};
 use crate::load::duplicate::Keep;
@@ -45,7 +46,9 @@ pub(super) unsafe extern "C-unwind" fn build(
                 continue;
             };
             let began = Instant::now();
-            let sources = Sources { files, workers, rows, merge, start, elsewhere };
+            let done = Cell::new(Help::default());
+            let help = (!survives).then_some(&done);
+            let sources = Sources { files, workers, rows, merge, start, elsewhere, help };
             let mut group = Group::NONE;
             let replaces = keep == Keep::New && arbiter == Some(number);
             let mut judge = |clash: Clash<'_>, row: Tid| {
@@ -97,6 +100,9 @@ pub(super) unsafe extern "C-unwind" fn build(
             if merge && !built {
                 index.why = Why::Keys;
             }
+            let Help { workers: helped, cpu } = done.get();
+            index.workers = helped;
+            (*settling.leader).counts.others.add(cpu);
             index.took += began.elapsed();
         }
     }

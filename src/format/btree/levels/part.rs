@@ -1,0 +1,178 @@
+//! Parts of a tree, which several processes build side by side, and the tree that is made of them.
+//!
+//! ```text
+//!   process 1:   first ─ leaf ─ leaf ─ last          first ─ leaf ─ last           written, but for first and last
+//!   process 2:                           first ─ leaf ─ last
+//!                                 links ─┴─► join: first and last of each, the levels above, metapage
+//! ```
+//!
+//! A leaf knows its neighbours' blocks, and its own high key when the leaf behind it is begun. Only at the borders of a part
+//! are they not known: so its first and its last leaf are kept back, and written by whoever joins.
+//!
+//! The tricky point is the high key of a last leaf: there must be room for it, whatever it turns out to be. Inside of a part
+//! it takes the place of an item that moves to the next leaf. A leaf that is too full at the end of a part is therefore ended
+//! in the same way, and the leaf behind it has that one item.
+
+use super::super::build::{BlockSource, BuildError, Built, Options, Page, PageSink};
+use super::super::entry::Tid;
+use super::super::{
+    INDEX_SIZE_MASK, NO_BLOCK, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, item_id, u16_at, u32_at,
+};
+use super::{Level, Levels, new_page, put};
+use crate::page::{LINE_POINTER, PAGE_HEADER};
+
+/// Leaves in order.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// The first leaf, if it is not the last one. It has no left neighbour yet.
+    pub first: Option<Box<Page>>,
+    /// The last leaf. It has no right neighbour and no high key yet. None without entries.
+    pub last: Option<Box<Page>>,
+    /// For each leaf the tuple of the level above: its block and the high key of the leaf before it; of the first one, only
+    /// the block.
+    pub links: Vec<u8>,
+    /// Entries.
+    pub entries: u64,
+}
+
+/// What is known of a part that is not at its end.
+#[derive(Debug, Default)]
+pub(super) struct Unlinked {
+    pub(super) first: Option<Box<Page>>,
+    pub(super) links: Vec<u8>,
+}
+
+/// The tuples that lie one after the other.
+struct Links<'a>(&'a [u8]);
+
+impl<'a> Iterator for Links<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let size = usize::from(u16_at(self.0.get(..TUPLE_HEADER)?, 6) & INDEX_SIZE_MASK);
+        let (link, rest) = self.0.split_at_checked(size.max(TUPLE_HEADER))?;
+        self.0 = rest;
+        Some(link)
+    }
+}
+
+fn block_of(link: &[u8]) -> u32 {
+    link.first_chunk().map_or(NO_BLOCK, |tid| Tid::from_bytes(*tid).block())
+}
+
+impl Part {
+    /// The leaf that others come before.
+    fn head(&self) -> Option<&Page> {
+        self.first.as_deref().or(self.last.as_deref())
+    }
+
+    /// Its first item. While the place of the high key is empty or taken, the items are behind it.
+    fn first_item(&self) -> &[u8] {
+        let Some(page) = self.head() else { return &[] };
+        let (at, _, length) = item_id(u32_at(&page.0, PAGE_HEADER + (P_FIRSTKEY - 1) * LINE_POINTER));
+        page.0.get(at..at + length).unwrap_or_default()
+    }
+
+    fn first_block(&self) -> u32 {
+        Links(&self.links).next().map_or(NO_BLOCK, block_of)
+    }
+}
+
+impl Level {
+    /// A last leaf, to be gone on with.
+    fn reopen(page: Box<Page>, link: &[u8]) -> Level {
+        let (lower, upper) = (usize::from(u16_at(&page.0, 12)), usize::from(u16_at(&page.0, 14)));
+        let (prev, low_key) = (u32_at(&page.0, SPECIAL_START), link.to_vec());
+        let last = (lower.saturating_sub(PAGE_HEADER) / LINE_POINTER).max(P_HIKEY);
+        Level { page, block: block_of(link), prev, level: 0, lower, upper, last, last_extra: 0, full: 0, low_key }
+    }
+}
+
+impl Levels {
+    pub(in super::super) fn part(options: Options, blocks: Box<dyn BlockSource>) -> Self {
+        Self { part: Some(Unlinked::default()), ..Self::with_blocks(options, blocks) }
+    }
+
+    /// Ends a part. So many bytes are for the high key of its last leaf.
+    pub(in super::super) fn finish_part<S: PageSink>(
+        mut self,
+        entries: u64,
+        room: usize,
+        high_key: impl FnOnce(&[u8], &[u8]) -> Vec<u8>,
+        sink: &mut S,
+    ) -> Result<Part, BuildError<S::Error>> {
+        if self.levels.first().is_some_and(|leaf| leaf.upper - leaf.lower < room) {
+            self.next_leaf(high_key, sink)?;
+        }
+        let Unlinked { first, mut links } = self.part.unwrap_or_default();
+        let Some(mut leaf) = self.levels.pop() else { return Ok(Part::default()) };
+        links.extend_from_slice(&leaf.take_downlink());
+        leaf.complete(NO_BLOCK, 0);
+        Ok(Part { first, last: Some(leaf.page), links, entries })
+    }
+
+    pub(in super::super) fn join<S: PageSink>(
+        options: Options,
+        blocks: Box<dyn BlockSource>,
+        parts: Vec<Part>,
+        high_key: impl Fn(&[u8], &[u8]) -> Vec<u8>,
+        sink: &mut S,
+    ) -> Result<Built, BuildError<S::Error>> {
+        let mut levels = Self::with_blocks(options, blocks);
+        let mut parts = parts.into_iter().filter(|part| part.entries > 0).peekable();
+        let (mut entries, mut prev, mut border): (_, _, Option<Vec<u8>>) = (0, NO_BLOCK, None);
+        // Of all leaves but the last one.
+        let mut links = Vec::new();
+        while let Some(part) = parts.next() {
+            entries += part.entries;
+            let first_block = part.first_block();
+            let (mut last_link, mut is_first) = (Vec::new(), true);
+            for link in Links(&part.links) {
+                levels.pages = levels.pages.max(block_of(link).saturating_add(1));
+                links.append(&mut last_link);
+                last_link = match &border {
+                    Some(key) if is_first => with_block(key, first_block),
+                    _ => link.to_vec(),
+                };
+                is_first = false;
+            }
+            let mut leaf = Level::reopen(part.last.unwrap_or_else(new_page), &last_link);
+            match part.first {
+                Some(mut first) => {
+                    put(&mut first.0, SPECIAL_START, &prev.to_ne_bytes());
+                    sink.page(first_block, &mut first)?;
+                }
+                None => leaf.prev = prev,
+            }
+            let Some(next) = parts.peek() else {
+                levels.levels.push(leaf);
+                break;
+            };
+            links.append(&mut last_link);
+            let key = high_key(leaf.last_item(), next.first_item());
+            if leaf.upper.saturating_sub(leaf.lower) < key.len() {
+                return Err(BuildError::Order);
+            }
+            leaf.put_high_key(&key);
+            leaf.complete(next.first_block(), 0);
+            sink.page(leaf.block, &mut leaf.page)?;
+            (prev, border) = (leaf.block, Some(key));
+        }
+        if !links.is_empty() {
+            levels.add_level()?;
+        }
+        for link in Links(&links) {
+            levels.add_pivot(1, link, sink)?;
+        }
+        levels.finish(entries, sink)
+    }
+}
+
+/// A high key as the tuple of the level above that leads to a block.
+fn with_block(key: &[u8], block: u32) -> Vec<u8> {
+    let mut link = key.to_vec();
+    if let Some(tid) = link.first_chunk_mut() {
+        *tid = Tid::new(block, Tid::from_bytes(*tid).offset()).to_bytes();
+    }
+    link
+}

@@ -1,0 +1,463 @@
+//! An index that the leader and workers build together, each a range of its keys.
+//!
+//! ```text
+//!   leader:  bounds ─► keys for others ─► file ─┬─► start ─► range 0, next … ─► wait ─► join ─► levels above, metapage
+//!   worker:                                     └────────► range, next … ─► parts ─┘
+//! ```
+//!
+//! Workers of the rows are gone by then, for a new file cannot be had while there are any. So these are others, who find
+//! the keys in the files that those have left, and what the leader has in memory, as far as it is not its own range's, in a
+//! file of the leader's.
+//!
+//! A process writes the leaves of its ranges to the index's file, on blocks of its own, and leaves their borders and what is
+//! to be known above them in another file. Nobody reads the index before the leader has joined it.
+//!
+//! Two processes are no faster at it than one where they have two processors: the WAL writer has enough to do for one of these
+//! meanwhile, and the kernel lets only one of them write to the file at a time. So there have to be three.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_void};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use pg_bulk_format::btree::build::{BlockSource, Built, Options, Page, Part, join};
+use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_format::btree::key::{KeyShape, Width};
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::range::{Bound, Extents, Ranges, bounds, extent_size};
+use super::{Help, Sources, failed, options};
+use crate::error::{Error, OrRaise, Result};
+use crate::guc;
+use crate::load::direct::index_keys::collector::{Collected, file_name};
+use crate::load::direct::index_keys::leaves::{Leaves, entries_of_page};
+use crate::load::direct::index_keys::runs::Runs;
+use crate::load::direct::index_keys::{KeyForm, shape};
+use crate::pg::append::Traits;
+use crate::pg::build_id::build_id;
+use crate::pg::compat;
+use crate::pg::index_file::IndexFile;
+use crate::pg::parallel::{Parallel, lookup};
+use crate::pg::points::point;
+use crate::pg::shared_files::SharedFiles;
+use crate::pg::usage::{self, Cpu, Share};
+
+/// Keys of what is in shared memory.
+const KEY_TASK: u64 = 1;
+const KEY_BOUNDS: u64 = 2;
+const KEY_SHARES: u64 = 3;
+/// Entries that are worth the start of a worker: it takes as long as the leader needs for half of them. Where chunks are made
+/// small, for a test, there are fewer rows, too.
+const WORTH: u64 = 400_000;
+const WORTH_SMALL: u64 = 64;
+const SMALL_CHUNK: usize = 16 << 10;
+/// Workers that are worth it.
+const WORTH_WORKERS: usize = 2;
+
+/// What came of it.
+pub enum Together {
+    Built(Built),
+    /// There is no worker to be had, or no use for one. The file is as it was.
+    NotWorth,
+    /// There is something that the leader has to look at. Of the file nothing is of use.
+    GivenUp,
+}
+
+/// What workers need to know; in shared memory.
+#[repr(C)]
+struct Task {
+    build: u64,
+    relation: pg_sys::Oid,
+    index: pg_sys::Oid,
+    /// The index's new file, and what only the leader knows of it.
+    file: compat::Locator,
+    traits: Traits,
+    old: Option<Leaves>,
+    options: Options,
+    unique: Option<bool>,
+    /// Where keys are, and of how many processes, the leader included.
+    keys: u32,
+    sources: usize,
+    block: usize,
+    bounds: usize,
+    /// The next range, the next extent, and whether somebody has given up.
+    next: AtomicU32,
+    extent: AtomicU32,
+    extent_size: u32,
+    over: AtomicU32,
+    /// Processor time of workers that are done, in microseconds.
+    cpu: [AtomicU64; 2],
+}
+
+/// Build an index in its new file, if it is worth while. Guarded, and interruptible.
+///
+/// # Safety
+/// As [`super::build`]; the index is open. Its keys are sorted, and all of them are there.
+pub unsafe fn build<W: Word>(
+    relation: pg_sys::Relation,
+    index: pg_sys::Relation,
+    keys: &mut Collected<W>,
+    others: &[Runs],
+    old: Option<Leaves>,
+    sources: Sources<'_>,
+) -> Result<Together> {
+    let (Some(help), Some(files)) = (sources.help, sources.files) else { return Ok(Together::NotWorth) };
+    // SAFETY: the caller vouches for it.
+    let oid = unsafe { (*index).rd_id };
+    let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
+    let worth = if guc::chunk_size() <= SMALL_CHUNK { WORTH_SMALL } else { WORTH };
+    if keys.total.saturating_add(entries as u64) < worth || sources.workers < WORTH_WORKERS || !keys.runs.are_shared() {
+        return Ok(Together::NotWorth);
+    }
+    let runs: Vec<&Runs> = std::iter::once(&keys.runs).chain(others).collect();
+    let found = old.as_ref().map(|old| (old, entries));
+    let bounds = bounds(keys.shape(), &keys.entries, &runs, found, sources.workers + 1)?;
+    let Some(first) = bounds.first().map(Bound::key::<W>) else { return Ok(Together::NotWorth) };
+    let own = keys.entries.partition_point(|entry| entry.key() < first);
+    let known = keys.lend(own, &files, oid)?;
+    let pages = (keys.total as f64 + entries) / entries_of_page(keys.shape());
+    // SAFETY: the caller vouches for both; guarded calls.
+    let (task, traits) = unsafe {
+        let form = &*(*index).rd_index;
+        let traits = Traits::of(index);
+        let task = Task {
+            build: build_id(),
+            relation: (*relation).rd_id,
+            index: oid,
+            file: compat::locator(index),
+            traits,
+            old,
+            options: options(index),
+            unique: form.indisunique.then_some(form.indnullsnotdistinct),
+            keys: files.handle(),
+            sources: sources.workers + 1,
+            block: keys.block(keys.runs.list.len() + others.iter().map(|runs| runs.list.len()).sum::<usize>()),
+            bounds: bounds.len(),
+            next: AtomicU32::new(1),
+            extent: AtomicU32::new(0),
+            extent_size: extent_size(pages as u64, bounds.len() + 1),
+            over: AtomicU32::new(0),
+            cpu: [const { AtomicU64::new(0) }; 2],
+        };
+        (task, traits)
+    };
+    let (parallel, task, shares) = start(task, &bounds);
+    // SAFETY: made by `start`; it is there until the workers are gone.
+    let task = unsafe { &*task };
+    let launched = parallel.launched();
+    point!("index.together");
+    let mut file = IndexFile::part(index, traits)?;
+    // SAFETY: as above.
+    let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
+    let work = Ranges {
+        shape: keys.shape(),
+        options: task.options,
+        unique: task.unique,
+        runs: std::iter::once(&keys.runs).chain(others).collect(),
+        block: task.block,
+        memory: keys.entries.get(..own).unwrap_or_default(),
+        old,
+        bounds: &bounds,
+        over: &task.over,
+    };
+    let mut parts = Vec::new();
+    let mut range = 0;
+    while let Some(part) = work.build(range, &mut file, &blocks)? {
+        parts.push((range, part));
+        range = task.next.fetch_add(1, Relaxed) as usize;
+        if range > bounds.len() {
+            break;
+        }
+    }
+    drop(work);
+    parallel.wait();
+    point!("index.joined");
+    // SAFETY: a share for each worker, and they are gone.
+    (0..launched).for_each(|i| unsafe { usage::take_share(shares.add(i)) });
+    let [user, system] = &task.cpu;
+    let time = |time: &AtomicU64| Duration::from_micros(time.load(Relaxed));
+    help.set(Help { workers: launched, cpu: Cpu { user: time(user), system: time(system) } });
+    let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
+    // The last extent of all is that of the levels above, unless what is left of others will do.
+    let extent = AtomicU32::new(task.extent.load(Relaxed));
+    parallel.finish();
+    // SAFETY: a number of our own, which lives longer than what is left.
+    let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
+    for worker in 1..=launched {
+        left.ranges.push(read_parts(&files, &parts_name(oid, worker), &mut parts)?);
+    }
+    if given_up {
+        // Of what others were lent, all is still in memory.
+        keys.runs.list.truncate(known);
+        help.set(Help { workers: 0, ..help.get() });
+        return Ok(Together::GivenUp);
+    }
+    parts.sort_by_key(|(range, _)| *range);
+    if parts.len() != bounds.len() + 1 || parts.iter().enumerate().any(|(i, (range, _))| i != *range) {
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
+    }
+    let parts = parts.into_iter().map(|(_, part)| part).collect();
+    left.ranges.sort_by_key(|range| range.start);
+    let left = Remains(Rc::new(RefCell::new(left)));
+    let built = join::<W, _>(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
+    let built = built.map_err(|error| failed(error, &None))?;
+    if old.is_none() && built.entries != sources.rows {
+        let message = format!("{} keys were put into an index of {} rows", built.entries, sources.rows);
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+    }
+    for range in left.unused(built.pages) {
+        file.blank(range)?;
+    }
+    file.finish()?;
+    Ok(Together::Built(built))
+}
+
+/// Blocks that processes have not used, and then those of a further extent.
+#[derive(Debug)]
+struct Left {
+    ranges: Vec<Range<u32>>,
+    others: Extents,
+}
+
+#[derive(Debug, Clone)]
+struct Remains(Rc<RefCell<Left>>);
+
+impl Remains {
+    /// What is left below the end of the file.
+    fn unused(&self, pages: u32) -> Vec<Range<u32>> {
+        let Ok(left) = self.0.try_borrow() else { return Vec::new() };
+        let all = left.ranges.iter().cloned().chain(std::iter::once(left.others.left()));
+        all.map(|range| range.start..range.end.min(pages)).filter(|range| !range.is_empty()).collect()
+    }
+}
+
+impl BlockSource for Remains {
+    fn next(&mut self) -> Option<u32> {
+        let mut left = self.0.try_borrow_mut().ok()?;
+        match left.ranges.iter_mut().find_map(Iterator::next) {
+            None => left.others.next(),
+            block => block,
+        }
+    }
+}
+
+/// Start workers on the ranges behind the first. Guarded.
+fn start(task: Task, bounds: &[Bound]) -> (Parallel, *const Task, *mut Share) {
+    let wanted = bounds.len();
+    let mut parallel = Parallel::new(c"pg_bulk_index_worker", wanted);
+    parallel.estimate(size_of::<Task>());
+    parallel.estimate(size_of_val(bounds));
+    parallel.estimate(wanted * size_of::<Share>());
+    parallel.initialize();
+    let place = parallel.insert(KEY_TASK, size_of::<Task>()).cast::<Task>();
+    let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds)).cast::<Bound>();
+    let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
+    // SAFETY: room of these sizes, aligned for everything.
+    unsafe {
+        place.write(task);
+        std::ptr::copy_nonoverlapping(bounds.as_ptr(), bounds_place, bounds.len());
+        for i in 0..wanted {
+            shares.add(i).write(Share::default());
+        }
+    }
+    if parallel.most_workers() > 0 {
+        parallel.launch();
+    }
+    (parallel, place, shares)
+}
+
+/// Where a worker leaves its parts.
+fn parts_name(index: pg_sys::Oid, worker: usize) -> CString {
+    CString::new(format!("{}.part.{worker}", index.to_u32())).unwrap_or_default()
+}
+
+impl<W: Word> Collected<W> {
+    /// Let others read what this process has in files, and what it has in memory from one entry on. Returns how many runs
+    /// are not also in memory. Guarded.
+    fn lend(&mut self, from: usize, files: &SharedFiles, index: pg_sys::Oid) -> Result<usize> {
+        let known = self.runs.list.len();
+        let lent = self.entries.get(from..).unwrap_or_default();
+        if !lent.is_empty() {
+            self.runs.write(pg_bulk_format::btree::entry::as_bytes(lent), lent.len() as u64)?;
+        }
+        self.runs.export();
+        self.runs = Runs::open(files, &file_name(index, 0), size_of::<Entry<W>>())?.ok_or_else(damaged)?;
+        Ok(known)
+    }
+}
+
+/// A worker of [`build`], called by ParallelWorkerMain in a transaction that is the leader's.
+///
+/// # Safety
+/// The arguments are those of a parallel worker's entry point.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pg_bulk_index_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
+    // SAFETY: the server vouches for the argument; nothing in this frame has a destructor.
+    unsafe { work(toc) }
+}
+
+/// # Safety
+/// As [`pg_bulk_index_worker`].
+#[pg_guard]
+unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
+    // SAFETY: the leader has put these under their keys, and holds locks on the relations that a worker may share. What is
+    // shared may be looked at once the builds agree, and it begins with the build's number in every build.
+    unsafe {
+        usage::begin_share();
+        let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
+        if (*task).build != build_id() {
+            replaced().raise();
+        }
+        let bounds = std::slice::from_raw_parts(lookup(toc, KEY_BOUNDS).cast::<Bound>().cast_const(), (*task).bounds);
+        let lock = pg_sys::AccessShareLock.cast_signed();
+        let relation = pg_sys::table_open((*task).relation, lock);
+        let index = pg_sys::index_open((*task).index, lock);
+        let keys = shape(relation, index).map(|shape| shape.keys);
+        match keys {
+            Some(KeyForm::Words(keys)) => match keys.width() {
+                Width::Narrow => build_ranges::<u64>(index, &*task, &keys, bounds),
+                Width::Wide => build_ranges::<u128>(index, &*task, &keys, bounds),
+            },
+            _ => Err(damaged()),
+        }
+        .or_raise();
+        pg_sys::index_close(index, lock);
+        pg_sys::table_close(relation, lock);
+        let cpu = Cpu::now();
+        for (place, time) in (*task).cpu.iter().zip([cpu.user, cpu.system]) {
+            place.fetch_add(u64::try_from(time.as_micros()).unwrap_or(0), Relaxed);
+        }
+        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
+        usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
+    }
+}
+
+/// What a worker does. Guarded, and interruptible.
+///
+/// # Safety
+/// The index of a task, open, and its bounds.
+unsafe fn build_ranges<W: Word>(
+    index: pg_sys::Relation,
+    task: &Task,
+    shape: &KeyShape,
+    bounds: &[Bound],
+) -> Result<()> {
+    // SAFETY: the caller's index.
+    if !compat::is_same_file(unsafe { compat::locator(index) }, task.file) {
+        return Err(damaged());
+    }
+    let files = SharedFiles::attach(task.keys)?;
+    let mut runs = Vec::with_capacity(task.sources);
+    for source in 0..task.sources {
+        let name = file_name(task.index, source);
+        runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
+    }
+    let mut file = IndexFile::part(index, task.traits)?;
+    // SAFETY: the number lies in shared memory that is there until this process is done.
+    let blocks = unsafe { Extents::new(&raw const task.extent, task.extent_size) };
+    let work = Ranges::<W> {
+        shape,
+        options: task.options,
+        unique: task.unique,
+        runs: runs.iter().collect(),
+        block: task.block,
+        memory: &[],
+        old: task.old,
+        bounds,
+        over: &task.over,
+    };
+    point!("index.helper");
+    let mut parts = Vec::new();
+    loop {
+        let range = task.next.fetch_add(1, Relaxed) as usize;
+        if range > bounds.len() {
+            break;
+        }
+        let Some(part) = work.build(range, &mut file, &blocks)? else { break };
+        parts.push((range, part));
+    }
+    drop(work);
+    file.finish()?;
+    runs.iter_mut().for_each(Runs::close);
+    // SAFETY: a variable of this process.
+    let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
+    write_parts(&files, &parts_name(task.index, number), blocks.left(), &parts);
+    files.release();
+    Ok(())
+}
+
+fn replaced() -> Error {
+    let message = "library pg_bulk was replaced while it was in use";
+    Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint("Reconnect and try again.")
+}
+
+fn damaged() -> Error {
+    Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read")
+}
+
+/// Leave what was built: the blocks that are left, then of each part its range, its entries, its borders, its links. Guarded.
+fn write_parts(files: &SharedFiles, name: &CString, left: Range<u32>, parts: &[(usize, Part)]) {
+    let file = files.make(name);
+    // SAFETY: a guarded call on an open file; what is written is not changed.
+    let write = |bytes: &[u8]| unsafe {
+        pg_sys::BufFileWrite(file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
+    };
+    write(&left.start.to_ne_bytes());
+    write(&left.end.to_ne_bytes());
+    for (range, part) in parts {
+        let pages = [&part.first, &part.last];
+        let has = pages.map(|page| u64::from(page.is_some()));
+        for number in [*range as u64, part.entries, part.links.len() as u64].into_iter().chain(has) {
+            write(&number.to_ne_bytes());
+        }
+        pages.into_iter().flatten().for_each(|page| write(&page.0));
+        write(&part.links);
+    }
+    // SAFETY: guarded calls on a file of a shared set.
+    unsafe {
+        pg_sys::BufFileExportFileSet(file);
+        pg_sys::BufFileClose(file);
+    }
+}
+
+/// What a worker has left. Returns its blocks that are left. Guarded.
+fn read_parts(files: &SharedFiles, name: &CString, parts: &mut Vec<(usize, Part)>) -> Result<Range<u32>> {
+    let file = files.open(name);
+    if file.is_null() {
+        return Err(damaged());
+    }
+    // SAFETY: a guarded call on an open file, with room for so many bytes.
+    let read =
+        |bytes: &mut [u8]| unsafe { pg_sys::BufFileRead(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len()) };
+    let whole = |bytes: &mut [u8]| if read(bytes) == bytes.len() { Ok(()) } else { Err(damaged()) };
+    let mut left = [[0; 4]; 2];
+    whole(left.as_flattened_mut())?;
+    loop {
+        let mut numbers = [[0; 8]; 5];
+        match read(numbers.as_flattened_mut()) {
+            0 => break,
+            len if len == size_of_val(&numbers) => (),
+            _ => return Err(damaged()),
+        }
+        let [range, entries, links, first, last] = numbers.map(u64::from_ne_bytes);
+        let page = |there| -> Result<Option<Box<Page>>> {
+            if there == 0 {
+                return Ok(None);
+            }
+            let mut page = Box::new(Page([0; _]));
+            whole(&mut page.0)?;
+            Ok(Some(page))
+        };
+        let (first, last) = (page(first)?, page(last)?);
+        let mut part = Part { first, last, entries, links: vec![0; usize::try_from(links).map_err(|_| damaged())?] };
+        whole(&mut part.links)?;
+        parts.push((usize::try_from(range).map_err(|_| damaged())?, part));
+    }
+    // SAFETY: a guarded call on an open file.
+    unsafe { pg_sys::BufFileClose(file) };
+    let [start, end] = left.map(u32::from_ne_bytes);
+    Ok(start..end)
+}
