@@ -52,7 +52,7 @@ const ALL_FROZEN: u8 = 1 << 5;
 const INCLUDE_ORIGIN: u8 = 0x01;
 /// How long a process stays without the flag when a checkpoint has begun: longer than the checkpointer sleeps between
 /// two looks at who holds it up (10 ms, CreateCheckPoint).
-const CHECKPOINT_TURN: i64 = 15_000;
+pub(super) const CHECKPOINT_TURN: i64 = 15_000;
 
 /// What of a relation decides how pages are appended to it. The leader finds out and tells the workers, who cannot
 /// know that a relation is new in this transaction.
@@ -233,7 +233,7 @@ impl Appender {
             // SAFETY: a page of the batch.
             unsafe { pg_sys::PageSetChecksumInplace(batch.as_ptr(page).cast::<c_char>(), first + page as u32) };
         }
-        let (written, outcome) = self.file.write(pieces, batch.pages(), &section);
+        let (written, outcome) = self.file.write(&pieces.0, batch.pages(), &section);
         if outcome.is_err() && self.traits.needs_wal {
             section.critically(|| self.log_empty(first, written, count));
             point_quiet!("append.emptied");

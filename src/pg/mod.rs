@@ -40,6 +40,7 @@ pub mod owner;
 pub mod parallel;
 pub mod points;
 pub mod progress;
+pub mod removal;
 pub mod role;
 pub mod row;
 pub mod section;

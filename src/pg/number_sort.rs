@@ -1,6 +1,7 @@
 //! Rows of numbers, sorted: in memory while they fit, else by way of files.
 //!
-//! The server's own sort, for what is only ours. All functions are guarded.
+//! What fits into memory is sorted here: that takes a tenth of the time that the server's sort takes, which makes a tuple of each
+//! row. When it is too much, the server's own sort gets all of it. All functions are guarded.
 
 use pgrx::pg_sys;
 
@@ -9,17 +10,89 @@ use super::unguarded as c;
 /// Rows of `N` numbers, in ascending order once they are all there.
 #[derive(Debug)]
 pub struct NumberSort<const N: usize> {
-    state: *mut pg_sys::Tuplesortstate,
-    /// For what is put, and what is taken.
-    slot: *mut pg_sys::TupleTableSlot,
-    sorted: *mut pg_sys::TupleTableSlot,
+    /// In kB.
+    memory: i32,
+    /// The memory context that it was made in, where the server's sort will live.
+    context: pg_sys::MemoryContext,
+    /// While they are few: the rows, and how many of them were taken.
+    few: Vec<[u64; N]>,
+    taken: usize,
+    many: Option<Many<N>>,
     /// Rows that were put.
     pub count: u64,
 }
 
 impl<const N: usize> NumberSort<N> {
-    /// With so much memory, in kB. Allocates in the current memory context, which must live as long.
+    /// With so much memory, in kB. Lives in the current memory context, which must live as long.
     pub fn new(memory: i32) -> NumberSort<N> {
+        // SAFETY: it is this process's.
+        let context = unsafe { pg_sys::CurrentMemoryContext };
+        NumberSort { memory, context, few: Vec::new(), taken: 0, many: None, count: 0 }
+    }
+
+    pub fn put(&mut self, row: [u64; N]) {
+        self.count += 1;
+        if let Some(many) = &mut self.many {
+            return many.put(row);
+        }
+        // To grow takes half as much again, for a moment.
+        let most = usize::try_from(self.memory).unwrap_or(0) * 1024 / 2 / size_of::<[u64; N]>();
+        let has_room = self.few.len() < self.few.capacity()
+            || (self.few.len() < most && self.few.try_reserve_exact(self.few.len().clamp(64, 1 << 20)).is_ok());
+        if has_room {
+            return self.few.push(row);
+        }
+        // SAFETY: the context that this lives in.
+        let mut many = unsafe {
+            let caller = pg_sys::MemoryContextSwitchTo(self.context);
+            let many = Many::new(self.memory);
+            pg_sys::MemoryContextSwitchTo(caller);
+            many
+        };
+        std::mem::take(&mut self.few).into_iter().for_each(|row| many.put(row));
+        many.put(row);
+        self.many = Some(many);
+    }
+
+    /// All are there.
+    pub fn sort(&mut self) {
+        match &mut self.many {
+            Some(many) => many.sort(),
+            // As the server sorts them.
+            None => self.few.sort_unstable_by_key(|row| row.map(u64::cast_signed)),
+        }
+    }
+
+    /// The next row.
+    pub fn take(&mut self) -> Option<[u64; N]> {
+        if let Some(many) = &mut self.many {
+            return many.take();
+        }
+        let row = self.few.get(self.taken).copied()?;
+        self.taken += 1;
+        Some(row)
+    }
+
+    /// Give back what it takes.
+    pub fn end(self) {
+        if let Some(many) = self.many {
+            many.end();
+        }
+    }
+}
+
+/// The server's sort of such rows.
+#[derive(Debug)]
+struct Many<const N: usize> {
+    state: *mut pg_sys::Tuplesortstate,
+    /// For what is put, and what is taken.
+    slot: *mut pg_sys::TupleTableSlot,
+    sorted: *mut pg_sys::TupleTableSlot,
+}
+
+impl<const N: usize> Many<N> {
+    /// With so much memory, in kB. Allocates in the current memory context, which must live as long.
+    fn new(memory: i32) -> Many<N> {
         // SAFETY: guarded calls; the arrays have an element for each column.
         unsafe {
             let columns = i16::try_from(N).unwrap_or(1);
@@ -42,16 +115,15 @@ impl<const N: usize> NumberSort<N> {
                 std::ptr::null_mut(),
                 0,
             );
-            NumberSort {
+            Many {
                 state,
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
                 sorted: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
-                count: 0,
             }
         }
     }
 
-    pub fn put(&mut self, row: [u64; N]) {
+    fn put(&mut self, row: [u64; N]) {
         // SAFETY: a slot with so many columns.
         unsafe {
             for (i, number) in row.into_iter().enumerate() {
@@ -64,17 +136,14 @@ impl<const N: usize> NumberSort<N> {
                 c::tuplesort_puttupleslot(self.state, self.slot);
             });
         }
-        self.count += 1;
     }
 
-    /// All are there.
-    pub fn sort(&mut self) {
+    fn sort(&mut self) {
         // SAFETY: a sort that was begun.
         unsafe { c::guard(|| c::tuplesort_performsort(self.state)) };
     }
 
-    /// The next row.
-    pub fn take(&mut self) -> Option<[u64; N]> {
+    fn take(&mut self) -> Option<[u64; N]> {
         // SAFETY: a sort that was performed; the slot has so many columns.
         unsafe {
             let columns = i32::try_from(N).unwrap_or(1);
@@ -89,8 +158,7 @@ impl<const N: usize> NumberSort<N> {
         }
     }
 
-    /// Give back what it takes.
-    pub fn end(self) {
+    fn end(self) {
         // SAFETY: what `new` made.
         unsafe {
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);

@@ -1,4 +1,4 @@
-//! Segments of a relation's file, opened to be written past the end.
+//! Segments of a relation's file, opened to be written past the end, or where pages are.
 //!
 //! Opening and allocating may fail and raise, so that it comes before anything is logged; writing returns what went wrong.
 
@@ -55,15 +55,7 @@ impl RelationFile {
             let block = first + done as u32;
             let (segment, within) = (block / SEGMENT, block % SEGMENT);
             let pages = (count - done).min((SEGMENT - within) as usize);
-            let path = self.segment_path(segment);
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
-            // SAFETY: a guarded call with a valid string.
-            let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), flags) };
-            if fd < 0 {
-                let error = std::io::Error::last_os_error();
-                let path = path.to_string_lossy();
-                return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
-            }
+            let fd = self.open(segment, libc::O_CREAT)?;
             let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
             let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
             pieces.0.push(piece);
@@ -73,11 +65,29 @@ impl RelationFile {
         Ok(pieces)
     }
 
+    /// Open the segment that a block is in, for pages that are there. Guarded.
+    pub fn open_segment(&self, block: u32) -> Result<Segment> {
+        let number = block / SEGMENT;
+        Ok(Segment { number, fd: self.open(number, 0)? })
+    }
+
+    fn open(&self, segment: u32, flags: i32) -> Result<RawFd> {
+        let path = self.segment_path(segment);
+        // SAFETY: a guarded call with a valid string.
+        let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | flags) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            let path = path.to_string_lossy();
+            return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
+        }
+        Ok(fd)
+    }
+
     /// Write the pages that pieces were opened for, and ask for a sync of each segment after its write. Raises nothing.
     /// Returns how many pages are written, and what went wrong.
-    pub fn write(&self, pieces: &Pieces, pages: &[u8], section: &Section) -> (usize, Result<()>) {
+    pub fn write(&self, pieces: &[Piece], pages: &[u8], section: &Section) -> (usize, Result<()>) {
         let mut written = 0;
-        for piece in &pieces.0 {
+        for piece in pieces {
             let bytes = pages.get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
             let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
             written += bytes_written / BLCKSZ;
@@ -122,6 +132,49 @@ impl RelationFile {
                 error.raise_panic();
             }
         }
+    }
+}
+
+/// A segment that is open; closed on the way out, whatever happens.
+#[derive(Debug)]
+pub struct Segment {
+    number: u32,
+    fd: RawFd,
+}
+
+impl Segment {
+    pub fn has(&self, block: u32) -> bool {
+        block / SEGMENT == self.number
+    }
+
+    /// `count` pages from a block of this segment on, which are pages of a batch from `first` on.
+    pub fn piece(&self, block: u32, first: usize, count: usize) -> Piece {
+        let offset = i64::from(block % SEGMENT) * BLCKSZ as i64;
+        Piece { fd: self.fd, segment: self.number, first, count, offset }
+    }
+
+    /// Read pages from a block of this segment on. Returns how many are there.
+    pub fn read(&self, block: u32, pages: &mut [u8]) -> usize {
+        let offset = self.piece(block, 0, 0).offset;
+        let mut done = 0;
+        while let Some(rest) = pages.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            // SAFETY: a system call on an open descriptor, with room for so many bytes.
+            let n = unsafe { libc::pread(self.fd, rest.as_mut_ptr().cast(), rest.len(), offset + done as i64) };
+            match usize::try_from(n) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => (),
+                Err(_) => break,
+            }
+        }
+        done / BLCKSZ
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: a transient file that this transaction opened.
+        unsafe { pg_sys::CloseTransientFile(self.fd) };
     }
 }
 

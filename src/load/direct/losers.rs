@@ -26,7 +26,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-pub use self::suspects::{Bits, Group, Suspects, number_of, row_of, taken, twin};
+pub use self::suspects::{Bits, Group, Suspects, taken, twin};
 use super::indexes::Indexes;
 use super::leader::Leader;
 use super::origin::{Place, Source};
@@ -37,6 +37,8 @@ use crate::load::rejects::{Complaint, Reject};
 use crate::pg::holder;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
+use crate::pg::removal::{self, Removal};
+pub use crate::pg::removal::{number_of, row_of};
 
 /// What an index says of a row that is in its way (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
 /// execIndexing.c).
@@ -185,6 +187,8 @@ impl Leader {
         // Of equal keys the first row stays, or the last one.
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
+        // SAFETY: whoever calls vouches for the relation.
+        let mut removal = unsafe { Removal::new(relation)? };
         let mut next = sort.take();
         let mut keys = Vec::new();
         while let Some([position, behind, row, ..]) = next {
@@ -206,7 +210,10 @@ impl Leader {
                     unsafe { holder::check_visible(relation, &row_of(holder)) };
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
-                self.lose(relation, row_of(row), Place { position, behind }, loss, complaint)?;
+                // SAFETY: a row of the load.
+                unsafe { removal.put(row)? };
+                self.counts.loaded -= 1;
+                self.leave_out(Place { position, behind }, loss, complaint)?;
                 continue;
             }
             for &(index, group, holder) in &keys {
@@ -220,7 +227,7 @@ impl Leader {
             }
         }
         sort.end();
-        Ok(())
+        removal.run()
     }
 
     /// Rows with what belongs to them, as they come in the file: position, records behind it, row, and the rest.
@@ -305,21 +312,9 @@ impl Leader {
     }
 
     /// Take a row out of its heap.
-    fn remove(&mut self, relation: pg_sys::Relation, mut row: pg_sys::ItemPointerData, loss: Loss) -> Result<()> {
-        // SAFETY: guarded calls on an open relation; nobody else can have touched a row of a transaction that has not
-        // ended. It is an earlier command's, or it would not be there yet; and all are deleted by one, since each pair of
-        // commands that made and deleted a row is remembered to the end of the transaction.
-        unsafe {
-            let mut failure = pg_sys::TM_FailureData::default();
-            let command = pg_sys::GetCurrentCommandId(true);
-            let nothing = std::ptr::null_mut();
-            // Nobody is waited for: that it may wait lets it have rows that this transaction has locked itself.
-            let result = pg_sys::heap_delete(relation, &raw mut row, command, nothing, true, &raw mut failure, false);
-            if result != pg_sys::TM_Result::TM_Ok {
-                let message = format!("could not take back a row of the load (result {result})");
-                return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-            }
-        }
+    fn remove(&mut self, relation: pg_sys::Relation, row: pg_sys::ItemPointerData, loss: Loss) -> Result<()> {
+        // SAFETY: a row of the load, in an open relation.
+        unsafe { removal::delete(relation, number_of(&row))? };
         self.counts.loaded -= 1;
         self.count_loss(loss)
     }

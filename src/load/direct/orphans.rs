@@ -22,11 +22,12 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
 use super::leader::Leader;
-use super::losers::{Loss, row_of};
+use super::losers::Loss;
 use super::new_rows::NewRows;
 use super::origin::Place;
 use crate::error::{OrRaise, Result};
 use crate::pg::number_sort::NumberSort;
+use crate::pg::removal::Removal;
 use crate::pg::unguarded as c;
 
 /// New rows of a relation, and the foreign keys that they are to satisfy.
@@ -141,6 +142,8 @@ impl Leader {
             (relation, (*hunt.keys).complaints(relation))
         };
         let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory / 3, false)?;
+        // SAFETY: as above.
+        let mut removal = unsafe { Removal::new(relation)? };
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
@@ -150,10 +153,14 @@ impl Leader {
             }
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
             let place = Place { position, behind };
-            self.lose(relation, row_of(row), place, Loss::Reject, complaint.unwrap_or_default())?;
+            // SAFETY: a row of the load.
+            unsafe { removal.put(row)? };
+            self.counts.loaded -= 1;
+            self.leave_out(place, Loss::Reject, complaint.unwrap_or_default())?;
             count += 1;
         }
         sort.end();
+        removal.run()?;
         Ok(count)
     }
 }

@@ -7,22 +7,8 @@ use std::collections::HashMap;
 
 use pgrx::{pg_guard, pg_sys};
 
-use crate::load::direct::heap::block_of;
 use crate::pg::number_sort::NumberSort;
-
-/// A row's place in its relation, as a number that ascends.
-pub fn number_of(row: &pg_sys::ItemPointerData) -> u64 {
-    (u64::from(block_of(row)) << 16) | u64::from(row.ip_posid)
-}
-
-/// The same the other way round.
-pub fn row_of(number: u64) -> pg_sys::ItemPointerData {
-    let block = (number >> 16) as u32;
-    pg_sys::ItemPointerData {
-        ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
-        ip_posid: number as u16,
-    }
-}
+use crate::pg::removal::{number_of, row_of};
 
 /// Rows of a relation with equal keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
