@@ -1,6 +1,7 @@
 //! Every difference between the supported versions of PostgreSQL.
 
 mod background;
+mod buffer;
 mod encoding;
 mod index;
 mod rights;
@@ -10,6 +11,7 @@ use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
 
 pub use self::background::{CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, set_signal_handler, virtual_transaction};
+pub use self::buffer::is_in_buffer;
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::index::{
     first_leaf, index_beginscan, insert_index_tuples, leaf_to_write, read_block, reindex_index, reindex_relation,

@@ -15,7 +15,7 @@ pub struct NumberSort<const N: usize> {
     /// The memory context that it was made in, where the server's sort will live.
     context: pg_sys::MemoryContext,
     /// While they are few: the rows, and how many of them were taken.
-    few: Vec<[u64; N]>,
+    few: Vec<[i64; N]>,
     taken: usize,
     many: Option<Many<N>>,
     /// Rows that were put.
@@ -33,14 +33,14 @@ impl<const N: usize> NumberSort<N> {
     pub fn put(&mut self, row: [u64; N]) {
         self.count += 1;
         if let Some(many) = &mut self.many {
-            return many.put(row);
+            return many.put(signed(row));
         }
         // To grow takes half as much again, for a moment.
         let most = usize::try_from(self.memory).unwrap_or(0) * 1024 / 2 / size_of::<[u64; N]>();
         let has_room = self.few.len() < self.few.capacity()
             || (self.few.len() < most && self.few.try_reserve_exact(self.few.len().clamp(64, 1 << 20)).is_ok());
         if has_room {
-            return self.few.push(row);
+            return self.few.push(signed(row));
         }
         // SAFETY: the context that this lives in.
         let mut many = unsafe {
@@ -50,7 +50,7 @@ impl<const N: usize> NumberSort<N> {
             many
         };
         std::mem::take(&mut self.few).into_iter().for_each(|row| many.put(row));
-        many.put(row);
+        many.put(signed(row));
         self.many = Some(many);
     }
 
@@ -59,7 +59,7 @@ impl<const N: usize> NumberSort<N> {
         match &mut self.many {
             Some(many) => many.sort(),
             // As the server sorts them.
-            None => self.few.sort_unstable_by_key(|row| row.map(u64::cast_signed)),
+            None => self.few.sort_unstable(),
         }
     }
 
@@ -68,9 +68,9 @@ impl<const N: usize> NumberSort<N> {
         if let Some(many) = &mut self.many {
             return many.take();
         }
-        let row = self.few.get(self.taken).copied()?;
+        let row = self.few.get(self.taken)?;
         self.taken += 1;
-        Some(row)
+        Some(std::array::from_fn(|i| row.get(i).map_or(0, |number| number.cast_unsigned())))
     }
 
     /// Give back what it takes.
@@ -79,6 +79,11 @@ impl<const N: usize> NumberSort<N> {
             many.end();
         }
     }
+}
+
+/// Numbers as the server has them.
+fn signed<const N: usize>(row: [u64; N]) -> [i64; N] {
+    std::array::from_fn(|i| row.get(i).map_or(0, |number| number.cast_signed()))
 }
 
 /// The server's sort of such rows.
@@ -123,11 +128,11 @@ impl<const N: usize> Many<N> {
         }
     }
 
-    fn put(&mut self, row: [u64; N]) {
+    fn put(&mut self, row: [i64; N]) {
         // SAFETY: a slot with so many columns.
         unsafe {
             for (i, number) in row.into_iter().enumerate() {
-                *(*self.slot).tts_values.add(i) = pg_sys::Datum::from(number.cast_signed());
+                *(*self.slot).tts_values.add(i) = pg_sys::Datum::from(number);
                 *(*self.slot).tts_isnull.add(i) = false;
             }
             c::guard(|| {

@@ -191,7 +191,8 @@ impl Removal {
             let (block, known) = (block_of(row), marks.len());
             let page = (block - first) as usize;
             let fits = page < there
-                && is_only_in_file(self.relation, block)
+                // SAFETY: an open relation, which nobody else uses.
+                && unsafe { !compat::is_in_buffer(self.relation, block) }
                 && pages.get_mut(page).is_some_and(|page| page.is_plain(block))
                 && of_page.iter().all(|&row| {
                     let mark = pages.get_mut(page).and_then(|bytes| bytes.mark(page, row));
@@ -241,21 +242,16 @@ impl Removal {
         let xid = unsafe { pg_sys::GetCurrentTransactionId() };
         let section = Section::begin(needs_wal);
         section.critically(|| {
-            let mut end = 0;
             for mark in marks {
                 let Some(page) = self.pages.get_mut(mark.page) else { continue };
                 page.delete(mark, xid);
                 if needs_wal {
                     // SAFETY: in a critical section; the page of a block of the relation.
                     unsafe {
-                        end = log(relation, mark.row, page, xid);
+                        let end = log(relation, mark.row, page, xid);
                         page.set_lsn(end);
                     }
                 }
-            }
-            if needs_wal {
-                // SAFETY: raises nothing; see `append`.
-                unsafe { pg_sys::XLogSetAsyncXactLSN(end) };
             }
         });
         for number in pieces.iter().flat_map(|piece| piece.first..piece.first + piece.count) {
@@ -367,12 +363,6 @@ impl Page {
         // SAFETY: the head of a page.
         unsafe { (*self.head()).pd_lsn = pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 } };
     }
-}
-
-/// Is a page in no shared buffer? Guarded.
-fn is_only_in_file(relation: pg_sys::Relation, block: u32) -> bool {
-    // SAFETY: a call on an open relation.
-    unsafe { pg_sys::PrefetchBuffer(relation, MAIN, block) }.recent_buffer == 0
 }
 
 /// Log that a row was deleted (heap_delete, heapam.c). Returns the end of the record.

@@ -189,6 +189,7 @@ impl Leader {
         let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
         // SAFETY: whoever calls vouches for the relation.
         let mut removal = unsafe { Removal::new(relation)? };
+        let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
         while let Some([position, behind, row, ..]) = next {
@@ -204,7 +205,10 @@ impl Leader {
             // A duplicate is one whatever else is wrong with it.
             let is_duplicate = |key: &&(usize, u64, u64)| is_lost(key) && indexes.arbiter() == Some(key.0);
             if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_lost)) {
-                let (loss, complaint) = loss_to(indexes, index);
+                let (loss, complaint) = match losses.get(index) {
+                    Some((loss, complaint)) => (*loss, complaint.clone()),
+                    None => (Loss::Reject, Complaint::default()),
+                };
                 if loss == Loss::Duplicate && holder != 0 {
                     // SAFETY: a row of the open relation.
                     unsafe { holder::check_visible(relation, &row_of(holder)) };
