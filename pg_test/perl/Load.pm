@@ -274,7 +274,7 @@ is healthy. Hint bits, command ids and the space between tuples may differ.
 =cut
 
 my $tuples = <<'SQL';
-SELECT block, lp, lp_off, lp_flags, lp_len, t_xmin, t_ctid, t_infomask2, t_infomask & x'f0ff'::int, t_hoff, t_bits, md5(t_data)
+SELECT block, lp, lp_off, lp_flags, lp_len, t_xmin, t_xmax, t_ctid, t_infomask2, t_infomask & x'f0df'::int, t_hoff, t_bits, md5(t_data)
 FROM generate_series(0, pg_relation_size(:'leaf') / 8192 - 1) block, heap_page_items(get_raw_page(:'leaf', block::int))
 ORDER BY block, lp
 SQL

@@ -291,6 +291,112 @@ CALL write_file('t', E'1,1,1\n2,1,1\n3,3,3\n');
 SELECT loaded, rejected FROM figures('t', 'later', '{"format": "csv", "on_error": "table"}');
 CALL write_file('t', E'4,4,4\n5,4,5\n');
 SELECT error_of($$SELECT bulk_load(data_path('t'), 'later', '{"format": "csv", "on_error": "table"}'); SET CONSTRAINTS ALL IMMEDIATE$$);
+-- Where the table's file is new, rows are taken out of its pages where these are, and no page is read into a buffer for that. But
+-- pages that are in one already are left there, as are those that are all-visible, and rows with values out of line.
+CREATE FUNCTION rivals(count int, long text DEFAULT '') RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(format('%s,%s,%s', CASE WHEN i % 50 = 0 THEN i - 40 ELSE i END, i, CASE WHEN i % 3 = 0 THEN long END || repeat(md5(i::text), 4)), E'\n' ORDER BY i) || E'\n'
+	FROM generate_series(1, count) i
+$$;
+-- What is wrong with a table of such rows, of which so many were to be replaced, or else left out.
+CREATE FUNCTION wrong(target text, count int, replaced bool, long text DEFAULT '') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	found text;
+BEGIN
+	SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off;
+	EXECUTE format($q$
+		WITH should AS (
+			SELECT DISTINCT ON (a) a, n, CASE WHEN n %% 3 = 0 THEN %2$L END || repeat(md5(n::text), 4) AS t
+			FROM (SELECT CASE WHEN i %% 50 = 0 THEN i - 40 ELSE i END AS a, i AS n FROM generate_series(1, %3$s) i) i
+			ORDER BY a, CASE WHEN %4$L THEN -n ELSE n END),
+		differ AS ((SELECT * FROM should EXCEPT ALL SELECT * FROM %1$s) UNION ALL (SELECT * FROM %1$s EXCEPT ALL SELECT * FROM should))
+		SELECT count(*) FROM differ$q$, target, long, count, replaced) INTO found;
+	IF found <> '0' THEN RETURN NEXT found || ' rows are wrong'; END IF;
+	RETURN QUERY SELECT v::text FROM public.verify_heapam(target) v;
+	PERFORM public.bt_index_parent_check(indexrelid, true, true) FROM pg_index WHERE indrelid = target::regclass;
+	SET LOCAL enable_seqscan = off; RESET enable_indexscan; RESET enable_indexonlyscan;
+	EXECUTE format('SELECT count(*) FROM %s WHERE a = ANY (SELECT i FROM generate_series(0, %s) i)', target, count) INTO found;
+	IF found <> (count - count / 50)::text THEN RETURN NEXT found || ' rows by the index'; END IF;
+	RESET enable_seqscan; RESET enable_bitmapscan;
+END $$;
+CREATE TABLE fresh (a int PRIMARY KEY, n int, t text);
+CALL write_file('t', rivals(20000));
+BEGIN;
+SELECT loaded FROM figures('t', 'fresh', '{"format": "csv", "on_duplicate": "keep_old", "workers": 2}');
+SELECT pg_stat_get_xact_tuples_deleted('fresh'::regclass), pg_stat_get_xact_blocks_fetched('fresh'::regclass) < 10 AS in_place;
+SELECT count(*) FROM fresh;
+COMMIT;
+SELECT wrong('fresh', 20000, false);
+TRUNCATE fresh;
+BEGIN;
+SELECT loaded FROM figures('t', 'fresh', '{"format": "csv", "on_duplicate": "keep_new", "workers": 2}');
+COMMIT;
+SELECT wrong('fresh', 20000, true);
+-- Rejects: those that lose, and those that refer to nothing.
+CREATE TABLE fresh_parent (n int PRIMARY KEY);
+INSERT INTO fresh_parent SELECT i FROM generate_series(1, 20000) i WHERE i % 70 <> 7;
+CREATE TABLE fresh_child (a int PRIMARY KEY, n int REFERENCES fresh_parent, t text);
+SELECT loaded, rejected FROM figures('t', 'fresh_child', '{"format": "csv", "on_error": "table", "workers": 2}');
+SELECT count(*), count(DISTINCT a), count(*) FILTER (WHERE n % 50 = 0 OR n % 70 = 7) FROM fresh_child;
+-- Rolled back to a savepoint, and loaded again.
+TRUNCATE fresh;
+BEGIN;
+TRUNCATE fresh;
+SAVEPOINT s;
+SELECT loaded FROM figures('t', 'fresh', '{"format": "csv", "on_duplicate": "keep_old"}');
+ROLLBACK TO s;
+SELECT count(*) FROM fresh;
+SAVEPOINT s;
+SELECT loaded FROM figures('t', 'fresh', '{"format": "csv", "on_duplicate": "keep_new"}');
+RELEASE s;
+COMMIT;
+SELECT wrong('fresh', 20000, true);
+-- Frozen.
+BEGIN;
+TRUNCATE fresh;
+SELECT rows_loaded FROM bulk_load(data_path('t'), 'fresh', '{"format": "csv", "on_duplicate": "keep_old", "freeze": true}');
+COMMIT;
+SELECT wrong('fresh', 20000, false);
+VACUUM fresh;
+SELECT wrong('fresh', 20000, false);
+-- Some pages are in buffers: a constraint looks at the table meanwhile.
+CREATE FUNCTION looks(row_number int) RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS $$
+BEGIN
+	IF row_number % 2000 = 1 THEN PERFORM count(t) FROM fresh_seen; END IF;
+	RETURN true;
+END $$;
+CREATE TABLE fresh_seen (a int PRIMARY KEY, n int CHECK (looks(n)), t text);
+SET pg_bulk.chunk_size = 8192;
+BEGIN;
+TRUNCATE fresh_seen;
+SELECT loaded FROM figures('t', 'fresh_seen', '{"format": "csv", "on_duplicate": "keep_old", "workers": 1}');
+SELECT pg_stat_get_xact_blocks_fetched('fresh_seen'::regclass) > 10 AS in_buffers;
+COMMIT;
+SELECT wrong('fresh_seen', 20000, false);
+RESET pg_bulk.chunk_size;
+-- Values out of line go, too.
+CREATE TABLE fresh_long (a int PRIMARY KEY, n int, t text);
+ALTER TABLE fresh_long ALTER t SET STORAGE EXTERNAL;
+CALL write_file('t', rivals(2000, repeat('long', 1000)));
+SELECT loaded FROM figures('t', 'fresh_long', '{"format": "csv", "on_duplicate": "keep_new"}');
+SELECT wrong('fresh_long', 2000, true, repeat('long', 1000));
+SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE relname = 'fresh_long' \gset
+SELECT count(*) FILTER (WHERE n % 3 = 0), (SELECT count(DISTINCT chunk_id) FROM :toast) AS stored FROM fresh_long;
+-- ... and none is stored twice, where there are few rows.
+TRUNCATE fresh_long;
+SELECT loaded FROM figures('t', 'fresh_long', '{"format": "csv", "limit": 30}');
+SELECT count(*) FILTER (WHERE n % 3 = 0), (SELECT count(DISTINCT chunk_id) FROM :toast) AS stored FROM fresh_long;
+-- Unlogged and temporary tables; a table that others know.
+CALL write_file('t', rivals(20000));
+CREATE UNLOGGED TABLE fresh_unlogged (a int PRIMARY KEY, n int, t text);
+SELECT loaded FROM figures('t', 'fresh_unlogged', '{"format": "csv", "on_duplicate": "keep_new"}');
+SELECT wrong('fresh_unlogged', 20000, true);
+CREATE TEMPORARY TABLE fresh_temporary (a int PRIMARY KEY, n int, t text);
+SELECT loaded FROM figures('t', 'fresh_temporary', '{"format": "csv", "on_duplicate": "keep_new"}');
+SELECT wrong('pg_temp.fresh_temporary', 20000, true);
+CREATE TABLE known (a int PRIMARY KEY, n int, t text);
+INSERT INTO known VALUES (1, 1, repeat(md5('1'), 4));
+SELECT loaded FROM figures('t', 'known', '{"format": "csv", "on_duplicate": "keep_new"}');
+SELECT wrong('known', 20000, true);
 SET client_min_messages = warning;
 DROP SCHEMA load_losers CASCADE;
 DROP SCHEMA IF EXISTS model, loaded CASCADE;

@@ -10,21 +10,25 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 
+use IPC::Run ();
 use Test::More;
 use File::Spec::Functions qw(rel2abs);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Load qw(checksums_ok healthy kinds load_server load_sql make_tables numbers_file rows_of standby_equal standby_of);
-use Points qw(point_clear point_set);
+use Points qw(point_clear point_set point_wait);
 
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
-my ($first, $second, $third, $bad) = map { "$directory/$_" } qw(first second third bad);
+my ($first, $second, $third, $bad, $twice) = map { "$directory/$_" } qw(first second third bad twice);
 numbers_file($first, 1, 40_000);
 numbers_file($second, 40_001, 60_000);
 numbers_file($third, 200_001, 210_000);
 numbers_file($bad, 60_001, 90_000);
 append_to_file($bad, "90001,word,no time\n");
+# Here and there a key that is there already.
+numbers_file($twice, 300_001, 330_000);
+append_to_file($twice, join('', map { "$_,again,2024-02-29 12:00:00\n" } map { 300_000 + 37 * $_ } 1 .. 800));
 # Many stretches, so that workers have something to do.
 my $small_chunks = "SET pg_bulk.chunk_size = '8kB';";
 
@@ -100,6 +104,40 @@ is($primary->safe_psql('postgres', "SELECT count(*) FROM heap_page_items(get_raw
 healthy($primary, 'after all loads');
 standby_equal($primary, $standby, @tables);
 
+# Rows that lose are taken out of the pages of a new file where these are, also of pages that a checkpoint has put to disk
+# since they were written. That survives a crash.
+my @rivals;
+for my $keep (qw(keep_old keep_new))
+{
+	for my $between ('nothing', 'checkpoint')
+	{
+		my $table = "rivals_${keep}_$between";
+		push @rivals, $table;
+		$primary->safe_psql('postgres', "CREATE TABLE $table (id int PRIMARY KEY, word text, at timestamp)");
+		point_set($primary, 'remove.begin', 'wait') if $between eq 'checkpoint';
+		my ($out, $err) = ('', '');
+		my $load = IPC::Run::start([ 'psql', '-XAtq', '-d', $primary->connstr('postgres'), '-c', "$small_chunks " . load_sql($twice, $table, workers => 2, on_duplicate => $keep) ],
+			'>', \$out, '2>', \$err, IPC::Run::timeout(60));
+		if ($between eq 'checkpoint')
+		{
+			point_wait($primary, 'remove.begin');
+			$primary->safe_psql('postgres', 'CHECKPOINT');
+			point_clear($primary);
+		}
+		$load->finish;
+		is("$out$err", "30000\n", "$table: a load that leaves rows out");
+		is($primary->safe_psql('postgres', "SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE word = 'again') FROM $table"),
+			join('|', 30_000, 30_000, $keep eq 'keep_new' ? 800 : 0), "$table: ... others than those that stay");
+	}
+}
+healthy($primary, 'after loads that left rows out');
+standby_equal($primary, $standby, @rivals);
+push @tables, @rivals;
+my %before_crash = map { $_ => rows_of($primary, $_) } @rivals;
+$primary->stop('immediate');
+$primary->start;
+is(rows_of($primary, $_), $before_crash{$_}, "$_: a crash changes nothing") for @rivals;
+
 # Compressed images must make no difference: loads have none.
 for my $method ('pglz', 'off')
 {
@@ -129,7 +167,7 @@ $restored->init_from_backup($primary, 'before', has_restoring => 1);
 $restored->append_conf('postgresql.conf', "recovery_target_name = 'first'\nrecovery_target_action = 'promote'");
 $restored->start;
 $restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
-is(rows_of($restored, $_), $after_first{$_}, "$_: a recovery to a point in time has the rows of that time") for grep { !/made|frozen|kept|compressed/ } @tables;
+is(rows_of($restored, $_), $after_first{$_}, "$_: a recovery to a point in time has the rows of that time") for grep { !/made|frozen|kept|compressed|rivals/ } @tables;
 healthy($restored, 'the restored server');
 $restored->stop;
 checksums_ok($primary);

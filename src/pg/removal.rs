@@ -139,6 +139,7 @@ impl Removal {
 
     /// Let them go. Guarded.
     pub fn run(&mut self) -> Result<()> {
+        point!("remove.begin");
         let mut rows = std::mem::take(&mut self.rows);
         rows.sort_unstable();
         if self.file.is_some() {
@@ -261,11 +262,9 @@ impl Removal {
             }
         }
         // SAFETY: bytes of pages, which are nothing else.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast::<u8>(), self.pages.len() * BLCKSZ) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast::<u8>(), self.pages.len() * BLCKSZ) };
         let (_, outcome) = file.write(pieces, bytes, &section);
         drop(section);
-        point!("remove.written");
         outcome
     }
 }
@@ -304,7 +303,7 @@ impl Page {
             let id = self.0.as_ptr().add(id_at).cast::<pg_sys::ItemIdData>();
             let at = (*id).lp_off() as usize;
             let is_there = (*id).lp_flags() == pg_sys::LP_NORMAL
-                && at % pg_sys::MAXIMUM_ALIGNOF as usize == 0
+                && at.is_multiple_of(pg_sys::MAXIMUM_ALIGNOF as usize)
                 && at >= PAGE_HEAD
                 && at + TUPLE_HEAD <= BLCKSZ;
             if !is_there {

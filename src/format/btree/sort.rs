@@ -1,7 +1,7 @@
 //! Sorting entries.
 //!
-//! What is loaded is often in order already, or in the opposite order; to find that out costs a look at each entry.
-//! Everything else is split by the highest bits in which keys differ, into as many parts as make them small, and each
+//! What is loaded is often in order already, or in the opposite order; to find that out costs a look at each entry. Where only
+//! a few are out of order, these are sorted, and merged with the others. Everything else is split by the highest bits in which keys differ, into as many parts as make them small, and each
 //! part is split again, until there are about as many parts as entries: then what is left is to insert each entry among
 //! one or two neighbours. Each pass moves entries from one of two places to the other; random keys take two passes.
 //!
@@ -65,6 +65,60 @@ pub fn sort<W: Word>(entries: &mut [Entry<W>], scratch: &mut [Entry<W>]) -> Orde
         },
     }
     found
+}
+
+/// Of so many entries, the most that [`mend`] takes for few.
+#[must_use]
+pub const fn few(entries: usize) -> usize {
+    entries / 16 + 16
+}
+
+/// Sorts entries all of which but a few are in order. `strays` is a place for these. False if there are more; then entries are
+/// in another order than they were, and to be sorted otherwise.
+pub fn mend<W: Word>(entries: &mut [Entry<W>], strays: &mut [Entry<W>]) -> bool {
+    // What is in order so far, the last two of it, and the strays.
+    let (mut kept, mut last, mut before, mut count) = (0, None::<Entry<W>>, None::<Entry<W>>, 0);
+    for at in 0..entries.len() {
+        let Some(new) = entries.get(at).copied() else { break };
+        if last.is_none_or(|last| last.before(new)) {
+            if let Some(to) = entries.get_mut(kept) {
+                *to = new;
+            }
+            (before, last) = (last, Some(new));
+            kept += 1;
+            continue;
+        }
+        // What is in no order is not looked at to its end.
+        let Some(place) = strays.get_mut(count).filter(|_| count < few(at)) else {
+            let (Some(to), Some(strays)) = (entries.get_mut(kept..at), strays.get(..count)) else { return false };
+            to.copy_from_slice(strays);
+            return false;
+        };
+        count += 1;
+        *place = new;
+        // One of two is out of order: the one before, if all would be in order without it.
+        if let Some(high) = last
+            && before.is_none_or(|low| low.before(new))
+            && let Some(to) = entries.get_mut(kept - 1)
+        {
+            (*place, *to) = (high, new);
+            last = Some(new);
+        }
+    }
+    let Some(strays) = strays.get_mut(..count) else { return false };
+    strays.sort_unstable();
+    let mut end = entries.len();
+    for &stray in strays.iter().rev() {
+        let from = entries.get(..kept).map_or(0, |kept| kept.partition_point(|entry| entry.before(stray)));
+        end -= kept - from;
+        entries.copy_within(from..kept, end);
+        kept = from;
+        end -= 1;
+        if let Some(to) = entries.get_mut(end) {
+            *to = stray;
+        }
+    }
+    true
 }
 
 fn tids_ascend<W: Word>(entries: &[Entry<W>]) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes, as_bytes_mut};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, KeyValue};
 use pg_bulk_format::btree::merge::{Merge, Run, Slice};
-use pg_bulk_format::btree::sort::{Order, is_ascending, sort};
+use pg_bulk_format::btree::sort::{Order, few, is_ascending, mend, sort};
 use pg_bulk_format::btree::unique::Unique;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,6 +48,11 @@ fn check_sort<W: Word>(entries: &[Entry<W>]) {
     sort(&mut sorted, &mut []);
     assert!(sorted == expected);
     assert!(is_ascending(&expected));
+    let mut mended = entries.to_vec();
+    if !mend(&mut mended, &mut vec![Entry::default(); few(entries.len())]) {
+        mended.sort();
+    }
+    assert!(mended == expected);
 }
 
 proptest! {
@@ -56,6 +61,35 @@ proptest! {
     fn sorts(count in 0usize..3000, kind in 0u64..16, seed in any::<u64>()) {
         check_sort(&entries::<u64>(count, kind, seed));
         check_sort(&entries::<u128>(count, kind, seed));
+    }
+
+    #[test]
+    fn mends_what_is_nearly_in_order(
+        count in 1usize..3000,
+        strays in vec((any::<usize>(), any::<u64>(), 0u64..4), 0..40),
+        room in 0usize..60,
+    ) {
+        let mut nearly: Vec<_> = (0..count as u64).map(|i| Entry::new(i * 10, Tid::new(i as u32, 1))).collect();
+        for (at, key, kind) in &strays {
+            let key = match kind {
+                0 => *key,
+                1 => key % 10,
+                2 => key % (count as u64 * 10),
+                _ => ((*at % count) as u64 * 10 + 500).saturating_sub(key % 1000),
+            };
+            nearly[at % count] = Entry::new(key, Tid::new((at % count) as u32, 1));
+        }
+        let mut expected = nearly.clone();
+        expected.sort();
+        let mut mended = nearly.clone();
+        let done = mend(&mut mended, &mut vec![Entry::default(); room]);
+        if strays.len() == 1 && room > 0 {
+            prop_assert!(done);
+        }
+        if !done {
+            mended.sort();
+        }
+        prop_assert!(mended == expected);
     }
 
     #[test]

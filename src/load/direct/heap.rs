@@ -63,6 +63,8 @@ pub struct Heap {
     pub collectors: Vec<Collector>,
     /// Where its rows came from, if anybody may want to know.
     pub trail: Option<Trail>,
+    /// There are rows with values out of line, which core would store once more.
+    external: bool,
 }
 
 /// What became of a row.
@@ -104,6 +106,7 @@ impl Heap {
             stages: Stages::new(),
             collectors: Vec::new(),
             trail: None,
+            external: false,
         })
     }
 
@@ -195,6 +198,7 @@ impl Heap {
             (*heap).t_xmin = self.xmin.into();
             (*heap).t_xmax = pg_sys::InvalidTransactionId;
             (*heap).t_field3.t_cid = self.command;
+            self.external |= (*header).t_infomask & pg_sys::HEAP_HASEXTERNAL as u16 != 0;
             (*header).t_infomask &= !(pg_sys::HEAP_XACT_MASK as u16);
             (*header).t_infomask |= pg_sys::HEAP_XMAX_INVALID as u16;
             (*header).t_infomask2 &= !(pg_sys::HEAP2_XACT_MASK as u16);
@@ -268,7 +272,7 @@ impl Heap {
     /// `memory` lives as long as the heap.
     pub fn finish_small(&mut self, memory: pg_sys::MemoryContext, baton: &Baton) -> Result<()> {
         let pages = self.batch.finish();
-        if pages >= SMALL || self.rows > 0 {
+        if pages >= SMALL || self.rows > 0 || self.external {
             return self.append(baton);
         }
         let held = baton.take();

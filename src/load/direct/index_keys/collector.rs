@@ -12,7 +12,7 @@ use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pg_bulk_format::btree::read::KeyReader;
-use pg_bulk_format::btree::sort::{Order, is_ascending, order, sort};
+use pg_bulk_format::btree::sort::{Order, few, is_ascending, mend, order, sort};
 use pg_bulk_format::page::PAGE_SIZE;
 use pg_bulk_format::tuple::Attribute;
 use pgrx::pg_sys;
@@ -297,6 +297,13 @@ impl<W: Word> Collected<W> {
     pub fn sort(&mut self) {
         let mut scratch: Vec<Entry<W>> = Vec::new();
         let len = self.entries.len();
+        // Where memory is short, there is enough for a few.
+        if order(&self.entries) == Order::Mixed && scratch.try_reserve_exact(few(len)).is_ok() {
+            scratch.resize(few(len), Entry::default());
+            if mend(&mut self.entries, &mut scratch) {
+                return;
+            }
+        }
         if len <= self.most && order(&self.entries) == Order::Mixed && scratch.try_reserve_exact(len).is_ok() {
             scratch.resize(len, Entry::default());
         }

@@ -1,0 +1,36 @@
+//! Shared buffers: which pages are in them.
+
+use pgrx::pg_sys;
+
+use super::locator;
+
+/// Is a page of the main fork in a shared buffer? As PrefetchSharedBuffer (bufmgr.c) asks, without telling the kernel about a
+/// page that is in none, which takes longer than all else. Guarded.
+///
+/// # Safety
+/// An open relation that is not temporary. The answer holds while nobody else uses it.
+pub unsafe fn is_in_buffer(relation: pg_sys::Relation, block: u32) -> bool {
+    // SAFETY: the caller vouches for the relation; guarded calls. A tag is compared byte by byte, hence the zeroes. There are so
+    // many partitions of the table of buffers, each with a lock (BufMappingPartitionLock, buf_internals.h).
+    unsafe {
+        let mut tag: pg_sys::BufferTag = std::mem::zeroed();
+        let locator = locator(relation);
+        #[cfg(feature = "pg15")]
+        {
+            tag.rnode = locator;
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            (tag.spcOid, tag.dbOid, tag.relNumber) = (locator.spcOid, locator.dbOid, locator.relNumber);
+        }
+        tag.forkNum = pg_sys::ForkNumber::MAIN_FORKNUM;
+        tag.blockNum = block;
+        let hash = pg_sys::BufTableHashCode(&raw mut tag);
+        let number = pg_sys::BUFFER_MAPPING_LWLOCK_OFFSET + hash % pg_sys::NUM_BUFFER_PARTITIONS;
+        let lock = &raw mut (*pg_sys::MainLWLockArray.add(number as usize)).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_SHARED);
+        let buffer = pg_sys::BufTableLookup(&raw mut tag, hash);
+        pg_sys::LWLockRelease(lock);
+        buffer >= 0
+    }
+}
