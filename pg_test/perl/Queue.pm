@@ -147,6 +147,14 @@ sub runs
 	die "job $job does not run: " . $self->sql("SELECT status, waits_for, error_message FROM bulk_jobs WHERE job_id = $job");
 }
 
+# The processes that did the loads of jobs, as the log has them.
+sub loaders
+{
+	my ($self, @jobs) = @_;
+	my $log = slurp_file($self->{node}->logfile);
+	return map { $log =~ /\[(\d+)\][^\n]* LOG:  load $_ from/ ? $1 : "none of job $_" } @jobs;
+}
+
 # Wait until a query returns true; false when that takes too long.
 sub becomes
 {

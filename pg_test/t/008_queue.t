@@ -61,6 +61,77 @@ is($queue->sql("SELECT string_agg((job_id - $jobs[0])::text, ' ' ORDER BY starte
 is($queue->sql("SELECT count(*) FROM bulk_jobs a JOIN bulk_jobs b ON a.started_at < b.finished_at AND b.started_at < a.finished_at
 	AND a.job_id < b.job_id WHERE a.job_id >= $jobs[0]"), 0, '... one at a time');
 count_is(5, '... all of them');
+
+# Jobs of one owner are done by one process, one after the other, as long as nothing else is to be done before.
+sub in_turn
+{
+	my ($name, @jobs) = @_;
+	$queue->sql('SELECT bulk_resume()');
+	is($queue->ends($_), 'succeeded', "$name: job $_") for @jobs;
+	my %number;
+	my $order = $queue->sql('SELECT string_agg(job_id::text, \' \' ORDER BY started_at) FROM bulk_jobs WHERE job_id IN ('
+		. join(',', @jobs) . ')');
+	my @processes = $queue->loaders(split / /, $order);
+	for my $process (@processes)
+	{
+		$number{$process} = 1 + keys %number unless exists $number{$process};
+	}
+	return join ' ', @number{@processes};
+}
+$queue->sql(<<'SQL');
+CREATE ROLE other LOGIN IN ROLE pg_read_server_files;
+GRANT INSERT ON t TO other;
+CREATE TABLE seen (a int, mem text DEFAULT current_setting('work_mem'));
+CREATE TABLE checked (a int CHECK (set_config('work_mem', '77MB', false) = '77MB'));
+CREATE TABLE fired (a int);
+CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER fire AFTER INSERT ON fired FOR EACH STATEMENT EXECUTE FUNCTION fire();
+CREATE TABLE secure (a int);
+CREATE FUNCTION fire_secure() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER fire AFTER INSERT ON secure FOR EACH STATEMENT EXECUTE FUNCTION fire_secure();
+SQL
+$queue->sql('SELECT bulk_pause()');
+is(in_turn('one owner', map { $queue->enqueue($one) } 1 .. 5), '1 1 1 1 1', '... in one process');
+count_is(5, '... each once');
+my $as_other = "SET ROLE other; SELECT bulk_enqueue('$one', 't', priority => -1)";
+$queue->sql('SELECT bulk_pause()');
+is(in_turn('two owners', $queue->enqueue($one), $queue->enqueue($one, 't', 'priority => -2'), $queue->sql($as_other)),
+	'1 2 3', 'another owner, who comes first, is not overtaken');
+count_is(3, '... each once');
+for my $table ('checked', 'fired', 'secure')
+{
+	$queue->sql('SELECT bulk_pause()');
+	is(in_turn($table, $queue->enqueue($one, $table), $queue->enqueue($one, 'seen', q('{"columns": ["a"]}'))),
+		'1 2', "$table: code of the table's owner ends the process");
+}
+is($queue->sql("SELECT count(*), count(*) FILTER (WHERE mem = '4MB') FROM seen"), '3|3', '... and leaves nothing to the next job');
+my $first_of_two = $queue->pipe('first of two');
+for my $case ([ 'nothing', 'SELECT', 1 ], [ 'a setting of the role', "ALTER ROLE CURRENT_USER SET work_mem = '5MB'", 0 ],
+	[ '... that is gone', 'ALTER ROLE CURRENT_USER RESET ALL', 0 ],
+	[ '... of the database', "ALTER DATABASE postgres SET work_mem = '6MB'", 0 ], [ '... that is gone', 'ALTER DATABASE postgres RESET ALL', 0 ],
+	[ 'a pause', 'SELECT bulk_pause()', 0 ])
+{
+	my ($what, $statement, $same) = @$case;
+	$queue->sql('TRUNCATE seen');
+	my $pair = $queue->enqueue($first_of_two);
+	$queue->runs($pair);
+	my $next = $queue->enqueue($one, 'seen', q('{"columns": ["a"]}'));
+	$queue->sql($statement);
+	$queue->feed($first_of_two, 1);
+	is($queue->ends($pair), 'succeeded', "meanwhile: $what");
+	if ($what eq 'a pause')
+	{
+		usleep(300_000);
+		is($queue->status($next), 'queued', '... is kept');
+		$queue->sql('SELECT bulk_resume()');
+	}
+	is($queue->ends($next), 'succeeded', '... the next job');
+	my ($here, $there) = $queue->loaders($pair, $next);
+	($same ? \&is : \&isnt)->($there, $here, $same ? '... in the same process' : '... in another process');
+	my $expected = $statement =~ /'(.MB)'/ ? $1 : '4MB';
+	is($queue->sql('SELECT mem FROM seen'), $expected, '... with the settings that it would have');
+}
+$queue->sql('TRUNCATE t');
 setting('pg_bulk.max_running_jobs', 3);
 
 # Later.

@@ -78,7 +78,7 @@ for my $point (@own, @others)
 {
 	my $log = -s $node->logfile;
 	$queue->sql('SELECT bulk_pause()');
-	my @jobs = map { enqueue() } 1 .. 2;
+	my @jobs = map { enqueue() } 1 .. ($point eq 'job.handed' ? 5 : 2);
 	point_set($node, $point, 'signal=9 once');
 	$queue->ask('SELECT bulk_resume()');
 	# Not all of them are on the way of such a load.
@@ -111,7 +111,7 @@ for my $point ('job.aborted', 'job.failed')
 # Errors of the queue's own code: the worker's end it, the dispatcher begins anew.
 for my $point (@own)
 {
-	next if $point =~ /committed|claimed|gate/;
+	next if $point =~ /committed|claimed|gate|handed/;
 	point_set($node, $point, 'error once');
 	my $job = enqueue();
 	my $end = $queue->ends($job);
@@ -173,17 +173,77 @@ forget('after the storm');
 ok($queue->idle, 'nobody stays after the storm');
 
 # A job is cancelled wherever it is.
-for my $point (grep { /^job\./ && !/aborted|failed|claimed/ } point_names())
+for my $point (grep { /^job\./ && !/aborted|failed|claimed|handed/ } point_names())
 {
 	point_set($node, $point, 'wait');
 	my $job = enqueue();
 	point_wait($node, $point);
-	my $done = $point eq 'job.committed';
+	my $done = $point =~ /committed|offers/;
 	is($queue->sql("SELECT bulk_cancel($job)"), $done ? 'f' : 't', "$point: cancelled");
 	point_clear($node, $point);
 	is($queue->ends($job), $done ? 'succeeded' : 'canceled', '... unless it is done');
 	forget($point);
 }
+
+# A worker between two jobs: what is meant for the first one must not meet the second one, and nothing is lost.
+$node->append_conf('postgresql.conf', 'pg_bulk.max_running_jobs = 1');
+$node->reload;
+for my $case ([ 'job.offers', 'late' ], [ 'job.offers', 'SIGINT' ], [ 'job.offers', 'SIGTERM' ], [ 'job.offers', 'no dispatcher' ],
+	[ 'job.handed', 'cancelled' ], [ 'job.handed', 'SIGTERM' ], [ 'job.handed', 'no dispatcher' ], [ 'job.handed', 'error' ])
+{
+	my ($point, $what) = @$case;
+	my $name = "$point, $what";
+	$queue->sql('SELECT bulk_pause()');
+	my @pair = map { enqueue() } 1 .. 2;
+	point_set($node, $point, $what eq 'error' ? 'error once' : 'wait once');
+	$queue->sql('SELECT bulk_resume()');
+	my ($pid) = $what eq 'error' ? () : point_wait($node, $point);
+	$queue->becomes("SELECT status = 'succeeded' FROM bulk_jobs WHERE job_id = $pair[1]") if $what eq 'error';
+	is($queue->sql("SELECT bulk_cancel($pair[0])"), 'f', "$name: the first job is done") if $what eq 'late';
+	kill 'INT', $pid if $what eq 'SIGINT';
+	kill 'TERM', $pid if $what eq 'SIGTERM';
+	is($queue->sql("SELECT bulk_cancel($pair[1])"), 't', "$name: the second job") if $what eq 'cancelled';
+	if ($what eq 'no dispatcher')
+	{
+		$queue->sql("SELECT pg_terminate_backend(pid) FROM ($DISPATCHER) d");
+		$queue->becomes("SELECT NOT EXISTS ($DISPATCHER)");
+	}
+	point_clear($node, $point);
+	$queue->sql('SELECT bulk_resume()');
+	is($queue->ends($pair[0]), 'succeeded', "$name: the first job");
+	is($queue->ends($pair[1]), $what eq 'cancelled' ? 'canceled' : 'succeeded', '... the second one');
+	my ($first_loader, $second_loader) = $queue->loaders(@pair);
+	my $same = $point eq 'job.offers' ? $what eq 'late' || $what eq 'SIGINT' : $what eq 'no dispatcher';
+	is($first_loader eq $second_loader, $same, $same ? '... in the same process' : '... not in the same process');
+	is($queue->sql("SELECT crashes FROM bulk_queue WHERE job_id = $pair[1]"), 0,
+		'... at the first attempt');
+	forget($name);
+}
+# Who has found the process of the first job, and is slow to signal it.
+my $second_pipe = $queue->pipe('second of two');
+point_set($node, 'job.loaded', 'wait once');
+my $canceled = enqueue();
+point_wait($node, 'job.loaded');
+my $spared = $queue->enqueue($second_pipe);
+point_set($node, 'cancel.found', 'wait once');
+my $canceler = $node->background_psql('postgres');
+$canceler->{stdin} .= "SELECT 'canceled ' || bulk_cancel($canceled);\n";
+$canceler->{run}->pump_nb;
+point_wait($node, 'cancel.found');
+point_clear($node, 'job.loaded');
+is($queue->ends($canceled), 'succeeded', 'a job is done while somebody is about to cancel it');
+usleep(300_000);
+point_clear($node, 'cancel.found');
+$canceler->{run}->pump until $canceler->{stdout} =~ /canceled (true|t)/;
+$queue->feed($second_pipe, -1);
+is($queue->ends($spared), 'succeeded', '... and that is not about the next one');
+is(join(' ', $queue->loaders($spared)), join(' ', $queue->loaders($canceled)), '... in the same process');
+$canceler->quit;
+$queue->sql('DELETE FROM t WHERE a = -1');
+forget('a late cancel');
+ok($queue->idle, 'nobody stays between two jobs');
+$node->append_conf('postgresql.conf', 'pg_bulk.max_running_jobs = 3');
+$node->reload;
 
 # A dispatcher that dies while a worker has the job's lock, and has not claimed it: the next one starts another worker.
 point_set($node, 'job.locked', 'wait once');

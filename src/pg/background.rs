@@ -16,7 +16,7 @@ use super::points::point;
 use super::unguarded::{self as c, Opaque};
 
 /// How many bytes of its starter's choice a worker gets, besides a number.
-const EXTRA: usize = 16;
+const EXTRA: usize = 20;
 
 /// A worker that is to be started.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +74,7 @@ impl Worker {
         // SAFETY: variables of this process.
         let (pid, transaction) =
             unsafe { (pg_sys::MyProcPid, compat::virtual_transaction(pg_sys::MyProc).localTransactionId) };
-        self.with([pid.cast_unsigned(), transaction, 0, 0])
+        self.with([pid.cast_unsigned(), transaction, 0, 0, 0])
     }
 
     /// As the server knows it.
@@ -116,6 +116,16 @@ impl Handle {
     pub fn has_ended(&self) -> bool {
         use pg_sys::BgwHandleStatus::{BGWH_NOT_YET_STARTED, BGWH_STARTED};
         !matches!(self.status(), BGWH_NOT_YET_STARTED | BGWH_STARTED)
+    }
+
+    /// Wake it, if it runs. Guarded.
+    pub fn wake(&self) {
+        let mut pid = 0;
+        // SAFETY: a guarded call with a valid handle.
+        let status = unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &raw mut pid) };
+        if status == pg_sys::BgwHandleStatus::BGWH_STARTED {
+            wake(pid);
+        }
     }
 
     /// Forget it. Guarded.
@@ -168,6 +178,15 @@ pub fn wake(pid: i32) {
     if !process.is_null() {
         // SAFETY: process entries stay where they are, and a latch may be set whosever it is by now.
         unsafe { c::SetLatch(&raw mut (*process).procLatch) }
+    }
+}
+
+/// Wake who started this worker and wanted to be told of it, if it is still there. Guarded.
+pub fn wake_starter() {
+    // SAFETY: a background worker has an entry, which stays.
+    let pid = unsafe { (*pg_sys::MyBgworkerEntry).bgw_notify_pid };
+    if pid != 0 {
+        wake(pid);
     }
 }
 
@@ -251,6 +270,38 @@ pub fn force(name: &CStr, value: &CStr) {
             pg_sys::GucSource::PGC_S_OVERRIDE,
         );
     }
+}
+
+/// Serve no requests to cancel until [`serve_cancels`]: they are not about what this process does now. Guarded.
+pub fn hold_cancels() {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::QueryCancelHoldoffCount += 1 }
+}
+
+/// Forget those that came, and serve them again. Guarded.
+pub fn serve_cancels() {
+    // SAFETY: variables of this process. Signals that were sent are delivered when a system call returns.
+    unsafe {
+        libc::getppid();
+        std::ptr::write_volatile(&raw mut pg_sys::QueryCancelPending, 0);
+        pg_sys::QueryCancelHoldoffCount -= 1;
+    }
+}
+
+/// Begin the session anew, as DISCARD ALL does: what was forced or set by role and database remains. Guarded.
+pub fn start_over() {
+    in_transaction(|| {
+        let mut statement =
+            pg_sys::DiscardStmt { type_: pg_sys::NodeTag::T_DiscardStmt, target: pg_sys::DiscardMode::DISCARD_ALL };
+        // SAFETY: a valid statement; outside of a transaction block.
+        unsafe { c::guard(|| c::DiscardCommand(&raw mut statement, true)) }
+    });
+}
+
+/// What ps calls this process. Guarded.
+pub fn rename(name: &CStr) {
+    // SAFETY: a guarded call with a string, which is copied.
+    unsafe { pg_sys::init_ps_display(name.as_ptr()) }
 }
 
 /// Let no transaction of this session be ended for its length. Guarded.

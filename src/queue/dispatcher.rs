@@ -10,9 +10,6 @@
 //!
 //! It decides nothing that could not be decided again: claims are the workers' business. So any error ends it, and the
 //! postmaster starts it anew; workers that are busy then go on, and a job that is started twice is claimed once.
-//!
-//! A job that keeps others out of its table (`alone`) waits until no other one runs there, and those behind it wait for
-//! it.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -20,7 +17,9 @@ use std::time::{Duration, Instant};
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::Queue;
+use super::choice::choose;
 use super::job::{End, Failure, Queued};
+use super::succession::{Place, Places};
 use super::wake::NO_LINGERING;
 use crate::error::{OrRaise, Result};
 use crate::guc;
@@ -48,12 +47,24 @@ const CANDIDATES: i64 = 32;
 struct Launched {
     job: Queued,
     handle: Handle,
+    /// If it may go on to another job.
+    place: Option<Place>,
+    /// What its session began with.
+    beginnings: String,
+}
+
+impl Launched {
+    /// Has it done with its job?
+    fn is_over(&self) -> bool {
+        self.place.is_some_and(|place| place.is_over())
+    }
 }
 
 #[derive(Debug)]
 struct Dispatcher {
     queue: Queue,
     launched: Vec<Launched>,
+    places: Places,
     /// Jobs that somebody is changing, in a transaction that goes on, and until when they are left alone.
     left_alone: Vec<(i64, Instant)>,
     /// When to sweep next: orphans, and jobs that ended long ago.
@@ -100,7 +111,8 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     background::wait_for_starter();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
-    let mut dispatcher = Dispatcher { queue, launched: Vec::new(), left_alone: Vec::new(), sweep: None };
+    let places = Places::new();
+    let mut dispatcher = Dispatcher { queue, launched: Vec::new(), places, left_alone: Vec::new(), sweep: None };
     let mut linger = if background::numbers() == NO_LINGERING { Duration::ZERO } else { LINGER };
     let mut idle_since = None;
     loop {
@@ -172,8 +184,14 @@ impl Dispatcher {
         let outlook = in_transaction(|| self.look()).or_raise();
         point!("dispatcher.looked");
         let mut full = false;
-        for job in outlook.start {
-            full |= !self.start(job);
+        for (job, beginnings) in outlook.start {
+            full |= !self.hand_over(job, &beginnings) && !self.start(job, beginnings);
+        }
+        // Whoever offers itself since then has woken us.
+        for launched in self.launched.iter().filter(|l| outlook.over.contains(&l.job.id)) {
+            if launched.place.is_some_and(|place| place.answer(None)) {
+                launched.handle.wake();
+            }
         }
         if forgets_more {
             self.sweep = None;
@@ -227,7 +245,10 @@ impl Dispatcher {
             if launched.handle.has_ended() {
                 let launched = self.launched.swap_remove(at);
                 launched.handle.free();
-                ended.push(launched.job);
+                // One that was told to go just when it was handed a job leaves that where it was.
+                if !launched.place.is_some_and(|place| place.is_untaken()) {
+                    ended.push(launched.job);
+                }
             } else {
                 at += 1;
             }
@@ -274,11 +295,14 @@ impl Dispatcher {
 
     /// Which jobs to start, and what then.
     fn look(&mut self) -> Result<Outlook> {
+        // Before the look at the queue: what is over was committed before.
+        let over: HashSet<i64> = self.launched.iter().filter(|l| l.is_over()).map(|l| l.job.id).collect();
         let running = self.queue.running()?;
         // The tables that are being loaded, and whether they are by a job that has to be alone.
         let mut busy: Vec<(pg_sys::Oid, bool)> = running.iter().map(|job| (job.target, job.alone)).collect();
         let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
-        let started = self.launched.iter().filter(|l| running.iter().all(|job| job.id != l.job.id));
+        let is_started = |l: &&Launched| !over.contains(&l.job.id) && running.iter().all(|job| job.id != l.job.id);
+        let started = self.launched.iter().filter(is_started);
         busy.extend(started.map(|l| (l.job.target, l.job.alone)));
         let strangers = running.iter().any(|job| !known.contains(&job.id));
         let free = guc::max_running_jobs().saturating_sub(busy.len());
@@ -305,29 +329,49 @@ impl Dispatcher {
             }
             start.retain(|job| !failed.contains(&job.id));
             if !failed.is_empty() {
-                return Ok(Outlook { start, next: Next::Sleep(1) });
+                return Ok(Outlook { start: self.with_beginnings(start)?, over, next: Next::Sleep(1) });
             }
         }
 
         let is_busy = !busy.is_empty() || !start.is_empty();
         if !is_busy && !self.queue.has_work()? {
-            return Ok(Outlook { start, next: Next::Idle });
+            return Ok(Outlook { start: Vec::new(), over, next: Next::Idle });
         }
         let due = if start.len() < free { self.queue.next_due()? } else { None };
         let longest = if strangers || !self.left_alone.is_empty() { RETRY } else { LONGEST };
         let longest = if is_busy { longest.min(WATCH) } else { longest };
-        Ok(Outlook { start, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
+        let start = self.with_beginnings(start)?;
+        Ok(Outlook { start, over, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
+    }
+
+    /// Jobs, and what sessions of their owners begin with: looked up before there is one, so that it has that at least.
+    fn with_beginnings(&self, jobs: Vec<Queued>) -> Result<Vec<(Queued, String)>> {
+        jobs.into_iter().map(|job| Ok((job, self.queue.beginnings(job.owner)?))).collect()
+    }
+
+    /// Have a worker go on to this job that has done with another one of the same owner, in a session that began as a new
+    /// one would. False if there is none.
+    fn hand_over(&mut self, job: Queued, beginnings: &str) -> bool {
+        let fits = |l: &&mut Launched| l.job.owner == job.owner && l.beginnings == beginnings;
+        let taken = |l: &&mut Launched| l.place.is_some_and(|place| place.answer(Some(job.id)));
+        let Some(launched) = self.launched.iter_mut().filter(fits).find(taken) else { return false };
+        launched.job = job;
+        launched.handle.wake();
+        true
     }
 
     /// Start a worker. False if there is no slot for it.
-    fn start(&mut self, job: Queued) -> bool {
+    fn start(&mut self, job: Queued, beginnings: String) -> bool {
         // SAFETY: a variable of this process.
         let database = unsafe { pg_sys::MyDatabaseId };
-        let numbers = [database.to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), 0];
+        let is_taken = |index| self.launched.iter().any(|l| l.place.is_some_and(|place| place.index == index));
+        let place = self.places.free(is_taken);
+        let (places, index) = place.map_or((0, 0), |place| (self.places.handle(), place.index));
+        let numbers = [database.to_u32(), job.owner.to_u32(), self.queue.table.to_u32(), places, index];
         let name = format!("pg_bulk job {}", job.id);
         let worker = Worker::new(&name, "pg_bulk job", c"pg_bulk_job_main", job.id);
         match worker.with(numbers).telling_us().start() {
-            Some(handle) => self.launched.push(Launched { job, handle }),
+            Some(handle) => self.launched.push(Launched { job, handle, place, beginnings }),
             None => return false,
         }
         true
@@ -345,31 +389,11 @@ impl Dispatcher {
     }
 }
 
-/// Of the jobs that are due, in order, those that may start now: `free` at most.
-fn choose(
-    candidates: impl Iterator<Item = Queued>,
-    may_start: impl Fn(&Queued) -> bool,
-    free: usize,
-    mut busy: Vec<(pg_sys::Oid, bool)>,
-) -> Vec<Queued> {
-    let mut start = Vec::new();
-    for job in candidates {
-        if start.len() == free {
-            break;
-        }
-        let waits = busy.iter().any(|(target, alone)| *target == job.target && (*alone || job.alone));
-        // What waits for its table is as good as there for those behind it.
-        busy.push((job.target, job.alone));
-        if !waits && may_start(&job) {
-            start.push(job);
-        }
-    }
-    start
-}
-
 /// What a lap found.
 #[derive(Debug)]
 struct Outlook {
-    start: Vec<Queued>,
+    start: Vec<(Queued, String)>,
+    /// Jobs whose workers had done with them when it began.
+    over: HashSet<i64>,
     next: Next,
 }

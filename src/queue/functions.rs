@@ -15,6 +15,7 @@ use crate::load::options::{LoadOptions, LockOption};
 use crate::load::target::check_location;
 use crate::pg::background;
 use crate::pg::lock::{Mode, Until};
+use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
 
 /// How often bulk_cancel looks at a job that others are changing, and the milliseconds between.
@@ -240,17 +241,25 @@ fn cancel(queue: &Queue, job: i64) -> Result<bool> {
         if status_for_caller(queue, job)? != "running" {
             return Ok(false);
         }
-        if let Some(pid) = lock.holder() {
-            // As pg_cancel_backend does: the process and those it has started. It has no other job, before or after.
-            // SAFETY: a signal to a process that obeys it by cancelling what it does.
-            let told = unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 };
+        // Meanwhile that process does not go on to another job.
+        let meanwhile = queue.cancel_lock();
+        meanwhile.take(Mode::Share, Until::TransactionEnd);
+        let holder = lock.holder();
+        point!("cancel.found");
+        // As pg_cancel_backend does: the process and those it has started.
+        // SAFETY: a signal to a process that obeys it by cancelling what it does.
+        let told =
+            holder.map(|pid| unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 });
+        meanwhile.release(Mode::Share, Until::TransactionEnd);
+        match told {
+            Some(true) => return Ok(true),
             // One that has just gone is not there.
-            if told {
+            Some(false) => (),
+            None if lock.try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) && queue.cancel_lost(job)? => {
+                // Its process was gone, and nobody had noticed yet.
                 return Ok(true);
             }
-        } else if lock.try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) && queue.cancel_lost(job)? {
-            // Its process was gone, and nobody had noticed yet.
-            return Ok(true);
+            None => (),
         }
         // Somebody else has noticed, or it is beginning or ending just now.
         background::pause(PAUSE);

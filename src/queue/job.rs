@@ -90,11 +90,11 @@ impl Claimed {
     /// Make it outlive the transaction.
     ///
     /// # Safety
-    /// Its options are still there.
-    pub unsafe fn keep(self) -> Claimed {
+    /// Its options are still there; and the memory context, as long as it.
+    pub unsafe fn keep(self, memory: pg_sys::MemoryContext) -> Claimed {
         // SAFETY: the caller vouches for the options; guarded calls.
         let options = unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+            let old = pg_sys::MemoryContextSwitchTo(memory);
             let copy = pg_sys::pg_detoast_datum_copy(self.options.cast_mut_ptr());
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::Datum::from(copy)

@@ -8,15 +8,15 @@
 //!
 //! * `functions`, `wait`: what users call.
 //! * `wake`: how it comes that there is a dispatcher whenever there is something to do, and none otherwise.
-//! * `dispatcher`: who decides which job is next.
-//! * `worker`: who runs one.
+//! * `dispatcher`: who decides which job is next; `choice`: by which rules.
+//! * `worker`: who runs one; `succession`: and then another one; `failure`: what is recorded if that fails.
 //! * `job`: what becomes of a row of the queue; all statements on it are there.
 //! * `home`: of which database a row is.
 //! * `local`: why the queue is not replicated.
 //! * `launcher`: with a preloaded library, who looks into all databases when the server starts.
 //!
-//! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until its process
-//! is gone. "running" is written in a transaction of its own, "succeeded" in the one that has the rows. So whatever dies
+//! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until the load is
+//! committed or its process is gone. "running" is written in a transaction of its own, "succeeded" in the one that has the rows. So whatever dies
 //! when: either both are there, or the row still says "running" and nobody has the lock, which is how the dispatcher
 //! knows that the job is to be run again. Pids are never trusted.
 //!
@@ -24,12 +24,15 @@
 //! are written by the code here, as the owner of the queue's table ([`Queue::run`]); no function that SQL can call writes
 //! what its caller says.
 
+mod choice;
 mod dispatcher;
+mod failure;
 mod functions;
 mod home;
 mod job;
 mod launcher;
 mod local;
+mod succession;
 mod wait;
 mod wake;
 mod worker;
@@ -136,6 +139,12 @@ impl Queue {
     /// Held, in exclusive mode, by the dispatcher as long as it lives.
     fn life_lock(&self) -> ObjectLock {
         ObjectLock::new(self.state, 0, 0)
+    }
+
+    /// Held, in share mode, by who cancels a job while it looks for the process and signals it; in exclusive mode by a
+    /// process that goes on to another job.
+    fn cancel_lock(&self) -> ObjectLock {
+        ObjectLock::new(self.state, 2, 0)
     }
 
     /// Held by transactions that have changed the queue and have not ended; and, in exclusive mode, by a dispatcher that

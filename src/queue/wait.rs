@@ -22,6 +22,8 @@ const FIRST_PAUSE: i64 = 1;
 const LAST_PAUSE: i64 = 100;
 /// How often to see to it that somebody works on the job.
 const CARE_EVERY: Duration = Duration::from_secs(1);
+/// When to do so first, with time: whoever has just been started may not have begun yet.
+const CARE_AFTER: Duration = Duration::from_millis(50);
 
 /// `bulk_wait(job_id, timeout)`.
 ///
@@ -62,7 +64,7 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
     let own_pid = unsafe { (!pg_sys::MyBgworkerEntry.is_null()).then_some(pg_sys::MyProcPid) };
     let is_own = own_pid.is_some() && queue.job_lock(job).holder() == own_pid;
     let mut pause = FIRST_PAUSE;
-    let mut care_at = Instant::now();
+    let mut care_at = Instant::now() + if by_lock { CARE_AFTER } else { Duration::ZERO };
     let mut waited = false;
     loop {
         let (status, xmin) = queue.status(job, caller)?.ok_or_else(|| unknown(job))?;

@@ -28,7 +28,7 @@ use crate::pg::lock::{Mode, Until};
 const RESTART_AFTER: i32 = 5;
 
 /// Numbers for a dispatcher that leaves at once if there is nothing to do.
-pub const NO_LINGERING: [u32; 4] = [0, 0, 1, 0];
+pub const NO_LINGERING: [u32; 5] = [0, 0, 1, 0, 0];
 
 /// A dispatcher for a database.
 pub fn dispatcher(database: pg_sys::Oid) -> Worker {

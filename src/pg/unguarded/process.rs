@@ -23,6 +23,8 @@ unsafe extern "C-unwind" {
     pub fn Async_Notify(channel: *const c_char, payload: *const c_char);
     /// trigger.c. Outside of any query.
     pub fn AfterTriggerFireDeferred();
+    /// discard.c. Outside of a transaction block.
+    pub fn DiscardCommand(statement: *mut pg_sys::DiscardStmt, is_top_level: bool);
     /// xact.c.
     pub fn CommitTransactionCommand();
     /// elog.c. The SQLSTATE of the message that is being made; only within an error context callback, where it raises

@@ -1,0 +1,62 @@
+//! Words in shared memory, for processes that talk to each other and share nothing else.
+//!
+//! The segment stays as long as one of them is attached to it, and each is as long as it lives: nobody's memory goes
+//! away when the other one ends.
+
+use std::sync::atomic::AtomicU64;
+
+use pgrx::pg_sys;
+
+/// So many words.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedWords {
+    segment: *mut pg_sys::dsm_segment,
+    count: usize,
+}
+
+impl SharedWords {
+    /// New ones, which are 0. None if there is no shared memory for them. Guarded.
+    pub fn create(count: usize) -> Option<SharedWords> {
+        let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
+        // SAFETY: guarded calls; the segment is as large as the words, which are aligned, and stays attached.
+        unsafe {
+            let segment = pg_sys::dsm_create(count * size_of::<AtomicU64>(), flags);
+            if segment.is_null() {
+                return None;
+            }
+            pg_sys::dsm_pin_mapping(segment);
+            pg_sys::dsm_segment_address(segment).cast::<u64>().write_bytes(0, count);
+            Some(SharedWords { segment, count })
+        }
+    }
+
+    /// Those that another process has made, and so many. None if it is gone. Guarded.
+    pub fn attach(handle: u32, count: usize) -> Option<SharedWords> {
+        if handle == pg_sys::DSM_HANDLE_INVALID {
+            return None;
+        }
+        // SAFETY: guarded calls; what is attached stays so.
+        unsafe {
+            let segment = pg_sys::dsm_attach(handle);
+            if segment.is_null() {
+                return None;
+            }
+            pg_sys::dsm_pin_mapping(segment);
+            Some(SharedWords { segment, count })
+        }
+    }
+
+    /// What another process needs to attach; never 0.
+    pub fn handle(&self) -> u32 {
+        // SAFETY: attached.
+        unsafe { pg_sys::dsm_segment_handle(self.segment) }
+    }
+
+    pub fn get(&self, index: usize) -> Option<&'static AtomicU64> {
+        // SAFETY: attached for the life of the process, and within it; everybody uses the words as atomic ones.
+        (index < self.count).then(|| unsafe {
+            let words = pg_sys::dsm_segment_address(self.segment).cast::<AtomicU64>();
+            &*words.add(index)
+        })
+    }
+}
