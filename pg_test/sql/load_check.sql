@@ -178,5 +178,18 @@ SELECT error_of($$SELECT bulk_check(data_path('t'), 'busy', '{"format": "csv", "
 RESET ROLE;
 DROP OWNED BY regress_load_check;
 DROP ROLE regress_load_check;
+-- Of more rows with one key than there is memory for, the last one replaces the others, and a row of the table.
+CREATE TABLE repeated (a int PRIMARY KEY, b text);
+INSERT INTO repeated SELECT i, 'old' FROM generate_series(1, 3000, 7) i;
+DO $$
+DECLARE
+	content text := (SELECT string_agg(format(E'%s,%s\n', i % 4000, i), '' ORDER BY i) FROM generate_series(1, 12000) i);
+BEGIN
+	CALL write_file('t', content);
+END $$;
+SET maintenance_work_mem = '1MB';
+SELECT said('repeated', '{"on_duplicate": "keep_new"}');
+SELECT said('repeated', '{"on_duplicate": "keep_old"}');
+RESET maintenance_work_mem;
 SET client_min_messages = warning;
 DROP SCHEMA load_check CASCADE;

@@ -124,6 +124,11 @@ impl TupleSort {
         self.waiting.push((tid, tuple.to_vec()));
     }
 
+    /// Bytes that it may take now.
+    pub fn memory(&self) -> usize {
+        if self.sort.is_null() { 0 } else { usize::try_from(self.memory).unwrap_or(0) * 1024 }
+    }
+
     /// Look at the rows that wait. Guarded.
     pub fn flush(&mut self) {
         if !self.waiting.is_empty() {

@@ -419,6 +419,7 @@ unsafe extern "C-unwind" fn look(
         let leader = &*(*settling).leader;
         let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
+        let held_bytes: usize = written.collectors.iter().map(Collector::held).sum();
         // Of a table that had rows, what was collected is not all that an index is rebuilt from.
         let builds = *option != IndexesOption::Rebuild || (written.start == 0 && !written.traits.shared);
         let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());
@@ -436,9 +437,10 @@ unsafe extern "C-unwind" fn look(
         let refers = survives && keeps && keep != Keep::New && !indexes.are_late();
         let mut keys = ForeignKeys::new(relinfo, written.rows, refers, pg_sys::RowShareLock.cast_signed());
         let refers = refers && !keys.are_none();
-        // All sorts together get what one index that is built may have.
+        // All sorts together get what one index that is built may have, but for what is held of keys that were collected.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
-        let share = (pg_sys::maintenance_work_mem / sorts.max(1)).max(LEAST_MEMORY);
+        let left = pg_sys::maintenance_work_mem.saturating_sub(i32::try_from(held_bytes / 1024).unwrap_or(i32::MAX));
+        let share = (left / sorts.max(1)).max(LEAST_MEMORY);
         indexes.begin_sorts(share);
         keys.prepare(share, false);
         let table = Table {

@@ -174,6 +174,16 @@ impl Collector {
         }
     }
 
+    /// Bytes that keys take in this process.
+    pub fn held(&self) -> usize {
+        match &self.keys {
+            Keys::Narrow(keys) => keys.entries.capacity() * size_of::<Entry<u64>>(),
+            Keys::Wide(keys) => keys.entries.capacity() * size_of::<Entry<u128>>(),
+            Keys::Bytes(keys) => keys.store.memory(),
+            Keys::Tuples(keys) => keys.memory(),
+        }
+    }
+
     /// They are not wanted any more. Guarded.
     pub fn close(&mut self) {
         match &mut self.keys {

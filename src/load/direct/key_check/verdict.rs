@@ -108,9 +108,20 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
         if let Some(sort) = &mut suspects {
             sort.sort();
         }
-        let next = suspects.as_mut().and_then(NumberSort::take);
         let keep = table.indexes.keep();
         let groups = &table.suspects.groups;
+        let arbiter = table.indexes.arbiter();
+        let mut losses = NumberSort::new(table.share / 3);
+        // Where rows are in the way of each other by one key only, the last one of each has it, and nobody need be remembered.
+        let is_other = |(index, &count): (usize, &u64)| Some(index) != arbiter && count > 0;
+        let one_key = table.exclusions.is_empty() && !groups.iter().enumerate().any(is_other);
+        if keep == Keep::New
+            && one_key
+            && let Some(rows) = suspects.take()
+        {
+            leave_last(rows, table.share / 3, &mut losses);
+        }
+        let next = suspects.as_mut().and_then(NumberSort::take);
         let owners = |&count: &u64| vec![0; usize::try_from(count + 1).unwrap_or(0)];
         let judge = Judge {
             suspects,
@@ -118,15 +129,36 @@ unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
             claims: Vec::new(),
             excluding: Vec::new(),
             keep,
-            arbiter: table.indexes.arbiter(),
+            arbiter,
             taken: groups.iter().map(|&count| Bits::new(count + 1)).collect(),
-            owners: if keep == Keep::New { groups.iter().map(owners).collect() } else { Vec::new() },
+            owners: if keep == Keep::New && !one_key { groups.iter().map(owners).collect() } else { Vec::new() },
             replaced: HashSet::new(),
             lost: Bits::new(0),
-            losses: NumberSort::new(table.share / 3),
+            losses,
         };
         PgMemoryContexts::For(table.memory).leak_and_drop_on_delete(judge)
     }
+}
+
+/// All rows with a key lose to the last one of them. Guarded.
+fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) {
+    let mut by_key = NumberSort::<3>::new(memory);
+    while let Some([row, index, group, _]) = rows.take() {
+        pgrx::check_for_interrupts!();
+        by_key.put([group, row, index]);
+    }
+    rows.end();
+    by_key.sort();
+    let mut before = None::<[u64; 3]>;
+    while let Some(now) = by_key.take() {
+        pgrx::check_for_interrupts!();
+        if let Some([group, row, index]) = before.replace(now)
+            && group == now[0]
+        {
+            losses.put([row, index, 0, 0]);
+        }
+    }
+    by_key.end();
 }
 
 /// Does a row stay?
