@@ -92,6 +92,23 @@ for my $case (sort keys %points)
 	$primary->safe_psql('postgres', load_sql($before, $table, columns => [ 'id', 'word', 'at' ])) if $way =~ /^build|together/;
 }
 
+# A worker that helps to build an index fails, or the leader is cancelled while one does not get on.
+for my $way ('together', 'apart')
+{
+	my $rows = rows_of($primary, 'fixed');
+	point_set($primary, 'index.helper', 'error worker once');
+	my (undef, undef, $err) = $primary->psql('postgres', statement('fixed', $way));
+	like($err, qr/ERROR:.*index\.helper/, "fixed $way: the error of a worker");
+	point_set($primary, 'index.helper', 'wait worker');
+	(undef, undef, $err) = $primary->psql('postgres', "SET statement_timeout = '1s'; " . statement('fixed', $way));
+	like($err, qr/ERROR:  canceling statement due to statement timeout/, "fixed $way: cancelled while a worker waits");
+	point_clear($primary);
+	is(rows_of($primary, 'fixed'), $rows, '... the rows are those before');
+	is_deeply([ glob($primary->data_dir . '/base/pgsql_tmp/*') ], [], '... no file is left');
+	is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
+}
+healthy($primary, 'after errors of workers');
+
 # The standby takes over in the middle of a merge.
 my $rows = rows_of($primary, 'bytes');
 point_set($primary, 'index.built', 'wait leader after=1');

@@ -5,7 +5,8 @@
 //! index meanwhile.
 //!
 //! Where several processes write parts of the file, each has blocks of its own, which it goes on to as they come. What nobody
-//! has used in the end is written as zeroes by one of them.
+//! has used in the end is written as zeroes by one of them. Only within a segment may pages be missing meanwhile: the one before
+//! is made complete first, or the server would not look beyond it if it has to recover.
 //!
 //! WAL are full pages, as of any index that is built. It is not flushed, since nothing refers to the file after a crash
 //! unless the transaction commits. But as with a heap ([`super::append`]) no checkpoint may come between a page's WAL and
@@ -43,6 +44,8 @@ pub struct IndexFile {
     count: usize,
     /// What lies between two pages is others'.
     is_part: bool,
+    /// Segments that are known to be complete then.
+    complete: u32,
     /// For a page whose place is passed.
     late: Box<AlignedPage>,
 }
@@ -70,6 +73,7 @@ impl IndexFile {
             first: 0,
             count: 0,
             is_part,
+            complete: 0,
             late: Box::new(AlignedPage([0; BLCKSZ])),
         })
     }
@@ -129,6 +133,12 @@ impl IndexFile {
         }
         for (page, _) in pages.iter_mut().zip(&*present).filter(|(_, present)| !**present) {
             page.0.fill(0);
+        }
+        let segment = RelationFile::segment_of(self.first + self.count as u32 - 1);
+        if self.is_part && self.complete < segment {
+            // Others may have blocks there that they have not written yet.
+            self.file.complete_segments(self.complete..segment)?;
+            self.complete = segment;
         }
         write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
         present.fill(false);

@@ -3,6 +3,7 @@
 //! Opening and allocating may fail and raise, so that it comes before anything is logged; writing returns what went wrong.
 
 use std::ffi::CString;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -102,6 +103,43 @@ impl RelationFile {
             }
         }
         (written, Ok(()))
+    }
+
+    /// Make segments as long as they can be, from one on and before another, which is going to be written to: the server takes
+    /// a segment that is shorter for the last one, now and when it recovers. What is added reads as zeroes. Guarded.
+    pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
+        for segment in segments {
+            let path = self.segment_path(segment);
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
+            // SAFETY: a guarded call with a valid string.
+            let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), flags) };
+            if fd < 0 {
+                let error = std::io::Error::last_os_error();
+                let path = path.to_string_lossy();
+                return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
+            }
+            let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
+            let pieces = Pieces(vec![piece]);
+            let whole = i64::from(SEGMENT) * BLCKSZ as i64;
+            // SAFETY: system calls on an open descriptor. A segment is never longer, so that nothing is cut off, whoever writes
+            // to it meanwhile.
+            let extended = unsafe {
+                let mut status: libc::stat = std::mem::zeroed();
+                libc::fstat(fd, &raw mut status) == 0 && (status.st_size >= whole || libc::ftruncate(fd, whole) == 0)
+            };
+            if !extended {
+                return Err(self.extend_error(&std::io::Error::last_os_error()));
+            }
+            if !self.temporary {
+                pieces.0.iter().for_each(|piece| self.request_sync(piece));
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment that a block is in.
+    pub fn segment_of(block: u32) -> u32 {
+        block / SEGMENT
     }
 
     fn segment_path(&self, segment: u32) -> CString {

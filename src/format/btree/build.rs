@@ -89,6 +89,8 @@ pub enum BuildError<E> {
     },
     /// More pages than there are block numbers.
     Full,
+    /// There is no memory for what is to be known above the leaves of a part.
+    Memory,
 }
 
 impl<E> From<E> for BuildError<E> {

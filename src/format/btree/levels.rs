@@ -203,7 +203,7 @@ impl Levels {
         let Some(level) = self.levels.get_mut(at) else { return Ok(()) };
         let downlink = level.take_downlink();
         match &mut self.part {
-            Some(part) => part.links.extend_from_slice(&downlink),
+            Some(part) => part.add_link(&downlink)?,
             None => self.add_pivot(at + 1, &downlink, sink)?,
         }
         let Some(level) = self.levels.get_mut(at) else { return Ok(()) };

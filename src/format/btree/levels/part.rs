@@ -42,6 +42,14 @@ pub(super) struct Unlinked {
     pub(super) links: Vec<u8>,
 }
 
+impl Unlinked {
+    pub(super) fn add_link<E>(&mut self, link: &[u8]) -> Result<(), BuildError<E>> {
+        self.links.try_reserve(link.len()).map_err(|_| BuildError::Memory)?;
+        self.links.extend_from_slice(link);
+        Ok(())
+    }
+}
+
 /// The tuples that lie one after the other.
 struct Links<'a>(&'a [u8]);
 
@@ -104,10 +112,11 @@ impl Levels {
         if self.levels.first().is_some_and(|leaf| leaf.upper - leaf.lower < room) {
             self.next_leaf(high_key, sink)?;
         }
-        let Unlinked { first, mut links } = self.part.unwrap_or_default();
+        let mut part = self.part.unwrap_or_default();
         let Some(mut leaf) = self.levels.pop() else { return Ok(Part::default()) };
-        links.extend_from_slice(&leaf.take_downlink());
+        part.add_link(&leaf.take_downlink())?;
         leaf.complete(NO_BLOCK, 0);
+        let Unlinked { first, links } = part;
         Ok(Part { first, last: Some(leaf.page), links, entries })
     }
 
@@ -120,16 +129,24 @@ impl Levels {
     ) -> Result<Built, BuildError<S::Error>> {
         let mut levels = Self::with_blocks(options, blocks);
         let mut parts = parts.into_iter().filter(|part| part.entries > 0).peekable();
+        let Some(only) = parts.peek().map(|part| part.first.is_none()) else { return levels.finish(0, sink) };
         let (mut entries, mut prev, mut border): (_, _, Option<Vec<u8>>) = (0, NO_BLOCK, None);
-        // Of all leaves but the last one.
-        let mut links = Vec::new();
+        let mut above = false;
+        // The place of the last leaf.
+        levels.levels.push(Level::reopen(new_page(), &[]));
         while let Some(part) = parts.next() {
             entries += part.entries;
             let first_block = part.first_block();
+            if !above && (!only || parts.peek().is_some()) {
+                levels.add_level()?;
+                above = true;
+            }
             let (mut last_link, mut is_first) = (Vec::new(), true);
             for link in Links(&part.links) {
                 levels.pages = levels.pages.max(block_of(link).saturating_add(1));
-                links.append(&mut last_link);
+                if !last_link.is_empty() {
+                    levels.add_pivot(1, &last_link, sink)?;
+                }
                 last_link = match &border {
                     Some(key) if is_first => with_block(key, first_block),
                     _ => link.to_vec(),
@@ -145,10 +162,12 @@ impl Levels {
                 None => leaf.prev = prev,
             }
             let Some(next) = parts.peek() else {
-                levels.levels.push(leaf);
+                if let Some(place) = levels.levels.first_mut() {
+                    *place = leaf;
+                }
                 break;
             };
-            links.append(&mut last_link);
+            levels.add_pivot(1, &last_link, sink)?;
             let key = high_key(leaf.last_item(), next.first_item());
             if leaf.upper.saturating_sub(leaf.lower) < key.len() {
                 return Err(BuildError::Order);
@@ -157,12 +176,6 @@ impl Levels {
             leaf.complete(next.first_block(), 0);
             sink.page(leaf.block, &mut leaf.page)?;
             (prev, border) = (leaf.block, Some(key));
-        }
-        if !links.is_empty() {
-            levels.add_level()?;
-        }
-        for link in Links(&links) {
-            levels.add_pivot(1, link, sink)?;
         }
         levels.finish(entries, sink)
     }

@@ -28,7 +28,7 @@ use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
 use super::leaves::{LeafReader, Leaves};
 use super::runs::{RunReader, Runs};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, out_of_memory};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::points::point;
@@ -358,6 +358,7 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
         }
         // The server says it better: it is asked to build the index then.
         BuildError::TooLong { .. } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "a key of an index is too long"),
+        BuildError::Memory => out_of_memory(),
         BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
     }
 }

@@ -15,9 +15,10 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::btree::build::{BlockSource, Builder, Options, Part};
-use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::KeyShape;
 use pg_bulk_format::btree::merge::{Merge, Run, Slice};
+use pg_bulk_format::btree::sort::is_ascending;
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::PgSqlErrorCode as Code;
 
@@ -92,6 +93,9 @@ pub fn bounds<W: Word>(
             let place = leaves.divide::<W>(shape, (f64::from(i) + 0.5) / f64::from(SAMPLES));
             samples.extend(place.map(|(leaf, key)| Sample { key, leaf: Some(leaf), weight }));
         }
+        // Keys behind all of its own need not be looked for elsewhere.
+        let last = leaves.divide::<W>(shape, 1.0);
+        samples.extend(last.map(|(leaf, key)| Sample { key, leaf: Some(leaf), weight: 0.0 }));
     }
     samples.sort_by_key(|sample| sample.key);
     let total: f64 = samples.iter().map(|sample| sample.weight).sum();
@@ -159,6 +163,9 @@ impl BlockSource for Extents {
 }
 
 /// Entries of the index that is there, as far as their keys are in a range.
+///
+/// Whoever reads all of them sees if they are in order. Of those that are passed over nobody would, so it is looked at here; and
+/// where one range ends the next one has to begin ([`Seen`]).
 pub struct Between<W: Word> {
     reader: LeafReader<KeyShape, Entry<W>>,
     from: Option<W>,
@@ -167,11 +174,27 @@ pub struct Between<W: Word> {
     start: usize,
     end: usize,
     is_over: bool,
+    latest: Option<Entry<W>>,
+    seen: Seen<W>,
+}
+
+/// What a range has seen of the index that is there.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen<W: Word> {
+    /// Entries that are in the range.
+    pub count: u64,
+    /// The first entry that is not before it, and the first one behind it.
+    pub first: Option<Entry<W>>,
+    pub next: Option<Entry<W>>,
 }
 
 impl<W: Word> Between<W> {
     pub fn new(reader: LeafReader<KeyShape, Entry<W>>, from: Option<W>, to: Option<W>) -> Between<W> {
-        Between { reader, from, to, start: 0, end: 0, is_over: false }
+        Between { reader, from, to, start: 0, end: 0, is_over: false, latest: None, seen: Seen::default() }
+    }
+
+    pub fn seen(&self) -> Seen<W> {
+        self.seen
     }
 }
 
@@ -188,13 +211,32 @@ impl<W: Word> Run<W> for Between<W> {
             self.reader.advance()?;
             let block = self.reader.block();
             self.is_over = block.is_empty();
+            let follows = match (self.latest, block.first()) {
+                (Some(latest), Some(first)) => latest.before(*first),
+                _ => true,
+            };
+            if !follows || !is_ascending(block) {
+                self.reader.unfit().set(true);
+                return Err(Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order"));
+            }
+            self.latest = block.last().copied().or(self.latest);
             let less_than = |key: Option<W>| key.map(|key| block.partition_point(|entry| entry.key() < key));
             self.start = less_than(self.from).unwrap_or(0);
             self.end = less_than(self.to).unwrap_or(block.len()).max(self.start);
             self.is_over |= self.end < block.len();
+            self.seen.count += (self.end - self.start) as u64;
+            self.seen.first = self.seen.first.or_else(|| block.get(self.start).copied());
+            self.seen.next = block.get(self.end).copied();
         }
         Ok(())
     }
+}
+
+/// A range that was built.
+pub struct Piece<W: Word> {
+    pub range: usize,
+    pub part: Part,
+    pub seen: Seen<W>,
 }
 
 /// What all ranges of an index have in common.
@@ -209,6 +251,8 @@ pub struct Ranges<'a, W: Word> {
     /// Of what the leader has in memory, what is before the first bound.
     pub memory: &'a [Entry<W>],
     pub old: Option<Leaves>,
+    /// Rows are the load's from this block on.
+    pub start: u32,
     pub bounds: &'a [Bound],
     /// Set when somebody has given up.
     pub over: &'a AtomicU32,
@@ -216,7 +260,7 @@ pub struct Ranges<'a, W: Word> {
 
 impl<W: Word> Ranges<'_, W> {
     /// Build one of them. None if it was given up. Guarded, and interruptible.
-    pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<Part>> {
+    pub fn build(&self, range: usize, file: &mut IndexFile, blocks: &Extents) -> Result<Option<Piece<W>>> {
         let before = range.checked_sub(1).and_then(|range| self.bounds.get(range));
         let (from, to) = (before.map(Bound::key::<W>), self.bounds.get(range).map(Bound::key::<W>));
         let mut sources: Vec<Source<'_, W>> = Vec::new();
@@ -237,7 +281,12 @@ impl<W: Word> Ranges<'_, W> {
         let mut builder = Builder::part(self.shape, self.options, Box::new(blocks.clone()));
         let mut unique = self.unique.map(|nulls_equal| Unique::new(self.shape, nulls_equal));
         let over = || self.over.load(Relaxed) != 0;
-        let mut duplicate = |_: W, _: &mut Vec<_>, _| {
+        let mut duplicate = |_: W, rows: &mut Vec<Tid>, row: Tid| {
+            // One of them is dead, at least.
+            if row.block() < self.start && rows.iter().all(|row| row.block() < self.start) {
+                rows.push(row);
+                return Ok(());
+            }
             self.over.store(1, Relaxed);
             Err(Error::new(Code::ERRCODE_UNIQUE_VIOLATION, "a key is there twice"))
         };
@@ -246,7 +295,14 @@ impl<W: Word> Ranges<'_, W> {
         match part {
             Err(_) if unfit.is_some_and(|unfit| unfit.get()) => self.over.store(1, Relaxed),
             Err(_) if over() => (),
-            part => return part.map(|part| (!over()).then_some(part)),
+            part => {
+                let old = merge
+                    .runs()
+                    .iter()
+                    .find_map(|run| if let Source::Old(old) = run { Some(old.seen()) } else { None });
+                let seen = old.unwrap_or_default();
+                return part.map(|part| (!over()).then_some(Piece { range, part, seen }));
+            }
         }
         Ok(None)
     }

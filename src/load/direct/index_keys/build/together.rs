@@ -24,13 +24,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use pg_bulk_format::btree::build::{BlockSource, Built, Options, Page, Part, join};
-use pg_bulk_format::btree::entry::{Entry, Word};
+use pg_bulk_format::btree::entry::{Entry, Tid, Word};
 use pg_bulk_format::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::range::{Bound, Extents, Ranges, bounds, extent_size};
+use super::range::{Bound, Extents, Piece, Ranges, Seen, bounds, extent_size};
 use super::{Help, Sources, failed, options};
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, OrRaise, Result, out_of_memory};
 use crate::guc;
 use crate::load::direct::index_keys::collector::{Collected, file_name};
 use crate::load::direct::index_keys::leaves::{Leaves, entries_of_page};
@@ -76,6 +76,8 @@ struct Task {
     file: compat::Locator,
     traits: Traits,
     old: Option<Leaves>,
+    /// Rows are the load's from this block on.
+    start: u32,
     options: Options,
     unique: Option<bool>,
     /// Where keys are, and of how many processes, the leader included.
@@ -130,6 +132,8 @@ pub unsafe fn build<W: Word>(
             file: compat::locator(index),
             traits,
             old,
+            // Of rows that are elsewhere only the leader knows.
+            start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
             options: options(index),
             unique: form.indisunique.then_some(form.indnullsnotdistinct),
             keys: files.handle(),
@@ -160,13 +164,14 @@ pub unsafe fn build<W: Word>(
         block: task.block,
         memory: keys.entries.get(..own).unwrap_or_default(),
         old,
+        start: task.start,
         bounds: &bounds,
         over: &task.over,
     };
-    let mut parts = Vec::new();
+    let mut pieces = Vec::new();
     let mut range = 0;
-    while let Some(part) = work.build(range, &mut file, &blocks)? {
-        parts.push((range, part));
+    while let Some(piece) = work.build(range, &mut file, &blocks)? {
+        pieces.push(piece);
         range = task.next.fetch_add(1, Relaxed) as usize;
         if range > bounds.len() {
             break;
@@ -187,7 +192,7 @@ pub unsafe fn build<W: Word>(
     // SAFETY: a number of our own, which lives longer than what is left.
     let mut left = Left { ranges: vec![blocks.left()], others: unsafe { Extents::new(&raw const extent, size) } };
     for worker in 1..=launched {
-        left.ranges.push(read_parts(&files, &parts_name(oid, worker), &mut parts)?);
+        left.ranges.push(read_pieces(&files, &parts_name(oid, worker), &mut pieces)?);
     }
     if given_up {
         // Of what others were lent, all is still in memory.
@@ -195,19 +200,20 @@ pub unsafe fn build<W: Word>(
         help.set(Help { workers: 0, ..help.get() });
         return Ok(Together::GivenUp);
     }
-    parts.sort_by_key(|(range, _)| *range);
-    if parts.len() != bounds.len() + 1 || parts.iter().enumerate().any(|(i, (range, _))| i != *range) {
+    if !are_whole(&mut pieces, bounds.len() + 1) {
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
     }
-    let parts = parts.into_iter().map(|(_, part)| part).collect();
+    let new: u64 = pieces.iter().map(|piece| piece.part.entries.saturating_sub(piece.seen.count)).sum();
+    if new != keys.total {
+        let message = format!("{new} of {} keys were put into an index", keys.total);
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+    }
+    keys.entries = Vec::new();
+    let parts = pieces.into_iter().map(|piece| piece.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
     let built = join::<W, _>(keys.shape(), options, parts, Box::new(left.clone()), &mut file);
     let built = built.map_err(|error| failed(error, &None))?;
-    if old.is_none() && built.entries != sources.rows {
-        let message = format!("{} keys were put into an index of {} rows", built.entries, sources.rows);
-        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-    }
     for range in left.unused(built.pages) {
         file.blank(range)?;
     }
@@ -366,25 +372,26 @@ unsafe fn build_ranges<W: Word>(
         block: task.block,
         memory: &[],
         old: task.old,
+        start: task.start,
         bounds,
         over: &task.over,
     };
     point!("index.helper");
-    let mut parts = Vec::new();
+    let mut pieces = Vec::new();
     loop {
         let range = task.next.fetch_add(1, Relaxed) as usize;
         if range > bounds.len() {
             break;
         }
-        let Some(part) = work.build(range, &mut file, &blocks)? else { break };
-        parts.push((range, part));
+        let Some(piece) = work.build(range, &mut file, &blocks)? else { break };
+        pieces.push(piece);
     }
     drop(work);
     file.finish()?;
     runs.iter_mut().for_each(Runs::close);
     // SAFETY: a variable of this process.
     let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
-    write_parts(&files, &parts_name(task.index, number), blocks.left(), &parts);
+    write_pieces(&files, &parts_name(task.index, number), blocks.left(), &pieces);
     files.release();
     Ok(())
 }
@@ -398,8 +405,31 @@ fn damaged() -> Error {
     Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read")
 }
 
-/// Leave what was built: the blocks that are left, then of each part its range, its entries, its borders, its links. Guarded.
-fn write_parts(files: &SharedFiles, name: &CString, left: Range<u32>, parts: &[(usize, Part)]) {
+/// Are these all pieces, and does each begin where the one before it ends, also in the index that was there? Puts them in order.
+fn are_whole<W: Word>(pieces: &mut [Piece<W>], count: usize) -> bool {
+    pieces.sort_by_key(|piece| piece.range);
+    let follows = |pair: &[Piece<W>]| matches!(pair, [a, b] if a.seen.next == b.seen.first);
+    pieces.len() == count
+        && pieces.iter().enumerate().all(|(i, piece)| i == piece.range)
+        && pieces.windows(2).all(follows)
+}
+
+/// Numbers that stand for an entry, or for none.
+fn entry_numbers<W: Word>(entry: Option<Entry<W>>) -> [u64; 4] {
+    entry.map_or([0; 4], |entry| {
+        let key = entry.key().to_u128();
+        [1, key as u64, (key >> 64) as u64, entry.tid().to_u64()]
+    })
+}
+
+fn entry_of<W: Word>([is_there, low, high, tid]: [u64; 4]) -> Option<Entry<W>> {
+    let key = W::from_u128(u128::from(high) << 64 | u128::from(low));
+    (is_there != 0).then(|| Entry::new(key, Tid::new((tid >> 16) as u32, tid as u16)))
+}
+
+/// Leave what was built: the blocks that are left, then of each piece its range, its entries, what it has seen of the index that
+/// was there, its borders, its links. Guarded.
+fn write_pieces<W: Word>(files: &SharedFiles, name: &CString, left: Range<u32>, pieces: &[Piece<W>]) {
     let file = files.make(name);
     // SAFETY: a guarded call on an open file; what is written is not changed.
     let write = |bytes: &[u8]| unsafe {
@@ -407,10 +437,12 @@ fn write_parts(files: &SharedFiles, name: &CString, left: Range<u32>, parts: &[(
     };
     write(&left.start.to_ne_bytes());
     write(&left.end.to_ne_bytes());
-    for (range, part) in parts {
+    for Piece { range, part, seen } in pieces {
         let pages = [&part.first, &part.last];
-        let has = pages.map(|page| u64::from(page.is_some()));
-        for number in [*range as u64, part.entries, part.links.len() as u64].into_iter().chain(has) {
+        let [first, last] = pages.map(|page| u64::from(page.is_some()));
+        let numbers = [*range as u64, part.entries, part.links.len() as u64, first, last, seen.count];
+        let entries = [entry_numbers(seen.first), entry_numbers(seen.next)];
+        for number in numbers.iter().chain(entries.as_flattened()) {
             write(&number.to_ne_bytes());
         }
         pages.into_iter().flatten().for_each(|page| write(&page.0));
@@ -424,7 +456,7 @@ fn write_parts(files: &SharedFiles, name: &CString, left: Range<u32>, parts: &[(
 }
 
 /// What a worker has left. Returns its blocks that are left. Guarded.
-fn read_parts(files: &SharedFiles, name: &CString, parts: &mut Vec<(usize, Part)>) -> Result<Range<u32>> {
+fn read_pieces<W: Word>(files: &SharedFiles, name: &CString, pieces: &mut Vec<Piece<W>>) -> Result<Range<u32>> {
     let file = files.open(name);
     if file.is_null() {
         return Err(damaged());
@@ -436,13 +468,15 @@ fn read_parts(files: &SharedFiles, name: &CString, parts: &mut Vec<(usize, Part)
     let mut left = [[0; 4]; 2];
     whole(left.as_flattened_mut())?;
     loop {
-        let mut numbers = [[0; 8]; 5];
+        let (mut numbers, mut entries) = ([[0; 8]; 6], [[[0; 8]; 4]; 2]);
         match read(numbers.as_flattened_mut()) {
             0 => break,
             len if len == size_of_val(&numbers) => (),
             _ => return Err(damaged()),
         }
-        let [range, entries, links, first, last] = numbers.map(u64::from_ne_bytes);
+        whole(entries.as_flattened_mut().as_flattened_mut())?;
+        let [range, count, links, first, last, old] = numbers.map(u64::from_ne_bytes);
+        let [seen_first, next] = entries.map(|numbers| entry_of(numbers.map(u64::from_ne_bytes)));
         let page = |there| -> Result<Option<Box<Page>>> {
             if there == 0 {
                 return Ok(None);
@@ -452,9 +486,14 @@ fn read_parts(files: &SharedFiles, name: &CString, parts: &mut Vec<(usize, Part)
             Ok(Some(page))
         };
         let (first, last) = (page(first)?, page(last)?);
-        let mut part = Part { first, last, entries, links: vec![0; usize::try_from(links).map_err(|_| damaged())?] };
-        whole(&mut part.links)?;
-        parts.push((usize::try_from(range).map_err(|_| damaged())?, part));
+        let size = usize::try_from(links).map_err(|_| damaged())?;
+        let mut links = Vec::new();
+        links.try_reserve_exact(size).map_err(|_| out_of_memory())?;
+        links.resize(size, 0);
+        whole(&mut links)?;
+        let range = usize::try_from(range).map_err(|_| damaged())?;
+        let seen = Seen { count: old, first: seen_first, next };
+        pieces.push(Piece { range, part: Part { first, last, entries: count, links }, seen });
     }
     // SAFETY: a guarded call on an open file.
     unsafe { pg_sys::BufFileClose(file) };
