@@ -7,6 +7,9 @@ use pgrx::pg_sys;
 
 use super::unguarded as c;
 
+/// Rows that are handed over between two looks at whether to go on.
+const INTERVAL: usize = 4096;
+
 /// Rows of `N` numbers, in ascending order once they are all there.
 #[derive(Debug)]
 pub struct NumberSort<const N: usize> {
@@ -45,11 +48,17 @@ impl<const N: usize> NumberSort<N> {
         // SAFETY: the context that this lives in.
         let mut many = unsafe {
             let caller = pg_sys::MemoryContextSwitchTo(self.context);
-            let many = Many::new(self.memory);
+            // The other half is what the rows take until they are handed over.
+            let many = Many::new(self.memory / 2);
             pg_sys::MemoryContextSwitchTo(caller);
             many
         };
-        std::mem::take(&mut self.few).into_iter().for_each(|row| many.put(row));
+        for (i, row) in std::mem::take(&mut self.few).into_iter().enumerate() {
+            if i % INTERVAL == 0 {
+                pgrx::check_for_interrupts!();
+            }
+            many.put(row);
+        }
         many.put(signed(row));
         self.many = Some(many);
     }

@@ -18,7 +18,8 @@
 //! A row is marked, and logged, as heap_delete does it, so redo knows the records; a page that a checkpoint came after goes
 //! into WAL whole (XLogRegisterBlock sees to that). As with pages that are appended ([`super::append`]), no checkpoint may come
 //! between the WAL and the write, and each write is followed by a sync request. WAL need not be on disk before the page is: if it
-//! never is, the transaction has not committed, and nothing refers to the file. The same if a write fails.
+//! never is, the transaction has not committed, and nothing refers to the file. If a write fails, so does the load, and what is on its
+//! pages are nobody's rows; a page of a file that was made before a savepoint may then be left half written.
 //!
 //! The tricky point are pages in a window that have no such rows: they are read along and must not be written, for what was read
 //! may be older than what a buffer of theirs is written with meanwhile.
@@ -152,7 +153,7 @@ impl Removal {
             }
             self.segment = None;
         } else {
-            rows.iter().try_for_each(|&row| self.delete(row))?;
+            self.delete_all(&rows)?;
         }
         rows.clear();
         self.rows = rows;
@@ -183,6 +184,16 @@ impl Removal {
         let count = (last - first) as usize + 1;
         self.pages.resize(WINDOW, Page([0; BLCKSZ]));
         let (Some(segment), Some(pages)) = (&self.segment, self.pages.get_mut(..count)) else { return Ok(()) };
+        // Asked before the file is read: a page that leaves its buffer has been written by then, and none gets into one meanwhile.
+        let mut in_buffer = [false; WINDOW];
+        for of_page in rows.chunk_by(|a, b| block_of(*a) == block_of(*b)) {
+            let block = of_page.first().map_or(first, |&row| block_of(row));
+            if let Some(place) = in_buffer.get_mut((block - first) as usize) {
+                // SAFETY: an open relation, which nobody else uses.
+                *place = unsafe { compat::is_in_buffer(self.relation, block) };
+            }
+        }
+        point!("remove.looked");
         // SAFETY: bytes of pages, which are nothing else.
         let bytes = unsafe { std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), count * BLCKSZ) };
         let there = segment.read(first, bytes);
@@ -192,8 +203,7 @@ impl Removal {
             let (block, known) = (block_of(row), marks.len());
             let page = (block - first) as usize;
             let fits = page < there
-                // SAFETY: an open relation, which nobody else uses.
-                && unsafe { !compat::is_in_buffer(self.relation, block) }
+                && in_buffer.get(page) == Some(&false)
                 && pages.get_mut(page).is_some_and(|page| page.is_plain(block))
                 && of_page.iter().all(|&row| {
                     let mark = pages.get_mut(page).and_then(|bytes| bytes.mark(page, row));
@@ -216,12 +226,16 @@ impl Removal {
         }
         // SAFETY: as for `new`.
         marks.iter().for_each(|_| unsafe { pg_sys::pgstat_count_heap_delete(self.relation) });
-        left.iter().try_for_each(|&row| self.delete(row))
+        self.delete_all(&left)
     }
 
-    fn delete(&self, row: u64) -> Result<()> {
-        // SAFETY: whoever has put the row here vouches for it.
-        unsafe { delete(self.relation, row) }
+    /// By way of the server, which may have to read a page for each. Guarded, and interruptible.
+    fn delete_all(&self, rows: &[u64]) -> Result<()> {
+        rows.iter().try_for_each(|&row| {
+            pgrx::check_for_interrupts!();
+            // SAFETY: whoever has put the row here vouches for it.
+            unsafe { delete(self.relation, row) }
+        })
     }
 
     /// A checkpoint waits until it sees no process with the flag. Give it the chance, once.

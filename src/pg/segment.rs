@@ -88,12 +88,14 @@ impl RelationFile {
     /// Returns how many pages are written, and what went wrong.
     pub fn write(&self, pieces: &[Piece], pages: &[u8], section: &Section) -> (usize, Result<()>) {
         let mut written = 0;
-        for piece in pieces {
+        for (number, piece) in pieces.iter().enumerate() {
             let bytes = pages.get(piece.first * BLCKSZ..(piece.first + piece.count) * BLCKSZ);
             let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
             written += bytes_written / BLCKSZ;
             point_quiet!("append.written");
-            if !self.temporary {
+            // Once for all pieces of a segment, or for those that were written.
+            let is_last = pieces.get(number + 1).is_none_or(|next| next.segment != piece.segment);
+            if !self.temporary && (is_last || result.is_err()) {
                 // In a critical section the queue of requests is not made room in, which allocates: it says no instead.
                 section.critically(|| self.request_sync(piece));
             }
@@ -109,17 +111,8 @@ impl RelationFile {
     /// a segment that is shorter for the last one, now and when it recovers. What is added reads as zeroes. Guarded.
     pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
         for segment in segments {
-            let path = self.segment_path(segment);
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
-            // SAFETY: a guarded call with a valid string.
-            let fd = unsafe { pg_sys::OpenTransientFile(path.as_ptr(), flags) };
-            if fd < 0 {
-                let error = std::io::Error::last_os_error();
-                let path = path.to_string_lossy();
-                return Err(Error::file_access(&format!("could not open file \"{path}\""), &error));
-            }
-            let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
-            let pieces = Pieces(vec![piece]);
+            let fd = self.open(segment, libc::O_CREAT)?;
+            let pieces = Pieces(vec![Piece { fd, segment, first: 0, count: 0, offset: 0 }]);
             let whole = i64::from(SEGMENT) * BLCKSZ as i64;
             // SAFETY: system calls on an open descriptor. A segment is never longer, so that nothing is cut off, whoever writes
             // to it meanwhile.

@@ -18,6 +18,7 @@
 //!
 //! What was found is locked, so it stays; the server's own checks have nothing left to say.
 
+use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
 use super::foreign_keys::ForeignKeys;
@@ -42,8 +43,8 @@ pub struct Hunt {
     pub number: usize,
     /// For each sort, in kB.
     pub memory: i32,
-    /// Row, and which of the foreign keys it violates.
-    orphans: Option<NumberSort<4>>,
+    /// Row, and which of the foreign keys it violates. It belongs to the context, for the hunt is in a plain frame.
+    orphans: *mut Option<NumberSort<4>>,
     /// What a hunt takes.
     context: pg_sys::MemoryContext,
 }
@@ -57,13 +58,15 @@ impl Hunt {
         number: usize,
         memory: i32,
     ) -> Hunt {
-        Hunt { leader, rows, slot, keys, number, memory, orphans: None, context: std::ptr::null_mut() }
+        Hunt { leader, rows, slot, keys, number, memory, orphans: std::ptr::null_mut(), context: std::ptr::null_mut() }
     }
 
     fn put(&mut self, key: usize, row: u64) {
         // It begins two more, when it is all there.
         let memory = self.memory / 3;
-        self.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
+        // SAFETY: made by `begin`.
+        let orphans = unsafe { &mut *self.orphans };
+        orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
     }
 }
 
@@ -105,6 +108,7 @@ unsafe extern "C-unwind" fn begin(hunt: *mut Hunt) {
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
+        hunt.orphans = PgMemoryContexts::For(hunt.context).leak_and_drop_on_delete(None);
         let old = pg_sys::MemoryContextSwitchTo(hunt.context);
         (*hunt.keys).discard();
         (*hunt.keys).prepare(hunt.memory, true);
@@ -135,7 +139,8 @@ unsafe extern "C-unwind" fn judge(hunt: *mut Hunt) -> u64 {
 
 impl Leader {
     fn take_back(&mut self, hunt: &mut Hunt) -> Result<u64> {
-        let Some(orphans) = hunt.orphans.take() else { return Ok(0) };
+        // SAFETY: made by `begin`, in a context that is still there.
+        let Some(orphans) = (unsafe { (*hunt.orphans).take() }) else { return Ok(0) };
         // SAFETY: whoever made the hunt vouches for what is in it.
         let (relation, complaints) = unsafe {
             let relation = (*hunt.rows).relation;
