@@ -288,6 +288,18 @@ pub fn serve_cancels() {
     }
 }
 
+/// When the server's settings were loaded.
+pub fn loaded() -> pg_sys::TimestampTz {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::PgReloadTime }
+}
+
+/// Were they loaded again since, or are they to be?
+pub fn has_reloaded(since: pg_sys::TimestampTz) -> bool {
+    // SAFETY: variables of this process, one of which a signal handler sets.
+    unsafe { std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 || loaded() != since }
+}
+
 /// Begin the session anew, as DISCARD ALL does: what was forced or set by role and database remains. Guarded.
 pub fn start_over() {
     in_transaction(|| {

@@ -68,6 +68,10 @@ unsafe extern "C-unwind" {
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
     /// elog.c. A copy of the error that was just caught; raises nothing but out of memory.
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+    /// dsm.c. A new segment; raises an error if there is no room for it.
+    pub fn dsm_create(size: usize, flags: c_int) -> *mut pg_sys::dsm_segment;
+    /// dsm.c. One that is there, or null; raises an error if it cannot be mapped.
+    pub fn dsm_attach(handle: pg_sys::dsm_handle) -> *mut pg_sys::dsm_segment;
     /// elog.c. Frees a copy; raises nothing.
     pub fn FreeErrorData(edata: *mut pg_sys::ErrorData);
     /// mcxt.c. Raises nothing but out of memory.

@@ -185,7 +185,11 @@ impl Dispatcher {
         point!("dispatcher.looked");
         let mut full = false;
         for (job, beginnings) in outlook.start {
-            full |= !self.hand_over(job, &beginnings) && !self.start(job, beginnings);
+            // Nor is one handed over that comes later: whoever would take it may leave its slot to this one.
+            full = !self.hand_over(job, &beginnings) && !self.start(job, beginnings);
+            if full {
+                break;
+            }
         }
         // Whoever offers itself since then has woken us.
         for launched in self.launched.iter().filter(|l| outlook.over.contains(&l.job.id)) {

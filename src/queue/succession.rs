@@ -18,7 +18,8 @@
 //!
 //! The second job must find what it would find in a new process. A worker offers itself only if no code but the
 //! server's own was run in it ([`user_code`]), and discards what a session can. Roles and databases may get other
-//! settings meanwhile, which a new session has: [`Queue::beginnings`] tells the dispatcher.
+//! settings meanwhile, which a new session has: [`Queue::beginnings`] tells the dispatcher. If the server's own are loaded
+//! again, the process ends.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -110,8 +111,8 @@ impl Place {
         self.word.store(LEAVING, SeqCst);
     }
 
-    /// Offer, and wait for the answer. Guarded.
-    fn next(&self) -> Option<i64> {
+    /// Offer, and wait for the answer. Not for one that comes when settings are not those of `loaded` any more. Guarded.
+    fn next(&self, loaded: pg_sys::TimestampTz) -> Option<i64> {
         let until = Instant::now() + PATIENCE;
         self.word.store(OFFERING, SeqCst);
         point!("job.offers");
@@ -129,6 +130,11 @@ impl Place {
                 LEAVING => return None,
                 job => {
                     point!("job.handed");
+                    // Until it is taken, the job is nobody's if this process ends.
+                    pgrx::check_for_interrupts!();
+                    if background::has_reloaded(loaded) {
+                        return None;
+                    }
                     self.word.store(WORKING, SeqCst);
                     return Some(job.cast_signed());
                 }
@@ -142,6 +148,8 @@ impl Place {
 pub struct Successor {
     pub place: Option<Place>,
     pub jobs: u32,
+    /// When the server's settings were loaded that its session has begun with.
+    pub loaded: pg_sys::TimestampTz,
 }
 
 impl Successor {
@@ -158,11 +166,11 @@ impl Successor {
         let place = self.place?;
         self.jobs += 1;
         let goes = queue.let_go(last);
-        if user_code::was_run() || self.jobs >= MOST_JOBS || !goes {
+        if user_code::was_run() || self.jobs >= MOST_JOBS || !goes || background::has_reloaded(self.loaded) {
             self.leave();
             return None;
         }
-        let job = place.next();
+        let job = place.next(self.loaded);
         // Whoever cancels the next one finds it in the queue.
         background::serve_cancels();
         if job.is_some() {
@@ -190,6 +198,7 @@ impl Queue {
         let statement = "SELECT concat_ws(' ',
             (SELECT xmin FROM pg_catalog.pg_authid WHERE oid = $1),
             (SELECT xmin FROM pg_catalog.pg_database WHERE oid = $2),
+            (SELECT xmin FROM pg_catalog.pg_extension WHERE extname = 'pg_bulk'),
             (SELECT string_agg(concat_ws(' ', setdatabase, setrole, xmin), ',' ORDER BY setdatabase, setrole)
                 FROM pg_catalog.pg_db_role_setting WHERE setdatabase IN (0, $2) AND setrole IN (0, $1)))";
         let arguments = [Argument::oid(role), Argument::oid(database())];

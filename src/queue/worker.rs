@@ -87,7 +87,7 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     background::connect(pg_sys::Oid::from_u32(database), owner);
     let lock_timeout = settle_settings();
     user_code::prepare();
-    let process = Successor { place: Place::attach(places, place), jobs: 0 };
+    let process = Successor { place: Place::attach(places, place), jobs: 0, loaded: background::loaded() };
     // SAFETY: a variable of this process.
     let began = unsafe { pg_sys::MyStartTimestamp };
     lock_and_claim(id, lock_timeout, began, process)
