@@ -35,7 +35,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Differential qw(write_bytes);
-use Points qw(point_set point_wait point_clear);
+use Points qw(point_set point_wait point_waiting point_clear);
 
 use constant BASE_ROWS => 10;
 use constant GATE      => 'chunk.claimed';
@@ -156,7 +156,15 @@ sub bring
 	point_set($self->{node}, $point, "$command $who once") unless $gated;
 	# One that is reached only after a failure.
 	point_set($self->{node}, 'append.write', "errno=28 $who once") if $point eq 'append.emptied';
+	# The leader is not to have taken all stretches before there is a worker.
+	my $holds = $point eq GATE && $who eq 'worker';
+	point_set($self->{node}, 'load.launched', 'wait leader') if $holds;
 	my $session = $self->begin($sql // $self->load_sql('small'));
+	if ($holds)
+	{
+		for (my $tries = 0; $tries < 200 && !point_waiting($self->{node}, $point); $tries++) { usleep(5_000); }
+		point_clear($self->{node}, 'load.launched');
+	}
 	if ($gated)
 	{
 		point_wait($self->{node}, GATE, 3);

@@ -68,6 +68,8 @@ unsafe extern "C-unwind" {
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
     /// elog.c. A copy of the error that was just caught; raises nothing but out of memory.
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+    /// lsyscache.c. PROVOLATILE_ of a function; raises an error if there is none.
+    pub fn func_volatile(funcid: pg_sys::Oid) -> c_char;
     /// dsm.c. A new segment; raises an error if there is no room for it.
     pub fn dsm_create(size: usize, flags: c_int) -> *mut pg_sys::dsm_segment;
     /// dsm.c. One that is there, or null; raises an error if it cannot be mapped.

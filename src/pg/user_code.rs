@@ -7,13 +7,15 @@
 //! So the server is asked to say which functions it looks up or gets ready to call. Those that are built in it does not
 //! look up, but for expressions it tells whoever watches the access to objects. What it calls without either (a type's
 //! own input function, an operator of an index) is built in, and only computes.
+//!
+//! Whoever watched before may refuse, by an error: so these are plain frames.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use super::unguarded::Opaque;
+use super::unguarded::{self, Opaque};
 
 static WATCHING: AtomicBool = AtomicBool::new(false);
 static SEEN: AtomicBool = AtomicBool::new(false);
@@ -64,22 +66,20 @@ fn saw() {
 }
 
 /// A function that is not built in is looked up. The answer is whether [`calls`] is to hear of its calls.
-#[pg_guard]
 unsafe extern "C-unwind" fn looks_up(function: pg_sys::Oid) -> bool {
     saw();
-    // SAFETY: written once; passed on.
+    // SAFETY: written once; passed on. Nothing in this frame has a destructor.
     unsafe { BEFORE.looks_up.is_some_and(|before| before(function)) }
 }
 
 /// Functions with rights or settings of their own are not looked up as others are, but come by here.
-#[pg_guard]
 unsafe extern "C-unwind" fn calls(
     event: pg_sys::FmgrHookEventType::Type,
     function: *mut pg_sys::FmgrInfo,
     private: *mut pg_sys::Datum,
 ) {
     saw();
-    // SAFETY: written once; passed on.
+    // SAFETY: written once; passed on. Nothing in this frame has a destructor.
     unsafe {
         if let Some(before) = BEFORE.calls {
             before(event, function, private);
@@ -87,7 +87,6 @@ unsafe extern "C-unwind" fn calls(
     }
 }
 
-#[pg_guard]
 unsafe extern "C-unwind" fn accesses(
     access: pg_sys::ObjectAccessType::Type,
     class: pg_sys::Oid,
@@ -95,11 +94,12 @@ unsafe extern "C-unwind" fn accesses(
     part: c_int,
     argument: Opaque,
 ) {
-    // SAFETY: written once; passed on, and a guarded catalog lookup of a function that is about to be called.
+    // SAFETY: written once; passed on, and a catalog lookup of a function that is about to be called. Nothing in this frame has
+    // a destructor.
     unsafe {
         if WATCHING.load(Relaxed)
             && access == pg_sys::ObjectAccessType::OAT_FUNCTION_EXECUTE
-            && pg_sys::func_volatile(object).cast_unsigned() == VOLATILE
+            && unguarded::func_volatile(object).cast_unsigned() == VOLATILE
         {
             saw();
         }
