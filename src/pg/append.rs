@@ -33,7 +33,7 @@ use pgrx::pg_sys;
 use super::baton::Baton;
 use super::compat;
 use super::points::{point, point_quiet};
-use super::section::Section;
+use super::section::{Redo, Section};
 use super::segment::{Pieces, RelationFile};
 use super::stages::{Stage, Stages, Watch};
 use crate::error::Result;
@@ -50,9 +50,6 @@ const CONTAINS_NEW_TUPLE: u8 = 1 << 3;
 const ALL_FROZEN: u8 = 1 << 5;
 /// XLOG_INCLUDE_ORIGIN (xlog.h)
 const INCLUDE_ORIGIN: u8 = 0x01;
-/// How long a process stays without the flag when a checkpoint has begun: longer than the checkpointer sleeps between
-/// two looks at who holds it up (10 ms, CreateCheckPoint).
-pub(super) const CHECKPOINT_TURN: i64 = 15_000;
 
 /// What of a relation decides how pages are appended to it. The leader finds out and tells the workers, who cannot
 /// know that a relation is new in this transaction.
@@ -97,7 +94,7 @@ pub struct Appender {
     frozen: bool,
     file: RelationFile,
     /// The redo point when a batch was last appended.
-    redo: pg_sys::XLogRecPtr,
+    redo: Redo,
     /// The data of one WAL record.
     wal: Vec<u8>,
     appended: Appended,
@@ -139,9 +136,7 @@ impl Appender {
     /// `frozen`: all tuples are.
     pub fn new(relation: pg_sys::Relation, traits: Traits, frozen: bool) -> Result<Appender> {
         let file = RelationFile::new(relation, traits.temporary)?;
-        // SAFETY: raises nothing; takes a spinlock.
-        let redo = unsafe { pg_sys::GetRedoRecPtr() };
-        Ok(Appender { relation, traits, frozen, file, redo, wal: Vec::new(), appended: Appended::new() })
+        Ok(Appender { relation, traits, frozen, file, redo: Redo::now(), wal: Vec::new(), appended: Appended::new() })
     }
 
     pub fn traits(&self) -> Traits {
@@ -162,7 +157,9 @@ impl Appender {
         let held = baton.take();
         self.appended.stages.lap(&mut watch, Stage::Baton);
         point!("append.baton");
-        self.let_checkpoint_pass();
+        if self.traits.needs_wal {
+            self.redo.let_checkpoint_pass();
+        }
         let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
         // SAFETY: guarded calls on an open relation. The storage manager's relation is fetched anew, for it may have
         // been closed while we waited.
@@ -179,18 +176,6 @@ impl Appender {
         self.appended.stages.lap(&mut watch, Stage::Write);
         self.appended.pages += count as u64;
         written.map(|()| first)
-    }
-
-    /// A checkpoint waits until it sees no process with the flag. Give it the chance, once.
-    fn let_checkpoint_pass(&mut self) {
-        // SAFETY: neither raises.
-        unsafe {
-            let redo = pg_sys::GetRedoRecPtr();
-            if self.traits.needs_wal && redo != self.redo {
-                self.redo = redo;
-                pg_sys::pg_usleep(CHECKPOINT_TURN);
-            }
-        }
     }
 
     /// The part in which nothing may be raised.

@@ -6,9 +6,22 @@
 
 use std::ffi::{c_int, c_void};
 
+use pgrx::PgSqlErrorCode as Code;
+
+use crate::error::{Error, Result};
+
 const NOTE_SIZE: usize = 12;
 /// NT_GNU_BUILD_ID (elf.h)
 const NT_GNU_BUILD_ID: u32 = 3;
+
+/// Is what another process shares of the same build?
+pub fn check_build(number: u64) -> Result<()> {
+    if number == build_id() {
+        return Ok(());
+    }
+    let message = "library pg_bulk was replaced while it was in use";
+    Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint("Reconnect and try again."))
+}
 
 struct Search {
     address: u64,

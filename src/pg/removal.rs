@@ -29,7 +29,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::append::Traits;
 use super::compat;
 use super::points::point;
-use super::section::Section;
+use super::section::{Redo, Section};
 use super::segment::{Piece, RelationFile, Segment};
 use crate::error::{Error, Result};
 
@@ -97,7 +97,7 @@ pub struct Removal {
     rows: Vec<u64>,
     pages: Vec<Page>,
     /// The redo point when pages were last changed.
-    redo: pg_sys::XLogRecPtr,
+    redo: Redo,
 }
 
 #[derive(Debug, Clone)]
@@ -122,9 +122,9 @@ impl Removal {
     /// # Safety
     /// The relation stays open; outside of parallel mode.
     pub unsafe fn new(relation: pg_sys::Relation) -> Result<Removal> {
-        // SAFETY: the caller vouches for the relation; neither raises.
-        let (traits, redo) = unsafe { (Traits::of(relation), pg_sys::GetRedoRecPtr()) };
-        let Traits { existed, needs_wal, logical, temporary, .. } = traits;
+        // SAFETY: the caller vouches for the relation.
+        let Traits { existed, needs_wal, logical, temporary, .. } = unsafe { Traits::of(relation) };
+        let redo = Redo::now();
         let file = if existed || logical || temporary { None } else { Some(RelationFile::new(relation, false)?) };
         Ok(Removal { relation, needs_wal, file, segment: None, rows: Vec::new(), pages: Vec::new(), redo })
     }
@@ -221,7 +221,9 @@ impl Removal {
             }
         }
         if !marks.is_empty() {
-            self.let_checkpoint_pass();
+            if self.needs_wal {
+                self.redo.let_checkpoint_pass();
+            }
             self.write(first, &marks, &pieces)?;
         }
         // SAFETY: as for `new`.
@@ -236,17 +238,6 @@ impl Removal {
             // SAFETY: whoever has put the row here vouches for it.
             unsafe { delete(self.relation, row) }
         })
-    }
-
-    /// A checkpoint waits until it sees no process with the flag. Give it the chance, once.
-    fn let_checkpoint_pass(&mut self) {
-        // SAFETY: neither raises.
-        unsafe {
-            let redo = pg_sys::GetRedoRecPtr();
-            if self.needs_wal && std::mem::replace(&mut self.redo, redo) != redo {
-                pg_sys::pg_usleep(super::append::CHECKPOINT_TURN);
-            }
-        }
     }
 
     /// Mark rows, and write their pages. Nothing may be raised here.

@@ -9,6 +9,32 @@ pub struct Section {
     delays: bool,
 }
 
+/// How long a process stays without the flag when a checkpoint has begun: longer than the checkpointer sleeps between
+/// two looks at who holds it up (10 ms, CreateCheckPoint).
+const CHECKPOINT_TURN: i64 = 15_000;
+
+/// The redo point when a process last began such a section. One that does so again and again would hold a checkpoint up, which
+/// waits until it sees nobody with the flag.
+#[derive(Debug)]
+pub struct Redo(pg_sys::XLogRecPtr);
+
+impl Redo {
+    /// The one that there is now. Raises nothing.
+    pub fn now() -> Redo {
+        // SAFETY: takes a spinlock; raises nothing.
+        Redo(unsafe { pg_sys::GetRedoRecPtr() })
+    }
+
+    /// Give a checkpoint that has begun since the chance to pass, once. Raises nothing.
+    pub fn let_checkpoint_pass(&mut self) {
+        let now = Redo::now().0;
+        if std::mem::replace(&mut self.0, now) != now {
+            // SAFETY: raises nothing.
+            unsafe { pg_sys::pg_usleep(CHECKPOINT_TURN) };
+        }
+    }
+}
+
 impl Section {
     pub fn begin(delays: bool) -> Section {
         // SAFETY: this process's own counters and flags (HOLD_INTERRUPTS, miscadmin.h). The flag is not set by anybody

@@ -25,7 +25,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
 use crate::pg::attempt::attempt;
-use crate::pg::build_id::build_id;
+use crate::pg::build_id::check_build;
 use crate::pg::chunk::changed;
 use crate::pg::context::copy_context;
 use crate::pg::parallel::lookup;
@@ -143,12 +143,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // begins with the build's number in every build.
     let (shared, number, counters, queue, spec) = unsafe {
         let shared = lookup(toc, KEY_SHARED).cast::<Shared>().cast_const();
-        if (*shared).build != build_id() {
-            let message = "library pg_bulk was replaced while it was in use";
-            return Err(
-                Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint("Reconnect and try again.")
-            );
-        }
+        check_build((*shared).build)?;
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
         let queue = lookup(toc, KEY_QUEUES).cast::<u8>().add(number * QUEUE).cast::<pg_sys::shm_mq>();
         pg_sys::shm_mq_set_sender(queue, pg_sys::MyProc);

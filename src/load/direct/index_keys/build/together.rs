@@ -37,7 +37,7 @@ use crate::load::direct::index_keys::leaves::{Leaves, entries_of_page};
 use crate::load::direct::index_keys::runs::Runs;
 use crate::load::direct::index_keys::{KeyForm, shape};
 use crate::pg::append::Traits;
-use crate::pg::build_id::build_id;
+use crate::pg::build_id::{build_id, check_build};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::parallel::{Parallel, lookup};
@@ -314,9 +314,7 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
     unsafe {
         usage::begin_share();
         let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();
-        if (*task).build != build_id() {
-            replaced().raise();
-        }
+        check_build((*task).build).or_raise();
         let bounds = std::slice::from_raw_parts(lookup(toc, KEY_BOUNDS).cast::<Bound>().cast_const(), (*task).bounds);
         let lock = pg_sys::AccessShareLock.cast_signed();
         let relation = pg_sys::table_open((*task).relation, lock);
@@ -394,11 +392,6 @@ unsafe fn build_ranges<W: Word>(
     write_pieces(&files, &parts_name(task.index, number), blocks.left(), &pieces);
     files.release();
     Ok(())
-}
-
-fn replaced() -> Error {
-    let message = "library pg_bulk was replaced while it was in use";
-    Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint("Reconnect and try again.")
 }
 
 fn damaged() -> Error {
