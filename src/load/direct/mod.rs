@@ -12,14 +12,12 @@
 //!
 //! A load without workers is the same with one process, which reads the file in order.
 
-mod chunks;
 mod defaults;
 mod exclusive;
 mod executor;
 mod failure;
 mod foreign_keys;
 mod freeze;
-mod hazard;
 mod heap;
 mod index_keys;
 mod indexes;

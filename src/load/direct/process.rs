@@ -15,7 +15,6 @@ use pg_bulk_format::reader::Place;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
@@ -27,6 +26,7 @@ use super::wide::Wide;
 use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
+use crate::pg::chunks::Chunks;
 use crate::pg::row::Rows;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;

@@ -9,7 +9,6 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::chunks::Chunks;
 use super::defaults::Defaults;
 use super::executor;
 use super::failure;
@@ -27,6 +26,7 @@ use crate::load::source::{self, Mapping};
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::check_build;
 use crate::pg::chunk::changed;
+use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;

@@ -3,27 +3,24 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::chunk::BLOCK;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::chunks::Chunks;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader};
 use super::rejects::{Tally, TooMuch};
-use super::shared::{Grid, MOST_PROCESSES, Shared};
+use super::shared::Shared;
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
+use crate::pg::chunks::Chunks;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
+use crate::pg::stretches::{Grid, MOST_PROCESSES};
 use crate::pg::usage::{self, Share};
-
-/// Stretches are this many times as long as what is read of a file at a time by one process.
-const STRETCH: usize = 4;
 
 impl Leader {
     /// Start workers on what is behind the record that was read first.
@@ -33,9 +30,7 @@ impl Leader {
             return Ok(());
         };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
-        let len = (guc::chunk_size() * STRETCH).next_multiple_of(BLOCK);
-        let len = if guc::chunk_size() < 4096 { guc::chunk_size().next_multiple_of(BLOCK) } else { len };
-        let grid = Grid { base: place.offset, end: file.size, len: len as u64 };
+        let grid = Grid::from(place.offset, file.size);
         let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());

@@ -35,10 +35,10 @@ pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::leaves::can_read;
 pub use self::stream::{KeyStream, Room, next_tuples};
-use super::hazard::Hazards;
 use super::heap::attributes;
 use crate::pg::compat;
 use crate::pg::context::Elsewhere;
+use crate::pg::hazard::Hazards;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 

@@ -9,9 +9,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::Leader;
 use crate::error::{Error, Result};
 use crate::load::Load;
-use crate::load::direct::chunks::Chunks;
 use crate::load::direct::defaults::Defaults;
-use crate::load::direct::hazard::Hazards;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, plan};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::offender::Offender;
@@ -28,9 +26,11 @@ use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
 use crate::pg::append::Traits;
+use crate::pg::chunks::Chunks;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::CopyOptions;
+use crate::pg::hazard::Hazards;
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
 
 impl Leader {

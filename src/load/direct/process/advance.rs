@@ -12,9 +12,9 @@ use pgrx::pg_sys;
 
 use super::{END, Process, ROW, SHORT};
 use crate::error::Result;
-use crate::load::direct::chunks::Chunks;
 use crate::load::direct::shared::Shared;
 use crate::load::rejects::Complaint;
+use crate::pg::chunks::Chunks;
 use crate::pg::original;
 use crate::pg::row::RowArrays;
 use crate::pg::soft::{OnError, Outcome};

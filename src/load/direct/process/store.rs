@@ -4,10 +4,10 @@ use pgrx::pg_sys;
 
 use super::Process;
 use crate::error::Result;
-use crate::load::direct::chunks::Chunks;
 use crate::load::direct::heap::{Added, Heap};
 use crate::load::direct::wide::Received;
 use crate::load::memory;
+use crate::pg::chunks::Chunks;
 use crate::pg::row::RowArrays;
 use crate::pg::stages::{Stage, Stages};
 

@@ -1,4 +1,4 @@
-//! Where a process of a load gets its records from: its chunks, one after the other, or the whole file in order.
+//! Where one of several processes gets its records from: its chunks, one after the other, or the whole file in order.
 //!
 //! A process takes the next stretch, reads it, waits for its turn to cut it, and has the records that end in it. When
 //! a cut finds what may be the end of the data, a record of COPY's greatest length, or the file's last line without an
@@ -7,11 +7,11 @@
 use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::reader::{LINE_LIMIT, Place};
 
-use super::shared::Shared;
+use super::points::point;
+use super::row::Rows;
+use super::stages::{Stage, Stages};
+use super::stretches::Stretches;
 use crate::error::Result;
-use crate::pg::points::point;
-use crate::pg::row::Rows;
-use crate::pg::stages::{Stage, Stages};
 
 /// Records of one process.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Chunks {
     pub fn next(
         &mut self,
         rows: &mut Rows,
-        shared: &Shared,
+        shared: &Stretches,
         process: usize,
         stages: &mut Stages,
         mut reserve: impl FnMut(u64) -> Result<()>,
@@ -82,7 +82,7 @@ impl Chunks {
     }
 
     /// Is there no use in going on with the chunk that is worked on?
-    pub fn is_over(&self, shared: &Shared) -> bool {
+    pub fn is_over(&self, shared: &Stretches) -> bool {
         match self {
             Chunks::InOrder => false,
             Chunks::Shared { number, .. } => shared.is_over(*number),

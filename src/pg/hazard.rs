@@ -1,10 +1,10 @@
-//! May workers evaluate what a load evaluates for its rows?
+//! May workers evaluate what is evaluated for a file's rows?
 
 use pgrx::pg_sys;
 
-use crate::pg::column::Column;
-use crate::pg::compat;
-use crate::pg::unguarded;
+use super::column::Column;
+use super::compat;
+use super::unguarded;
 
 /// PROPARALLEL_SAFE (pg_proc.h)
 const SAFE: i8 = b's' as i8;

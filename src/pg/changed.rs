@@ -1,0 +1,56 @@
+//! Something that processes share has changed, and who waits for it may look again.
+
+use std::cell::UnsafeCell;
+
+use pgrx::pg_sys;
+
+/// Milliseconds of a nap.
+const NAP: i64 = 10;
+
+/// A condition variable, in shared memory.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Changed(UnsafeCell<pg_sys::ConditionVariable>);
+
+// SAFETY: a condition variable is made to be shared.
+unsafe impl Sync for Changed {}
+
+impl Changed {
+    /// One that lies there. Guarded.
+    pub fn new() -> Changed {
+        let mut variable = pg_sys::ConditionVariable::default();
+        // SAFETY: a valid condition variable that nobody waits for.
+        unsafe { pg_sys::ConditionVariableInit(&raw mut variable) };
+        Changed(UnsafeCell::new(variable))
+    }
+
+    /// Let those who wait look again.
+    pub fn announce(&self) {
+        // SAFETY: a valid condition variable; raises nothing.
+        unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
+    }
+
+    /// Wait until `answer` has one. Guarded, and interruptible.
+    pub fn wait_for<T>(&self, answer: impl Fn() -> Option<T>) -> T {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        // SAFETY: guarded calls; the condition variable is valid and shared by all who use it.
+        unsafe {
+            pg_sys::ConditionVariablePrepareToSleep(self.0.get());
+            loop {
+                if let Some(answer) = answer() {
+                    pg_sys::ConditionVariableCancelSleep();
+                    return answer;
+                }
+                pg_sys::ConditionVariableSleep(self.0.get(), pg_sys::PG_WAIT_EXTENSION);
+            }
+        }
+    }
+
+    /// Wait for a change, but not for long. Guarded, and interruptible.
+    pub fn nap(&self) {
+        // SAFETY: as in `wait_for`.
+        unsafe { pg_sys::ConditionVariableTimedSleep(self.0.get(), NAP, pg_sys::PG_WAIT_EXTENSION) };
+    }
+}
