@@ -1,12 +1,13 @@
 //! The foreign data wrapper `bulk_fdw`: files as tables.
 //!
-//! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`. The callbacks are
-//! thin; what a file means is `pg::row`'s and the pure crate's business.
+//! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `parallel` is a scan by
+//! several processes. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
 mod analyze;
 mod estimate;
 mod explain;
 mod options;
+mod parallel;
 mod plan;
 mod scan;
 
@@ -30,6 +31,11 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
     routine.EndForeignScan = Some(scan::end_foreign_scan);
     routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
+    routine.EstimateDSMForeignScan = Some(parallel::estimate_dsm);
+    routine.InitializeDSMForeignScan = Some(parallel::initialize_dsm);
+    routine.ReInitializeDSMForeignScan = Some(parallel::reinitialize_dsm);
+    routine.InitializeWorkerForeignScan = Some(parallel::initialize_worker);
+    routine.ShutdownForeignScan = Some(parallel::shutdown_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
     routine.into_pg_boxed()
 }

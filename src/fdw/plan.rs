@@ -5,7 +5,10 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::estimate::estimate;
 use super::options::TableOptions;
 use crate::error::OrRaise;
+use crate::pg::chunk::bytes_tell;
 use crate::pg::compat;
+use crate::pg::encoding::Encodings;
+use crate::pg::hazard::Hazards;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 
@@ -93,7 +96,7 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
 pub unsafe extern "C-unwind" fn get_foreign_paths(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
-    _relid: pg_sys::Oid,
+    relid: pg_sys::Oid,
 ) {
     // SAFETY: the planner's own structures.
     unsafe {
@@ -102,9 +105,47 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
         let startup = (*rel).baserestrictcost.startup;
         let per_tuple = pg_sys::cpu_tuple_cost + 3.0 * pg_sys::cpu_operator_cost + (*rel).baserestrictcost.per_tuple;
         let total = startup + pg_sys::seq_page_cost * f64::from((*rel).pages) + per_tuple * (*rel).tuples;
+        let options = TableOptions::of_table(relid).or_raise();
         let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
+        // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
+        (*path).path.parallel_safe &= options.copy.encoding.is_some();
         pg_sys::add_path(rel, path.cast());
+        if (*rel).consider_parallel && (*rel).lateral_relids.is_null() && has_chunks(&options) {
+            let most = pg_sys::max_parallel_workers_per_gather;
+            let workers = pg_sys::compute_parallel_worker(rel, f64::from((*rel).pages), -1.0, most);
+            if workers > 0 {
+                // As cost_seqscan: the rows are shared, to read the file takes as long as ever.
+                let divisor = divisor(workers);
+                let total =
+                    startup + pg_sys::seq_page_cost * f64::from((*rel).pages) + per_tuple * (*rel).tuples / divisor;
+                let rows = pg_sys::clamp_row_est((*rel).rows / divisor);
+                let path = compat::create_foreignscan_path(root, rel, rows, startup, total);
+                (*path).path.parallel_aware = true;
+                (*path).path.parallel_workers = workers;
+                pg_sys::add_partial_path(rel, path.cast());
+            }
+        }
     }
+}
+
+/// By how many the rows are divided (`get_parallel_divisor`): the leader works along, less the more workers it serves.
+fn divisor(workers: i32) -> f64 {
+    let workers = f64::from(workers);
+    // SAFETY: reads a setting.
+    let leads = unsafe { pg_sys::parallel_leader_participation };
+    if leads { workers + (1.0 - 0.3 * workers).max(0.0) } else { workers }
+}
+
+/// Can several processes read the file at once, each a part? What becomes of it until it is opened is looked at then.
+/// Guarded.
+fn has_chunks(options: &TableOptions) -> bool {
+    let path = options.location.as_ref().and_then(Location::path);
+    let is_file = path.is_some_and(|path| std::fs::metadata(path).is_ok_and(|meta| meta.is_file()));
+    let encodings = Encodings::new(options.copy.encoding);
+    // Who reads a part does not know how many rows the others have.
+    options.copy.limit.is_none()
+        && is_file
+        && encodings.is_ok_and(|encodings| bytes_tell(&encodings, &options.copy.dialect))
 }
 
 /// # Safety
@@ -180,12 +221,12 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     rte: *mut pg_sys::RangeTblEntry,
 ) -> bool {
     // SAFETY: the planner's own structure.
-    let options = TableOptions::of_table(unsafe { (*rte).relid }).or_raise();
-    // Without the option the client's encoding counts, of which a worker knows nothing. A DEFAULT marker runs
-    // expressions that may not run in a worker. Bad values may need subtransactions, and are counted in one process; a
-    // program is run by the leader.
-    options.copy.encoding.is_some()
-        && options.copy.dialect.default.is_none()
+    let relid = unsafe { (*rte).relid };
+    let options = TableOptions::of_table(relid).or_raise();
+    // A DEFAULT marker runs expressions that may not run in a worker. Bad values may need subtransactions, and are counted
+    // in one process; a program is run by the leader.
+    options.copy.dialect.default.is_none()
         && options.copy.on_error == OnError::Stop
         && matches!(options.location, Some(Location::File(_)))
+        && Hazards::new().types_are_safe(relid)
 }

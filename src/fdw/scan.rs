@@ -15,6 +15,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::options::TableOptions;
+use super::parallel::Part;
 use super::plan::Wanted;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
@@ -49,14 +50,46 @@ pub struct Scan {
     progress: Progress,
     /// Bytes at which progress was last reported.
     reported: u64,
-    /// Bytes read by scans before a rescan.
+    /// Bytes read by scans before a rescan, and by workers that are gone.
     bytes_before: u64,
+    /// This process's part, if it scans together with others.
+    pub part: Option<Part>,
 }
 
 impl Scan {
     /// Bytes read, of all rescans together.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_before + self.rows.as_ref().map_or(0, |r| r.stream().bytes_read())
+    }
+
+    /// The rows are there.
+    fn begin(&mut self, rows: Rows) {
+        (self.first, self.rest) = stages(&self.wanted, rows.columns(), self.options.copy.on_error, self.qual.is_null());
+        self.rows = Some(rows);
+    }
+
+    /// Count what workers have read that are gone, before it is forgotten.
+    pub fn add_others(&mut self) {
+        self.bytes_before += self.part.as_ref().map_or((0, 0), Part::others).0;
+    }
+
+    /// The same, and from now on nothing is shared.
+    pub fn take_others(&mut self) {
+        self.add_others();
+        self.part = None;
+    }
+
+    /// There are no more rows for this process, and what it shared is going to be gone.
+    pub fn stop_sharing(&mut self) {
+        if let (Some(part), Some(rows)) = (&mut self.part, &self.rows) {
+            part.report(rows);
+            part.end();
+        }
+    }
+
+    /// The file's or program's name.
+    pub fn name(&self) -> String {
+        self.options.location.as_ref().map_or_else(String::new, |location| location.display().into_owned())
     }
 
     /// Names of the columns converted before and after the quals.
@@ -103,13 +136,12 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
         // is read unless a row is asked for.
         let rechecks = !(*estate).es_epq_active.is_null();
+        // A worker of a scan by several processes is told more before it opens the file.
+        let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
+        let rows = (!rechecks && !is_told).then(|| open_rows(relation, &options).or_raise());
         let mut qual = std::ptr::null_mut();
-        let (mut rows, mut first, mut rest) = (None, Vec::new(), Vec::new());
         if !rechecks {
-            let opened = open_rows(relation, &options).or_raise();
             qual = std::mem::replace(&mut (*node).ss.ps.qual, std::ptr::null_mut());
-            (first, rest) = stages(&wanted, opened.columns(), options.copy.on_error, qual.is_null());
-            rows = Some(opened);
         }
         let arrays = slot_arrays((*node).ss.ss_ScanTupleSlot);
         for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
@@ -122,13 +154,13 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             Some(rows) => Progress::start(relid, is_program, rows.stream().size()),
             None => Progress::none(),
         };
-        let scan = Scan {
-            rows,
+        let mut scan = Scan {
+            rows: None,
             relid,
             begun_in: pg_sys::GetCurrentSubTransactionId(),
             wanted,
-            first,
-            rest,
+            first: Vec::new(),
+            rest: Vec::new(),
             qual,
             tolerance: options.copy.tolerance(),
             skip_left: options.copy.skip,
@@ -137,8 +169,26 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             progress,
             reported: 0,
             bytes_before: 0,
+            part: None,
         };
+        if let Some(rows) = rows {
+            scan.begin(rows);
+        }
         (*node).fdw_state = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(scan).cast();
+    }
+}
+
+/// In a worker of a scan by several processes: open the file, which is in this encoding.
+///
+/// # Safety
+/// The executor's own structures, and a scan that BeginForeignScan made. Guarded.
+pub unsafe fn open_in_worker(node: *mut pg_sys::ForeignScanState, encoding: i32) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let scan = &mut *(*node).fdw_state.cast::<Scan>();
+        scan.options.copy.encoding = Some(encoding);
+        let rows = open_rows((*node).ss.ss_currentRelation, &scan.options).or_raise();
+        scan.begin(rows);
     }
 }
 
@@ -196,11 +246,16 @@ unsafe extern "C-unwind" fn next_row(
         if scan.limit_left == 0 {
             return END;
         }
-        let more = rows.advance().or_raise();
+        let more = match &mut scan.part {
+            None => rows.advance(),
+            Some(part) => part.advance(rows, &mut scan.skip_left),
+        };
+        let more = more.or_raise();
         let bytes = rows.stream().bytes_read();
         if bytes != scan.reported {
             scan.reported = bytes;
-            scan.progress.update(bytes, rows.count());
+            let (others_bytes, others_rows) = scan.part.as_ref().map_or((0, 0), Part::others);
+            scan.progress.update(bytes + others_bytes, rows.count() + others_rows);
         }
         if !more {
             return END;
@@ -256,9 +311,8 @@ unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
         let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
         let rows = open_rows((*node).ss.ss_currentRelation, &scan.options).or_raise();
         pg_sys::MemoryContextSwitchTo(old);
-        (scan.first, scan.rest) = stages(&scan.wanted, rows.columns(), scan.options.copy.on_error, true);
         scan.begun_in = pg_sys::GetCurrentSubTransactionId();
-        scan.rows = Some(rows);
+        scan.begin(rows);
     }
 }
 
@@ -383,6 +437,9 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
             };
             rows.restart(options.copy.header(), open).or_raise();
         }
+        if let Some(part) = &mut scan.part {
+            part.again();
+        }
         scan.skip_left = scan.options.copy.skip;
         scan.limit_left = scan.options.copy.limit.unwrap_or(u64::MAX);
         scan.tolerance.bad_rows = 0;
@@ -397,6 +454,7 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     unsafe {
         let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
         scan.progress.end();
+        scan.stop_sharing();
         if let Some(mut rows) = scan.rows.take() {
             scan.tolerance.report();
             rows.close().or_raise();

@@ -7,11 +7,12 @@
 use std::os::unix::fs::MetadataExt;
 
 use pg_bulk_format::chunk::Cutter;
+use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{LOOKAHEAD, Place};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
 use pgrx::PgSqlErrorCode as Code;
 
-use super::encoding::Treatment;
+use super::encoding::{Encodings, Treatment};
 use super::stream::Stream;
 use crate::error::{Error, Result, out_of_memory};
 
@@ -29,6 +30,13 @@ pub struct Identity {
     nanoseconds: i64,
 }
 
+impl Identity {
+    /// Is this the file that was met `earlier`, with the same bytes as far as these went? One that has only grown is.
+    pub fn continues(self, earlier: Identity) -> bool {
+        self == earlier || ((self.device, self.inode) == (earlier.device, earlier.inode) && self.size > earlier.size)
+    }
+}
+
 /// A stretch that was read and not yet cut.
 #[derive(Debug)]
 pub struct Stretch {
@@ -43,9 +51,7 @@ pub struct Stretch {
 impl Stream {
     /// Can several processes read this at once? A regular file whose bytes can be told apart without being converted.
     pub fn has_chunks(&self) -> bool {
-        let treatment = self.encodings().treatment();
-        let bytes_tell = treatment == Treatment::Utf8 || (treatment == Treatment::Verify && self.encodings().is_safe());
-        self.size().is_some() && bytes_tell && self.reader.dialect().is_regular()
+        self.size().is_some() && bytes_tell(self.encodings(), self.reader.dialect())
     }
 
     /// What the open file is. `None` if it is no regular file.
@@ -119,7 +125,14 @@ impl Stream {
     }
 }
 
-/// The file is not what it was when the load began.
+/// Can the bytes of a file be told apart anywhere, without being converted?
+pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
+    let treatment = encodings.treatment();
+    let safe = treatment == Treatment::Utf8 || (treatment == Treatment::Verify && encodings.is_safe());
+    safe && dialect.is_regular()
+}
+
+/// The file is not what it was when somebody began to read it.
 pub fn changed(name: &str) -> Error {
     Error::new(
         Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

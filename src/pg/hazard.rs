@@ -49,6 +49,22 @@ impl Hazards {
         function_is_safe && self.type_is_safe(column.type_oid)
     }
 
+    /// Are values of all columns that a relation's file has safe to make? Guarded.
+    pub fn types_are_safe(&self, relid: pg_sys::Oid) -> bool {
+        // SAFETY: guarded calls on a relation that the caller has locked.
+        unsafe {
+            let relation = pg_sys::RelationIdGetRelation(relid);
+            let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+            let safe = (0..natts).all(|i| {
+                let attribute = compat::attribute((*relation).rd_att, i);
+                let has_field = !(*attribute).attisdropped && (*attribute).attgenerated == 0;
+                !has_field || self.type_is_safe((*attribute).atttypid)
+            });
+            pg_sys::RelationClose(relation);
+            safe
+        }
+    }
+
     /// A type, and those that it is made of.
     fn type_is_safe(&self, type_oid: pg_sys::Oid) -> bool {
         // SAFETY: guarded catalog lookups; the descriptor is released. Types are not made of themselves.

@@ -123,6 +123,26 @@ impl Parallel {
     }
 }
 
+/// Have `function` called with `argument` when what the context's processes share is about to go, and the workers are gone.
+/// False if there is no shared memory, nor then any worker. Guarded.
+///
+/// # Safety
+/// A valid context, initialised; a function that raises nothing, and that may be called with the argument until then.
+pub unsafe fn at_detach(
+    context: *mut pg_sys::ParallelContext,
+    function: unsafe extern "C-unwind" fn(*mut pg_sys::dsm_segment, pg_sys::Datum),
+    argument: *mut c_void,
+) -> bool {
+    // SAFETY: the caller vouches for all of it; a guarded call.
+    unsafe {
+        if (*context).seg.is_null() {
+            return false;
+        }
+        pg_sys::on_dsm_detach((*context).seg, Some(function), pg_sys::Datum::from(argument));
+    }
+    true
+}
+
 /// What the leader has inserted under a key. Guarded.
 ///
 /// # Safety

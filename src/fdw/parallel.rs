@@ -1,0 +1,347 @@
+//! A scan of one file by several processes.
+//!
+//! ```text
+//!   first to come:   header, first row ─► opens the stretches ─┬─► chunk ─► chunk ─► …
+//!   the others:      wait ─────────────────────────────────────┴─► chunk ─► chunk ─► …
+//! ```
+//!
+//! How lines end, whether the header is right, and where the first row begins, only who reads the file from its start can
+//! tell. That is whoever asks for a row first, leader or worker, so that an error there is raised where COPY's context is,
+//! and no row is lost if the leader takes no part. The rest is the loader's way through a file (`pg::stretches`).
+//!
+//! **Nobody waits for a process that may be waiting itself.** A row is handed on to the plan above, which may not ask for
+//! the next one for long, or ever: a queue is full, a hash table is being built, there is a LIMIT. So whoever has a stretch
+//! or opens them returns no row before others can go on without it. It is also why a bad row's error does not wait for the
+//! rows before it, as a load's does: of several, any may be raised.
+//!
+//! A file that grows is read as far as it was when the scan began, up to a last line without an end.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::scan::{self, Scan};
+use crate::error::{OrRaise, Result};
+use crate::pg::build_id::{build_id, check_build};
+use crate::pg::changed::Changed;
+use crate::pg::chunk::{Identity, changed};
+use crate::pg::chunks::Chunks;
+use crate::pg::parallel::at_detach;
+use crate::pg::row::Rows;
+use crate::pg::stages::Stages;
+use crate::pg::stretches::{Grid, Stretches};
+
+/// Nobody has come yet.
+const NEW: u32 = 0;
+/// Somebody reads the first row.
+const OPENING: u32 = 1;
+/// There are stretches.
+const OPEN: u32 = 2;
+/// Whoever came first reads all of it.
+const ALONE: u32 = 3;
+
+/// What the processes of a scan share.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Shared {
+    /// The build of the leader's library.
+    build: u64,
+    /// The leader's file, as it was when the scan began; none that is not a regular one has this identity.
+    file: Identity,
+    /// The file's encoding: a worker does not know the client's.
+    encoding: i32,
+    state: AtomicU32,
+    changed: Changed,
+    /// Made when the state becomes [`OPEN`].
+    stretches: UnsafeCell<MaybeUninit<Stretches>>,
+    /// What workers have read.
+    bytes: AtomicU64,
+    rows: AtomicU64,
+}
+
+// SAFETY: whoever brings the state to OPENING is the only one who writes the stretches, and all others look at them after
+// they have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new(rows: &Rows) -> Shared {
+        let stream = rows.stream();
+        Shared {
+            build: build_id(),
+            file: stream.identity().unwrap_or_default(),
+            encoding: stream.encoding(),
+            state: AtomicU32::new(NEW),
+            changed: Changed::new(),
+            stretches: UnsafeCell::new(MaybeUninit::uninit()),
+            bytes: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+        }
+    }
+
+    /// Come to the scan: [`OPENING`] for the first one, else how it is read. Guarded, and interruptible.
+    fn arrive(&self) -> u32 {
+        if self.state.compare_exchange(NEW, OPENING, SeqCst, SeqCst).is_ok() {
+            return OPENING;
+        }
+        self.changed.wait_for(|| Some(self.state.load(SeqCst)).filter(|state| *state != OPENING))
+    }
+
+    fn become_state(&self, state: u32) {
+        self.state.store(state, SeqCst);
+        self.changed.announce();
+    }
+
+    /// Let others read what is behind the current row, if it can be read in stretches. Guarded.
+    fn open(&self, rows: &Rows) -> bool {
+        let stream = rows.stream();
+        let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
+        if let Some(place) = place {
+            let stretches = Stretches::new(Grid::from(place.offset, self.file.size), place);
+            // SAFETY: we have brought the state to OPENING.
+            unsafe { (*self.stretches.get()).write(stretches) };
+        }
+        self.become_state(if place.is_some() { OPEN } else { ALONE });
+        place.is_some()
+    }
+
+    /// The stretches, once the state is [`OPEN`].
+    fn stretches(&self) -> Option<&Stretches> {
+        // SAFETY: written before the state was.
+        (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.stretches.get()).assume_init_ref() })
+    }
+}
+
+/// What a process does next.
+#[derive(Debug)]
+enum Step {
+    Arrive,
+    /// Read the file from its start, up to the first row.
+    First,
+    /// Read on in order.
+    Alone,
+    /// Take chunks, once what was read in order is forgotten.
+    Join,
+    Chunks(Chunks),
+    Over,
+}
+
+/// A process's part in a scan with others.
+#[derive(Debug)]
+pub struct Part {
+    /// There until the leader's workers are gone; then null.
+    shared: *const Shared,
+    /// Somebody tells when it is going to be gone.
+    told: bool,
+    /// 0 for the leader.
+    number: usize,
+    step: Step,
+    /// Bytes and rows that the others know of.
+    reported: (u64, u64),
+}
+
+impl Part {
+    fn new(shared: *const Shared, number: usize, told: bool) -> Part {
+        Part { shared, told, number, step: Step::Arrive, reported: (0, 0) }
+    }
+
+    /// Go to this process's next record; false when there is none. `skip` are the records of the file that are still to be
+    /// left out: by the first process, for all. Guarded.
+    #[inline]
+    pub fn advance(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
+        if let Step::Chunks(_) = &self.step
+            && rows.advance()?
+        {
+            return Ok(true);
+        }
+        self.advance_slowly(rows, skip)
+    }
+
+    fn advance_slowly(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
+        // SAFETY: as in `shared`.
+        let Some(shared) = (unsafe { self.shared.as_ref() }) else { return Ok(false) };
+        loop {
+            match &mut self.step {
+                Step::Arrive => {
+                    let state = shared.arrive();
+                    self.step = match state {
+                        OPENING => Step::First,
+                        OPEN => Step::Join,
+                        _ => Step::Over,
+                    };
+                    if state != OPENING {
+                        *skip = 0;
+                    }
+                }
+                Step::First => {
+                    if !rows.advance()? {
+                        shared.become_state(ALONE);
+                        self.step = Step::Over;
+                    } else if *skip == 0 {
+                        self.step = if shared.open(rows) { Step::Join } else { Step::Alone };
+                        return Ok(true);
+                    } else {
+                        return Ok(true);
+                    }
+                }
+                Step::Alone => return rows.advance(),
+                Step::Join => {
+                    let place = shared.stretches().map(|s| pg_bulk_format::reader::Place {
+                        eol: s.eol(),
+                        offset: s.grid.base,
+                        lines: 0,
+                    });
+                    let Some(cutter) = place.and_then(|place| rows.stream().cutter(place)) else {
+                        return Err(changed(&rows.described.to_string_lossy()));
+                    };
+                    rows.end_stream();
+                    self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), number: 0 });
+                }
+                Step::Chunks(chunks) => {
+                    let Some(stretches) = shared.stretches() else { return Ok(false) };
+                    pgrx::check_for_interrupts!();
+                    let mut stages = Stages::default();
+                    if !chunks.next(rows, stretches, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
+                        self.step = Step::Over;
+                    }
+                    self.report(rows);
+                    if matches!(self.step, Step::Chunks(_)) && rows.advance()? {
+                        return Ok(true);
+                    }
+                }
+                Step::Over => return Ok(false),
+            }
+        }
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        // SAFETY: null once it is gone.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Bytes and rows of the others, as far as the leader knows.
+    pub fn others(&self) -> (u64, u64) {
+        match self.shared() {
+            Some(shared) if self.number == 0 => (shared.bytes.load(Relaxed), shared.rows.load(Relaxed)),
+            _ => (0, 0),
+        }
+    }
+
+    /// Let the leader know what this worker has read.
+    pub fn report(&mut self, rows: &Rows) {
+        let now = (rows.stream().bytes_read(), rows.count());
+        if let Some(shared) = self.shared()
+            && self.number != 0
+        {
+            shared.bytes.fetch_add(now.0.saturating_sub(self.reported.0), Relaxed);
+            shared.rows.fetch_add(now.1.saturating_sub(self.reported.1), Relaxed);
+            self.reported = now;
+        }
+    }
+
+    /// The file is read once more, from its start.
+    pub fn again(&mut self) {
+        self.step = Step::Arrive;
+    }
+
+    /// Rows are not asked for any more, and what is shared is going to be gone.
+    pub fn end(&mut self) {
+        self.step = Step::Over;
+        if !self.told {
+            self.shared = std::ptr::null();
+        }
+    }
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn estimate_dsm(
+    _node: *mut pg_sys::ForeignScanState,
+    _context: *mut pg_sys::ParallelContext,
+) -> pg_sys::Size {
+    size_of::<Shared>()
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn initialize_dsm(
+    node: *mut pg_sys::ForeignScanState,
+    context: *mut pg_sys::ParallelContext,
+    shared: *mut c_void,
+) {
+    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and room of the size asked for.
+    unsafe {
+        let scan = (*node).fdw_state.cast::<Scan>();
+        let Some(rows) = &(*scan).rows else { return };
+        let shared = shared.cast::<Shared>();
+        shared.write(Shared::new(rows));
+        (*scan).part = Some(Part::new(shared, 0, at_detach(context, gather, scan.cast())));
+    }
+}
+
+/// The workers are gone, and what was shared is going to be.
+///
+/// # Safety
+/// Called by the server, with the leader's scan.
+unsafe extern "C-unwind" fn gather(_segment: *mut pg_sys::dsm_segment, scan: pg_sys::Datum) {
+    // SAFETY: the memory of the query outlives its workers, also when it fails.
+    unsafe { (*scan.cast_mut_ptr::<Scan>()).take_others() };
+}
+
+/// # Safety
+/// Called by the executor, when no worker runs.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn reinitialize_dsm(
+    node: *mut pg_sys::ForeignScanState,
+    _context: *mut pg_sys::ParallelContext,
+    shared: *mut c_void,
+) {
+    // SAFETY: as in `initialize_dsm`.
+    unsafe {
+        let scan = &mut *(*node).fdw_state.cast::<Scan>();
+        scan.add_others();
+        if let Some(rows) = &scan.rows {
+            shared.cast::<Shared>().write(Shared::new(rows));
+        }
+    }
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn initialize_worker(
+    node: *mut pg_sys::ForeignScanState,
+    _toc: *mut pg_sys::shm_toc,
+    shared: *mut c_void,
+) {
+    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and what the leader has initialised, which
+    // begins with the build's number in every build.
+    unsafe {
+        let shared = shared.cast::<Shared>().cast_const();
+        check_build((*shared).build).or_raise();
+        scan::open_in_worker(node, (*shared).encoding);
+        let scan = &mut *(*node).fdw_state.cast::<Scan>();
+        let identity = scan.rows.as_ref().and_then(|rows| rows.stream().identity());
+        if !identity.is_some_and(|identity| identity.continues((*shared).file)) {
+            changed(&scan.name()).raise();
+        }
+        let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
+        scan.part = Some(Part::new(shared, number, true));
+    }
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn shutdown_foreign_scan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made, or null after a bare EXPLAIN.
+    unsafe {
+        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
+        scan.stop_sharing();
+    }
+}
