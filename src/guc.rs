@@ -35,7 +35,18 @@ static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60)
 /// database is bounded.
 static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 
+/// On: it is the same INSERT, only faster.
+static DIRECT_INSERT: GucSetting<bool> = GucSetting::<bool>::new(true);
+
 pub fn init() {
+    GucRegistry::define_bool_guc(
+        c"pg_bulk.direct_insert",
+        c"INSERT ... SELECT from a foreign table of bulk_fdw is done as a load, where that comes to the same.",
+        c"EXPLAIN (VERBOSE) tells whether it is, and if not why not.",
+        &DIRECT_INSERT,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_bool_guc(
         c"pg_bulk.log_timing",
         c"The log line of a load tells where the time of its processes went.",
@@ -112,6 +123,11 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::UNIT_S,
     );
+}
+
+/// May an INSERT be done as a load?
+pub fn direct_insert() -> bool {
+    DIRECT_INSERT.get()
 }
 
 /// Jobs that may run at a time in one database.

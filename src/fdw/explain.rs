@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::options::TableOptions;
+use super::plan::others;
 use super::scan::Scan;
 use crate::error::OrRaise;
 use crate::pg::soft::OnError;
@@ -55,6 +56,17 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             {
                 number(c"Foreign File Size", Some(c"b"), meta.len(), es);
             }
+        }
+    }
+    if verbose {
+        // SAFETY: a plan that was made here; what others say of its path are strings.
+        let why = unsafe {
+            let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+            let others = PgList::<pg_sys::Node>::from_pg(others((*plan).fdw_private));
+            others.get_ptr(0).map(|node| CStr::from_ptr((*node.cast::<pg_sys::String>()).sval).to_string_lossy())
+        };
+        if let Some(why) = why {
+            text(c"Direct Insert", &format!("no ({why})"), es);
         }
     }
     let Some(scan) = scan.filter(|_| analyze) else { return };

@@ -11,10 +11,35 @@ mod parallel;
 mod plan;
 mod scan;
 
+use std::sync::OnceLock;
+
 use pgrx::prelude::*;
 use pgrx::{AllocatedByRust, pg_sys};
 
-use crate::error::OrRaise;
+use self::options::TableOptions;
+use crate::error::{OrRaise, Result};
+use crate::pg::column::Column;
+use crate::pg::copy_options::CopyOptions;
+use crate::pg::source::Location;
+
+/// Who has something to say about what is done with the rows.
+static UPPER_PATHS: OnceLock<pg_sys::GetForeignUpperPaths_function> = OnceLock::new();
+
+/// Let somebody else plan what is done with a table's rows. Called once, when the library is loaded.
+pub fn init(upper_paths: pg_sys::GetForeignUpperPaths_function) {
+    let _ = UPPER_PATHS.set(upper_paths);
+}
+
+/// A foreign table's file, and what it means. Guarded.
+pub fn file_of(relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
+    let options = TableOptions::of_table(relid)?;
+    Ok((options.location()?.clone(), options.copy))
+}
+
+/// The columns of a foreign table's file, whose options are known. Guarded; the current memory context must outlive them.
+pub fn columns_of(relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
+    TableOptions { location: None, copy: copy.clone() }.columns(relation)
+}
 
 /// The routines of `bulk_fdw`.
 #[pg_extern(volatile, parallel_safe)]
@@ -37,6 +62,7 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.InitializeWorkerForeignScan = Some(parallel::initialize_worker);
     routine.ShutdownForeignScan = Some(parallel::shutdown_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
+    routine.GetForeignUpperPaths = UPPER_PATHS.get().copied().flatten();
     routine.into_pg_boxed()
 }
 

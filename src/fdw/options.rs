@@ -10,8 +10,9 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::column::Column;
+use crate::pg::column::{self, Column};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::encoding::Encodings;
 use crate::pg::option_value::{Caller, Value, text};
 use crate::pg::source::Location;
 
@@ -116,8 +117,17 @@ impl TableOptions {
         })
     }
 
+    /// The columns of the table's file. Guarded; the current memory context must outlive them.
+    pub fn columns(&self, relation: pg_sys::Relation) -> Result<Vec<Column>> {
+        let session = column::session(Encodings::new(self.copy.encoding)?.charset());
+        let mut columns = Column::of_relation(relation, &session, self.copy.dialect.default.is_some());
+        // SAFETY: an open relation.
+        self.apply_to(unsafe { (*relation).rd_id }, &mut columns)?;
+        Ok(columns)
+    }
+
     /// Apply the options that speak of columns, the table's and the columns' own. Guarded.
-    pub fn apply_to(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
+    fn apply_to(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
         for column in columns.iter_mut() {
             let Ok(attnum) = i16::try_from(column.attribute + 1) else { continue };
             // SAFETY: a guarded catalog lookup.

@@ -21,7 +21,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    fn into_private(self) -> *mut pg_sys::List {
+    /// `more` is what others say of the scan, for [`others`].
+    fn into_private(self, more: *mut pg_sys::List) -> *mut pg_sys::List {
         let list = |attributes: Vec<i32>| {
             attributes.into_iter().fold(std::ptr::null_mut(), |list, attribute| {
                 // SAFETY: a guarded call on a list made here.
@@ -31,6 +32,7 @@ impl Wanted {
         let mut private = PgList::<pg_sys::List>::new();
         private.push(list(self.by_quals));
         private.push(list(self.besides));
+        private.push(more);
         private.into_pg()
     }
 
@@ -49,6 +51,15 @@ impl Wanted {
         };
         Wanted { by_quals: read(0), besides: read(1) }
     }
+}
+
+/// What others have said of the path that a plan was made of, in its private list. Guarded.
+///
+/// # Safety
+/// The private list of a plan made here.
+pub unsafe fn others(private: *mut pg_sys::List) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for the list.
+    unsafe { PgList::<pg_sys::List>::from_pg(private).get_ptr(2).unwrap_or(std::ptr::null_mut()) }
 }
 
 /// # Safety
@@ -155,7 +166,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
     _root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     relid: pg_sys::Oid,
-    _path: *mut pg_sys::ForeignPath,
+    path: *mut pg_sys::ForeignPath,
     tlist: *mut pg_sys::List,
     clauses: *mut pg_sys::List,
     outer_plan: *mut pg_sys::Plan,
@@ -169,7 +180,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
             clauses,
             (*rel).relid,
             std::ptr::null_mut(),
-            wanted.into_private(),
+            wanted.into_private((*path).fdw_private),
             std::ptr::null_mut(),
             std::ptr::null_mut(),
             outer_plan,

@@ -18,9 +18,8 @@ use super::options::TableOptions;
 use super::parallel::Part;
 use super::plan::Wanted;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::column::{self, Column};
+use crate::pg::column::Column;
 use crate::pg::context::copy_context;
-use crate::pg::encoding::Encodings;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::points::point_plain;
 use crate::pg::progress::Progress;
@@ -105,14 +104,8 @@ impl Scan {
 /// Open a table's file and make its columns ready. Guarded; the current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<Rows> {
     // SAFETY: an open relation.
-    let (relid, name) = unsafe {
-        let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned();
-        ((*relation).rd_id, name)
-    };
-    let encodings = Encodings::new(options.copy.encoding)?;
-    let session = column::session(encodings.charset());
-    let mut columns = Column::of_relation(relation, &session, options.copy.dialect.default.is_some());
-    options.apply_to(relid, &mut columns)?;
+    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned() };
+    let columns = options.columns(relation)?;
     let location = options.location()?;
     let stream = options.copy.open(location, options.copy.header(), columns.len())?;
     Ok(Rows::new(stream, columns, name, location.described(), options.copy.header == HeaderOption::Match))

@@ -31,6 +31,7 @@ mod direct;
 pub mod duplicate;
 mod feed;
 pub mod history;
+pub mod insert_select;
 mod memory;
 mod obstacle;
 pub mod options;
@@ -75,9 +76,9 @@ use crate::pg::usage::Usage;
 #[derive(Debug)]
 pub struct Load {
     pub options: LoadOptions,
-    /// The arguments, for workers to read again: the path, and a copy of the jsonb.
+    /// The arguments, for workers to read again: the path, and a copy of the jsonb, which an INSERT has none of.
     pub path: CString,
-    pub json: pg_sys::Datum,
+    pub json: Option<pg_sys::Datum>,
     pub target: Target,
     pub mapping: Mapping,
     /// None before the file is opened and after it is closed.
@@ -335,45 +336,36 @@ pub unsafe fn begin(
         let where_statement = options.where_clause.as_deref().map(where_clause::statement);
         // TRUNCATE insists that nobody has it open.
         target.close();
-        let memory = pg_sys::AllocSetContextCreateExtended(
+        let memory = memory_context();
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
+        pg_sys::MemoryContextSwitchTo(old);
+        let load = Load {
+            json: Some(json),
+            id: job.map_or(0, |job| job.id),
+            attempt: job.map(|job| job.attempt),
+            is_dry,
+            schema,
+            where_statement,
+            truncate_statement,
+            analyze_statement,
+            ..Load::new(options, path.to_owned(), target, memory)
+        };
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+    }
+}
+
+/// A context for what lives as long as a load. Guarded.
+fn memory_context() -> pg_sys::MemoryContext {
+    // SAFETY: a guarded call.
+    unsafe {
+        pg_sys::AllocSetContextCreateExtended(
             pg_sys::CurrentMemoryContext,
             c"bulk_load".as_ptr(),
             pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let old = pg_sys::MemoryContextSwitchTo(memory);
-        let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
-        pg_sys::MemoryContextSwitchTo(old);
-        let load = Load {
-            options,
-            path: path.to_owned(),
-            json,
-            target,
-            mapping: Mapping::default(),
-            rows: None,
-            where_clause: WhereClause::NONE,
-            id: job.map_or(0, |job| job.id),
-            attempt: job.map(|job| job.attempt),
-            is_dry,
-            schema,
-            memory,
-            writer: Writer::Buffered,
-            arbiter: None,
-            counts: Counts::default(),
-            spool: std::ptr::null_mut(),
-            reading: false,
-            where_statement,
-            truncate_statement,
-            analyze_statement,
-            began: Instant::now(),
-            took: Duration::ZERO,
-            started: pg_sys::GetCurrentTimestamp(),
-            owner: pg_sys::GetUserId(),
-            usage: Usage::now(),
-            phases: Phases::begin(),
-        };
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+        )
     }
 }
 
@@ -439,10 +431,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
             unsafe { direct::renew(relation) }.or_raise();
         }
     }
-    let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
-    let program = matches!(load.options.location, Location::Program(_));
-    load.phases.progress = Progress::of_load(load.target.relid, load.id, program, size, Figures::default());
-    load.phases.enter(Phase::Rows);
+    load.begin_rows();
 }
 
 /// Who is to write; what that means for the options becomes a note or an error.
@@ -554,6 +543,48 @@ unsafe extern "C-unwind" fn record(load: *mut Load) {
 }
 
 impl Load {
+    /// A load of which nothing is known but what it is told here. Guarded.
+    fn new(options: LoadOptions, path: CString, target: Target, memory: pg_sys::MemoryContext) -> Load {
+        // SAFETY: calls that do not raise.
+        let (started, owner) = unsafe { (pg_sys::GetCurrentTimestamp(), pg_sys::GetUserId()) };
+        Load {
+            options,
+            path,
+            json: None,
+            target,
+            mapping: Mapping::default(),
+            rows: None,
+            where_clause: WhereClause::NONE,
+            id: 0,
+            attempt: None,
+            is_dry: false,
+            schema: pg_sys::InvalidOid,
+            memory,
+            writer: Writer::Buffered,
+            arbiter: None,
+            counts: Counts::default(),
+            spool: std::ptr::null_mut(),
+            reading: false,
+            where_statement: None,
+            truncate_statement: None,
+            analyze_statement: None,
+            began: Instant::now(),
+            took: Duration::ZERO,
+            started,
+            owner,
+            usage: Usage::now(),
+            phases: Phases::begin(),
+        }
+    }
+
+    /// The file is open: whoever watches is to see it. Guarded.
+    fn begin_rows(&mut self) {
+        let size = self.rows.as_ref().and_then(|rows| rows.stream().size());
+        let program = matches!(self.options.location, Location::Program(_));
+        self.phases.progress = Progress::of_load(self.target.relid, self.id, program, size, Figures::default());
+        self.phases.enter(Phase::Rows);
+    }
+
     /// The row of the result. Guarded; allocates in the current memory context.
     fn result(&self) -> [Option<pg_sys::Datum>; report::COLUMNS] {
         report::row(self.id, &self.counts, self.took, self.writer.name())

@@ -9,6 +9,7 @@ use std::ffi::CString;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::{Duplicates, Keep};
+use super::insert_select::Wrapper;
 use crate::error::{Error, Result};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::jsonb::{self, Json};
@@ -81,6 +82,8 @@ pub struct LoadOptions {
     pub lock: LockOption,
     pub indexes: IndexesOption,
     pub duplicates: Duplicates,
+    /// The foreign table whose file it is, and whose options these are.
+    pub foreign: Option<pg_sys::Oid>,
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -143,6 +146,28 @@ impl LoadOptions {
             }
         }
         LoadOptions::of_values(path, &given)
+    }
+
+    /// The options of an INSERT of a foreign table's rows. Guarded.
+    pub fn of_foreign_table(relid: pg_sys::Oid) -> Result<LoadOptions> {
+        let (location, copy) = Wrapper::get()?.file_of(relid)?;
+        Ok(LoadOptions {
+            copy,
+            location,
+            columns: None,
+            match_by_name: false,
+            where_clause: None,
+            truncate: false,
+            as_truncated: false,
+            freeze: false,
+            analyze: false,
+            writer: WriterOption::Direct,
+            workers: None,
+            lock: LockOption::Online,
+            indexes: IndexesOption::Auto,
+            duplicates: Duplicates::ERROR,
+            foreign: Some(relid),
+        })
     }
 
     /// What matters when nothing is written: rows with errors are looked for, all of them.
@@ -235,6 +260,7 @@ impl LoadOptions {
             lock,
             indexes,
             duplicates,
+            foreign: None,
         })
     }
 }

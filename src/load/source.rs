@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::insert_select::Wrapper;
 use super::options::LoadOptions;
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, default_expression};
@@ -30,6 +31,16 @@ pub struct Mapping {
 }
 
 impl Mapping {
+    /// The fields of a foreign table's file, and the attributes that `place` says its columns go to. Guarded.
+    ///
+    /// # Safety
+    /// The open foreign table.
+    pub unsafe fn of_foreign(foreign: pg_sys::Relation, place: impl Fn(i16) -> Option<i16>) -> Mapping {
+        let mut mapping = Mapping::default();
+        attributes(foreign).for_each(|(attnum, name)| mapping.push(name, place(attnum)));
+        mapping
+    }
+
     fn push(&mut self, name: CString, attnum: Option<i16>) {
         self.names.push(name);
         self.fields.push(attnum);
@@ -89,6 +100,9 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
 /// Open the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Guarded; the
 /// current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
+    if let (Some(foreign), Some(mapping)) = (options.foreign, mapping) {
+        return foreign_rows(foreign, options, mapping);
+    }
     // SAFETY: an open relation's name.
     let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
     let columns = mapping.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping))?;
@@ -99,6 +113,30 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     let stream = options.copy.open(&options.location, header, columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
     Ok(Rows::new(stream, columns, name, options.location.described(), match_header))
+}
+
+/// The rows of a foreign table's file. Its columns make values of the fields, and messages speak of it; where the values
+/// go is the mapping's business. Guarded; memory as in [`open_rows`].
+fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) -> Result<Rows> {
+    let lock = pg_sys::AccessShareLock.cast_signed();
+    // SAFETY: a guarded call; the lock is kept.
+    let relation = unsafe { pg_sys::table_open(foreign, lock) };
+    // SAFETY: an open relation's name.
+    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
+    let mut columns = Wrapper::get()?.columns_of(relation, &options.copy)?;
+    // SAFETY: opened above.
+    unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
+    for (column, field) in columns.iter_mut().zip(&mapping.fields) {
+        match field.map(|attnum| usize::try_from(attnum - 1)) {
+            Some(Ok(attribute)) => column.attribute = attribute,
+            _ => *column = Column::ignored(std::mem::take(&mut column.name)),
+        }
+    }
+    let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
+    let match_header = options.copy.header == HeaderOption::Match;
+    let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
+    rows.is_discreet = true;
+    Ok(rows)
 }
 
 fn columns(relation: pg_sys::Relation, options: &LoadOptions, mapping: &Mapping) -> Result<Vec<Column>> {

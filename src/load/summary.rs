@@ -47,7 +47,12 @@ fn text(load: &mut Load) -> String {
     let (path, table, database) = (from_server(&load.path), from_server(&load.target.name), database());
     let (writer, workers) = (load.writer.name(), counts.workers);
     let plural = if workers == 1 { "" } else { "s" };
-    let mut text = format!("load {} from {what} \"{path}\" into table \"{database}.{table}\"", load.id);
+    let mut text = match load.id {
+        0 => "insert".to_owned(),
+        id => format!("load {id}"),
+    };
+    // Writing to a string does not fail.
+    let _ = write!(text, " from {what} \"{path}\" into table \"{database}.{table}\"");
     let mut line = |line: &str| {
         // Writing to a string does not fail.
         let _ = write!(text, "\n\t{line}");

@@ -103,6 +103,8 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let attention = &rows.attention;
     let what = if rows.elsewhere.0.get() {
         What::Relation
+    } else if rows.is_discreet && !rows.is_converting {
+        What::Line(None)
     } else if attention.column.is_null() {
         What::Line(rows.reader().raw_line().map(displayed))
     } else {

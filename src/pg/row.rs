@@ -117,6 +117,11 @@ pub struct Rows {
     pub attention: Attention,
     /// ... unless it is about other rows.
     pub elsewhere: Elsewhere,
+    /// Messages show the line only while values are made of it: who may not see all of it may hear of what becomes of the
+    /// values.
+    pub is_discreet: bool,
+    /// Values are made of the current line.
+    pub is_converting: bool,
     pub relation_name: CString,
     /// The CONTEXT line that names the source.
     pub described: CString,
@@ -164,6 +169,8 @@ impl Rows {
             queue: Vec::new(),
             attention: Attention::NONE,
             elsewhere: Elsewhere::default(),
+            is_discreet: false,
+            is_converting: true,
             relation_name,
             described,
             match_header,

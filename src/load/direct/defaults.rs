@@ -11,7 +11,7 @@ use crate::pg::row::RowArrays;
 use crate::pg::sequence::{Parameters, Sequence};
 use crate::pg::sequence_default::SequenceDefault;
 
-/// Ids that are taken at a time where the number of rows is not known.
+/// Most ids that are taken at a time where the number of rows is not known.
 const AHEAD: u64 = 4096;
 
 /// An attribute's default. Attributes are counted from 0.
@@ -29,6 +29,8 @@ struct Ids {
     range: Option<IdRange>,
     /// Chunks are read in order by one process: take more when there are none left.
     refills: bool,
+    /// Ids that are taken at a time then.
+    ahead: u64,
 }
 
 /// The defaults of a load.
@@ -54,7 +56,7 @@ impl Defaults {
             };
             if let Some(default) = sequence_default {
                 let sequence = sequence(&default)?;
-                defaults.ids.push(Ids { attribute, default, sequence, range: None, refills: true });
+                defaults.ids.push(Ids { attribute, default, sequence, range: None, refills: true, ahead: AHEAD });
                 continue;
             }
             // SAFETY: a node says what it is.
@@ -94,6 +96,12 @@ impl Defaults {
         self.ids.iter().map(|ids| *ids.sequence.parameters()).collect()
     }
 
+    /// Take no more ids than there have been rows, where the number of rows is not known: an INSERT of few rows is not
+    /// to use up a small sequence.
+    pub fn be_sparing(&mut self) {
+        self.ids.iter_mut().for_each(|ids| ids.ahead = 1);
+    }
+
     /// Take ids for `rows` rows, which is at least as many as there will be. Guarded.
     pub fn reserve(&mut self, rows: u64) -> Result<()> {
         for ids in &mut self.ids {
@@ -125,7 +133,8 @@ impl Defaults {
         }
         for ids in &mut self.ids {
             if ids.refills && ids.range.as_ref().is_none_or(|range| range.left() == 0 && !range.is_short()) {
-                ids.range = Some(ids.sequence.take(AHEAD)?);
+                ids.range = Some(ids.sequence.take(ids.ahead)?);
+                ids.ahead = (ids.ahead * 2).min(AHEAD);
             }
             if let Some(range) = &mut ids.range {
                 let id = ids.sequence.next_id(range)?;

@@ -43,3 +43,4 @@ mod workers;
 pub use exclusive::{WORTH_EXCLUSIVE, renew};
 pub use freeze::check_freeze;
 pub use leader::load;
+pub use workers::workers_for;

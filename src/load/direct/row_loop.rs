@@ -132,6 +132,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
+            (*rows).is_converting = true;
             let what = step(process);
             if what == END {
                 break;
@@ -144,6 +145,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             if what == SHORT {
                 raise_missing(process);
             }
+            (*rows).is_converting = false;
             evaluate_defaults(process, arrays);
             let mut slot = e.slot;
             (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);

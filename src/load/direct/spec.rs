@@ -23,8 +23,9 @@ pub struct Spec {
     /// Rows can be traced to their records.
     pub traces: bool,
     pub path: CString,
-    /// The options: a jsonb, with its header.
+    /// The options: a jsonb, with its header; nothing if they are a foreign table's.
     pub options: Vec<u8>,
+    pub foreign: Option<pg_sys::Oid>,
     /// Encoding of the file.
     pub encoding: i32,
     /// The fields' attribute numbers, 0 for none, and names.
@@ -112,6 +113,7 @@ impl Spec {
         w.number(u64::from(self.traces));
         w.bytes(self.path.as_bytes());
         w.bytes(&self.options);
+        w.number(self.foreign.map_or(0, |relid| u64::from(relid.to_u32())));
         w.number(u64::from(self.encoding.cast_unsigned()));
         w.number(self.fields.len() as u64);
         for (attnum, name) in &self.fields {
@@ -158,6 +160,7 @@ impl Spec {
         let traces = r.number()? != 0;
         let path = r.string()?;
         let options = r.bytes()?.to_vec();
+        let foreign = Some(oid(r.number()?)?).filter(|relid| *relid != pg_sys::InvalidOid);
         let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
         let fields = r.list(|r| Some((u16::try_from(r.number()?).ok()?.cast_signed(), r.string()?)))?;
         let has_condition = r.number()? != 0;
@@ -187,6 +190,7 @@ impl Spec {
             traces,
             path,
             options,
+            foreign,
             encoding,
             fields,
             condition,

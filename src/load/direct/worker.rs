@@ -158,7 +158,10 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     // SAFETY: a jsonb, and an oid of a table that the leader has locked.
     let (mut options, relation) = unsafe {
         let mut json = spec.options.clone();
-        let options = LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()))?;
+        let options = match spec.foreign {
+            Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
+            None => LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()))?,
+        };
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
     };
     if spec.is_dry {

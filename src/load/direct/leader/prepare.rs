@@ -51,7 +51,10 @@ impl Leader {
         // SAFETY: a guarded call on an open relation.
         let relations = unsafe { settle::lock_leaves(relation) };
         let expressions = source::defaults(relation, mapping);
-        let defaults = Defaults::new(&expressions, |default| default.open())?;
+        let mut defaults = Defaults::new(&expressions, |default| default.open())?;
+        if options.foreign.is_some() {
+            defaults.be_sparing();
+        }
         // SAFETY: open relations, in the process that may have made them.
         let traits: Vec<(pg_sys::Oid, Traits)> =
             unsafe { relations.iter().map(|&leaf| ((*leaf).rd_id, Traits::of(leaf))).collect() };
@@ -130,7 +133,8 @@ impl Leader {
             traces: traces != Traces::Nothing,
             path: load.path.clone(),
             // SAFETY: a jsonb.
-            options: unsafe { jsonb_bytes(load.json) },
+            options: unsafe { load.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
+            foreign: options.foreign,
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
             // SAFETY: an expression, or null.

@@ -1,0 +1,349 @@
+--
+-- INSERT … SELECT from a foreign table as a load: which INSERTs become one, and that each comes to the same as without.
+--
+\set ECHO none
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema insert_select
+\i :helpers
+CALL write_file('three', E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
+\set first 'CREATE FOREIGN TABLE first (id int, word text, day date, n int) SERVER bulk_files OPTIONS (filename ' '''' :data '/three'', format ''csv'')'
+:first;
+CREATE TABLE fresh (id int, word text, day date, n int);
+-- The first statement of a connection: nothing has loaded the library before.
+\c
+SET search_path = insert_select, public;
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+SELECT count(*) FROM pg_settings WHERE name LIKE 'pg_bulk.%';
+PREPARE load AS INSERT INTO fresh SELECT * FROM first;
+DO $$
+DECLARE line text;
+BEGIN
+	EXECUTE 'EXPLAIN (COSTS OFF) EXECUTE load' INTO line;
+	RAISE NOTICE '%', line;
+END $$;
+\c
+SET search_path = insert_select, public;
+INSERT INTO fresh SELECT * FROM first;
+SELECT * FROM fresh;
+\set ECHO none
+\getenv data PGB_DATA
+SELECT set_config('test.dir', :'data', false) AS data \gset
+-- How it is done, and what comes of it if that is the same with direct_insert on and off: rows, row count, FOUND, ids,
+-- or error. Else both. Nothing stays.
+CREATE FUNCTION either_way(statement text, target text DEFAULT 't') RETURNS SETOF text LANGUAGE plpgsql
+SET client_min_messages = warning AS $$
+DECLARE
+	mode text;
+	line text;
+	how text := 'core';
+	n bigint;
+	state text;
+	message text;
+	detail text;
+	con text;
+	results text[];
+	all_results text[] := '{}';
+BEGIN
+	PERFORM set_config('pg_bulk.direct_insert', 'on', true);
+	FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) ' || statement LOOP
+		how := CASE WHEN line ~ '^ *(->  )?Custom Scan' THEN 'direct' ELSE coalesce(substring(line FROM 'Direct Insert: no.*'), how) END;
+	END LOOP;
+	RETURN NEXT how;
+	FOREACH mode IN ARRAY ARRAY['on', 'off'] LOOP
+		PERFORM set_config('pg_bulk.direct_insert', mode, true);
+		PERFORM setval(q::regclass, 1, false) FROM (SELECT format('%I.%I', schemaname, sequencename) q FROM pg_sequences
+			WHERE schemaname = 'insert_select') s WHERE has_sequence_privilege(q, 'UPDATE');
+		BEGIN
+			EXECUTE statement;
+			GET DIAGNOSTICS n = ROW_COUNT;
+			EXECUTE format('SELECT array_agg(x::text ORDER BY x::text) FROM %s x', target) INTO results;
+			FOR line IN EXECUTE format('SELECT v::text FROM pg_class c, public.verify_heapam(c.oid) v WHERE c.oid = %L::regclass AND relkind = ''r'' AND %L', target, current_setting('is_superuser')) LOOP
+				RETURN NEXT mode || ' corrupt: ' || line;
+			END LOOP;
+			results := ARRAY[n || ' inserted'] || results;
+			SET CONSTRAINTS ALL IMMEDIATE;
+			RAISE SQLSTATE 'UNDO0';
+		EXCEPTION WHEN SQLSTATE 'UNDO0' THEN NULL;
+		WHEN OTHERS THEN
+			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, con = CONSTRAINT_NAME;
+			results := ARRAY[without_path(concat_ws(' | ', state, message, nullif(detail, ''), nullif(con, '')))];
+		END;
+		all_results := all_results || array_to_string(results, E'\n', 'NULL');
+	END LOOP;
+	IF all_results[1] = all_results[2] THEN
+		RETURN NEXT all_results[1];
+	ELSE
+		RETURN NEXT E'direct:\n' || coalesce(all_results[1], 'NULL');
+		RETURN NEXT E'core:\n' || coalesce(all_results[2], 'NULL');
+	END IF;
+END $$;
+CALL make_table('ft', 'id int, word text, day date, n int', $$format 'csv'$$,
+	E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
+\set ECHO all
+
+-- Columns: in any order, not all of them, defaults, ids, generated ones.
+CREATE TABLE t (id int, word text, day date, n int);
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+SELECT either_way('INSERT INTO t (n, day, id) SELECT n, day, id FROM ft');
+SELECT either_way('INSERT INTO t (id, n) SELECT n, id FROM ft');
+SELECT either_way('INSERT INTO t SELECT ft.* FROM ft');
+SELECT either_way('WITH c AS (SELECT * FROM ft) INSERT INTO t SELECT * FROM c');
+SELECT either_way('INSERT INTO t TABLE ft');
+SELECT either_way('INSERT INTO t SELECT id, word FROM (SELECT * FROM ft) AS f');
+CREATE VIEW over AS SELECT word, id FROM ft;
+SELECT either_way('INSERT INTO t (word, id) SELECT * FROM over');
+CREATE TABLE made (i int GENERATED ALWAYS AS IDENTITY, s serial, id int, twice int GENERATED ALWAYS AS (id * 2) STORED,
+	word varchar DEFAULT 'none', five int DEFAULT 2 + 3, who text DEFAULT current_user, b int DEFAULT NULL);
+SELECT either_way('INSERT INTO made (id) SELECT id FROM ft', 'made');
+SELECT either_way('INSERT INTO made (i, id) OVERRIDING SYSTEM VALUE SELECT n, id FROM ft', 'made');
+SELECT either_way('INSERT INTO made (s, id) SELECT n, id FROM ft', 'made');
+SELECT either_way('INSERT INTO made (id, five) SELECT id, NULL FROM ft', 'made');
+SELECT either_way('INSERT INTO made (id, five) SELECT id, 5 FROM ft', 'made');
+SELECT either_way('INSERT INTO made (id, b) SELECT id, NULL FROM ft', 'made');
+ALTER TABLE made ALTER id SET NOT NULL, DROP b;
+SELECT either_way('INSERT INTO made (id) SELECT n FROM ft', 'made');
+CREATE TABLE dropped (a int, id int, b int, word text);
+ALTER TABLE dropped DROP a, DROP b;
+SELECT either_way('INSERT INTO dropped SELECT id, word FROM ft', 'dropped');
+ALTER FOREIGN TABLE ft DROP day;
+CALL write_file('ft', E'1,one,10\n2,,\n3,three,30\n');
+SELECT either_way('INSERT INTO dropped SELECT id, word FROM ft', 'dropped');
+SELECT either_way('INSERT INTO dropped (word, id) SELECT word, n FROM ft', 'dropped');
+CALL make_table('ft', 'id int, word text, day date, n int', $$format 'csv'$$,
+	E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
+
+-- Types: values are made by the foreign table's column, and then belong to the target's type.
+CREATE DOMAIN short AS text CHECK (length(value) < 4);
+CREATE TABLE typed (id int, word varchar(3), d short);
+CALL make_table('as_is', 'id int, word varchar(3), d short', $$format 'csv'$$, E'1,one,\n2,two,xxx\n');
+SELECT either_way('INSERT INTO typed SELECT * FROM as_is', 'typed');
+SELECT either_way('INSERT INTO typed (word) SELECT word FROM as_is', 'typed');
+CALL make_table('longer', 'id int, word varchar(5), d text', $$format 'csv'$$, E'1,one,one\n2,three,three\n');
+SELECT either_way('INSERT INTO typed (id, word) SELECT id, word FROM longer', 'typed');
+SELECT either_way('INSERT INTO typed (id, d) SELECT id, d FROM longer', 'typed');
+CREATE TABLE loose (id int, word varchar);
+SELECT either_way('INSERT INTO loose SELECT id, word FROM longer', 'loose');
+SELECT either_way('INSERT INTO loose SELECT id, word FROM as_is', 'loose');
+CALL write_file('as_is', E'1,four,\n');
+SELECT either_way('INSERT INTO loose SELECT id, word FROM as_is', 'loose');
+SELECT either_way('INSERT INTO loose SELECT id FROM as_is', 'loose');
+CALL write_file('as_is', E'1,one,four\n');
+SELECT either_way('INSERT INTO typed SELECT * FROM as_is', 'typed');
+CREATE TABLE big (id bigint, word text);
+SELECT either_way('INSERT INTO big SELECT id, word FROM ft', 'big');
+
+-- Errors of the file speak of the foreign table; errors of the table do not show the line.
+CALL write_file('ft', E'1,one,2001-01-01,10\nx,,2001-02-02,\n');
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+SELECT either_way('INSERT INTO t (word) SELECT word FROM ft');
+SELECT error_of('INSERT INTO t SELECT * FROM ft');
+CALL write_file('ft', E'1,one,2001-01-01,10\n2,,2001-02-02\n');
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+SELECT error_of('INSERT INTO t SELECT * FROM ft');
+CALL write_file('ft', E'1,one,2001-01-01,10\n2,two,2001-02-02,20\n2,three,2001-03-03,30\n');
+ALTER TABLE t ADD CHECK (n < 30);
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+SELECT error_of('INSERT INTO t SELECT * FROM ft');
+ALTER TABLE t DROP CONSTRAINT t_n_check, ADD PRIMARY KEY (id);
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+SELECT error_of('INSERT INTO t SELECT * FROM ft');
+ALTER TABLE t DROP CONSTRAINT t_pkey, ALTER id DROP NOT NULL;
+CREATE TABLE parent (id int PRIMARY KEY);
+INSERT INTO parent VALUES (1), (3);
+ALTER TABLE t ADD CONSTRAINT known FOREIGN KEY (id) REFERENCES parent DEFERRABLE;
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+ALTER TABLE t ALTER CONSTRAINT known DEFERRABLE INITIALLY DEFERRED;
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+INSERT INTO parent VALUES (2);
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+ALTER TABLE t DROP CONSTRAINT known;
+
+-- What is not a load.
+SELECT either_way('INSERT INTO t SELECT * FROM ft ON CONFLICT DO NOTHING');
+SELECT either_way('INSERT INTO t SELECT * FROM ft RETURNING id');
+SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE id > 1');
+SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE false');
+SELECT either_way('INSERT INTO t SELECT * FROM ft ORDER BY id DESC LIMIT 1');
+SELECT either_way('INSERT INTO t SELECT DISTINCT * FROM ft');
+SELECT either_way('INSERT INTO t SELECT id, max(word) FROM ft GROUP BY id');
+SELECT either_way('INSERT INTO t SELECT * FROM ft UNION ALL SELECT * FROM ft');
+SELECT either_way('INSERT INTO t SELECT ft.* FROM ft, parent');
+SELECT either_way('INSERT INTO t SELECT id, generate_series(1, 2)::text FROM ft');
+SELECT either_way('INSERT INTO t SELECT id, (SELECT max(id) FROM t)::text FROM ft');
+SELECT either_way('INSERT INTO t (n, id) SELECT id, id FROM ft');
+SELECT either_way('INSERT INTO t (word) SELECT ft::text FROM ft');
+SELECT either_way('INSERT INTO t (n) SELECT tableoid::int - tableoid::int FROM ft');
+SELECT either_way('INSERT INTO t DEFAULT VALUES');
+SELECT either_way('INSERT INTO t SELECT FROM ft');
+SELECT either_way('WITH i AS (INSERT INTO t SELECT * FROM ft RETURNING id) INSERT INTO t SELECT id FROM i');
+SELECT either_way('WITH i AS (INSERT INTO t SELECT * FROM ft) SELECT 1');
+CREATE TEMP TABLE gone (LIKE t);
+SELECT either_way('INSERT INTO gone SELECT * FROM ft', 'gone');
+CREATE FOREIGN TABLE child () INHERITS (fresh) SERVER bulk_files OPTIONS (filename '/nowhere');
+SELECT either_way('INSERT INTO t SELECT * FROM fresh');
+SELECT error_of('INSERT INTO child SELECT * FROM ft');
+DROP FOREIGN TABLE child;
+
+-- Views: the row is the table's, the rights are their owner's, and a check option is core's.
+CREATE VIEW through AS SELECT word, id FROM t;
+SELECT either_way('INSERT INTO through SELECT word, id FROM ft');
+CREATE VIEW checked AS SELECT * FROM t WHERE id < 3 WITH CHECK OPTION;
+SELECT either_way('INSERT INTO checked SELECT * FROM ft');
+DROP VIEW through, checked;
+
+-- Triggers: those after the rows and for statements are fired by the load; others, policies and rules are core's.
+CREATE TABLE log (line text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO log SELECT concat_ws(' ', TG_NAME, TG_WHEN, TG_LEVEL, NEW.id, (SELECT count(*) FROM t));
+	RETURN NEW;
+END $$;
+CREATE TRIGGER b BEFORE INSERT ON t EXECUTE FUNCTION note();
+CREATE TRIGGER a AFTER INSERT ON t EXECUTE FUNCTION note();
+CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW WHEN (NEW.id > 1) EXECUTE FUNCTION note();
+SELECT either_way('INSERT INTO t SELECT * FROM ft', 'log');
+CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION note();
+SELECT either_way('INSERT INTO t SELECT * FROM ft', 'log');
+DROP TRIGGER x ON t;
+CREATE TRIGGER x AFTER INSERT ON t REFERENCING NEW TABLE AS news EXECUTE FUNCTION note();
+SELECT either_way('INSERT INTO t SELECT * FROM ft', 'log');
+DROP TRIGGER x ON t;
+DROP TRIGGER a ON t;
+DROP TRIGGER b ON t;
+DROP TRIGGER r ON t;
+CREATE RULE also AS ON INSERT TO t DO ALSO INSERT INTO log VALUES (NEW.id);
+SELECT either_way('INSERT INTO t SELECT * FROM ft', 'log');
+DROP RULE also ON t;
+CREATE RULE other AS ON INSERT TO log DO ALSO INSERT INTO t SELECT * FROM ft;
+SELECT either_way('INSERT INTO log VALUES (1)', 't');
+DROP RULE other ON log;
+CREATE ROLE insert_select_user;
+GRANT USAGE ON SCHEMA insert_select TO insert_select_user;
+GRANT INSERT ON t TO insert_select_user;
+GRANT SELECT (id, word) ON ft TO insert_select_user;
+GRANT SELECT ON t TO insert_select_user;
+GRANT INSERT ON log TO insert_select_user;
+SET ROLE insert_select_user;
+SELECT error_of('INSERT INTO t SELECT * FROM ft');
+SELECT either_way('INSERT INTO t (id, word) SELECT id, word FROM ft');
+RESET ROLE;
+REVOKE INSERT ON t FROM insert_select_user;
+GRANT INSERT (id) ON t TO insert_select_user;
+SET ROLE insert_select_user;
+SELECT error_of('INSERT INTO t (id, word) SELECT id, word FROM ft');
+SELECT either_way('INSERT INTO t (id) SELECT id FROM ft');
+RESET ROLE;
+ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+CREATE POLICY low ON t USING (true) WITH CHECK (id < 3);
+SELECT either_way('INSERT INTO t SELECT * FROM ft');
+SET ROLE insert_select_user;
+SELECT either_way('INSERT INTO t (id) SELECT id FROM ft');
+RESET ROLE;
+DROP POLICY low ON t;
+ALTER TABLE t DISABLE ROW LEVEL SECURITY;
+
+-- Functions that may look at the table while it is loaded.
+CREATE FUNCTION so_far() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT count(*)::int FROM insert_select.t';
+ALTER TABLE t ALTER n SET DEFAULT so_far();
+SELECT either_way('INSERT INTO t (id) SELECT id FROM ft');
+ALTER TABLE t ALTER n DROP DEFAULT;
+
+-- Partitions.
+CREATE TABLE p (id int, word text, day date, n int) PARTITION BY LIST (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1, 3);
+CREATE TABLE p2 (n int, word text, day date, id int);
+ALTER TABLE p ATTACH PARTITION p2 FOR VALUES IN (2);
+SELECT either_way('INSERT INTO p SELECT * FROM ft', 'p');
+SELECT either_way('INSERT INTO p1 SELECT * FROM ft', 'p1');
+CREATE TRIGGER x BEFORE INSERT ON p2 FOR EACH ROW EXECUTE FUNCTION note();
+SELECT either_way('INSERT INTO p SELECT * FROM ft', 'p');
+DROP TRIGGER x ON p2;
+DROP TABLE p2;
+SELECT either_way('INSERT INTO p SELECT * FROM ft', 'p');
+
+-- Options of the foreign table.
+CALL make_table('lax', 'id int, word text', $$format 'csv', on_error 'ignore'$$, E'1,one\nx,two\n3,three\n');
+SELECT either_way('INSERT INTO t (id, word) SELECT * FROM lax');
+SELECT either_way('INSERT INTO t (word) SELECT word FROM lax');
+INSERT INTO t (id, word) SELECT * FROM lax;
+ALTER FOREIGN TABLE lax OPTIONS (SET on_error 'stop', ADD skip '1', ADD limit '1', ADD header 'match', ADD force_null 'word');
+CALL write_file('lax', E'id,word\n1,one\n2,""\n3,three\n');
+SELECT either_way('INSERT INTO t (id, word) SELECT * FROM lax');
+SELECT either_way('INSERT INTO t (word) SELECT word FROM lax');
+CALL write_file('lax', E'id,words\n1,one\n2,""\n3,three\n');
+SELECT either_way('INSERT INTO t (word) SELECT word FROM lax');
+ALTER FOREIGN TABLE lax OPTIONS (ADD "default" '\D');
+SELECT either_way('INSERT INTO t (word) SELECT word FROM lax');
+ALTER FOREIGN TABLE lax OPTIONS (SET filename '/nowhere');
+SELECT either_way('INSERT INTO t (word) SELECT word FROM lax');
+CALL make_table('computed', 'id int, twice int GENERATED ALWAYS AS (id * 2) STORED', $$format 'csv'$$, E'1\n2\n');
+SELECT either_way('INSERT INTO t (id, n) SELECT id, twice FROM computed');
+SELECT either_way('INSERT INTO t (id) SELECT id FROM computed');
+
+-- Row count, FOUND, command tag, savepoints, statistics of the table.
+TRUNCATE t;
+DO $$
+DECLARE n int;
+BEGIN
+	INSERT INTO t SELECT * FROM ft;
+	GET DIAGNOSTICS n = ROW_COUNT;
+	RAISE NOTICE '% %', n, FOUND;
+END $$;
+INSERT INTO t SELECT * FROM ft;
+BEGIN;
+SAVEPOINT s;
+INSERT INTO t SELECT * FROM ft;
+ROLLBACK TO s;
+INSERT INTO t SELECT * FROM ft;
+COMMIT;
+SELECT count(*) FROM t;
+BEGIN READ ONLY;
+INSERT INTO t SELECT * FROM ft;
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+INSERT INTO t SELECT * FROM ft;
+SELECT count(*) FROM t;
+ROLLBACK;
+
+-- Plans that are kept: the setting, the table and the file's options count as they are when a plan runs.
+TRUNCATE t;
+SET plan_cache_mode = force_generic_plan;
+PREPARE load AS INSERT INTO t SELECT * FROM ft;
+EXECUTE load;
+\set analyze 'ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF'
+SELECT plan_of('EXECUTE load', :'analyze');
+SET pg_bulk.direct_insert = off;
+SELECT plan_of('EXECUTE load', :'analyze');
+RESET pg_bulk.direct_insert;
+SELECT count(*) FROM t;
+ALTER TABLE t ADD more int DEFAULT 7;
+EXECUTE load;
+SELECT count(more) FROM t;
+ALTER TABLE t ALTER n TYPE bigint;
+SELECT plan_of('EXECUTE load', 'COSTS OFF, VERBOSE');
+EXECUTE load;
+ALTER TABLE t ALTER n TYPE int;
+CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION note();
+EXECUTE load;
+DROP TRIGGER x ON t;
+CALL write_file('other', E'9,nine,2009-09-09,9\n');
+DO $$ BEGIN EXECUTE format('ALTER FOREIGN TABLE ft OPTIONS (SET filename %L)', data_path('other')); END $$;
+EXECUTE load;
+SELECT * FROM t ORDER BY id DESC LIMIT 1;
+PREPARE with_parameter AS INSERT INTO t (id, n) SELECT id, $1 FROM ft;
+SELECT plan_of('EXECUTE with_parameter(1)', 'COSTS OFF, VERBOSE');
+RESET plan_cache_mode;
+SELECT plan_of('INSERT INTO t SELECT * FROM ft', 'COSTS OFF, FORMAT JSON');
+
+-- A load leaves no row in the history.
+SELECT count(*) FROM bulk_history WHERE target LIKE 'insert_select.%';
+\set ECHO none
+SET client_min_messages = warning;
+DROP SCHEMA insert_select CASCADE;
+DROP ROLE insert_select_user;

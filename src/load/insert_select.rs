@@ -1,0 +1,161 @@
+//! `INSERT INTO t SELECT … FROM ft` as a load.
+//!
+//! ```text
+//!   planner  ─► upper_paths ─► judge ─┬─ no:  core's path, and the scan's EXPLAIN says why
+//!                                     └─ yes: a CustomPath, with core's ModifyTable below it
+//!   executor ─► begin ─► judged again ─┬─ no:  ModifyTable runs
+//!                                      └─ yes: execute: the whole load, at the first call
+//! ```
+//!
+//! Core inserts the rows of a SELECT one by one. Where source and target are such that the direct writer comes to the
+//! same, the node [`node`] takes the place of ModifyTable and loads the foreign table's file. Everything around it stays
+//! core's: the range table and who may do what with it, the snapshot, the command tag.
+//!
+//! The wrapper's `GetForeignUpperPaths` is the place to come in: the library of a fresh connection is loaded while its
+//! first statement is planned, which is too late for a planner hook, but not for the wrapper. The wrapper and loads do
+//! not know each other; what a foreign table's options mean comes through [`Wrapper`].
+//!
+//! ModifyTable stays in the plan because a plan may be kept. When it runs, `pg_bulk.direct_insert` may be off, a
+//! partition may have a trigger, the session an origin: then core's own plan runs, below ours.
+//!
+//! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`, takes no lock but an INSERT's, and
+//! never gives an empty table a new file.
+
+mod judge;
+mod node;
+mod run;
+
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use self::judge::Insertion;
+use crate::error::{Error, Result};
+use crate::pg::column::Column;
+use crate::pg::copy_options::CopyOptions;
+use crate::pg::encoding::to_server;
+use crate::pg::source::Location;
+
+/// What the foreign data wrapper tells of its tables.
+#[derive(Debug)]
+pub struct Wrapper {
+    /// A table's file, and what it means.
+    pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
+    /// The columns of an open table's file.
+    pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
+}
+
+static WRAPPER: OnceLock<Wrapper> = OnceLock::new();
+
+impl Wrapper {
+    pub fn get() -> Result<&'static Wrapper> {
+        WRAPPER.get().ok_or_else(|| Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is no foreign data wrapper"))
+    }
+
+    /// Guarded.
+    pub fn file_of(&self, relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
+        (self.file)(relid)
+    }
+
+    /// Guarded; the current memory context must outlive the columns.
+    pub fn columns_of(&self, relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
+        (self.columns)(relation, copy)
+    }
+}
+
+/// Called once, when the library is loaded. Guarded.
+pub fn init(wrapper: Wrapper) {
+    let _ = WRAPPER.set(wrapper);
+    node::register();
+}
+
+/// Part of the cost of core's INSERT that a load is taken to have. Less is what counts: how much less has no say.
+const SHARE_OF_COST: f64 = 0.1;
+
+/// # Safety
+/// Called by the planner, for a query all of whose rows come from foreign tables of ours.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn upper_paths(
+    root: *mut pg_sys::PlannerInfo,
+    stage: pg_sys::UpperRelationKind::Type,
+    input: *mut pg_sys::RelOptInfo,
+    output: *mut pg_sys::RelOptInfo,
+    _extra: *mut std::ffi::c_void,
+) {
+    // SAFETY: the planner's own structures; tags say what nodes are.
+    unsafe {
+        let is_insert = (*(*root).parse).commandType == pg_sys::CmdType::CMD_INSERT;
+        if stage != pg_sys::UpperRelationKind::UPPERREL_FINAL || !is_insert {
+            return;
+        }
+        let paths = PgList::<pg_sys::Path>::from_pg((*output).pathlist);
+        let Some(path) = paths.get_ptr(0).filter(|_| paths.len() == 1) else { return };
+        if (*path).type_ != pg_sys::NodeTag::T_ModifyTablePath {
+            return;
+        }
+        let path = path.cast::<pg_sys::ModifyTablePath>();
+        match judge::judge(root, input, path) {
+            Ok(insertion) => add(output, path, &insertion),
+            Err(why) => tell((*path).subpath, &why),
+        }
+    }
+}
+
+/// The scan below a path that only projects, or null.
+///
+/// # Safety
+/// A valid path.
+unsafe fn scan_of(path: *mut pg_sys::Path) -> *mut pg_sys::ForeignPath {
+    // SAFETY: the caller vouches for the path; tags say what nodes are.
+    unsafe {
+        let mut path = path;
+        loop {
+            match (*path).type_ {
+                pg_sys::NodeTag::T_ForeignPath => return path.cast(),
+                pg_sys::NodeTag::T_ProjectionPath => path = (*path.cast::<pg_sys::ProjectionPath>()).subpath,
+                _ => return null_mut(),
+            }
+        }
+    }
+}
+
+/// Let the scan's EXPLAIN say why not. Guarded.
+///
+/// # Safety
+/// A valid path.
+unsafe fn tell(path: *mut pg_sys::Path, why: &str) {
+    // SAFETY: the caller vouches for the path; guarded calls.
+    unsafe {
+        let scan = scan_of(path);
+        if !scan.is_null() && (*scan).fdw_private.is_null() {
+            let why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
+            (*scan).fdw_private = pg_sys::lappend(null_mut(), pg_sys::makeString(why).cast());
+        }
+    }
+}
+
+/// Guarded.
+///
+/// # Safety
+/// The planner's own structures.
+unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertion: &Insertion) {
+    // SAFETY: the caller vouches for the structures; guarded calls.
+    unsafe {
+        // A path that is dominated is freed, and ours refers to this one.
+        let below = pg_sys::palloc0(size_of::<pg_sys::ModifyTablePath>()).cast::<pg_sys::ModifyTablePath>();
+        below.copy_from_nonoverlapping(modify, 1);
+        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
+        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
+        (*path).path.parent = output;
+        (*path).path.pathtarget = (*modify).path.pathtarget;
+        (*path).path.rows = (*modify).path.rows;
+        (*path).path.startup_cost = (*modify).path.startup_cost * SHARE_OF_COST;
+        (*path).path.total_cost = (*modify).path.total_cost * SHARE_OF_COST;
+        (*path).custom_paths = pg_sys::lappend(null_mut(), below.cast());
+        (*path).custom_private = insertion.to_list();
+        (*path).methods = node::path_methods();
+        pg_sys::add_path(output, path.cast());
+    }
+}

@@ -1,0 +1,300 @@
+//! Which INSERTs come to the same as a load.
+//!
+//! What the executor would do to each row on its way from the scan to the table must be what the direct writer does. A
+//! value that comes straight from a column of the file does, if the two columns are of one type or one stands for the other without a
+//! conversion: then it is made by the foreign table's column, with its length, and stored as it is. An attribute that gets exactly its default does, too.
+//! All else is core's.
+//!
+//! The answer "no" is a sentence, for EXPLAIN.
+
+use std::ffi::CStr;
+
+use pgrx::{PgList, pg_sys};
+
+use super::{Wrapper, scan_of};
+use crate::error::OrRaise;
+use crate::guc;
+use crate::load::duplicate::Keep;
+use crate::load::source::Mapping;
+use crate::load::{obstacle, volatile};
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+use crate::pg::soft::OnError;
+
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+
+/// What is inserted where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Insertion {
+    pub target: pg_sys::Oid,
+    pub foreign: pg_sys::Oid,
+    /// For each attribute of the target, the number of the foreign table's column that it gets; 0: what it gets by default.
+    pub columns: Vec<i32>,
+}
+
+impl Insertion {
+    /// As a list that a plan can carry. Guarded.
+    pub fn to_list(&self) -> *mut pg_sys::List {
+        let mut list = std::ptr::null_mut();
+        let mut push = |number: i32| {
+            // SAFETY: a guarded call on a list made here.
+            list = unsafe { pg_sys::lappend_int(list, number) };
+        };
+        push(self.target.to_u32().cast_signed());
+        push(self.foreign.to_u32().cast_signed());
+        self.columns.iter().copied().for_each(push);
+        list
+    }
+
+    /// # Safety
+    /// A list made by [`Insertion::to_list`], or a copy.
+    pub unsafe fn of_list(list: *mut pg_sys::List) -> Insertion {
+        // SAFETY: the caller vouches for the list.
+        let numbers: Vec<i32> = unsafe {
+            let len = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+            (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect()
+        };
+        let oid = |i: usize| pg_sys::Oid::from_u32(numbers.get(i).copied().unwrap_or(0).cast_unsigned());
+        Insertion { target: oid(0), foreign: oid(1), columns: numbers.get(2..).unwrap_or_default().to_vec() }
+    }
+
+    /// Whose the fields of the file are. Guarded.
+    ///
+    /// # Safety
+    /// The open foreign table.
+    pub unsafe fn mapping(&self, foreign: pg_sys::Relation) -> Mapping {
+        // SAFETY: the caller vouches for the relation.
+        unsafe {
+            Mapping::of_foreign(foreign, |number| {
+                let place = self.columns.iter().position(|&column| column == i32::from(number))?;
+                i16::try_from(place + 1).ok()
+            })
+        }
+    }
+}
+
+type Answer<T> = std::result::Result<T, String>;
+
+fn no<T>(why: &str) -> Answer<T> {
+    Err(why.into())
+}
+
+/// Guarded.
+///
+/// # Safety
+/// The planner's structures, while it makes paths for an INSERT.
+pub unsafe fn judge(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+    path: *mut pg_sys::ModifyTablePath,
+) -> Answer<Insertion> {
+    // SAFETY: the caller vouches for the structures; tags say what nodes are.
+    unsafe {
+        if !guc::direct_insert() {
+            return no("pg_bulk.direct_insert is off");
+        }
+        of_statement(root, path)?;
+        let relation = of_source(root, input, path)?;
+        let entry = |index: usize| *(*root).simple_rte_array.add(index);
+        let (target, foreign) = ((*entry((*(*root).parse).resultRelation as usize)).relid, (*entry(relation)).relid);
+        let columns = of_columns((*root).processed_tlist, relation, target, foreign)?;
+        let insertion = Insertion { target, foreign, columns };
+        of_tables(&insertion)?;
+        Ok(insertion)
+    }
+}
+
+/// # Safety
+/// As [`judge`].
+unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::ModifyTablePath) -> Answer<()> {
+    // SAFETY: the caller vouches for the structures.
+    unsafe {
+        let parse = (*root).parse;
+        if (*root).query_level != 1 || !(*parse).cteList.is_null() || (*parse).hasModifyingCTE {
+            return no("The statement has a WITH clause.");
+        }
+        if !(*path).onconflict.is_null() {
+            return no("The INSERT has an ON CONFLICT clause.");
+        }
+        if !(*path).returningLists.is_null() {
+            return no("The INSERT has a RETURNING clause.");
+        }
+        if !(*path).withCheckOptionLists.is_null() {
+            return no("Each row is checked by a policy or a view.");
+        }
+        let one_target = (*path).resultRelations.as_ref().is_some_and(|list| list.length == 1);
+        if !(*path).rowMarks.is_null() || !(*path).mergeActionLists.is_null() || !one_target {
+            return no("Rows are locked.");
+        }
+        let more = [
+            (*parse).sortClause,
+            (*parse).groupClause,
+            (*parse).groupingSets,
+            (*parse).distinctClause,
+            (*parse).windowClause,
+            (*parse).rowMarks,
+        ];
+        if more.iter().any(|list| !list.is_null())
+            || !(*parse).limitCount.is_null()
+            || !(*parse).limitOffset.is_null()
+            || !(*parse).havingQual.is_null()
+            || !(*parse).setOperations.is_null()
+            || (*parse).hasAggs
+            || (*parse).hasWindowFuncs
+            || (*parse).hasTargetSRFs
+        {
+            return no("The SELECT does more than read rows.");
+        }
+        if (*parse).hasSubLinks || !(*root).init_plans.is_null() {
+            return no("The SELECT has subqueries.");
+        }
+        Ok(())
+    }
+}
+
+/// The place of the foreign table in the range table.
+///
+/// # Safety
+/// As [`judge`].
+unsafe fn of_source(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+    path: *mut pg_sys::ModifyTablePath,
+) -> Answer<usize> {
+    // SAFETY: the caller vouches for the structures; a base relation has its place in the range table.
+    unsafe {
+        let is_base = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
+            && (*input).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && pg_sys::bms_equal((*input).relids, (*root).all_baserels);
+        let relation = (*input).relid as usize;
+        if !is_base || (*(*(*root).simple_rte_array.add(relation))).inh {
+            return no("The SELECT reads more than one table.");
+        }
+        if !(*(*(*root).parse).jointree).quals.is_null() || !(*input).baserestrictinfo.is_null() {
+            return no("The SELECT has a WHERE clause.");
+        }
+        if scan_of((*path).subpath).is_null() {
+            return no("The SELECT does more than read rows.");
+        }
+        Ok(relation)
+    }
+}
+
+/// For each attribute of the target, where its value comes from. Guarded.
+///
+/// # Safety
+/// The target list of an INSERT, with an entry for each attribute of the target, and the place of the foreign table.
+unsafe fn of_columns(
+    list: *mut pg_sys::List,
+    place: usize,
+    target: pg_sys::Oid,
+    foreign: pg_sys::Oid,
+) -> Answer<Vec<i32>> {
+    // SAFETY: the caller vouches for the list; guarded calls on a relation that the parser has locked.
+    unsafe {
+        let relation = pg_sys::table_open(target, NO_LOCK);
+        let entries = PgList::<pg_sys::TargetEntry>::from_pg(list);
+        let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+        let mut columns = Vec::with_capacity(natts);
+        let mut answer = Ok(());
+        for attribute in 0..natts {
+            let of_attribute = match entries.get_ptr(attribute) {
+                Some(entry) if usize::try_from((*entry).resno) == Ok(attribute + 1) && !(*entry).resjunk => {
+                    of_column((*entry).expr, place, relation, attribute, foreign)
+                }
+                _ => no("The target list is not as expected."),
+            };
+            match of_attribute {
+                Ok(number) if number != 0 && columns.contains(&number) => {
+                    answer = no("A column of the file is inserted twice.");
+                }
+                Ok(number) => columns.push(number),
+                Err(why) => answer = Err(why),
+            }
+            if answer.is_err() {
+                break;
+            }
+        }
+        pg_sys::table_close(relation, NO_LOCK);
+        answer?;
+        if columns.iter().all(|&number| number == 0) {
+            return no("No column of the file is inserted.");
+        }
+        Ok(columns)
+    }
+}
+
+/// # Safety
+/// As [`of_columns`]; an expression for an attribute of the target.
+unsafe fn of_column(
+    expression: *mut pg_sys::Expr,
+    place: usize,
+    relation: pg_sys::Relation,
+    attribute: usize,
+    foreign: pg_sys::Oid,
+) -> Answer<i32> {
+    // SAFETY: the caller vouches for the arguments; tags say what nodes are, the attribute exists.
+    unsafe {
+        let form = &*compat::attribute((*relation).rd_att, attribute);
+        if form.attisdropped || form.attgenerated != 0 {
+            return Ok(0);
+        }
+        let name = || from_server(CStr::from_ptr(form.attname.data.as_ptr()));
+        // What is only taken for another type is stored as it is.
+        let mut value = expression.cast::<pg_sys::Node>();
+        while (*value).type_ == pg_sys::NodeTag::T_RelabelType {
+            value = (*value.cast::<pg_sys::RelabelType>()).arg.cast();
+        }
+        if (*value).type_ == pg_sys::NodeTag::T_Var {
+            let var = value.cast::<pg_sys::Var>();
+            let is_ours = usize::try_from((*var).varno) == Ok(place) && (*var).varlevelsup == 0 && (*var).varattno > 0;
+            let fits = pg_sys::exprType(expression.cast()) == form.atttypid;
+            if is_ours && fits && pg_sys::get_attgenerated(foreign, (*var).varattno) == 0 {
+                return Ok(i32::from((*var).varattno));
+            }
+            return Err(format!("Column \"{}\" is not a plain column of the file.", name()));
+        }
+        let default = pg_sys::build_column_default(relation, i32::from(form.attnum));
+        let is_default = if default.is_null() {
+            // A NULL that is to be checked by a domain is no constant.
+            (*expression).type_ == pg_sys::NodeTag::T_Const && (*expression.cast::<pg_sys::Const>()).constisnull
+        } else {
+            pg_sys::equal(expression.cast(), pg_sys::expression_planner(default.cast()).cast())
+        };
+        if is_default { Ok(0) } else { Err(format!("Column \"{}\" gets the value of an expression.", name())) }
+    }
+}
+
+/// What may change while a plan is kept without its becoming invalid, and what is judged by what it is and not by how it is
+/// used. Guarded.
+///
+/// # Safety
+/// Tables that are locked as their INSERT and SELECT want it.
+pub unsafe fn of_tables(insertion: &Insertion) -> Answer<()> {
+    // SAFETY: the caller vouches for the locks; guarded calls.
+    unsafe {
+        let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
+        let mapping = insertion.mapping(foreign);
+        pg_sys::table_close(foreign, NO_LOCK);
+        let (_, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
+        if copy.dialect.default.is_some() {
+            return no("The foreign table has the option default.");
+        }
+        // Which rows there are must not depend on which columns are asked for.
+        if copy.on_error != OnError::Stop && mapping.fields.iter().any(Option::is_none) {
+            return no("The foreign table has the option on_error, and not all of its columns are inserted.");
+        }
+        let relation = pg_sys::table_open(insertion.target, NO_LOCK);
+        let mut found = obstacle::of_target(relation, Keep::Error);
+        found.extend(volatile::obstacles(relation, Some(&mapping), std::ptr::null_mut()));
+        let form = (*relation).rd_rel;
+        if (*form).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
+            found.push("The table is temporary.".into());
+        }
+        if obstacle::is_distributed(insertion.target) {
+            found.push("The table is distributed by Citus.".into());
+        }
+        pg_sys::table_close(relation, NO_LOCK);
+        found.into_iter().next().map_or(Ok(()), Err)
+    }
+}

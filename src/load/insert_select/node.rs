@@ -1,0 +1,250 @@
+//! The node that takes ModifyTable's place.
+//!
+//! It returns no row. ModifyTable is its child, but is made ready only where it is to run.
+
+use std::ffi::{CStr, CString};
+use std::ptr::null_mut;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::Wrapper;
+use super::judge::{self, Insertion};
+use super::run::{self, Outcome};
+use crate::error::OrRaise;
+use crate::guc;
+use crate::load::direct;
+use crate::pg::encoding::to_server;
+use crate::pg::source::Location;
+
+const NAME: &CStr = c"Direct Insert";
+
+/// A table of callbacks.
+struct Methods<T>(T);
+
+// SAFETY: the tables are constants, and the strings in them are.
+unsafe impl<T> Sync for Methods<T> {}
+
+static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
+    CustomName: NAME.as_ptr(),
+    PlanCustomPath: Some(plan_path),
+    ReparameterizeCustomPathByChild: None,
+});
+
+static SCAN: Methods<pg_sys::CustomScanMethods> =
+    Methods(pg_sys::CustomScanMethods { CustomName: NAME.as_ptr(), CreateCustomScanState: Some(create_state) });
+
+static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
+    CustomName: NAME.as_ptr(),
+    BeginCustomScan: Some(begin),
+    ExecCustomScan: Some(execute),
+    EndCustomScan: Some(end),
+    ReScanCustomScan: Some(rescan),
+    MarkPosCustomScan: None,
+    RestrPosCustomScan: None,
+    EstimateDSMCustomScan: None,
+    InitializeDSMCustomScan: None,
+    ReInitializeDSMCustomScan: None,
+    InitializeWorkerCustomScan: None,
+    ShutdownCustomScan: None,
+    ExplainCustomScan: Some(explain),
+});
+
+/// Let plans be read back. Called once, when the library is loaded. Guarded.
+pub fn register() {
+    // SAFETY: a guarded call with a table that lives as long as the process.
+    unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN.0) }
+}
+
+pub fn path_methods() -> *const pg_sys::CustomPathMethods {
+    &raw const PATH.0
+}
+
+/// # Safety
+/// Called by the planner.
+#[pg_guard]
+unsafe extern "C-unwind" fn plan_path(
+    root: *mut pg_sys::PlannerInfo,
+    _rel: *mut pg_sys::RelOptInfo,
+    path: *mut pg_sys::CustomPath,
+    _targets: *mut pg_sys::List,
+    _clauses: *mut pg_sys::List,
+    plans: *mut pg_sys::List,
+) -> *mut pg_sys::Plan {
+    // SAFETY: the planner's own structures, and a path made by `upper_paths`.
+    unsafe {
+        let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
+        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+        // The planner labels the columns of whatever is not a ModifyTable; and EXPLAIN shows them.
+        let copy = || pg_sys::copyObjectImpl((*root).processed_tlist.cast()).cast::<pg_sys::List>();
+        (*scan).scan.plan.targetlist = copy();
+        (*scan).custom_scan_tlist = copy();
+        (*scan).custom_plans = plans;
+        (*scan).custom_private = (*path).custom_private;
+        (*scan).methods = &raw const SCAN.0;
+        scan.cast()
+    }
+}
+
+/// The state of the node.
+#[repr(C)]
+struct State {
+    custom: pg_sys::CustomScanState,
+    /// Null until it has begun; dropped with the query's memory.
+    insertion: *mut Insertion,
+    /// Core's node, if it is to run; then `why` says why.
+    child: *mut pg_sys::PlanState,
+    why: *mut std::ffi::c_char,
+    is_done: bool,
+    outcome: Outcome,
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
+    // SAFETY: a guarded allocation of this size, zeroed: a valid state but for what is set here.
+    unsafe {
+        let state = pg_sys::palloc0(size_of::<State>()).cast::<State>();
+        (*state).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
+        (*state).custom.methods = &raw const EXECUTION.0;
+        state.cast()
+    }
+}
+
+/// # Safety
+/// Called by the executor with a state made by [`create_state`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *mut pg_sys::EState, flags: i32) {
+    // SAFETY: the executor's own structures, and a plan made by `plan_path`.
+    unsafe {
+        let state = node.cast::<State>();
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let insertion = Insertion::of_list((*plan).custom_private);
+        let answer = if guc::direct_insert() {
+            judge::of_tables(&insertion)
+        } else {
+            Err("pg_bulk.direct_insert is off".into())
+        };
+        (*state).insertion = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(insertion);
+        if let Err(why) = answer {
+            (*state).why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
+            let child = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
+            (*state).child = pg_sys::ExecInitNode(child, estate, flags);
+            (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).child.cast());
+        }
+    }
+}
+
+/// # Safety
+/// Called by the executor, with a state that has begun.
+unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the executor's own structures.
+    unsafe {
+        let state = node.cast::<State>();
+        let child = (*state).child;
+        if !child.is_null() {
+            // ExecProcNode (executor.h) of a node without parameters.
+            return match (*child).ExecProcNode {
+                Some(process) => process(child),
+                None => null_mut(),
+            };
+        }
+        if !(*state).is_done {
+            (*state).is_done = true;
+            run::run((*state).insertion, &raw mut (*state).outcome);
+            count(state);
+        }
+        null_mut()
+    }
+}
+
+/// Tell the executor how many rows there are, if they are what the statement is about.
+///
+/// # Safety
+/// A state whose load is done.
+unsafe fn count(state: *mut State) {
+    // SAFETY: the caller vouches for the state; the plan's child is core's ModifyTable.
+    unsafe {
+        let ps = &raw mut (*state).custom.ss.ps;
+        let plans = (*(*ps).plan.cast::<pg_sys::CustomScan>()).custom_plans;
+        let modify = (*(*plans).elements).ptr_value.cast::<pg_sys::ModifyTable>();
+        if (*modify).canSetTag {
+            (*(*ps).state).es_processed += (*state).outcome.rows;
+        }
+    }
+}
+
+/// # Safety
+/// Called by the executor with a state made by [`create_state`].
+#[pg_guard]
+unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let child = (*node.cast::<State>()).child;
+        if !child.is_null() {
+            pg_sys::ExecEndNode(child);
+        }
+    }
+}
+
+/// Nothing is done twice by an INSERT.
+unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
+
+/// # Safety
+/// Called by EXPLAIN, with a state that has begun.
+#[pg_guard]
+unsafe extern "C-unwind" fn explain(
+    node: *mut pg_sys::CustomScanState,
+    _ancestors: *mut pg_sys::List,
+    es: *mut pg_sys::ExplainState,
+) {
+    // SAFETY: the executor's and EXPLAIN's own structures.
+    unsafe {
+        let state = &*node.cast::<State>();
+        let text = |label: &CStr, value: &CStr| pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es);
+        let number = |label: &CStr, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), value, es);
+        };
+        let Some(insertion) = state.insertion.as_ref() else { return };
+        text(c"Target", &name_of(insertion.target));
+        text(c"Foreign Table", &name_of(insertion.foreign));
+        if !state.child.is_null() {
+            let why = CStr::from_ptr(state.why).to_bytes();
+            text(c"Direct Insert", &CString::new([b"no (", why, b")"].concat()).unwrap_or_default());
+            return;
+        }
+        let (location, _) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
+        let (label, name) = match &location {
+            Location::File(path) => (c"Foreign File", path),
+            Location::Program(command) => (c"Foreign Program", command),
+        };
+        text(label, name);
+        if (*es).verbose {
+            let size = location.path().and_then(|path| std::fs::metadata(path).ok()).filter(|meta| meta.is_file());
+            number(c"Workers Planned", size.map_or(0, |meta| direct::workers_for(None, meta.len())) as u64);
+        }
+        if (*es).analyze {
+            let outcome = state.outcome;
+            number(c"Workers Launched", outcome.workers as u64);
+            number(c"Rows Inserted", outcome.rows);
+            if outcome.rejected > 0 {
+                number(c"Rows Skipped", outcome.rejected);
+            }
+            number(c"Pages Appended", outcome.pages);
+            number(c"Bytes Read", outcome.bytes);
+        }
+    }
+}
+
+/// Schema and name. Guarded.
+fn name_of(relid: pg_sys::Oid) -> CString {
+    // SAFETY: guarded catalog lookups of a locked table, and strings that they return.
+    unsafe {
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relid));
+        let name = pg_sys::quote_qualified_identifier(schema, pg_sys::get_rel_name(relid));
+        CStr::from_ptr(name).to_owned()
+    }
+}

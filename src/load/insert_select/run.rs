@@ -1,0 +1,108 @@
+//! The load that an INSERT is.
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
+
+use super::judge::Insertion;
+use crate::error::OrRaise;
+use crate::guc;
+use crate::load::options::LoadOptions;
+use crate::load::target::Target;
+use crate::load::{Load, Writer, finish, load_context, memory_context, source, summary, write};
+use crate::pg::source::Location;
+
+/// What has become of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Outcome {
+    pub rows: u64,
+    pub rejected: u64,
+    pub bytes: u64,
+    pub pages: u64,
+    pub workers: usize,
+}
+
+/// Do it.
+///
+/// # Safety
+/// A plain frame, in the execution of the INSERT; its tables are locked, and it has been judged.
+pub unsafe fn run(insertion: *const Insertion, outcome: *mut Outcome) {
+    // SAFETY: the caller vouches for the insertion; the load is used by one step at a time.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let load = begin(insertion);
+        pg_sys::CurrentMemoryContext = (*load).memory;
+        open(load, insertion);
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(load_context),
+            arg: load.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        write(load.cast());
+        pg_sys::error_context_stack = context.previous;
+        finish(load);
+        pg_sys::CurrentMemoryContext = caller;
+        end(load, outcome);
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(insertion: *const Insertion) -> *mut Load {
+    // SAFETY: the caller vouches for the insertion. The load is dropped with its memory context.
+    unsafe {
+        let insertion = &*insertion;
+        let options = LoadOptions::of_foreign_table(insertion.foreign).or_raise();
+        let path = match &options.location {
+            Location::File(path) | Location::Program(path) => path.clone(),
+        };
+        let mut target = Target::open(insertion.target, &options).or_raise();
+        target.close();
+        let memory = memory_context();
+        let load = Load { writer: Writer::Direct, ..Load::new(options, path, target, memory) };
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+    }
+}
+
+/// # Safety
+/// As [`run`], with a load that has begun and whose memory context is current.
+#[pg_guard]
+unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion) {
+    // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
+    unsafe {
+        let (load, insertion) = (&mut *load, &*insertion);
+        load.target.reopen();
+        let no_lock = pg_sys::NoLock.cast_signed();
+        let foreign = pg_sys::table_open(insertion.foreign, no_lock);
+        load.mapping = insertion.mapping(foreign);
+        pg_sys::table_close(foreign, no_lock);
+        load.rows = Some(source::open_rows(load.target.relation, &load.options, Some(&load.mapping)).or_raise());
+        load.begin_rows();
+    }
+}
+
+/// # Safety
+/// As [`run`], with a load that is done. The current memory context is not the load's.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut Outcome) {
+    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    unsafe {
+        {
+            let load = &mut *load;
+            let counts = &load.counts;
+            *outcome = Outcome {
+                rows: counts.loaded,
+                rejected: counts.rejected,
+                bytes: counts.bytes_read,
+                pages: counts.pages,
+                workers: counts.workers,
+            };
+            load.took = load.began.elapsed();
+            if guc::log_timing() {
+                summary::log(load);
+            }
+        }
+        pg_sys::MemoryContextDelete((*load).memory);
+    }
+}
