@@ -167,7 +167,6 @@ ALTER TABLE t DROP CONSTRAINT known;
 -- What is not a load.
 SELECT either_way('INSERT INTO t SELECT * FROM ft ON CONFLICT DO NOTHING');
 SELECT either_way('INSERT INTO t SELECT * FROM ft RETURNING id');
-SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE id > 1');
 SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE false');
 SELECT either_way('INSERT INTO t SELECT * FROM ft ORDER BY id DESC LIMIT 1');
 SELECT either_way('INSERT INTO t SELECT DISTINCT * FROM ft');
@@ -177,7 +176,7 @@ SELECT either_way('INSERT INTO t SELECT ft.* FROM ft, parent');
 SELECT either_way('INSERT INTO t SELECT id, generate_series(1, 2)::text FROM ft');
 SELECT either_way('INSERT INTO t SELECT id, (SELECT max(id) FROM t)::text FROM ft');
 SELECT either_way('INSERT INTO t (n, id) SELECT id, id FROM ft');
-SELECT either_way('INSERT INTO t (word) SELECT ft::text FROM ft');
+SELECT either_way('INSERT INTO t (word) SELECT (ft)::text FROM ft');
 SELECT either_way('INSERT INTO t (n) SELECT tableoid::int - tableoid::int FROM ft');
 SELECT either_way('INSERT INTO t DEFAULT VALUES');
 SELECT either_way('INSERT INTO t SELECT FROM ft');
@@ -189,6 +188,46 @@ CREATE FOREIGN TABLE child () INHERITS (fresh) SERVER bulk_files OPTIONS (filena
 SELECT either_way('INSERT INTO t SELECT * FROM fresh');
 SELECT error_of('INSERT INTO child SELECT * FROM ft');
 DROP FOREIGN TABLE child;
+
+-- Conditions and expressions.
+SELECT plan_of('INSERT INTO t (id, word) SELECT id + 1, upper(word) FROM ft WHERE n > 10 AND id < 3', 'COSTS OFF, VERBOSE');
+SELECT plan_of('INSERT INTO t (id, word) SELECT id + 1, upper(word) FROM ft WHERE n > 10', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF');
+TRUNCATE t;
+SELECT either_way('INSERT INTO t (id, word) SELECT id + 1, upper(word) FROM ft WHERE n > 10 AND id < 3');
+SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE word LIKE ''t%'' OR day IS NULL');
+SELECT either_way('INSERT INTO t SELECT id, word, day, n FROM ft WHERE id IN (1, 2) ORDER BY id');
+SELECT either_way('INSERT INTO t (n, id, word) SELECT id, id, CASE WHEN n > 10 THEN word ELSE ''few'' END FROM ft WHERE n IS NOT NULL');
+SELECT either_way('INSERT INTO t (n, day) SELECT coalesce(n, 0) + 1, day - 1 FROM ft');
+SELECT either_way('INSERT INTO t SELECT 7, ''x'' FROM ft');
+SELECT either_way('INSERT INTO t (id) SELECT n / (id - 2) FROM ft');
+SELECT error_of('INSERT INTO t (id) SELECT n / (id - 2) FROM ft');
+SELECT error_of('INSERT INTO t (id) SELECT id FROM ft WHERE n / (id - 2) > 0');
+SELECT either_way('INSERT INTO t (word) SELECT random()::text FROM ft WHERE random() < -1');
+SELECT either_way('INSERT INTO t (id, word) SELECT row_number() OVER (), word FROM ft');
+SELECT either_way('INSERT INTO t (id, n) SELECT id, nextval(''made_s_seq'') FROM ft WHERE id > 1');
+SELECT either_way('INSERT INTO made (id) SELECT id FROM ft WHERE id > 1', 'made');
+SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE current_date < ''2000-01-01''');
+SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE EXISTS (SELECT FROM parent WHERE parent.id = ft.id)');
+SELECT either_way('INSERT INTO t SELECT * FROM ft WHERE n > (SELECT min(id) FROM parent)');
+SELECT either_way('INSERT INTO typed SELECT id, word, NULL FROM ft', 'typed');
+SELECT either_way('INSERT INTO big SELECT id, word FROM ft WHERE id > 1', 'big');
+CREATE TABLE numbers (a numeric(4, 1), c char(5));
+SELECT either_way('INSERT INTO numbers SELECT n, word FROM ft WHERE n < 30', 'numbers');
+SELECT either_way('INSERT INTO numbers SELECT n * 100, word FROM ft', 'numbers');
+-- A bad value in a column that no condition looks at, in a row that does not pass, is not seen; in another one it is.
+CALL make_table('bad', 'id int, word text, day date, n int', $$format 'csv'$$, E'1,one,2001-01-01,10\n2,,x,\n3,three,2001-03-03,30\n');
+SELECT either_way('INSERT INTO t SELECT * FROM bad WHERE id <> 2');
+SELECT either_way('INSERT INTO t SELECT * FROM bad WHERE id > 1');
+SELECT error_of('INSERT INTO t SELECT * FROM bad WHERE id > 1');
+SELECT either_way('INSERT INTO t (id) SELECT id + 1 FROM bad');
+CALL write_file('bad', E'1,one,2001-01-01,10\n2,x\n3,three,2001-03-03,30\n');
+SELECT either_way('INSERT INTO t SELECT * FROM bad WHERE id <> 2');
+CALL make_table('bad', 'id int, word text, n int', $$format 'csv', on_error 'ignore'$$, E'1,one,x\n2,two,2\nx,three,3\n');
+SELECT either_way('INSERT INTO t (id) SELECT id FROM bad WHERE id < 3');
+SELECT either_way('INSERT INTO t (id, word) SELECT n, word FROM bad WHERE id < 3');
+ALTER FOREIGN TABLE bad OPTIONS (DROP on_error, ADD skip '1', ADD limit '1');
+SELECT either_way('INSERT INTO t (id, word) SELECT n, word FROM bad WHERE id < 3');
+SELECT either_way('INSERT INTO t (id, word) SELECT n + 1, word FROM bad');
 
 -- Views: the row is the table's, the rights are their owner's, and a check option is core's.
 CREATE VIEW through AS SELECT word, id FROM t;
@@ -336,10 +375,40 @@ CALL write_file('other', E'9,nine,2009-09-09,9\n');
 DO $$ BEGIN EXECUTE format('ALTER FOREIGN TABLE ft OPTIONS (SET filename %L)', data_path('other')); END $$;
 EXECUTE load;
 SELECT * FROM t ORDER BY id DESC LIMIT 1;
+PREPARE filtered (int) AS INSERT INTO t SELECT * FROM ft WHERE id > $1;
+RESET plan_cache_mode;
+SELECT plan_of('EXECUTE filtered(1)', 'COSTS OFF, VERBOSE');
+SET plan_cache_mode = force_generic_plan;
+SELECT plan_of('EXECUTE filtered(1)', 'COSTS OFF, VERBOSE');
 PREPARE with_parameter AS INSERT INTO t (id, n) SELECT id, $1 FROM ft;
 SELECT plan_of('EXECUTE with_parameter(1)', 'COSTS OFF, VERBOSE');
 RESET plan_cache_mode;
 SELECT plan_of('INSERT INTO t SELECT * FROM ft', 'COSTS OFF, FORMAT JSON');
+
+-- Several processes. What is large enough for workers is large for a test, so they are asked for.
+DO $$
+DECLARE
+	lines text := (SELECT string_agg(format(E'%s,%s,%s,%s\n', i, repeat('w', i % 30), date '2000-01-01' + i % 100, i % 7), '' ORDER BY i) FROM generate_series(1, 20000) i);
+BEGIN
+	CALL write_file('many', lines);
+	EXECUTE format('ALTER FOREIGN TABLE ft OPTIONS (SET filename %L)', data_path('many'));
+END $$;
+SET pg_bulk.workers = 2;
+SET pg_bulk.chunk_size = 4096;
+CREATE TABLE l (id int PRIMARY KEY, word text, day date, n bigint, s serial);
+ALTER TABLE t RENAME TO few;
+CREATE VIEW t AS SELECT count(*), sum(id) ids, sum(length(word)) words, max(day), sum(n) ns, count(DISTINCT s) s FROM l;
+SELECT regexp_replace(plan_of('INSERT INTO l (id, word, day, n) SELECT id, word, day, n FROM ft WHERE n = 3', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF'), '(Pages Appended|Workers Launched): [1-9]\d*', '\1');
+SELECT count(*), bool_and(s > before) FROM (SELECT s, lag(s) OVER (ORDER BY id) AS before FROM l) ids;
+TRUNCATE l;
+SELECT either_way('INSERT INTO l (id, word, day, n) SELECT id, word, day, n FROM ft WHERE n = 3', 't');
+SELECT either_way('INSERT INTO l (id, word, day, n) SELECT id * 2, word || ''x'', day + n, n FROM ft', 't');
+SELECT either_way('INSERT INTO l (id, word, day) SELECT id, word, day FROM ft', 't');
+SELECT either_way('INSERT INTO l (id, word) SELECT id % 19999, word FROM ft', 't');
+SELECT either_way('INSERT INTO l (id, n) SELECT id, 1 / (id - 19000) FROM ft', 't');
+SELECT error_of('INSERT INTO l (id, n) SELECT id, 1 / (id - 19000) FROM ft');
+DROP VIEW t;
+ALTER TABLE few RENAME TO t;
 
 -- A load leaves no row in the history.
 SELECT count(*) FROM bulk_history WHERE target LIKE 'insert_select.%';

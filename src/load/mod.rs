@@ -84,6 +84,8 @@ pub struct Load {
     /// None before the file is opened and after it is closed.
     pub rows: Option<Rows>,
     pub where_clause: WhereClause,
+    /// What an INSERT makes of the file's rows, if they are not stored as they are.
+    pub projection: Option<direct::Nodes>,
     pub id: i64,
     /// Of a job.
     pub attempt: Option<i32>,
@@ -555,6 +557,7 @@ impl Load {
             mapping: Mapping::default(),
             rows: None,
             where_clause: WhereClause::NONE,
+            projection: None,
             id: 0,
             attempt: None,
             is_dry: false,

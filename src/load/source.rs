@@ -18,6 +18,7 @@ use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::{Encodings, from_server};
 use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
+use crate::pg::soft::OnError;
 use crate::pg::stream::Header;
 
 /// Which column each field of the file belongs to.
@@ -28,6 +29,10 @@ pub struct Mapping {
     /// What the fields are called, in the server's encoding.
     pub names: Vec<CString>,
     pub notes: Vec<String>,
+    /// Attributes that get something else than a field as it is.
+    pub computed: Vec<i16>,
+    /// Then, the columns of the foreign table that are looked at. They keep their places.
+    pub wanted: Option<Vec<i16>>,
 }
 
 impl Mapping {
@@ -48,7 +53,7 @@ impl Mapping {
 
     /// The numbers of the attributes that fields are for.
     pub fn attributes(&self) -> impl Iterator<Item = i16> {
-        self.fields.iter().copied().flatten()
+        self.fields.iter().copied().flatten().chain(self.computed.iter().copied())
     }
 
     fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
@@ -127,8 +132,14 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
     for (column, field) in columns.iter_mut().zip(&mapping.fields) {
+        // Which rows survive must not depend on which columns are looked at.
+        let is_wanted = |wanted: &Vec<i16>| {
+            options.copy.on_error != OnError::Stop
+                || wanted.iter().any(|number| usize::try_from(number - 1) == Ok(column.attribute))
+        };
         match field.map(|attnum| usize::try_from(attnum - 1)) {
             Some(Ok(attribute)) => column.attribute = attribute,
+            _ if mapping.wanted.as_ref().is_some_and(is_wanted) => (),
             _ => *column = Column::ignored(std::mem::take(&mut column.name)),
         }
     }

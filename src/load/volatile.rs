@@ -92,7 +92,7 @@ pub unsafe fn obstacles(
 
 /// # Safety
 /// An expression. Guarded.
-unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
+pub unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
     // SAFETY: the caller vouches for the expression; a guarded call.
     unsafe { walk(node, std::ptr::null_mut()) }
 }

@@ -20,6 +20,7 @@ use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
 use super::key_check::KeyCheck;
 use super::origin::{Origins, Trail};
+use super::projection::Projection;
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::Wide;
@@ -84,8 +85,10 @@ pub struct Process {
     pub not_null: Vec<usize>,
     /// Those of them that no field of the file sets.
     unset_not_null: Vec<usize>,
-    /// All columns of the file.
+    /// The columns of the file that are converted when a row is read: all, unless a condition comes first.
     pub wanted: Vec<usize>,
+    /// What is made of the file's rows, if they are not stored as they are.
+    pub projection: Option<Projection>,
     pub heaps: Vec<Heap>,
     /// Which of these is a relation's.
     by_oid: HashMap<u32, usize>,
@@ -145,6 +148,7 @@ pub const SHORT: i32 = 2;
 /// The parts a process is made of.
 #[derive(Debug)]
 pub struct Parts {
+    pub projection: Option<Projection>,
     pub rows: Rows,
     pub chunks: Chunks,
     pub shared: *const Shared,
@@ -169,8 +173,10 @@ impl Process {
     /// Guarded.
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
-        let Parts { rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, plan, traces, .. } = parts;
-        let wanted = rows.all();
+        let Parts {
+            projection, rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, plan, traces, ..
+        } = parts;
+        let wanted = projection.as_ref().map_or_else(|| rows.all(), |projection| projection.first.clone());
         let relations = traits.len();
         let mut process = Process {
             rows,
@@ -192,6 +198,7 @@ impl Process {
             not_null: Vec::new(),
             unset_not_null: Vec::new(),
             wanted,
+            projection,
             heaps: Vec::new(),
             by_oid: HashMap::new(),
             page_bytes: 0,
@@ -224,7 +231,11 @@ impl Process {
             process.unset_not_null = process.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         }
         process.rows.stream_mut().stages = Stages::new();
-        process.rows.decode_together(process.attributes(), &process.not_null);
+        match &process.projection {
+            // The row is the foreign table's.
+            Some(projection) => process.rows.decode_together(projection.attributes(), &[]),
+            None => process.rows.decode_together(process.attributes(), &process.not_null),
+        }
         Ok(process)
     }
 

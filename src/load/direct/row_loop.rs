@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   chunk ─► advance ─► decode ─┬─────────────────────────────────────────────────► tuple ─► page ─► append
-//!                               └─► input functions ─► defaults ─► where ─► leaf ─► generated, checks ─┘
+//!                               └─► input functions ─► projection ─► defaults ─► where ─► leaf ─► generated, checks ─┘
 //!                                   (plain frame)
 //! ```
 //!
@@ -16,6 +16,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::defaults::Default;
 use super::key_check;
 use super::process::{END, Process, SHORT};
+use super::projection;
 use crate::error::OrRaise;
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
@@ -130,6 +131,11 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         let memory = (*process).memory;
         let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
         let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
+        let projection = match (*process).projection.as_mut() {
+            Some(projection) => &raw mut *projection,
+            None => std::ptr::null_mut(),
+        };
+        let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
             (*rows).is_converting = true;
@@ -139,13 +145,22 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             }
             if (*rows).has_queue() {
                 let mut watch = (*process).stages.sample();
-                Rows::convert(rows, arrays, e.econtext);
+                Rows::convert(rows, fields, e.econtext);
                 (*process).stages.lap_sample(&mut watch, Stage::Convert);
             }
             if what == SHORT {
+                if !projection.is_null() {
+                    projection::convert_rest(process, projection);
+                }
                 raise_missing(process);
             }
             (*rows).is_converting = false;
+            if !projection.is_null() && !projection::project(process, projection, arrays) {
+                (*process).filtered += 1;
+                pg_sys::CurrentMemoryContext = memory;
+                clear(e.slot, per_tuple);
+                continue;
+            }
             evaluate_defaults(process, arrays);
             let mut slot = e.slot;
             (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);

@@ -9,6 +9,7 @@ use std::ffi::{CString, c_char};
 use pgrx::pg_sys;
 
 use super::index_keys::Planned;
+use super::projection::Text;
 use crate::pg::append::Traits;
 use crate::pg::sequence::Parameters;
 
@@ -32,6 +33,8 @@ pub struct Spec {
     pub fields: Vec<(i16, CString)>,
     /// The condition as nodeToString writes it.
     pub condition: Option<CString>,
+    /// What is made of rows, if they are not stored as they are.
+    pub projection: Option<Text>,
     /// The relations that rows may go to.
     pub traits: Vec<(pg_sys::Oid, Traits)>,
     pub sequences: Vec<Parameters>,
@@ -122,6 +125,11 @@ impl Spec {
         }
         w.number(u64::from(self.condition.is_some()));
         w.bytes(self.condition.as_ref().map_or(b"", |c| c.as_bytes()));
+        w.number(u64::from(self.projection.is_some()));
+        if let Some(Text { targets, quals }) = &self.projection {
+            w.bytes(targets.as_bytes());
+            w.bytes(quals.as_bytes());
+        }
         w.number(self.traits.len() as u64);
         for (relation, traits) in &self.traits {
             w.number(u64::from(relation.to_u32()));
@@ -165,6 +173,8 @@ impl Spec {
         let fields = r.list(|r| Some((u16::try_from(r.number()?).ok()?.cast_signed(), r.string()?)))?;
         let has_condition = r.number()? != 0;
         let condition = r.string()?;
+        let projects = r.number()? != 0;
+        let projection = if projects { Some(Text { targets: r.string()?, quals: r.string()? }) } else { None };
         let traits = r.list(|r| Some((oid(r.number()?)?, traits_from_number(r.number()?))))?;
         let sequences = r.list(|r| {
             let bytes = r.bytes()?;
@@ -194,6 +204,7 @@ impl Spec {
             encoding,
             fields,
             condition,
+            projection,
             traits,
             sequences,
             keys,

@@ -15,6 +15,7 @@ use super::failure;
 use super::index_keys::KeyPlan;
 use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
 use super::process::{Parts, Process, Traces};
+use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
 use super::shared::Shared;
@@ -168,11 +169,15 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         options.settle_for_check();
     }
     options.copy.encoding = Some(spec.encoding);
-    let mapping = Mapping {
+    let mut mapping = Mapping {
         fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
         names: spec.fields.iter().map(|(_, name)| name.clone()).collect(),
-        notes: Vec::new(),
+        ..Mapping::default()
     };
+    let nodes = spec.projection.as_ref().map(Text::nodes);
+    if let Some(nodes) = nodes {
+        nodes.complete(&mut mapping);
+    }
     let rows = source::open_rows(relation, &options, Some(&mapping))?;
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
@@ -201,7 +206,12 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let plan = KeyPlan { list: spec.keys, memory: spec.key_memory, sort_memory: spec.key_sort_memory, files, sorts };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
+    let projection = nodes.zip(options.foreign).map(|(nodes, foreign)| {
+        // SAFETY: the leader's nodes, which are about this table; it was opened with the rows.
+        unsafe { Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor) }
+    });
     let mut process = Process::new(Parts {
+        projection,
         rows,
         chunks: Chunks::Shared { cutter: Box::new(cutter), number: 0 },
         shared,

@@ -3,32 +3,38 @@
 //! What the executor would do to each row on its way from the scan to the table must be what the direct writer does. A
 //! value that comes straight from a column of the file does, if the two columns are of one type or one stands for the other without a
 //! conversion: then it is made by the foreign table's column, with its length, and stored as it is. An attribute that gets exactly its default does, too.
-//! All else is core's.
+//! Conditions and expressions over such columns are evaluated by whoever reads the rows. All else is core's.
 //!
 //! The answer "no" is a sentence, for EXPLAIN.
 
-use std::ffi::CStr;
+use std::ffi::c_void;
 
-use pgrx::{PgList, pg_sys};
+use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::{Wrapper, scan_of};
 use crate::error::OrRaise;
 use crate::guc;
+use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
 use crate::load::source::Mapping;
 use crate::load::{obstacle, volatile};
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
 use crate::pg::soft::OnError;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+
+/// An attribute that gets its default, and one that gets the value of an expression.
+const DEFAULT: i32 = 0;
+const EXPRESSION: i32 = -1;
 
 /// What is inserted where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Insertion {
     pub target: pg_sys::Oid,
     pub foreign: pg_sys::Oid,
-    /// For each attribute of the target, the number of the foreign table's column that it gets; 0: what it gets by default.
+    /// There are conditions.
+    pub filters: bool,
+    /// For each attribute of the target, the number of the foreign table's column that it gets; or one of the others.
     pub columns: Vec<i32>,
 }
 
@@ -42,6 +48,7 @@ impl Insertion {
         };
         push(self.target.to_u32().cast_signed());
         push(self.foreign.to_u32().cast_signed());
+        push(i32::from(self.filters));
         self.columns.iter().copied().for_each(push);
         list
     }
@@ -55,7 +62,33 @@ impl Insertion {
             (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect()
         };
         let oid = |i: usize| pg_sys::Oid::from_u32(numbers.get(i).copied().unwrap_or(0).cast_unsigned());
-        Insertion { target: oid(0), foreign: oid(1), columns: numbers.get(2..).unwrap_or_default().to_vec() }
+        let filters = numbers.get(2).is_some_and(|&n| n != 0);
+        Insertion { target: oid(0), foreign: oid(1), filters, columns: numbers.get(3..).unwrap_or_default().to_vec() }
+    }
+
+    /// Rows are not stored as they are.
+    pub fn projects(&self) -> bool {
+        let twice =
+            |(i, number): (usize, &i32)| *number > 0 && self.columns.iter().take(i).any(|other| other == number);
+        self.filters || self.columns.contains(&EXPRESSION) || self.columns.iter().enumerate().any(twice)
+    }
+
+    /// The nodes of a plan that make rows of the target, if they are not stored as they are. Guarded.
+    ///
+    /// # Safety
+    /// The plan of this insertion.
+    pub unsafe fn nodes(&self, plan: *const pg_sys::CustomScan) -> Option<Nodes> {
+        if !self.projects() {
+            return None;
+        }
+        // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.
+        unsafe {
+            let mut targets = PgList::<pg_sys::TargetEntry>::new();
+            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).scan.plan.targetlist);
+            let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
+            set.for_each(|(entry, _)| targets.push(entry));
+            Some(Nodes { targets: targets.into_pg(), quals: (*plan).scan.plan.qual })
+        }
     }
 
     /// Whose the fields of the file are. Guarded.
@@ -65,10 +98,19 @@ impl Insertion {
     pub unsafe fn mapping(&self, foreign: pg_sys::Relation) -> Mapping {
         // SAFETY: the caller vouches for the relation.
         unsafe {
-            Mapping::of_foreign(foreign, |number| {
+            let projects = self.projects();
+            let mut mapping = Mapping::of_foreign(foreign, |number| {
+                if projects {
+                    return None;
+                }
                 let place = self.columns.iter().position(|&column| column == i32::from(number))?;
                 i16::try_from(place + 1).ok()
-            })
+            });
+            if projects {
+                let set = self.columns.iter().zip(1..).filter(|(number, _)| **number != DEFAULT);
+                mapping.computed = set.map(|(_, attnum)| attnum).collect();
+            }
+            mapping
         }
     }
 }
@@ -98,7 +140,9 @@ pub unsafe fn judge(
         let entry = |index: usize| *(*root).simple_rte_array.add(index);
         let (target, foreign) = ((*entry((*(*root).parse).resultRelation as usize)).relid, (*entry(relation)).relid);
         let columns = of_columns((*root).processed_tlist, relation, target, foreign)?;
-        let insertion = Insertion { target, foreign, columns };
+        let quals = pg_sys::extract_actual_clauses((*input).baserestrictinfo, false);
+        of_expression(quals.cast(), relation, foreign)?;
+        let insertion = Insertion { target, foreign, filters: !quals.is_null(), columns };
         of_tables(&insertion)?;
         Ok(insertion)
     }
@@ -170,8 +214,8 @@ unsafe fn of_source(
         if !is_base || (*(*(*root).simple_rte_array.add(relation))).inh {
             return no("The SELECT reads more than one table.");
         }
-        if !(*(*(*root).parse).jointree).quals.is_null() || !(*input).baserestrictinfo.is_null() {
-            return no("The SELECT has a WHERE clause.");
+        if (*root).hasPseudoConstantQuals {
+            return no("A condition looks at no column.");
         }
         if scan_of((*path).subpath).is_null() {
             return no("The SELECT does more than read rows.");
@@ -205,9 +249,6 @@ unsafe fn of_columns(
                 _ => no("The target list is not as expected."),
             };
             match of_attribute {
-                Ok(number) if number != 0 && columns.contains(&number) => {
-                    answer = no("A column of the file is inserted twice.");
-                }
                 Ok(number) => columns.push(number),
                 Err(why) => answer = Err(why),
             }
@@ -217,7 +258,7 @@ unsafe fn of_columns(
         }
         pg_sys::table_close(relation, NO_LOCK);
         answer?;
-        if columns.iter().all(|&number| number == 0) {
+        if columns.iter().all(|&number| number == DEFAULT) {
             return no("No column of the file is inserted.");
         }
         Ok(columns)
@@ -237,9 +278,8 @@ unsafe fn of_column(
     unsafe {
         let form = &*compat::attribute((*relation).rd_att, attribute);
         if form.attisdropped || form.attgenerated != 0 {
-            return Ok(0);
+            return Ok(DEFAULT);
         }
-        let name = || from_server(CStr::from_ptr(form.attname.data.as_ptr()));
         // What is only taken for another type is stored as it is.
         let mut value = expression.cast::<pg_sys::Node>();
         while (*value).type_ == pg_sys::NodeTag::T_RelabelType {
@@ -252,7 +292,6 @@ unsafe fn of_column(
             if is_ours && fits && pg_sys::get_attgenerated(foreign, (*var).varattno) == 0 {
                 return Ok(i32::from((*var).varattno));
             }
-            return Err(format!("Column \"{}\" is not a plain column of the file.", name()));
         }
         let default = pg_sys::build_column_default(relation, i32::from(form.attnum));
         let is_default = if default.is_null() {
@@ -261,7 +300,63 @@ unsafe fn of_column(
         } else {
             pg_sys::equal(expression.cast(), pg_sys::expression_planner(default.cast()).cast())
         };
-        if is_default { Ok(0) } else { Err(format!("Column \"{}\" gets the value of an expression.", name())) }
+        if is_default {
+            return Ok(DEFAULT);
+        }
+        of_expression(expression.cast(), place, foreign).map(|()| EXPRESSION)
+    }
+}
+
+/// What an expression over the rows of the file must not have in it. Guarded.
+///
+/// # Safety
+/// An expression, a list of them, or null; the place of the foreign table.
+unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_sys::Oid) -> Answer<()> {
+    let mut search = Search { place, foreign, why: "" };
+    // SAFETY: the caller vouches for the node; the search outlives the walk.
+    unsafe {
+        if search_node(node, (&raw mut search).cast()) {
+            return no(search.why);
+        }
+        if volatile::calls_volatile(node) {
+            return no("An expression calls a volatile function.");
+        }
+    }
+    Ok(())
+}
+
+struct Search {
+    place: usize,
+    foreign: pg_sys::Oid,
+    why: &'static str,
+}
+
+/// # Safety
+/// Called with the nodes of an expression, and a search.
+#[pg_guard]
+unsafe extern "C-unwind" fn search_node(node: *mut pg_sys::Node, search: *mut c_void) -> bool {
+    // SAFETY: the caller vouches for both; tags say what nodes are.
+    unsafe {
+        if node.is_null() {
+            return false;
+        }
+        let state = &mut *search.cast::<Search>();
+        state.why = match (*node).type_ {
+            pg_sys::NodeTag::T_Param => "An expression has a parameter.",
+            pg_sys::NodeTag::T_SubPlan | pg_sys::NodeTag::T_AlternativeSubPlan | pg_sys::NodeTag::T_SubLink => {
+                "An expression has a subquery."
+            }
+            pg_sys::NodeTag::T_Var => {
+                let var = node.cast::<pg_sys::Var>();
+                let is_ours = usize::try_from((*var).varno) == Ok(state.place) && (*var).varlevelsup == 0;
+                if is_ours && (*var).varattno > 0 && pg_sys::get_attgenerated(state.foreign, (*var).varattno) == 0 {
+                    return false;
+                }
+                "An expression looks at something that no field is for."
+            }
+            _ => return pg_sys::expression_tree_walker(node, Some(search_node), search),
+        };
+        true
     }
 }
 
@@ -281,7 +376,11 @@ pub unsafe fn of_tables(insertion: &Insertion) -> Answer<()> {
             return no("The foreign table has the option default.");
         }
         // Which rows there are must not depend on which columns are asked for.
-        if copy.on_error != OnError::Stop && mapping.fields.iter().any(Option::is_none) {
+        if insertion.filters && copy.limit.is_some() {
+            // Of the rows of the file, and not of those that pass.
+            return no("The foreign table has the option limit.");
+        }
+        if copy.on_error != OnError::Stop && !insertion.projects() && mapping.fields.iter().any(Option::is_none) {
             return no("The foreign table has the option on_error, and not all of its columns are inserted.");
         }
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);

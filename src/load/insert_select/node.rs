@@ -14,6 +14,7 @@ use super::run::{self, Outcome};
 use crate::error::OrRaise;
 use crate::guc;
 use crate::load::direct;
+use crate::pg::compat;
 use crate::pg::encoding::to_server;
 use crate::pg::source::Location;
 
@@ -75,14 +76,49 @@ unsafe extern "C-unwind" fn plan_path(
     unsafe {
         let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
         (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        // The planner labels the columns of whatever is not a ModifyTable; and EXPLAIN shows them.
-        let copy = || pg_sys::copyObjectImpl((*root).processed_tlist.cast()).cast::<pg_sys::List>();
-        (*scan).scan.plan.targetlist = copy();
-        (*scan).custom_scan_tlist = copy();
+        // An entry for each attribute; the planner labels them in whatever is not a ModifyTable, and EXPLAIN shows them.
+        (*scan).scan.plan.targetlist = pg_sys::copyObjectImpl((*root).processed_tlist.cast()).cast();
+        let mut below =
+            PgList::<pg_sys::Plan>::from_pg(plans).get_ptr(0).map_or(null_mut(), |modify| (*modify).lefttree);
+        while below.as_ref().is_some_and(|plan| plan.type_ == pg_sys::NodeTag::T_Result) {
+            below = (*below).lefttree;
+        }
+        if let Some(scan_below) = below.as_ref() {
+            (*scan).scan.plan.qual = pg_sys::copyObjectImpl(scan_below.qual.cast()).cast();
+        }
+        // The plan's expressions become such over a row of the foreign table.
+        let foreign = Insertion::of_list((*path).custom_private).foreign;
+        (*scan).custom_scan_tlist = columns_of(root, foreign);
         (*scan).custom_plans = plans;
         (*scan).custom_private = (*path).custom_private;
         (*scan).methods = &raw const SCAN.0;
         scan.cast()
+    }
+}
+
+/// The columns of a row of the foreign table, each at its place. Guarded.
+///
+/// # Safety
+/// The planner's structures; the foreign table is the one relation that is read.
+unsafe fn columns_of(root: *mut pg_sys::PlannerInfo, foreign: pg_sys::Oid) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for the structures; guarded calls.
+    unsafe {
+        let place = pg_sys::bms_singleton_member((*root).all_baserels);
+        let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
+        let descriptor = (*relation).rd_att;
+        let mut columns = PgList::<pg_sys::TargetEntry>::new();
+        for i in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
+            let form = &*compat::attribute(descriptor, i);
+            let expression: *mut pg_sys::Expr = if form.attisdropped {
+                pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast()
+            } else {
+                let (kind, modifier, collation) = (form.atttypid, form.atttypmod, form.attcollation);
+                pg_sys::makeVar(place as _, form.attnum, kind, modifier, collation, 0).cast()
+            };
+            columns.push(pg_sys::makeTargetEntry(expression, form.attnum, null_mut(), false));
+        }
+        pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+        columns.into_pg()
     }
 }
 
@@ -153,7 +189,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         }
         if !(*state).is_done {
             (*state).is_done = true;
-            run::run((*state).insertion, &raw mut (*state).outcome);
+            run::run((*state).insertion, (*node).ss.ps.plan.cast(), &raw mut (*state).outcome);
             count(state);
         }
         null_mut()
@@ -172,6 +208,9 @@ unsafe fn count(state: *mut State) {
         let modify = (*(*plans).elements).ptr_value.cast::<pg_sys::ModifyTable>();
         if (*modify).canSetTag {
             (*(*ps).state).es_processed += (*state).outcome.rows;
+        }
+        if let Some(instrument) = (*ps).instrument.as_mut() {
+            instrument.nfiltered1 += (*state).outcome.filtered as f64;
         }
     }
 }

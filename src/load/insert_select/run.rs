@@ -15,6 +15,7 @@ use crate::pg::source::Location;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Outcome {
     pub rows: u64,
+    pub filtered: u64,
     pub rejected: u64,
     pub bytes: u64,
     pub pages: u64,
@@ -24,14 +25,14 @@ pub struct Outcome {
 /// Do it.
 ///
 /// # Safety
-/// A plain frame, in the execution of the INSERT; its tables are locked, and it has been judged.
-pub unsafe fn run(insertion: *const Insertion, outcome: *mut Outcome) {
+/// A plain frame, in the execution of the INSERT, with its plan; its tables are locked, and it has been judged.
+pub unsafe fn run(insertion: *const Insertion, plan: *const pg_sys::CustomScan, outcome: *mut Outcome) {
     // SAFETY: the caller vouches for the insertion; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertion);
         pg_sys::CurrentMemoryContext = (*load).memory;
-        open(load, insertion);
+        open(load, insertion, plan);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(load_context),
@@ -68,7 +69,7 @@ unsafe extern "C-unwind" fn begin(insertion: *const Insertion) -> *mut Load {
 /// # Safety
 /// As [`run`], with a load that has begun and whose memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion) {
+unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, plan: *const pg_sys::CustomScan) {
     // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
     unsafe {
         let (load, insertion) = (&mut *load, &*insertion);
@@ -77,6 +78,10 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion) {
         let foreign = pg_sys::table_open(insertion.foreign, no_lock);
         load.mapping = insertion.mapping(foreign);
         pg_sys::table_close(foreign, no_lock);
+        load.projection = insertion.nodes(plan);
+        if let Some(nodes) = load.projection {
+            nodes.complete(&mut load.mapping);
+        }
         load.rows = Some(source::open_rows(load.target.relation, &load.options, Some(&load.mapping)).or_raise());
         load.begin_rows();
     }
@@ -93,6 +98,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut Outcome) {
             let counts = &load.counts;
             *outcome = Outcome {
                 rows: counts.loaded,
+                filtered: counts.filtered,
                 rejected: counts.rejected,
                 bytes: counts.bytes_read,
                 pages: counts.pages,

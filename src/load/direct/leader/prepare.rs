@@ -15,6 +15,7 @@ use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::Target;
 use crate::load::direct::process::{Executor, Parts, Process, Traces};
+use crate::load::direct::projection::{Nodes, Projection};
 use crate::load::direct::rebuild;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::settle;
@@ -75,6 +76,7 @@ impl Leader {
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
+                && load.projection.is_none_or(|nodes| hazards.is_safe(nodes.all()))
                 && rows.columns().iter().filter(|c| !c.ignored).all(|c| {
                     hazards.column_is_safe(c) && (c.default.is_null() || hazards.is_safe((*c.default).expr.cast()))
                 })
@@ -139,6 +141,7 @@ impl Leader {
             fields: fields(mapping),
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
+            projection: load.projection.map(Nodes::text),
             traits: traits.clone(),
             sequences: defaults.sequences(),
             keys: list.clone(),
@@ -151,7 +154,12 @@ impl Leader {
         if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
+        let projection = load.projection.zip(options.foreign).map(|(nodes, foreign)| {
+            // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
+            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor) }
+        });
         let mut process = Process::new(Parts {
+            projection,
             rows,
             chunks: Chunks::InOrder,
             shared: &raw const *alone,

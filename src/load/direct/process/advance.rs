@@ -26,7 +26,11 @@ const SOME: usize = 500;
 const ROUND: u32 = 256;
 
 impl Process {
+    /// Where fields are decoded to.
     fn arrays(&self) -> RowArrays {
+        if let Some(projection) = &self.projection {
+            return projection.arrays();
+        }
         // SAFETY: a slot that lives as long as the executor's state.
         unsafe { RowArrays { values: (*self.executor.slot).tts_values, nulls: (*self.executor.slot).tts_isnull } }
     }
@@ -52,6 +56,10 @@ impl Process {
     /// Rows until one needs more than this can do. Guarded.
     pub fn advance(&mut self) -> Result<i32> {
         let is_plain = self.is_plain();
+        let projects = self.projection.is_some();
+        if let Some(projection) = &mut self.projection {
+            projection.is_partial = projection.has_rest();
+        }
         let arrays = self.arrays();
         loop {
             self.round += 1;
@@ -86,6 +94,17 @@ impl Process {
             if self.skip_left > 0 {
                 self.skip_left -= 1;
                 continue;
+            }
+            if let (Some(decoded), Some(projection)) = (self.rows.decoded(), &mut self.projection) {
+                projection.is_partial = false;
+                let attributes = projection.attributes();
+                self.rows.clear_queue();
+                // SAFETY: as long as the foreign table's descriptor, both of them.
+                unsafe {
+                    self.rows.make_datums(decoded)?;
+                    arrays.copy_from(decoded, attributes);
+                }
+                return Ok(ROW);
             }
             if let Some(decoded) = self.rows.decoded() {
                 // SAFETY: as long as the target's descriptor.
@@ -134,6 +153,9 @@ impl Process {
                     continue;
                 }
                 return Ok(SHORT);
+            }
+            if projects {
+                return Ok(ROW);
             }
             // SAFETY: as above.
             unsafe { self.defaults.set(arrays) }?;

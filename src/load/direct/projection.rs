@@ -1,0 +1,253 @@
+//! Conditions and expressions between the file and the table: what an INSERT … SELECT makes of a row of the file.
+//!
+//! ```text
+//!   columns of the conditions ─► conditions ─► the other columns ─► attributes, moved or computed ─► defaults
+//! ```
+//!
+//! Fields are then decoded into a row of the foreign table, the [slot](Projection::slot), and not into one of the target. As in a scan, a
+//! column that no condition looks at is converted only if the row passes: what is wrong with it is not seen otherwise.
+//! Rows that were decoded together with others have nothing wrong in any column.
+//!
+//! Expressions come from a plan, where a Var of INDEX_VAR is a column of the foreign table. A worker reads them from the
+//! text that nodeToString makes of them.
+
+use std::ffi::{CStr, CString, c_char};
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::process::{Executor, Process};
+use crate::error::OrRaise;
+use crate::load::source::Mapping;
+use crate::pg::column::Column;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::soft::OnError;
+use crate::pg::unguarded;
+
+/// Nodes of a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Nodes {
+    /// A TargetEntry for each attribute that gets something of the file, or an expression.
+    pub targets: *mut pg_sys::List,
+    /// Conditions that must all hold.
+    pub quals: *mut pg_sys::List,
+}
+
+/// As text.
+#[derive(Debug, Clone)]
+pub struct Text {
+    pub targets: CString,
+    pub quals: CString,
+}
+
+impl Text {
+    /// Guarded; allocates in the current memory context.
+    pub fn nodes(&self) -> Nodes {
+        // SAFETY: guarded calls with what nodeToString wrote.
+        let read = |text: &CString| unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()).cast() };
+        Nodes { targets: read(&self.targets), quals: read(&self.quals) }
+    }
+}
+
+/// The numbers of the columns that some nodes look at. Guarded.
+fn columns_of(nodes: *mut pg_sys::List) -> Vec<i16> {
+    let mut found = Vec::new();
+    // SAFETY: guarded calls on expressions, and on a set made here.
+    unsafe {
+        let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+        pg_sys::pull_varattnos(nodes.cast(), pg_sys::INDEX_VAR as _, &raw mut set);
+        let mut member = -1;
+        loop {
+            member = pg_sys::bms_next_member(set, member);
+            if member < 0 {
+                break;
+            }
+            found.extend(i16::try_from(member + pg_sys::FirstLowInvalidHeapAttributeNumber));
+        }
+    }
+    found
+}
+
+impl Nodes {
+    /// Guarded.
+    pub fn text(self) -> Text {
+        // SAFETY: a guarded call; the string is copied.
+        let write = |list: *mut pg_sys::List| unsafe { CStr::from_ptr(pg_sys::nodeToString(list.cast())) }.to_owned();
+        Text { targets: write(self.targets), quals: write(self.quals) }
+    }
+
+    /// All of them, for somebody to look through. Guarded.
+    pub fn all(self) -> *mut pg_sys::Node {
+        // SAFETY: guarded calls on lists of nodes.
+        unsafe { pg_sys::list_concat_copy(self.targets, self.quals).cast() }
+    }
+
+    /// What a mapping must know: the attributes that are set, and the columns of the file that are looked at. Guarded.
+    pub fn complete(self, mapping: &mut Mapping) {
+        // SAFETY: a list of TargetEntries.
+        let targets = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(self.targets) };
+        // SAFETY: as above.
+        mapping.computed = targets.iter_ptr().map(|entry| unsafe { (*entry).resno }).collect();
+        let mut wanted = columns_of(self.targets);
+        wanted.extend(columns_of(self.quals));
+        mapping.wanted = Some(wanted);
+    }
+}
+
+/// Where an attribute's value comes from. Both are counted from 0.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Move { from: usize, to: usize },
+    Compute { state: *mut pg_sys::ExprState, to: usize },
+}
+
+/// Ready to run.
+#[derive(Debug)]
+pub struct Projection {
+    /// A row of the foreign table.
+    pub slot: *mut pg_sys::TupleTableSlot,
+    quals: *mut pg_sys::ExprState,
+    parts: Vec<Part>,
+    /// Columns that are converted before the conditions are evaluated, and after: their places in the file.
+    pub first: Vec<usize>,
+    rest: Vec<usize>,
+    /// The rest of the current row is to be converted.
+    pub is_partial: bool,
+}
+
+impl Projection {
+    /// For the rows of `foreign`, whose columns are these. Guarded; allocates in the executor's memory.
+    ///
+    /// # Safety
+    /// The nodes are about the columns of that relation.
+    pub unsafe fn new(
+        nodes: Nodes,
+        foreign: pg_sys::Oid,
+        columns: &[Column],
+        on_error: OnError,
+        executor: &Executor,
+    ) -> Projection {
+        // SAFETY: guarded calls on a relation that is locked; the caller vouches for the nodes.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
+            let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
+            let descriptor = pg_sys::CreateTupleDescCopy((*relation).rd_att);
+            pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+            let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
+            for attribute in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
+                // Columns that nobody looks at are NULL in every row.
+                *(*slot).tts_isnull.add(attribute) = true;
+                *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
+            }
+            let quals = pg_sys::ExecInitQual(nodes.quals, std::ptr::null_mut());
+            let mut parts = Vec::new();
+            for entry in PgList::<pg_sys::TargetEntry>::from_pg(nodes.targets).iter_ptr() {
+                let to = usize::try_from((*entry).resno - 1).unwrap_or(0);
+                parts.push(if (*(*entry).expr).type_ == pg_sys::NodeTag::T_Var {
+                    let number = (*(*entry).expr.cast::<pg_sys::Var>()).varattno;
+                    Part::Move { from: usize::try_from(number - 1).unwrap_or(0), to }
+                } else {
+                    Part::Compute { state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()), to }
+                });
+            }
+            pg_sys::MemoryContextSwitchTo(old);
+            let by_quals = columns_of(nodes.quals);
+            let is_early = |column: &Column| {
+                // Which rows survive must not depend on what is looked at.
+                on_error != OnError::Stop
+                    || nodes.quals.is_null()
+                    || by_quals.iter().any(|&number| usize::try_from(number - 1) == Ok(column.attribute))
+            };
+            let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
+            let places = |early: bool| wanted().filter(|(_, c)| is_early(c) == early).map(|(i, _)| i).collect();
+            Projection { slot, quals, parts, first: places(true), rest: places(false), is_partial: false }
+        }
+    }
+
+    /// The arrays of the row.
+    pub fn arrays(&self) -> RowArrays {
+        // SAFETY: a slot that lives as long as the executor's state.
+        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+    }
+
+    /// Attributes of the row.
+    pub fn attributes(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+    }
+
+    /// Columns are left to be converted of rows that pass.
+    pub fn has_rest(&self) -> bool {
+        !self.rest.is_empty()
+    }
+}
+
+/// # Safety
+/// A valid process with a projection.
+#[pg_guard]
+unsafe extern "C-unwind" fn decode_rest(process: *mut Process, projection: *const Projection) {
+    // SAFETY: the caller vouches for both; the arrays are as long as the foreign table's descriptor.
+    unsafe { (*process).rows.decode(&(*projection).rest, (*projection).arrays()) }
+}
+
+/// Convert what is left of the row's columns.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid process, and its projection.
+pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        if std::mem::replace(&mut (*projection).is_partial, false) {
+            decode_rest(process, projection);
+            let rows = &raw mut (*process).rows;
+            if (*rows).has_queue() {
+                Rows::convert(rows, (*projection).arrays(), (*process).executor.econtext);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// A valid process, and the arrays of its slot.
+#[pg_guard]
+unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*process).defaults.set(*arrays) }.or_raise();
+}
+
+/// Make the target's attributes of the row, but for defaults that are expressions. False if it does not pass.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
+pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
+    unsafe {
+        let econtext = (*process).executor.econtext;
+        let rows = &raw mut (*process).rows;
+        let slot = (*projection).slot;
+        unguarded::store_virtual(slot);
+        (*econtext).ecxt_scantuple = slot;
+        (*rows).is_converting = false;
+        if !unguarded::exec_qual((*projection).quals, econtext) {
+            return false;
+        }
+        (*rows).is_converting = true;
+        convert_rest(process, projection);
+        (*rows).is_converting = false;
+        let source = (*projection).arrays();
+        let parts = &raw const (*projection).parts;
+        for i in 0..(*parts).len() {
+            match *(*parts).as_ptr().add(i) {
+                Part::Move { from, to } => {
+                    *arrays.values.add(to) = *source.values.add(from);
+                    *arrays.nulls.add(to) = *source.nulls.add(from);
+                }
+                Part::Compute { state, to } => {
+                    let is_null = arrays.nulls.add(to);
+                    *arrays.values.add(to) = unguarded::exec_eval_expr(state, econtext, is_null);
+                }
+            }
+        }
+        set_defaults(process, &raw const arrays);
+        true
+    }
+}
