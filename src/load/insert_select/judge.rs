@@ -154,7 +154,11 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
     // SAFETY: the caller vouches for the structures.
     unsafe {
         let parse = (*root).parse;
-        if (*root).query_level != 1 || !(*parse).cteList.is_null() || (*parse).hasModifyingCTE {
+        // A query that is written where it is used has no plan of its own.
+        let plans = (*root).cte_plan_ids.as_ref();
+        let has_plan =
+            plans.is_some_and(|ids| (0..ids.length as usize).any(|i| (*ids.elements.add(i)).int_value != -1));
+        if (*root).query_level != 1 || has_plan || (*parse).hasModifyingCTE {
             return no("The statement has a WITH clause.");
         }
         if !(*path).onconflict.is_null() {
@@ -300,6 +304,9 @@ unsafe fn of_column(
         } else {
             pg_sys::equal(expression.cast(), pg_sys::expression_planner(default.cast()).cast())
         };
+        if asks_for_last_id(expression.cast(), std::ptr::null_mut()) {
+            return no("An expression asks for the last id of a sequence.");
+        }
         if is_default {
             return Ok(DEFAULT);
         }
@@ -323,6 +330,25 @@ unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_sys::
         }
     }
     Ok(())
+}
+
+/// A load takes many ids at a time, of which currval and lastval know nothing.
+///
+/// # Safety
+/// Called with the nodes of an expression.
+#[pg_guard]
+unsafe extern "C-unwind" fn asks_for_last_id(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+    // SAFETY: the caller vouches for the node; guarded calls.
+    unsafe {
+        !node.is_null()
+            && (pg_sys::check_functions_in_node(node, Some(is_last_id), context)
+                || pg_sys::expression_tree_walker(node, Some(asks_for_last_id), context))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn is_last_id(function: pg_sys::Oid, _context: *mut c_void) -> bool {
+    [pg_sys::F_CURRVAL, pg_sys::F_LASTVAL].contains(&function.to_u32())
 }
 
 struct Search {
