@@ -138,6 +138,10 @@ RESET timezone;
 SELECT E'1\n2\n' || string_agg(format(E'%s\ta\\\nb\t\\N\t%s\n', i, i), '') AS content FROM generate_series(1, 900) i \gset
 CALL make_lines('skipped', $$header '2', skip '3'$$, :'content');
 SELECT count(*), sum(id), sum(n), min(words) FROM skipped;
+RESET pg_bulk.chunk_size;
+SELECT count(*), sum(id), sum(n), min(words) FROM skipped;
+SELECT count(*) FROM skipped;
+SET pg_bulk.chunk_size = 1;
 SELECT string_agg(CASE i WHEN 700 THEN E'\\.\n' ELSE format(E'%s\t%s\t\\N\t%s\n', i, repeat('\', i % 4 * 2), i) END, '') AS content
 	FROM generate_series(1, 900) i \gset
 CALL make_lines('ends', '', :'content');
@@ -166,6 +170,7 @@ BEGIN
 	FOR workers IN 0 .. 4 LOOP
 		PERFORM set_config('max_parallel_workers_per_gather', workers::text, true);
 		PERFORM set_config('parallel_leader_participation', (workers % 2)::text, true);
+		PERFORM set_config('pg_bulk.chunk_size', ('{1,262144}'::text[])[workers % 2 + 1], true);
 		said := string_agg(e, E'\n') FROM error_of('SELECT count(id) FROM wrong') e WHERE e <> 'CONTEXT: parallel worker';
 		outcomes := outcomes || said;
 	END LOOP;
@@ -177,6 +182,24 @@ SELECT errors_of(1900, 'x,,,');
 SELECT errors_of(1900, '1900,,');
 SELECT errors_of(1900, '1900,,,,');
 SELECT errors_of(2000, '"2000,,,');
+-- What nobody asks for is looked at as far as COPY would before it converts anything.
+CREATE FUNCTION text_with(bad text) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(CASE i WHEN 600 THEN bad ELSE format(E'%s\t\\x41\t\\N\t\\N', i) END, E'\n') || E'\n' FROM generate_series(1, 900) i
+$$;
+CALL make_lines('wrong', '', text_with(E'600\t\\xff\t\\N\t\\N'));
+SET max_parallel_workers_per_gather = 0;
+RESET pg_bulk.chunk_size;
+SELECT error_of('SELECT count(*) FROM wrong');
+CALL write_file('wrong', text_with(E'600\t\\N\t\\N'));
+SELECT error_of('SELECT count(*) FROM wrong');
+CALL write_file('wrong', text_with(E'x\ty\tz\t\\N'));
+SELECT count(*) FROM wrong;
+SELECT error_of('SELECT id FROM wrong');
+SELECT count(*), sum(n), min(words) FROM wrong WHERE words = 'A';
+SELECT error_of('SELECT id FROM wrong WHERE words = $$y$$');
+SET max_parallel_workers_per_gather = 4;
+SET pg_bulk.chunk_size = 1;
+ALTER FOREIGN TABLE wrong OPTIONS (ADD format 'csv');
 SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker';
 -- Caught, in one transaction; and all is as before.
 CALL write_file('wrong', lines_with(1000, '1000,,'));

@@ -222,6 +222,12 @@ impl Part {
         unsafe { self.shared.as_ref() }
     }
 
+    /// Are the records that the reader has next this process's?
+    #[inline]
+    pub fn goes_on(&self) -> bool {
+        matches!(self.step, Step::Chunks(_) | Step::Alone)
+    }
+
     /// Bytes and rows of the others, as far as the leader knows.
     pub fn others(&self) -> (u64, u64) {
         match self.shared() {

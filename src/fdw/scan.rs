@@ -40,8 +40,13 @@ pub struct Scan {
     options: TableOptions,
     /// Columns that the quals look at, or all that are wanted where there are none.
     first: Vec<usize>,
+    first_attributes: Vec<usize>,
     /// Columns wanted of rows that passed.
     rest: Vec<usize>,
+    /// No row is left out or counted here, and no bad value survived.
+    is_plain: bool,
+    /// Values of rows decoded together may have to be made datums.
+    has_raw: bool,
     qual: *mut pg_sys::ExprState,
     pub tolerance: Tolerance,
     skip_left: u64,
@@ -64,7 +69,35 @@ impl Scan {
     /// The rows are there.
     fn begin(&mut self, rows: Rows) {
         (self.first, self.rest) = stages(&self.wanted, rows.columns(), self.options.copy.on_error, self.qual.is_null());
+        let attribute = |&i: &usize| rows.columns().get(i).map(|column| column.attribute);
+        self.first_attributes = self.first.iter().filter_map(attribute).collect();
         self.rows = Some(rows);
+        self.decode_together();
+    }
+
+    /// From now on decode the first columns of many rows at a time, if nothing needs to be done for each row.
+    fn decode_together(&mut self) {
+        self.is_plain = self.options.copy.on_error == OnError::Stop && self.options.copy.limit.is_none();
+        if let Some(rows) = self.rows.as_mut().filter(|_| self.is_plain) {
+            let attributes = rows.columns().iter().map(|column| column.attribute + 1).max();
+            rows.decode_some_together(attributes.unwrap_or(0), &[], &self.first);
+            self.has_raw = rows.has_raw();
+        }
+    }
+
+    /// Have the first columns of a row that was decoded together with others.
+    ///
+    /// # Safety
+    /// The arrays are a row's, and of a slot.
+    #[inline]
+    unsafe fn take_decoded(&self, decoded: RowArrays, arrays: RowArrays) {
+        for &attribute in &self.first_attributes {
+            // SAFETY: the caller vouches for the arrays, and it is the attribute of a column.
+            unsafe {
+                *arrays.values.add(attribute) = *decoded.values.add(attribute);
+                *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
+            }
+        }
     }
 
     /// Count what workers have read that are gone, before it is forgotten.
@@ -153,7 +186,10 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             begun_in: pg_sys::GetCurrentSubTransactionId(),
             wanted,
             first: Vec::new(),
+            first_attributes: Vec::new(),
             rest: Vec::new(),
+            is_plain: false,
+            has_raw: false,
             qual,
             tolerance: options.copy.tolerance(),
             skip_left: options.copy.skip,
@@ -233,8 +269,10 @@ unsafe extern "C-unwind" fn next_row(
     // SAFETY: the caller vouches for it.
     let scan = unsafe { &mut *scan };
     let arrays = RowArrays { values, nulls };
+    if scan.rows.as_mut().is_some_and(Rows::follow_settings) {
+        scan.decode_together();
+    }
     let Some(rows) = &mut scan.rows else { return END };
-    rows.follow_settings();
     loop {
         if scan.limit_left == 0 {
             return END;
@@ -257,6 +295,15 @@ unsafe extern "C-unwind" fn next_row(
             scan.skip_left -= 1;
             continue;
         }
+        if let Some(decoded) = rows.decoded() {
+            rows.clear_queue();
+            // SAFETY: the row is new; both arrays have the columns' attributes.
+            unsafe {
+                rows.make_datums(decoded).or_raise();
+                scan.take_decoded(decoded, arrays);
+            }
+            return ROW;
+        }
         rows.reset();
         // SAFETY: the slot's arrays are as long as the relation's descriptor.
         unsafe { rows.decode(&scan.first, arrays) };
@@ -278,6 +325,40 @@ unsafe extern "C-unwind" fn next_row(
     }
 }
 
+/// Go to the next row, if that was decoded together with the one before.
+///
+/// # Safety
+/// As [`next_row`], but a plain frame.
+#[inline]
+unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for it. Nothing here is raised, but from `make_datums`, and nothing has a destructor.
+    unsafe {
+        if !(*scan).is_plain || (*scan).skip_left > 0 || !(*scan).part.as_ref().is_none_or(Part::goes_on) {
+            return false;
+        }
+        let Some(decoded) = (*scan).rows.as_mut().and_then(Rows::advance_decoded) else { return false };
+        if (*scan).has_raw {
+            make_datums(scan, decoded.values, decoded.nulls);
+        }
+        (*scan).take_decoded(decoded, arrays);
+    }
+    true
+}
+
+/// Make datums of the row that was decoded together with others.
+///
+/// # Safety
+/// As [`next_row`], with the row's arrays, once a row.
+#[pg_guard]
+unsafe extern "C-unwind" fn make_datums(scan: *mut Scan, values: *mut pg_sys::Datum, nulls: *mut bool) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        if let Some(rows) = &mut (*scan).rows {
+            rows.make_datums(RowArrays { values, nulls }).or_raise();
+        }
+    }
+}
+
 /// Decode the remaining columns.
 ///
 /// # Safety
@@ -287,6 +368,10 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Dat
     // SAFETY: the caller vouches for it.
     let scan = unsafe { &mut *scan };
     if let Some(rows) = &mut scan.rows {
+        if rows.decoded().is_some() {
+            // The first columns are not there.
+            rows.reset();
+        }
         // SAFETY: as in `next_row`.
         unsafe { rows.decode(&scan.rest, RowArrays { values, nulls }) };
     }
@@ -348,7 +433,8 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         };
         pg_sys::error_context_stack = &raw mut context;
         loop {
-            let what = next_row(scan, arrays.values, arrays.nulls, econtext);
+            let what =
+                if next_decoded(scan, arrays) { ROW } else { next_row(scan, arrays.values, arrays.nulls, econtext) };
             if what == END {
                 break;
             }
@@ -433,6 +519,7 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         if let Some(part) = &mut scan.part {
             part.again();
         }
+        scan.decode_together();
         scan.skip_left = scan.options.copy.skip;
         scan.limit_left = scan.options.copy.limit.unwrap_or(u64::MAX);
         scan.tolerance.bad_rows = 0;

@@ -27,7 +27,7 @@ use column::{Down, NOTHING, Span};
 
 use crate::arena::Arena;
 use crate::convert::words::{self, Marker};
-use crate::convert::{Datum, Decoder, Fields, varlena};
+use crate::convert::{Datum, Decoder, varlena};
 use crate::raw;
 use crate::reader::Reader;
 use crate::scan::RecordEnd;
@@ -125,6 +125,16 @@ impl Block {
     pub fn has(&self, reader: &Reader) -> bool {
         let is_here = |(batch, record)| batch == self.batch && (self.first..self.first + self.rows).contains(&record);
         reader.place_in_batch().is_some_and(is_here)
+    }
+
+    /// Is the record behind the reader's current one a row of the block that is not odd? Then [`Reader::advance`] goes to it
+    /// whatever happens, and [`Block::row`] has it.
+    #[inline]
+    #[must_use]
+    pub fn has_next(&self, reader: &Reader) -> bool {
+        let Some((batch, record)) = reader.next_in_batch() else { return false };
+        let row = record.wrapping_sub(self.first);
+        batch == self.batch && row < self.rows && self.odd.get(row).is_some_and(|&odd| !odd)
     }
 
     /// The reader's current record as a row, if it is not odd. Its values stay as they are, and where they are, until this
@@ -232,7 +242,7 @@ impl Block {
                     fields.nothing = NOTHING.0.as_ptr().expose_provenance() as u64;
                     column.decoder.decode_all(&mut fields);
                 }
-                None => fields.decode(|_, _| Some(0)),
+                None => fields.pass_over(),
             }
         }
         let odd = self.odd.iter().take(self.rows).filter(|&&odd| odd).count();

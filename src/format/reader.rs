@@ -316,6 +316,12 @@ impl Reader {
         self.current.content.is_none().then_some((self.batch_number, record))
     }
 
+    /// The place of the record that [`Reader::advance`] goes to, if that is known.
+    #[inline]
+    pub(crate) fn next_in_batch(&self) -> Option<(u64, usize)> {
+        self.has_next().then_some((self.batch_number, self.cursor))
+    }
+
     /// The current record and those behind it in its batch.
     pub(crate) fn rest_of_batch(&self) -> &[RecordEnd] {
         self.batch.records.get(self.cursor.saturating_sub(1)..self.batch.len).unwrap_or_default()

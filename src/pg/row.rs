@@ -221,14 +221,22 @@ impl Rows {
     /// From now on, decode rows together where all of their columns can be decoded: rows of so many attributes, of which
     /// these must not be NULL. What decoders depend on must not change any more.
     pub fn decode_together(&mut self, attributes: usize, not_null: &[usize]) {
+        let all = self.all();
+        self.decode_some_together(attributes, not_null, &all);
+    }
+
+    /// The same, where only the columns at `wanted` are. Columns that it does not decode are NULL in these rows.
+    pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
         let field = |column: &Column| {
             let attribute = column.attribute;
             let plain = !column.force_null && !column.force_not_null && !column.wants_null;
             let decoder = column.decoder.filter(|_| plain)?;
             Some(block::Column { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
-        let fields: Vec<_> = self.columns.iter().map(|c| if c.ignored { None } else { field(c) }).collect();
-        let complete = fields.iter().zip(&self.columns).all(|(field, column)| field.is_some() || column.ignored);
+        let is_wanted = |i: usize| wanted.contains(&i);
+        let columns = self.columns.iter().enumerate();
+        let fields: Vec<_> = columns.map(|(i, c)| if is_wanted(i) { field(c) } else { None }).collect();
+        let complete = fields.iter().enumerate().all(|(i, field)| field.is_some() || !is_wanted(i));
         self.block = complete.then(|| Block::new(fields, attributes)).flatten();
     }
 
@@ -254,6 +262,27 @@ impl Rows {
         let Some(block) = &mut self.block else { return Ok(()) };
         // SAFETY: the caller vouches for it; a datum is a usize.
         unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
+    }
+
+    /// Go to the next row if that was decoded together with the current one, which takes no more than to say so: it raises
+    /// nothing and need not be guarded. The arrays are those of [`Rows::decoded`].
+    #[inline]
+    pub fn advance_decoded(&mut self) -> Option<RowArrays> {
+        let block = self.block.as_mut()?;
+        if self.session_mark != SessionMark::now() || !block.has_next(&self.stream.reader) {
+            return None;
+        }
+        let _ = self.stream.reader.advance();
+        self.rows += 1;
+        self.queue.clear();
+        self.attention = Attention::NONE;
+        self.decoded = block.row(&self.stream.reader).map(RowArrays::of);
+        self.decoded
+    }
+
+    /// Are there values among those decoded together of which [`Rows::make_datums`] makes something?
+    pub fn has_raw(&self) -> bool {
+        self.sources().contains(&Source::Raw)
     }
 
     /// Rows so far.
@@ -538,17 +567,21 @@ impl Rows {
         Ok(())
     }
 
-    /// Decoders know TimeZone and IntervalStyle; make them anew if these have changed since.
+    /// Decoders know TimeZone and IntervalStyle; make them anew if these have changed since. True if that was so: then rows are
+    /// not decoded together any more, unless that is asked for again.
     #[inline]
-    pub fn follow_settings(&mut self) {
+    pub fn follow_settings(&mut self) -> bool {
         let now = SessionMark::now();
-        if now != self.session_mark {
+        let changed = now != self.session_mark;
+        if changed {
             self.session_mark = now;
             let session = column::session(self.stream.charset());
             for column in self.columns.iter_mut().filter(|column| !column.ignored) {
                 column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
             }
+            (self.block, self.decoded) = (None, None);
         }
+        changed
     }
 
     /// Close the source. Guarded.

@@ -150,6 +150,21 @@ impl Down<'_> {
         }
     }
 
+    /// A column that nobody wants. What is plain is not looked at, unless it may be a marker; nor is anything in CSV, where no
+    /// field by itself can be wrong.
+    pub(super) fn pass_over(&mut self) {
+        let marked = self.span.dialect.default.is_some();
+        if self.span.dialect.is_csv() && !marked {
+            return;
+        }
+        for row in self.rows() {
+            let at = self.span.at(row);
+            if !at.plain || marked {
+                self.field(row, at, |_, _| Some(0));
+            }
+        }
+    }
+
     #[inline(always)]
     fn rows(&self) -> std::ops::Range<usize> {
         0..self.span.records.len()

@@ -109,15 +109,27 @@ fn tuple(formed: Formed<'_>) -> Option<Vec<u8>> {
     }
 }
 
+/// Which columns are wanted, a bit each.
+const ALL: u32 = u32::MAX;
+
 /// Read a file, and compare each row that the block has. Returns how many it has, and how many it might have.
-fn compare(data: &[u8], style: usize, level: Level, read_size: usize, not_null: Option<usize>) -> (usize, usize) {
+fn compare(
+    data: &[u8],
+    style: usize,
+    level: Level,
+    read_size: usize,
+    not_null: Option<usize>,
+    wanted: u32,
+) -> (usize, usize) {
     let decoders = decoders();
     let attributes: Vec<Attribute> = TYPES.iter().map(|t| t.2).collect();
     let stamp = Stamp { xmin: 7, cid: 3, frozen: false };
     let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).unwrap();
     let columns = decoders.iter().enumerate();
-    let columns =
-        columns.map(|(attribute, &decoder)| Some(Column { decoder, attribute, not_null: not_null == Some(attribute) }));
+    let is_wanted = |i: usize| wanted >> i & 1 != 0;
+    let columns = columns.map(|(attribute, &decoder)| {
+        is_wanted(attribute).then_some(Column { decoder, attribute, not_null: not_null == Some(attribute) })
+    });
     let mut block = Block::new(columns.collect(), TYPES.len()).unwrap();
     let sources = block.sources().to_vec();
     let mut reader = Reader::new(Settings {
@@ -134,8 +146,10 @@ fn compare(data: &[u8], style: usize, level: Level, read_size: usize, not_null: 
     let (mut at, mut arena, mut buffer) = (0, Arena::new(), FormBuffer::new());
     let (mut there, mut possible) = (0, 0);
     loop {
+        let has_next = block.has_next(&reader);
         match reader.advance() {
             Event::NeedData => {
+                assert!(!has_next);
                 let space = reader.space();
                 let n = space.len().min(data.len() - at);
                 space[..n].copy_from_slice(&data[at..at + n]);
@@ -144,6 +158,7 @@ fn compare(data: &[u8], style: usize, level: Level, read_size: usize, not_null: 
             }
             Event::Record => {
                 arena.reset();
+                let was_there = block.has(&reader);
                 let mut values = vec![0; TYPES.len()];
                 let mut nulls = vec![false; TYPES.len()];
                 let mut good = reader.fields() == TYPES.len();
@@ -152,7 +167,7 @@ fn compare(data: &[u8], style: usize, level: Level, read_size: usize, not_null: 
                     let bytes = match reader.value(i) {
                         Value::Null => {
                             nulls[i] = true;
-                            good &= not_null != Some(i);
+                            good &= not_null != Some(i) || !is_wanted(i);
                             continue;
                         }
                         Value::Plain(bytes) => bytes,
@@ -162,13 +177,21 @@ fn compare(data: &[u8], style: usize, level: Level, read_size: usize, not_null: 
                         }
                         Value::Default => unreachable!(),
                     };
+                    if !is_wanted(i) {
+                        nulls[i] = true;
+                        continue;
+                    }
                     match decoders[i].decode(bytes, &mut arena) {
                         Some(datum) => values[i] = datum,
                         None => good = false,
                     }
                 }
                 possible += usize::from(good);
-                let Some(row) = block.row(&reader) else { continue };
+                let Some(row) = block.row(&reader) else {
+                    assert!(!has_next);
+                    continue;
+                };
+                assert_eq!(has_next, was_there);
                 assert!(good, "a row that should be odd: {:?}", reader.raw_line().map(String::from_utf8_lossy));
                 there += 1;
                 let (together, row_nulls) = (row.values.as_mut_ptr(), row.nulls.as_ptr());
@@ -196,10 +219,11 @@ proptest! {
         style in 0..4usize,
         read_size in prop::sample::select(vec![100usize, 5000, 1 << 20]),
         not_null in prop::option::of(0..13usize),
+        wanted in prop_oneof![Just(ALL), Just(0), any::<u32>()],
     ) {
         let data = spell(&records, style);
         for level in Level::available() {
-            compare(&data, style, level, read_size, not_null);
+            compare(&data, style, level, read_size, not_null, wanted);
         }
     }
 }
@@ -212,9 +236,14 @@ fn no_row_is_odd_without_a_reason() {
         let records = records.new_tree(&mut runner).unwrap().current();
         let data = spell(&records, style);
         for level in Level::available() {
-            let (there, possible) = compare(&data, style, level, 1 << 20, None);
-            // The first record and the last ones are not read by the kernels, or have too little behind them.
-            assert!(possible > 150 && there + 12 >= possible, "{there} of {possible} rows, style {style}, {level:?}");
+            for wanted in [ALL, 0] {
+                let (there, possible) = compare(&data, style, level, 1 << 20, None, wanted);
+                // The first record and the last ones are not read by the kernels, or have too little behind them.
+                assert!(
+                    possible > 150 && there + 12 >= possible,
+                    "{there} of {possible} rows, style {style}, {level:?}"
+                );
+            }
         }
     }
 }
