@@ -164,7 +164,7 @@ fn build_bytes(shape: &ByteShape, options: Options, run: &mut impl Run<Error = I
 /// Keys of so many bytes: collected, sorted and built, and all of it.
 fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
     let text = ByteKind::Varlena { packable: true, compressible: true };
-    let column = ByteColumn { kind: text, descending: false, nulls_first: false, nullable: false };
+    let column = ByteColumn { kind: text, collator: None, descending: false, nulls_first: false, nullable: false };
     let shape = ByteShape::new(&[column]).expect("a column");
     let collect = || {
         let mut store = Store::new(usize::MAX / 4);

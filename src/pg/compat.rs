@@ -2,6 +2,7 @@
 
 mod background;
 mod buffer;
+mod collation;
 mod encoding;
 mod index;
 mod rights;
@@ -12,6 +13,7 @@ use pgrx::pg_sys;
 
 pub use self::background::{CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, set_signal_handler, virtual_transaction};
 pub use self::buffer::is_in_buffer;
+pub use self::collation::{Locale, collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::index::{
     first_leaf, index_beginscan, insert_index_tuples, leaf_to_write, read_block, reindex_index, reindex_relation,
@@ -170,21 +172,6 @@ pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
         ExecutorRun(query, direction, 0, true);
         #[cfg(feature = "pg18")]
         ExecutorRun(query, direction, 0);
-    }
-}
-
-/// Is a collation's order that of bytes? Guarded.
-pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
-    use super::unguarded as c;
-    // SAFETY: guarded calls; looks into the catalogs.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        return c::guard(|| c::lc_collate_is_c(collation));
-        #[cfg(feature = "pg18")]
-        return {
-            let locale = pg_sys::pg_newlocale_from_collation(collation);
-            !locale.is_null() && (*locale).collate_is_c
-        };
     }
 }
 

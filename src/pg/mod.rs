@@ -30,6 +30,7 @@ pub mod encoding;
 pub mod hazard;
 pub mod header;
 pub mod holder;
+pub mod icu_collator;
 pub mod index_file;
 pub mod jsonb;
 pub mod leaf;

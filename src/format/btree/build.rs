@@ -87,6 +87,8 @@ pub enum BuildError<E> {
         /// The row.
         tid: Tid,
     },
+    /// An entry is behind the one before it by its sort key only.
+    Collation,
     /// More pages than there are block numbers.
     Full,
     /// There is no memory for what is to be known above the leaves of a part.

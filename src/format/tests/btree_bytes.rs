@@ -4,10 +4,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::rc::Rc;
 use std::slice::from_ref;
 
 use pg_bulk_format::btree::build::{BuildError, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes::build::Builder;
+use pg_bulk_format::btree::bytes::collator::Collator;
 use pg_bulk_format::btree::bytes::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::bytes::record::{MAX_KEY, Record, Records, append};
@@ -18,7 +20,7 @@ use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::btree::key::KeyKind;
 use pg_bulk_format::btree::leaf::{Leaf, LeafError};
 use pg_bulk_format::btree::{MAX_ITEM, NO_BLOCK};
-use pg_bulk_format::page::PAGE_SIZE;
+use pg_bulk_format::page::{MAX_TUPLES, PAGE_SIZE};
 use pg_bulk_format::tuple::Attribute;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,11 +28,42 @@ use proptest::prelude::*;
 const TEXT: ByteKind = ByteKind::Varlena { packable: true, compressible: true };
 
 fn column(kind: ByteKind) -> ByteColumn {
-    ByteColumn { kind, descending: false, nulls_first: false, nullable: false }
+    ByteColumn { kind, collator: None, descending: false, nulls_first: false, nullable: false }
 }
 
 fn text() -> ByteShape {
     ByteShape::new(&[column(TEXT)]).unwrap()
+}
+
+/// Letters first, with bits that are left out; then what two of these bits are. Some letters are none. `lies` about all but
+/// the letters when it compares.
+#[derive(Debug, Default)]
+struct Folding {
+    lies: bool,
+}
+
+impl Collator for Folding {
+    fn sort_key(&self, string: &[u8], key: &mut [u8]) -> Option<usize> {
+        let seen = || string.iter().filter(|byte| **byte < 0xf0);
+        let letters = seen().map(|byte| 2 + (byte >> 4));
+        let rest = seen().map(|byte| 2 + (byte >> 2 & 3));
+        let made: Vec<u8> = letters.chain([1]).chain(rest).collect();
+        key.get_mut(..made.len())?.copy_from_slice(&made);
+        Some(made.len())
+    }
+
+    fn trusted_until(&self) -> u8 {
+        1
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Option<Ordering> {
+        let part = |string: &[u8], shift: u8, bits: u8| {
+            string.iter().filter(|byte| **byte < 0xf0).map(|byte| byte >> shift & bits).collect::<Vec<u8>>()
+        };
+        let rest = part(a, 2, 3).cmp(&part(b, 2, 3));
+        let rest = if self.lies { rest.reverse().then(b.len().cmp(&a.len())) } else { rest };
+        Some(part(a, 4, 15).cmp(&part(b, 4, 15)).then(rest))
+    }
 }
 
 /// A value of a test: a string, or an int4.
@@ -77,7 +110,10 @@ fn compare(columns: &[ByteColumn], a: &[Datum], b: &[Datum]) -> Ordering {
                 (Datum::Null, _) => return null,
                 (_, Datum::Null) => return null.reverse(),
                 (Datum::Int(a), Datum::Int(b)) => a.cmp(b),
-                (Datum::String(a), Datum::String(b)) => a.cmp(b),
+                (Datum::String(a), Datum::String(b)) => {
+                    let first = column.collator.as_ref().and_then(|collator| collator.compare(a, b));
+                    first.unwrap_or(Ordering::Equal).then(a.cmp(b))
+                }
                 _ => panic!("columns have one type"),
             };
             if column.descending { order.reverse() } else { order }
@@ -87,12 +123,14 @@ fn compare(columns: &[ByteColumn], a: &[Datum], b: &[Datum]) -> Ordering {
 
 fn columns() -> impl Strategy<Value = Vec<ByteColumn>> {
     let kind = prop_oneof![3 => Just(TEXT), 1 => Just(ByteKind::Fixed(KeyKind::Int4))];
-    let column = (kind, any::<[bool; 3]>()).prop_map(|(kind, [descending, nulls_first, nullable])| ByteColumn {
-        kind,
-        descending,
-        nulls_first,
-        nullable,
-    });
+    let column =
+        (kind, any::<[bool; 4]>()).prop_map(|(kind, [collated, descending, nulls_first, nullable])| ByteColumn {
+            kind,
+            collator: (collated && kind == TEXT).then(|| Rc::new(Folding::default()) as Rc<dyn Collator>),
+            descending,
+            nulls_first,
+            nullable,
+        });
     vec(column, 1..4)
 }
 
@@ -200,6 +238,7 @@ proptest! {
             prop_assert_eq!(shape.has_null(a_key), a.contains(&Datum::Null));
             for (b, b_key) in rows.iter().zip(&keys) {
                 prop_assert_eq!(a_key.cmp(b_key), compare(&columns, a, b), "{:?} {:?}", a, b);
+                prop_assert!(a_key >= b_key || shape.confirms(a_key, b_key));
             }
         }
     }
@@ -362,6 +401,73 @@ fn keys_that_are_too_long_are_told_with_their_row() {
 }
 
 #[test]
+fn strings_that_compare_otherwise_than_their_sort_keys_are_told() {
+    let int = column(ByteKind::Fixed(KeyKind::Int4));
+    for (lies, descending, nullable, behind) in [false, true]
+        .into_iter()
+        .flat_map(|lies| (0..8).map(move |bits| (lies, bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)))
+    {
+        let text = ByteColumn { collator: Some(Rc::new(Folding { lies })), descending, nullable, ..column(TEXT) };
+        let columns = if behind { vec![int.clone(), text, int.clone()] } else { vec![text] };
+        let shape = ByteShape::new(&columns).unwrap();
+        let key = |int: i32, string: &[u8]| {
+            let string = Datum::String(string.to_vec());
+            let row = if behind { vec![Datum::Int(int), string, Datum::Int(int)] } else { vec![string] };
+            encode(&shape, &row).unwrap()
+        };
+        let build = |a: Vec<u8>, b: Vec<u8>| {
+            let mut keys = [(a, Tid::new(1, 1)), (b, Tid::new(1, 2))];
+            keys.sort();
+            Builder::new(&shape, Options::default()).push(&records(&keys), &mut Pages::default())
+        };
+        assert_eq!(build(key(1, b"A"), key(1, b"Q")), Ok(()), "other letters");
+        assert_eq!(build(key(1, b"A"), key(1, b"B")), Ok(()), "no difference to the collation");
+        assert_eq!(build(key(1, b"A"), key(1, b"AA")), Ok(()), "a beginning");
+        let outcome = if lies { Err(BuildError::Collation) } else { Ok(()) };
+        assert_eq!(build(key(1, b"A"), key(1, b"E")), outcome, "{descending} {nullable} {behind}");
+        assert_eq!(build(key(1, b"A"), key(1, b"A\xf0")), outcome, "a beginning with the same sort key");
+        assert_eq!(build(key(1, b"xA"), key(1, b"xE")), outcome, "{descending} {nullable} {behind}");
+        if behind {
+            assert_eq!(build(key(1, b"A"), key(2, b"E")), Ok(()), "another row before it");
+        }
+    }
+}
+
+#[test]
+fn strings_may_have_no_sort_keys() {
+    /// As long as it is asked for, with that byte in the middle.
+    #[derive(Debug)]
+    struct Made(usize, u8);
+    impl Collator for Made {
+        fn sort_key(&self, _: &[u8], key: &mut [u8]) -> Option<usize> {
+            key.get_mut(..self.0)?.fill(7);
+            *key.get_mut(self.0 / 2)? = self.1;
+            Some(self.0)
+        }
+        fn trusted_until(&self) -> u8 {
+            1
+        }
+        fn compare(&self, _: &[u8], _: &[u8]) -> Option<Ordering> {
+            None
+        }
+    }
+    let encode = |length, byte| {
+        let column = ByteColumn { collator: Some(Rc::new(Made(length, byte))), ..column(TEXT) };
+        let shape = ByteShape::new(&[column]).unwrap();
+        let mut key = Vec::new();
+        shape.encode(&[Value::Bytes(b"word")], &mut key).then_some(key.len())
+    };
+    assert_eq!(encode(20, 7), Some(20 + 1 + 4));
+    assert_eq!(encode(20, 0), None, "a zero byte");
+    assert_eq!(encode(4 * 4 + 64, 7), Some(80 + 1 + 4));
+    assert_eq!(encode(4 * 4 + 65, 7), None, "too long");
+    // A store's room for a page is enough for the longest.
+    let column = ByteColumn { collator: Some(Rc::new(Made(64, 7))), ..column(TEXT) };
+    let shape = ByteShape::new(&[column]).unwrap();
+    assert!(shape.page_room() >= text().page_room() + 4 * PAGE_SIZE + 65 * MAX_TUPLES);
+}
+
+#[test]
 fn records_out_of_order_are_told() {
     let (a, b) = ((b"a".to_vec(), Tid::new(1, 2)), (b"a".to_vec(), Tid::new(1, 1)));
     for deduplicate in [false, true] {
@@ -389,7 +495,7 @@ fn some_values_are_no_keys() {
     assert!(encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY])]));
     assert!(!encode(&text(), &[Value::Bytes(&vec![0; MAX_KEY + 1])]));
     assert!(ByteShape::new(&[]).is_none());
-    assert!(ByteShape::new(&[column(TEXT); 33]).is_none());
+    assert!(ByteShape::new(&vec![column(TEXT); 33]).is_none());
     // Keys that were damaged are none.
     let down = ByteShape::new(&[ByteColumn { descending: true, ..column(TEXT) }]).unwrap();
     assert!(down.decode(&[!b'x', 0xff, 0xff], |_, value| assert_eq!(value, Value::Bytes(b"x"))));

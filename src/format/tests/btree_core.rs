@@ -93,6 +93,7 @@ fn index(line: &str, data: &Path) -> Index {
         numbers.push(parts[0].parse().unwrap());
         columns.push(ByteColumn {
             kind: kind(parts[1], parts[4]),
+            collator: None,
             // INDOPTION_DESC, INDOPTION_NULLS_FIRST
             descending: option & 1 != 0,
             nulls_first: option & 2 != 0,

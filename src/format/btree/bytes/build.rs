@@ -52,7 +52,7 @@ impl Builder {
     /// Adds records, which are behind all that have been added.
     ///
     /// # Errors
-    /// The sink's, and if they are not, or if one is too long.
+    /// The sink's, and if they are not, or not to the server, or if one is too long.
     pub fn push<S: PageSink>(&mut self, records: &[u8], sink: &mut S) -> Result<(), BuildError<S::Error>> {
         if records.is_empty() {
             return Ok(());
@@ -65,6 +65,9 @@ impl Builder {
             let order = if self.entries == 0 { Ordering::Less } else { key.cmp(record.key) };
             if order.then(tid.cmp(&record.tid)) != Ordering::Less && self.entries > 0 {
                 return Err(BuildError::Order);
+            }
+            if order == Ordering::Less && self.entries > 0 && !self.shape.confirms(key, record.key) {
+                return Err(BuildError::Collation);
             }
             (key, tid) = (record.key, record.tid);
             self.entries += 1;

@@ -1,4 +1,5 @@
-//! B-trees of keys that are bytes: text whose order is that of its bytes, bytea, and columns of fixed width beside them.
+//! B-trees of keys that are bytes: bytea, text whose order is that of its bytes or that has sort keys, and columns of fixed
+//! width beside them.
 //!
 //! ```text
 //!   heap pages ──► read ──► store ──► runs ──► merge ──► unique ──► build ──► pages
@@ -18,6 +19,7 @@
 //! and the index is for others to build.
 
 pub mod build;
+pub mod collator;
 pub mod leaf;
 pub mod merge;
 pub mod read;

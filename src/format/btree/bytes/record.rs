@@ -106,3 +106,13 @@ pub fn window(key: &[u8], depth: usize) -> u64 {
         }
     }
 }
+
+/// How many bytes two keys have in common, at least so many.
+pub(super) fn common(a: &[u8], b: &[u8], least: usize) -> usize {
+    let (a, b) = (a.get(least..).unwrap_or_default(), b.get(least..).unwrap_or_default());
+    let equal = |(a, b): &(&[u8; 8], &[u8; 8])| a == b;
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(equal).count();
+    let rest = |bytes: &[u8]| window(bytes, 8 * words);
+    let different = (rest(a) ^ rest(b)).leading_zeros() as usize / 8;
+    least + (8 * words + different).min(a.len()).min(b.len())
+}

@@ -11,10 +11,19 @@
 //! ([`crate::btree::key`]). A string that is the last column, and ascending, is what it is: a string that is another
 //! one's beginning is before it, and so it is with keys. Elsewhere a string has an end, two zero bytes; a zero byte of the
 //! string is followed by a one. What is descending has all bits inverted, those of its end too.
+//!
+//! A string whose collation is not the order of bytes has its sort key in front, with a zero byte as its end: no sort key has
+//! one. Strings with the same sort key are told apart by their own bytes then, which is what the server does if its
+//! collation is a deterministic one. So keys are equal only if their strings are the same, byte for byte, and the strings
+//! can be had back.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
 
 use memchr::memchr;
 
-use super::record::MAX_KEY;
+use super::collator::{self, Collator};
+use super::record::{MAX_KEY, common};
 use crate::btree::key::{Column, KeyColumn, KeyKind, KeyShape};
 use crate::btree::tuple::store;
 use crate::btree::{MAX_KEYS, TUPLE_HEADER_WITH_NULLS};
@@ -25,8 +34,8 @@ use crate::page::{MAX_TUPLES, PAGE_SIZE};
 pub enum ByteKind {
     /// With the same number of bytes each.
     Fixed(KeyKind),
-    /// A varlena of the alignment of an int4, whose values are compared as memcmp does, and are the same only if they are
-    /// so byte for byte.
+    /// A varlena of the alignment of an int4, whose values are compared as memcmp does, or by a collation first, and are the
+    /// same only if they are so byte for byte.
     Varlena {
         /// attstorage is not plain: it may have a header of one byte.
         packable: bool,
@@ -36,10 +45,12 @@ pub enum ByteKind {
 }
 
 /// A column of an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ByteColumn {
     /// Its type.
     pub kind: ByteKind,
+    /// What compares its varlenas, if it is not memcmp.
+    pub collator: Option<Rc<dyn Collator>>,
     /// DESC
     pub descending: bool,
     /// NULLS FIRST
@@ -58,9 +69,11 @@ pub enum Value<'v> {
 }
 
 /// A column, in the terms of its bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) storage: Storage,
+    /// Strings have sort keys in front.
+    collator: Option<Rc<dyn Collator>>,
     descending: bool,
     nullable: bool,
     /// The byte in front of a key's part that is null.
@@ -80,6 +93,8 @@ pub(super) enum Storage {
 pub struct ByteShape {
     parts: Box<[Part]>,
     nullable: bool,
+    /// A column has a collator.
+    collated: bool,
 }
 
 /// Where a column's value is made of a key.
@@ -97,7 +112,8 @@ impl ByteShape {
             return None;
         }
         let part = |(i, column): (usize, &ByteColumn)| {
-            let ByteColumn { kind, descending, nulls_first, nullable } = *column;
+            let ByteColumn { kind, ref collator, descending, nulls_first, nullable } = *column;
+            let collator = collator.clone();
             let storage = match kind {
                 ByteKind::Fixed(kind) => {
                     // Nulls are told by a byte of ours.
@@ -107,10 +123,11 @@ impl ByteShape {
                 ByteKind::Varlena { packable, compressible } => Storage::Varlena { packable, compressible },
             };
             let plain = i + 1 == columns.len() && !descending;
-            Some(Part { storage, descending, nullable, null: u8::from(!nulls_first), plain })
+            Some(Part { storage, collator, descending, nullable, null: u8::from(!nulls_first), plain })
         };
         let parts = columns.iter().enumerate().map(part).collect::<Option<_>>()?;
-        Some(Self { parts, nullable: columns.iter().any(|column| column.nullable) })
+        let nullable = columns.iter().any(|column| column.nullable);
+        Some(Self { parts, nullable, collated: columns.iter().any(|column| column.collator.is_some()) })
     }
 
     /// How many columns it has.
@@ -134,11 +151,14 @@ impl ByteShape {
     #[must_use]
     pub fn page_room(&self) -> usize {
         // A column's bytes are the page's, each of which may become two; with what tells nulls and ends.
-        MAX_TUPLES * (super::record::HEADER + 3 * self.len()) + 2 * PAGE_SIZE * self.len()
+        let collated = self.parts.iter().filter(|part| part.collator.is_some()).count();
+        MAX_TUPLES * (super::record::HEADER + 3 * self.len())
+            + 2 * PAGE_SIZE * self.len()
+            + collator::PAGE_ROOM * collated
     }
 
     /// Appends a key. False if there is none: a null where there can be none, a value without a rank
-    /// ([`crate::btree::key`]), a key that is too long. What has been appended then is of no use.
+    /// ([`crate::btree::key`]), a string without a sort key, a key that is too long. What has been appended then is of no use.
     #[inline]
     #[must_use]
     pub fn encode(&self, values: &[Value<'_>], key: &mut Vec<u8>) -> bool {
@@ -160,6 +180,42 @@ impl ByteShape {
         }
         let (mut rest, mut scratch) = (key, Scratch::default());
         self.parts.iter().any(|part| part.decode(&mut rest, &mut scratch) == Some(Value::Null))
+    }
+
+    /// A key is before another one: are its values, also to those who compare strings without sort keys? See
+    /// [`Collator::trusted_until`].
+    #[inline]
+    #[must_use]
+    pub fn confirms(&self, a: &[u8], b: &[u8]) -> bool {
+        if !self.collated {
+            return true;
+        }
+        let same = common(a, b, 0);
+        let shared = a.get(..same).unwrap_or_default();
+        let doubts = |part: &Part| {
+            part.collator.as_ref().is_some_and(|to| memchr(to.trusted_until() ^ part.zero(), shared).is_some())
+        };
+        !self.parts.iter().any(doubts) || self.confirms_strings(a, b, same).is_some()
+    }
+
+    /// The same, with a look at the values. So many bytes of the keys are the same.
+    fn confirms_strings(&self, a: &[u8], b: &[u8], same: usize) -> Option<()> {
+        let (mut a_rest, mut scratch, mut other) = (a, Scratch::default(), Scratch::default());
+        for part in &self.parts {
+            let start = a.len() - a_rest.len();
+            let a_value = part.decode(&mut a_rest, &mut scratch)?;
+            if same >= a.len() - a_rest.len() && !a_rest.is_empty() {
+                continue;
+            }
+            // It is here that they differ.
+            let Some(collator) = &part.collator else { break };
+            let b_value = part.decode(&mut b.get(start..)?, &mut other)?;
+            let (Value::Bytes(a), Value::Bytes(b)) = (a_value, b_value) else { break };
+            let order = collator.compare(a, b)?.then_with(|| a.cmp(b));
+            let wanted = if part.descending { Ordering::Greater } else { Ordering::Less };
+            return (order == wanted).then_some(());
+        }
+        Some(())
     }
 
     /// Gives the values of a key's columns to `take`, in their order. False if it is no key of this shape.
@@ -197,14 +253,25 @@ impl Part {
                 let Some(rank) = column.rank(raw) else { return false };
                 key.extend_from_slice(rank.to_be_bytes().get(8 - column.kind.size()..).unwrap_or_default());
             }
-            Storage::Varlena { .. } if self.plain => key.extend_from_slice(bytes),
-            Storage::Varlena { .. } => self.escape(bytes, key),
+            Storage::Varlena { .. } => {
+                let start = key.len();
+                if let Some(collator) = &self.collator
+                    && append_sort_key(&**collator, bytes, key).is_none()
+                {
+                    return false;
+                }
+                if self.plain {
+                    key.extend_from_slice(bytes);
+                } else {
+                    self.escape(bytes, key, start);
+                }
+            }
         }
         true
     }
 
-    fn escape(&self, bytes: &[u8], key: &mut Vec<u8>) {
-        let start = key.len();
+    /// Appends a string and its end. What it has from `start` on has bits of its column's.
+    fn escape(&self, bytes: &[u8], key: &mut Vec<u8>, start: usize) {
         let mut rest = bytes;
         while let Some((before, [_, after @ ..])) = memchr(0, rest).and_then(|at| rest.split_at_checked(at)) {
             key.extend_from_slice(before);
@@ -236,21 +303,27 @@ impl Part {
                 store(column.kind, restore(&column, bytes)?, to);
                 Some(Value::Bytes(to))
             }
-            Storage::Varlena { .. } if self.plain => {
-                let bytes = *key;
-                *key = &[];
-                Some(Value::Bytes(bytes))
-            }
             Storage::Varlena { .. } => {
+                if self.collator.is_some() {
+                    *key = key.get(memchr(self.zero(), key)? + 1..)?;
+                }
+                if self.plain {
+                    return Some(Value::Bytes(std::mem::take(key)));
+                }
                 *key = self.unescape(key, &mut scratch.string)?;
                 Some(Value::Bytes(&scratch.string))
             }
         }
     }
 
+    /// A zero byte, as it is in a key.
+    fn zero(&self) -> u8 {
+        if self.descending { 0xff } else { 0 }
+    }
+
     /// What follows the end of a string.
     fn unescape<'k>(&self, key: &'k [u8], string: &mut Vec<u8>) -> Option<&'k [u8]> {
-        let inverted = if self.descending { 0xff } else { 0 };
+        let inverted = self.zero();
         string.clear();
         let mut rest = key;
         loop {
@@ -269,6 +342,21 @@ impl Part {
         }
         Some(rest)
     }
+}
+
+/// Appends a string's sort key, and its end. None if there is none.
+fn append_sort_key(collator: &dyn Collator, string: &[u8], key: &mut Vec<u8>) -> Option<()> {
+    let start = key.len();
+    key.resize(start + collator::longest(string.len()), 0);
+    let to = key.get_mut(start..)?;
+    let length = collator.sort_key(string, to)?;
+    let made = to.get(..length)?;
+    if memchr(0, made).is_some() {
+        return None;
+    }
+    key.truncate(start + length);
+    key.push(0);
+    Some(())
 }
 
 /// The value of a rank.

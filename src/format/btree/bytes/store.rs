@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 
 use super::merge::Run;
-use super::record::{self, HEADER, Record, Records, window};
+use super::record::{self, HEADER, Record, Records, common, window};
 use super::shape::{ByteShape, Value};
 use crate::btree::entry::{Entry, Tid};
 use crate::btree::sort::sort;
@@ -290,16 +290,6 @@ fn settle(records: &[u8], group: &mut [Entry<u64>], scratch: &mut [Entry<u64>], 
     }
     sort(rest, scratch);
     settle_groups(records, rest, scratch, shared, ascend);
-}
-
-/// How many bytes two keys have in common, at least so many.
-fn common(a: &[u8], b: &[u8], least: usize) -> usize {
-    let (a, b) = (a.get(least..).unwrap_or_default(), b.get(least..).unwrap_or_default());
-    let equal = |(a, b): &(&[u8; 8], &[u8; 8])| a == b;
-    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(equal).count();
-    let rest = |bytes: &[u8]| window(bytes, 8 * words);
-    let different = (rest(a) ^ rest(b)).leading_zeros() as usize / 8;
-    least + (8 * words + different).min(a.len()).min(b.len())
 }
 
 /// The records of a run, in order.

@@ -356,8 +356,9 @@ fn failed(error: BuildError<Error>, unfit: &Unfit) -> Error {
             }
             Error::new(Code::ERRCODE_INDEX_CORRUPTED, "keys of an index are not in order")
         }
-        // The server says it better: it is asked to build the index then.
+        // The server is asked to build the index then, and says it better.
         BuildError::TooLong { .. } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "a key of an index is too long"),
+        BuildError::Collation => Error::new(Code::ERRCODE_INTERNAL_ERROR, "sort keys of an index are not in its order"),
         BuildError::Memory => out_of_memory(),
         BuildError::Full => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "an index cannot have more pages"),
     }

@@ -10,8 +10,9 @@
 //! to carry each key through the server as a tuple of its own. Here a key is an integer
 //! ([`pg_bulk_format::btree`]), taken from its page when that has just been written and is still in the processor's
 //! cache; what is sorted are arrays. Keys that come in order need no sorting. A key that has text in it is a string of bytes
-//! whose order is the index's, if that is the one of bytes ([`pg_bulk_format::btree::bytes`]). All others are index tuples,
-//! which the server forms, sorts and compares ([`crate::pg::tuple_sort`]): in all processes, and while rows go by.
+//! whose order is the index's ([`pg_bulk_format::btree::bytes`]), if the text's own order is the one of bytes, or ICU gives
+//! bytes that have it ([`crate::pg::icu_collator`]). All others are index tuples, which the server forms, sorts and
+//! compares ([`crate::pg::tuple_sort`]): in all processes, and while rows go by.
 //!
 //! Only indexes of tables that nobody else can write to get their keys so, from the first row on: of a table that was empty
 //! an index is built; one that has entries is merged with the new ones, if they are many. Which indexes these may be is
@@ -26,6 +27,9 @@ mod leaves;
 mod runs;
 mod stream;
 
+use std::rc::Rc;
+
+use pg_bulk_format::btree::bytes::collator::Collator;
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
@@ -39,6 +43,7 @@ use super::heap::attributes;
 use crate::pg::compat;
 use crate::pg::context::Elsewhere;
 use crate::pg::hazard::Hazards;
+use crate::pg::icu_collator::IcuCollator;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 
@@ -229,16 +234,17 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
             let heap = &*compat::attribute((*relation).rd_att, attribute);
             let own = &*compat::attribute((*index).rd_att, i);
             let procedure = pg_sys::index_getprocid(index, i16::try_from(i + 1).ok()?, ORDER_PROC);
-            let kind = match kind(procedure) {
-                Some(kind) => ByteKind::Fixed(kind),
-                None if compares_bytes(procedure, *(*index).rd_indcollation.add(i)) => {
+            let (kind, collator) = match kind(procedure) {
+                Some(kind) => (ByteKind::Fixed(kind), None),
+                None => {
+                    let collator = strings(procedure, *(*index).rd_indcollation.add(i))?;
                     let storage = own.attstorage.cast_unsigned();
-                    ByteKind::Varlena {
+                    let kind = ByteKind::Varlena {
                         packable: storage != pg_sys::TYPSTORAGE_PLAIN,
                         compressible: storage == pg_sys::TYPSTORAGE_EXTENDED || storage == pg_sys::TYPSTORAGE_MAIN,
-                    }
+                    };
+                    (kind, collator)
                 }
-                None => return None,
             };
             // What the operator class compares is what the column stores.
             let (len, by_value) = match kind {
@@ -251,6 +257,7 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
             let options = u32::from((*(*index).rd_indoption.add(i)).cast_unsigned());
             columns.push(ByteColumn {
                 kind,
+                collator,
                 descending: options & pg_sys::INDOPTION_DESC != 0,
                 nulls_first: options & pg_sys::INDOPTION_NULLS_FIRST != 0,
                 nullable: !heap.attnotnull,
@@ -268,7 +275,7 @@ pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Opti
 /// The shape of keys that are integers.
 fn words(columns: &[ByteColumn]) -> Option<KeyShape> {
     let column = |column: &ByteColumn| {
-        let ByteColumn { kind: ByteKind::Fixed(kind), descending, nulls_first, nullable } = *column else {
+        let ByteColumn { kind: ByteKind::Fixed(kind), descending, nulls_first, nullable, .. } = *column else {
             return None;
         };
         Some(KeyColumn { kind, descending, nulls_first, nullable })
@@ -276,12 +283,13 @@ fn words(columns: &[ByteColumn]) -> Option<KeyShape> {
     KeyShape::new(&columns.iter().map(column).collect::<Option<Vec<_>>>()?)
 }
 
-/// Does an ordering function compare strings as memcmp does? Guarded.
-fn compares_bytes(procedure: pg_sys::Oid, collation: pg_sys::Oid) -> bool {
+/// What compares strings for an ordering function, if it is not memcmp. None if it is nothing that we know. Guarded.
+fn strings(procedure: pg_sys::Oid, collation: pg_sys::Oid) -> Option<Option<Rc<dyn Collator>>> {
     match procedure.to_u32() {
-        pg_sys::F_BYTEACMP | pg_sys::F_BTTEXT_PATTERN_CMP => true,
-        pg_sys::F_BTTEXTCMP => compat::collates_bytes(collation),
-        _ => false,
+        pg_sys::F_BYTEACMP | pg_sys::F_BTTEXT_PATTERN_CMP => Some(None),
+        pg_sys::F_BTTEXTCMP if compat::collates_bytes(collation) => Some(None),
+        pg_sys::F_BTTEXTCMP => Some(Some(Rc::new(IcuCollator::of(collation)?))),
+        _ => None,
     }
 }
 

@@ -84,7 +84,8 @@ impl Run for Source<'_> {
     }
 }
 
-/// Merge the keys, and write the index. A key that is too long is said to be unfit.
+/// Merge the keys, and write the index. A key that is too long is said to be unfit, as are keys that the server would sort
+/// otherwise.
 ///
 /// # Safety
 /// An open index with a new file.
@@ -129,7 +130,7 @@ unsafe fn write_pages(
         Ok(())
     };
     let failed = |error| {
-        unfit.set(unfit.get() || matches!(error, BuildError::TooLong { .. }));
+        unfit.set(unfit.get() || matches!(error, BuildError::TooLong { .. } | BuildError::Collation));
         failed(error, &merges)
     };
     loop {

@@ -1,0 +1,49 @@
+//! Collations: the server's own description of them changes from version to version.
+
+use std::ffi::{c_char, c_void};
+
+use pgrx::pg_sys;
+
+use crate::pg::unguarded as c;
+
+/// struct pg_locale_struct (pg_locale.h) of a collation that ICU provides.
+#[repr(C)]
+pub struct Locale {
+    provider: c_char,
+    deterministic: bool,
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    is_c: [bool; 2],
+    #[cfg(feature = "pg18")]
+    is_default: bool,
+    #[cfg(feature = "pg18")]
+    methods: *const c_void,
+    name: *const c_char,
+    collator: *const c_void,
+}
+
+/// What ICU compares by for a collation: a UCollator, which lives as long as the process. None if ICU does not provide the
+/// collation, or if strings may be equal to it that are not the same. Guarded; looks into the catalogs.
+pub fn icu_collator(collation: pg_sys::Oid) -> Option<*const c_void> {
+    // SAFETY: guarded calls. Null, or what begins with a provider; ICU's have all of it.
+    unsafe {
+        let locale = c::guard(|| c::pg_newlocale_from_collation(collation));
+        let is_icu = !locale.is_null()
+            && (*locale).provider.cast_unsigned() == pg_sys::COLLPROVIDER_ICU
+            && (*locale).deterministic;
+        is_icu.then(|| (*locale).collator).filter(|collator| !collator.is_null())
+    }
+}
+
+/// Is a collation's order that of bytes? Guarded.
+pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
+    // SAFETY: guarded calls; looks into the catalogs.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return c::guard(|| c::lc_collate_is_c(collation));
+        #[cfg(feature = "pg18")]
+        return {
+            let locale = pg_sys::pg_newlocale_from_collation(collation);
+            !locale.is_null() && (*locale).collate_is_c
+        };
+    }
+}
