@@ -148,6 +148,36 @@ CREATE INDEX bytes_long_zeros ON longs (b);
 CREATE INDEX bytes_long_pair ON longs (few, b);
 CREATE INDEX bytes_long_pair_down ON longs (b DESC, few);
 
+-- Strings that ICU compares, and beside each what is equal to it but for its bytes: for a rank that stands in for a sort key.
+SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') AS icu \gset
+CREATE TABLE ranked (relation regclass, attnum int2, same name);
+\if :icu
+CREATE COLLATION bases (provider = icu, locale = 'und-u-ks-level1');
+CREATE COLLATION bases_same (provider = icu, locale = 'und-u-ks-level1', deterministic = false);
+CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true-kf-upper');
+CREATE COLLATION numbers_same (provider = icu, locale = 'en-u-kn-true-kf-upper', deterministic = false);
+CREATE COLLATION german_same (provider = icu, locale = 'de', deterministic = false);
+CREATE TABLE collated (id int NOT NULL, few int2, base text COLLATE bases, number text COLLATE numbers NOT NULL,
+	german varchar COLLATE "de-x-icu", c text COLLATE "C");
+INSERT INTO collated
+SELECT i, i % 7, CASE WHEN i % 11 > 0 THEN w || CASE WHEN i % 3 = 0 THEN 'A' ELSE 'ä' END || i % 40 END,
+	CASE WHEN i % 500 = 0 THEN repeat(w, 60) ELSE 'item ' || i * 7919 % 20000 END, CASE WHEN i % 5 > 0 THEN w || substr(md5(i::text), 1, i % 20) END, w
+FROM (SELECT i, (ARRAY['cote', 'coté', 'côte', 'Cote', '', ' ', 'x-1', 'x_1', 'straße', 'STRASSE', 'Äpfel', 'æon', '日本', 'я', U&'a\034Fb',
+	U&'\FFFE', U&'\+01F600'])[i % 17 + 1] AS w FROM generate_series(1, 30000) AS i) AS i;
+CREATE INDEX icu_base ON collated (base);
+CREATE INDEX icu_base_down ON collated (base DESC NULLS LAST) WITH (fillfactor = 50);
+CREATE INDEX icu_base_plain ON collated (base) WITH (deduplicate_items = off);
+CREATE INDEX icu_number ON collated (number) WITH (fillfactor = 100);
+CREATE INDEX icu_number_down ON collated (number DESC);
+CREATE INDEX icu_german ON collated (german);
+CREATE INDEX icu_german_first ON collated (german NULLS FIRST);
+CREATE INDEX icu_behind ON collated (few, german);
+CREATE INDEX icu_before ON collated (base, few DESC);
+CREATE INDEX icu_mixed ON collated (c, german DESC, number);
+CREATE UNIQUE INDEX icu_unique ON collated (base, id);
+INSERT INTO ranked VALUES ('collated', 3, 'bases_same'), ('collated', 4, 'numbers_same'), ('collated', 5, 'german_same');
+\endif
+
 -- Around the borders of one page and of one row.
 SELECT format('CREATE TABLE few_%1$s AS SELECT g AS i, g / 3 AS j FROM generate_series(1, %1$s) g', n),
 	format('CREATE INDEX single_%1$s ON few_%1$s (i)', n), format('CREATE INDEX double_%1$s ON few_%1$s (j)', n)

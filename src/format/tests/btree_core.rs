@@ -4,13 +4,16 @@
 //! Only pd_lsn and pd_checksum may differ, and the hole, where core leaves remains of moved items.
 #![cfg(target_endian = "little")]
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::rc::Rc;
 use std::{env, fs};
 
 use pg_bulk_format::btree::NO_BLOCK;
 use pg_bulk_format::btree::build::{Builder, Built, Options, Page, PageSink};
 use pg_bulk_format::btree::bytes;
+use pg_bulk_format::btree::bytes::collator::Collator;
 use pg_bulk_format::btree::bytes::merge::{Merge, Run};
 use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::bytes::store::Store;
@@ -33,6 +36,39 @@ impl PageSink for Pages {
         assert!(self.0.insert(block, page.0.to_vec()).is_none());
         Ok(())
     }
+}
+
+/// A column's strings, and their places in the order of its collation: what is as good as ICU's sort keys.
+#[derive(Debug, Default)]
+struct Ranks(HashMap<Vec<u8>, u32>);
+
+impl Collator for Ranks {
+    fn sort_key(&self, string: &[u8], key: &mut [u8]) -> Option<usize> {
+        let rank = self.0.get(string)?;
+        let digits = [255 * 255, 255, 1].map(|unit| (rank / unit % 255) as u8 + 1);
+        key.get_mut(..3)?.copy_from_slice(&digits);
+        Some(3)
+    }
+
+    fn trusted_until(&self) -> u8 {
+        0
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Option<Ordering> {
+        Some(self.0.get(a)?.cmp(self.0.get(b)?))
+    }
+}
+
+/// Those of each attribute that has some.
+fn ranks(lines: &str) -> HashMap<u16, Rc<Ranks>> {
+    let mut all: HashMap<u16, Ranks> = HashMap::new();
+    for line in lines.lines() {
+        let parts: Vec<_> = line.split(' ').collect();
+        let digits: Vec<u8> = parts[2].bytes().map(|digit| (digit as char).to_digit(16).unwrap() as u8).collect();
+        let string = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        all.entry(parts[0].parse().unwrap()).or_default().0.insert(string, parts[1].parse().unwrap());
+    }
+    all.into_iter().map(|(attribute, ranks)| (attribute, Rc::new(ranks))).collect()
 }
 
 struct Index {
@@ -82,7 +118,7 @@ fn attribute(text: &str) -> Attribute {
     }
 }
 
-fn index(line: &str, data: &Path) -> Index {
+fn index(line: &str, data: &Path, ranks: &HashMap<u16, Rc<Ranks>>) -> Index {
     // A type's name may have spaces in it, and it is in the last part.
     let parts: Vec<_> = line.splitn(8, ' ').collect();
     let read = |name: &str| fs::read(data.join(name)).unwrap();
@@ -90,10 +126,11 @@ fn index(line: &str, data: &Path) -> Index {
     for key in parts[7].split(',') {
         let parts: Vec<_> = key.split(':').collect();
         let option: u16 = parts[2].parse().unwrap();
-        numbers.push(parts[0].parse().unwrap());
+        let number = parts[0].parse().unwrap();
+        numbers.push(number);
         columns.push(ByteColumn {
             kind: kind(parts[1], parts[4]),
-            collator: None,
+            collator: (parts[5] == "1").then(|| Rc::clone(&ranks[&number]) as Rc<dyn Collator>),
             // INDOPTION_DESC, INDOPTION_NULLS_FIRST
             descending: option & 1 != 0,
             nulls_first: option & 2 != 0,
@@ -263,9 +300,10 @@ fn words(columns: &[ByteColumn]) -> Option<KeyShape> {
 fn indexes_are_the_ones_of_the_server() {
     let data = env::var("PG_BULK_BTREE_DATA").unwrap();
     let list = fs::read_to_string(env::var("PG_BULK_BTREE_LIST").unwrap()).unwrap();
+    let ranks = ranks(&fs::read_to_string(env::var("PG_BULK_BTREE_RANKS").unwrap()).unwrap());
     let mut different = 0;
     for line in list.lines() {
-        let index = index(line, Path::new(&data));
+        let index = index(line, Path::new(&data), &ranks);
         // Whatever is a word can be bytes, too.
         let result = match words(&index.columns) {
             Some(shape) if shape.width() == Width::Narrow => check::<u64>(&index, &shape),
