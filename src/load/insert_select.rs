@@ -21,6 +21,8 @@
 //! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`, takes no lock but an INSERT's, and
 //! never gives an empty table a new file.
 
+mod expression;
+mod insertion;
 mod judge;
 mod node;
 mod run;
@@ -30,7 +32,7 @@ use std::sync::OnceLock;
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use self::judge::Insertion;
+use self::insertion::Insertion;
 use crate::error::{Error, Result};
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;

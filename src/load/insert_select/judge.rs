@@ -7,117 +7,24 @@
 //!
 //! The answer "no" is a sentence, for EXPLAIN.
 
-use std::ffi::c_void;
+use pgrx::{PgList, pg_sys};
 
-use pgrx::{PgList, pg_guard, pg_sys};
-
+use super::expression::{asks_for_last_id, of_expression};
+use super::insertion::{DEFAULT, EXPRESSION, Insertion};
 use super::{Wrapper, scan_of};
 use crate::error::OrRaise;
 use crate::guc;
-use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
-use crate::load::source::Mapping;
 use crate::load::{obstacle, volatile};
 use crate::pg::compat;
 use crate::pg::soft::OnError;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// An attribute that gets its default, and one that gets the value of an expression.
-const DEFAULT: i32 = 0;
-const EXPRESSION: i32 = -1;
+/// The answer "no" is a sentence.
+pub type Answer<T> = std::result::Result<T, String>;
 
-/// What is inserted where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Insertion {
-    pub target: pg_sys::Oid,
-    pub foreign: pg_sys::Oid,
-    /// There are conditions.
-    pub filters: bool,
-    /// For each attribute of the target, the number of the foreign table's column that it gets; or one of the others.
-    pub columns: Vec<i32>,
-}
-
-impl Insertion {
-    /// As a list that a plan can carry. Guarded.
-    pub fn to_list(&self) -> *mut pg_sys::List {
-        let mut list = std::ptr::null_mut();
-        let mut push = |number: i32| {
-            // SAFETY: a guarded call on a list made here.
-            list = unsafe { pg_sys::lappend_int(list, number) };
-        };
-        push(self.target.to_u32().cast_signed());
-        push(self.foreign.to_u32().cast_signed());
-        push(i32::from(self.filters));
-        self.columns.iter().copied().for_each(push);
-        list
-    }
-
-    /// # Safety
-    /// A list made by [`Insertion::to_list`], or a copy.
-    pub unsafe fn of_list(list: *mut pg_sys::List) -> Insertion {
-        // SAFETY: the caller vouches for the list.
-        let numbers: Vec<i32> = unsafe {
-            let len = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
-            (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect()
-        };
-        let oid = |i: usize| pg_sys::Oid::from_u32(numbers.get(i).copied().unwrap_or(0).cast_unsigned());
-        let filters = numbers.get(2).is_some_and(|&n| n != 0);
-        Insertion { target: oid(0), foreign: oid(1), filters, columns: numbers.get(3..).unwrap_or_default().to_vec() }
-    }
-
-    /// Rows are not stored as they are.
-    pub fn projects(&self) -> bool {
-        let twice =
-            |(i, number): (usize, &i32)| *number > 0 && self.columns.iter().take(i).any(|other| other == number);
-        self.filters || self.columns.contains(&EXPRESSION) || self.columns.iter().enumerate().any(twice)
-    }
-
-    /// The nodes of a plan that make rows of the target, if they are not stored as they are. Guarded.
-    ///
-    /// # Safety
-    /// The plan of this insertion.
-    pub unsafe fn nodes(&self, plan: *const pg_sys::CustomScan) -> Option<Nodes> {
-        if !self.projects() {
-            return None;
-        }
-        // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.
-        unsafe {
-            let mut targets = PgList::<pg_sys::TargetEntry>::new();
-            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).scan.plan.targetlist);
-            let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
-            set.for_each(|(entry, _)| targets.push(entry));
-            Some(Nodes { targets: targets.into_pg(), quals: (*plan).scan.plan.qual })
-        }
-    }
-
-    /// Whose the fields of the file are. Guarded.
-    ///
-    /// # Safety
-    /// The open foreign table.
-    pub unsafe fn mapping(&self, foreign: pg_sys::Relation) -> Mapping {
-        // SAFETY: the caller vouches for the relation.
-        unsafe {
-            let projects = self.projects();
-            let mut mapping = Mapping::of_foreign(foreign, |number| {
-                if projects {
-                    return None;
-                }
-                let place = self.columns.iter().position(|&column| column == i32::from(number))?;
-                i16::try_from(place + 1).ok()
-            });
-            if projects {
-                let set = self.columns.iter().zip(1..).filter(|(number, _)| **number != DEFAULT);
-                mapping.computed = set.map(|(_, attnum)| attnum).collect();
-            }
-            mapping
-        }
-    }
-}
-
-type Answer<T> = std::result::Result<T, String>;
-
-fn no<T>(why: &str) -> Answer<T> {
+pub fn no<T>(why: &str) -> Answer<T> {
     Err(why.into())
 }
 
@@ -311,78 +218,6 @@ unsafe fn of_column(
             return Ok(DEFAULT);
         }
         of_expression(expression.cast(), place, foreign).map(|()| EXPRESSION)
-    }
-}
-
-/// What an expression over the rows of the file must not have in it. Guarded.
-///
-/// # Safety
-/// An expression, a list of them, or null; the place of the foreign table.
-unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_sys::Oid) -> Answer<()> {
-    let mut search = Search { place, foreign, why: "" };
-    // SAFETY: the caller vouches for the node; the search outlives the walk.
-    unsafe {
-        if search_node(node, (&raw mut search).cast()) {
-            return no(search.why);
-        }
-        if volatile::calls_volatile(node) {
-            return no("An expression calls a volatile function.");
-        }
-    }
-    Ok(())
-}
-
-/// A load takes many ids at a time, of which currval and lastval know nothing.
-///
-/// # Safety
-/// Called with the nodes of an expression.
-#[pg_guard]
-unsafe extern "C-unwind" fn asks_for_last_id(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
-    // SAFETY: the caller vouches for the node; guarded calls.
-    unsafe {
-        !node.is_null()
-            && (pg_sys::check_functions_in_node(node, Some(is_last_id), context)
-                || pg_sys::expression_tree_walker(node, Some(asks_for_last_id), context))
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn is_last_id(function: pg_sys::Oid, _context: *mut c_void) -> bool {
-    [pg_sys::F_CURRVAL, pg_sys::F_LASTVAL].contains(&function.to_u32())
-}
-
-struct Search {
-    place: usize,
-    foreign: pg_sys::Oid,
-    why: &'static str,
-}
-
-/// # Safety
-/// Called with the nodes of an expression, and a search.
-#[pg_guard]
-unsafe extern "C-unwind" fn search_node(node: *mut pg_sys::Node, search: *mut c_void) -> bool {
-    // SAFETY: the caller vouches for both; tags say what nodes are.
-    unsafe {
-        if node.is_null() {
-            return false;
-        }
-        let state = &mut *search.cast::<Search>();
-        state.why = match (*node).type_ {
-            pg_sys::NodeTag::T_Param => "An expression has a parameter.",
-            pg_sys::NodeTag::T_SubPlan | pg_sys::NodeTag::T_AlternativeSubPlan | pg_sys::NodeTag::T_SubLink => {
-                "An expression has a subquery."
-            }
-            pg_sys::NodeTag::T_Var => {
-                let var = node.cast::<pg_sys::Var>();
-                let is_ours = usize::try_from((*var).varno) == Ok(state.place) && (*var).varlevelsup == 0;
-                if is_ours && (*var).varattno > 0 && pg_sys::get_attgenerated(state.foreign, (*var).varattno) == 0 {
-                    return false;
-                }
-                "An expression looks at something that no field is for."
-            }
-            _ => return pg_sys::expression_tree_walker(node, Some(search_node), search),
-        };
-        true
     }
 }
 

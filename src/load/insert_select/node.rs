@@ -9,7 +9,8 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::Wrapper;
-use super::judge::{self, Insertion};
+use super::insertion::Insertion;
+use super::judge;
 use super::run::{self, Outcome};
 use crate::error::OrRaise;
 use crate::guc;

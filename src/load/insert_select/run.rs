@@ -3,7 +3,7 @@
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
-use super::judge::Insertion;
+use super::insertion::Insertion;
 use crate::error::OrRaise;
 use crate::guc;
 use crate::load::options::LoadOptions;

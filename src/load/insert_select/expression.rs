@@ -1,0 +1,80 @@
+//! What the expressions of an INSERT must not have in them, if it is to be done as a load.
+
+use std::ffi::c_void;
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::judge::{Answer, no};
+use crate::load::volatile;
+
+/// What an expression over the rows of the file must not have in it. Guarded.
+///
+/// # Safety
+/// An expression, a list of them, or null; the place of the foreign table.
+pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_sys::Oid) -> Answer<()> {
+    let mut search = Search { place, foreign, why: "" };
+    // SAFETY: the caller vouches for the node; the search outlives the walk.
+    unsafe {
+        if search_node(node, (&raw mut search).cast()) {
+            return no(search.why);
+        }
+        if volatile::calls_volatile(node) {
+            return no("An expression calls a volatile function.");
+        }
+    }
+    Ok(())
+}
+
+/// A load takes many ids at a time, of which currval and lastval know nothing.
+///
+/// # Safety
+/// Called with the nodes of an expression.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn asks_for_last_id(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+    // SAFETY: the caller vouches for the node; guarded calls.
+    unsafe {
+        !node.is_null()
+            && (pg_sys::check_functions_in_node(node, Some(is_last_id), context)
+                || pg_sys::expression_tree_walker(node, Some(asks_for_last_id), context))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn is_last_id(function: pg_sys::Oid, _context: *mut c_void) -> bool {
+    [pg_sys::F_CURRVAL, pg_sys::F_LASTVAL].contains(&function.to_u32())
+}
+
+struct Search {
+    place: usize,
+    foreign: pg_sys::Oid,
+    why: &'static str,
+}
+
+/// # Safety
+/// Called with the nodes of an expression, and a search.
+#[pg_guard]
+unsafe extern "C-unwind" fn search_node(node: *mut pg_sys::Node, search: *mut c_void) -> bool {
+    // SAFETY: the caller vouches for both; tags say what nodes are.
+    unsafe {
+        if node.is_null() {
+            return false;
+        }
+        let state = &mut *search.cast::<Search>();
+        state.why = match (*node).type_ {
+            pg_sys::NodeTag::T_Param => "An expression has a parameter.",
+            pg_sys::NodeTag::T_SubPlan | pg_sys::NodeTag::T_AlternativeSubPlan | pg_sys::NodeTag::T_SubLink => {
+                "An expression has a subquery."
+            }
+            pg_sys::NodeTag::T_Var => {
+                let var = node.cast::<pg_sys::Var>();
+                let is_ours = usize::try_from((*var).varno) == Ok(state.place) && (*var).varlevelsup == 0;
+                if is_ours && (*var).varattno > 0 && pg_sys::get_attgenerated(state.foreign, (*var).varattno) == 0 {
+                    return false;
+                }
+                "An expression looks at something that no field is for."
+            }
+            _ => return pg_sys::expression_tree_walker(node, Some(search_node), search),
+        };
+        true
+    }
+}
