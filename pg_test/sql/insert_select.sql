@@ -354,6 +354,12 @@ INSERT INTO t SELECT * FROM ft;
 SELECT count(*) FROM t;
 ROLLBACK;
 
+-- Few rows use few ids.
+CREATE TABLE ids (i serial, id int);
+INSERT INTO ids (id) SELECT id FROM ft;
+INSERT INTO ids (id) SELECT id FROM ft;
+SELECT array_agg(i ORDER BY i) FROM ids;
+
 -- Plans that are kept: the setting, the table and the file's options count as they are when a plan runs.
 TRUNCATE t;
 SET plan_cache_mode = force_generic_plan;
