@@ -1,6 +1,6 @@
 
-# The server is killed while indexes get new files, at each point of building and
-# merging them, and once more when they have them: afterwards the table and its
+# The server is killed while indexes get new files, or whole leaves, at each point of
+# building, merging, and adding, and once more when they have them: afterwards the table and its
 # indexes are what they were before, or what they were to become, and so they are
 # on a standby. For indexes whose keys are integers to us, for those that are
 # strings of bytes, and for those that the server builds. A standby that takes
@@ -50,14 +50,15 @@ sub statement
 	my ($table, $way) = @_;
 	$way = 'merge together' if $way eq 'apart';
 	# Several processes build an index together if there are three at least.
-	my %options = $way =~ /merge/ ? (indexes => 'merge', lock => 'share') : $way =~ /^build|together/ ? (truncate => 'true', indexes => 'rebuild') : (indexes => 'rebuild', lock => 'share');
+	my %options = $way =~ /merge/ ? (indexes => 'merge', lock => 'share') : $way =~ /^build|together/ ? (truncate => 'true', indexes => 'rebuild') : $way eq 'grow' ? () : (indexes => 'rebuild', lock => 'share');
 	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $way =~ /together/ ? 2 : 1, %options);
 }
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);
 my @cores = qw(load.rebuild load.rebuilt);
+my @grow = qw(leaf.looked leaf.page leaf.grow leaf.grown);
 my @together = qw(index.together index.joined index.helper);
-my %points = ('fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
+my %points = ('fixed grow' => \@grow, 'fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
 for my $case (sort keys %points)
 {
 	my ($table, $way) = split / /, $case;
@@ -66,7 +67,7 @@ for my $case (sort keys %points)
 	{
 		my $starts = starts();
 		# Not the first index, where there are several to come.
-		my $after = $point =~ /sorted|settled|helper/ ? '' : 'after=1';
+		my $after = $point =~ /sorted|settled|helper|looked|grow/ ? '' : 'after=1';
 		my $who = $point =~ /helper/ ? 'worker' : 'leader';
 		point_set($primary, $point, "signal=9 $who $after once");
 		my (undef, $end) = begin_session($primary, statement($table, $way));

@@ -16,7 +16,8 @@ pub use self::buffer::is_in_buffer;
 pub use self::collation::{Locale, collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::index::{
-    first_leaf, index_beginscan, insert_index_tuples, leaf_to_write, read_block, reindex_index, reindex_relation,
+    first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page, read_block,
+    reindex_index, reindex_relation,
 };
 pub use self::rights::{
     Rights, check_insert_rights, forgo_insert_rights, owns_relation, restrict_search_path, wanted_rights,

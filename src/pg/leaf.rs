@@ -17,11 +17,14 @@
 //! of it, or a tuple and its high key: then no other leaf can have the key, and this one has not. A key that is equal to
 //! something, or comes first in its leaf, is core's to judge.
 
+mod grow;
+
 use pg_bulk_format::btree::{
     BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, MAX_ITEM, NO_BLOCK, Opaque,
 };
 use pgrx::pg_sys;
 
+pub use self::grow::{End, MOST_PAGES};
 use super::compat;
 use super::unguarded as c;
 

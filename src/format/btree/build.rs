@@ -22,12 +22,12 @@
 
 use super::entry::{Entry, Tid, Word};
 use super::key::KeyShape;
-pub use super::levels::Part;
+pub use super::levels::{Extension, Part, border_size, entries_of, lead_to, longest_tuple};
 use super::levels::{HEAP_TID, Levels, max_tid, put};
 use super::tuple::{Formed, SHORT};
 use super::{
     BT_IS_POSTING, BT_PIVOT_HEAP_TID, DEFAULT_FILLFACTOR, INDEX_ALT_TID, INDEX_SIZE_MASK, ITEM_POINTER,
-    MAX_POSTING_SIZE, NO_BLOCK, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS,
+    MAX_POSTING_SIZE, NO_BLOCK, TUPLE_HEADER,
 };
 use crate::page::PAGE_SIZE;
 use crate::tuple::max_align;
@@ -195,8 +195,7 @@ impl<W: Word> Builder<W> {
     pub fn finish_part<S: PageSink>(mut self, sink: &mut S) -> Result<Part, BuildError<S::Error>> {
         self.flush_pending(self.last.key(), sink)?;
         let shape = &self.shape;
-        // The longest: of all columns, with nulls and a TID.
-        let room = shape.tuple_size() + TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER + HEAP_TID;
+        let room = border_size(shape);
         self.levels.finish_part(self.entries, room, |left, right| high_key::<W>(shape, left, right), sink)
     }
 
@@ -340,7 +339,7 @@ pub(super) fn most_tids(size: usize) -> usize {
 }
 
 /// The high key between two items of a leaf level: _bt_truncate. Its t_tid has the block number of the right one's.
-fn high_key<W: Word>(shape: &KeyShape, left: &[u8], right: &[u8]) -> Vec<u8> {
+pub(super) fn high_key<W: Word>(shape: &KeyShape, left: &[u8], right: &[u8]) -> Vec<u8> {
     // What is on the page has been made of keys.
     let key = |tuple| shape.read_tuple::<W>(tuple).unwrap_or_default();
     let (left_key, right_key) = (key(left), key(right));

@@ -5,8 +5,10 @@
 //!
 //! A [`part`] of a tree has leaves only. What it would tell the level above is kept for whoever joins the parts.
 
+mod extension;
 mod part;
 
+pub use self::extension::{Extension, border_size, entries_of, lead_to, longest_tuple};
 pub use self::part::Part;
 use self::part::Unlinked;
 use super::build::{BlockSource, BuildError, Built, Options, Page, PageSink};

@@ -64,6 +64,8 @@ pub struct Rebuild {
     refusal: Option<Why>,
     /// Indexes whose keys were collected and can be merged; the number of new rows.
     merge: Vec<pg_sys::Oid>,
+    /// Of these, the ones that have no key behind which a new one does not belong.
+    behind: Vec<pg_sys::Oid>,
     rows: u64,
     /// Indexes that the load itself holds open, since they get their keys as index tuples.
     held: Vec<pg_sys::Oid>,
@@ -122,12 +124,35 @@ impl Rebuild {
             let only = if traits.temporary { "only if it is not temporary" } else { "only with lock \"share\"" };
             notes.push(format!("Indexes of table \"{name}\" can be {missed} {only}; the new keys were inserted."));
         }
-        Rebuild { option, wanted, refusal, merge, rows, held: Vec::new(), empty, alone, temporary, patience, notes }
+        Rebuild {
+            option,
+            wanted,
+            refusal,
+            merge,
+            behind: Vec::new(),
+            rows,
+            held: Vec::new(),
+            empty,
+            alone,
+            temporary,
+            patience,
+            notes,
+        }
     }
 
     /// For a load that holds these indexes open until it is known what becomes of them.
     pub fn holding(self, held: Vec<pg_sys::Oid>) -> Rebuild {
         Rebuild { held, ..self }
+    }
+
+    /// May this index be merged, so that it matters where the new keys belong in it?
+    pub fn may_merge_into(&self, index: pg_sys::Oid) -> bool {
+        !self.wanted && self.refusal.is_none() && self.option == IndexesOption::Auto && self.merge.contains(&index)
+    }
+
+    /// All new keys belong behind those of this index.
+    pub fn set_behind(&mut self, index: pg_sys::Oid) {
+        self.behind.push(index);
     }
 
     /// Does this index get a new file, and why, or why not? It is locked then. It is of no constraint that is checked later or by
@@ -189,6 +214,8 @@ impl Rebuild {
                 Err(Why::Few)
             } else if !always && self.rows <= u64::from(pages()) * KEYS_PER_PAGE {
                 Err(Why::FewForIndex)
+            } else if self.behind.contains(&(*index).rd_id) {
+                Err(Why::Behind)
             } else if !can_read(index) {
                 Err(Why::OldVersion)
             } else {

@@ -429,6 +429,7 @@ unsafe extern "C-unwind" fn look(
             Rebuild::new(relation, written.traits, written.start, written.rows, *option, collected.clone(), patience);
         let held = written.collectors.iter().filter(|collector| collector.holds_index());
         let mut rebuild = rebuild.holding(held.map(|collector| collector.index).collect());
+        find_behind(relinfo, &mut rebuild, written, *files, *workers).or_raise();
         let mut indexes = Indexes::new(relinfo, executor.estate, executor.econtext, &mut rebuild, survival);
         open_keys(&mut indexes, written, *files, *workers).or_raise();
         // Indexes are locked now, if they are to be.
@@ -470,11 +471,46 @@ unsafe extern "C-unwind" fn look(
     }
 }
 
+/// Tell which indexes have no key behind which a new one does not belong, as far as it matters. Guarded; allocates in the current
+/// memory context.
+///
+/// # Safety
+/// A result relation whose indexes are open, and whose rows were written.
+unsafe fn find_behind(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    rebuild: &mut Rebuild,
+    written: &mut Written,
+    files: Option<SharedFiles>,
+    workers: usize,
+) -> Result<()> {
+    let sources = sources_of(written, files, workers);
+    // SAFETY: the caller vouches for the relation; the executor lists so many indexes. If they are merged, nobody else writes to it.
+    unsafe {
+        for i in 0..usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0) {
+            let index = *(*relinfo).ri_IndexRelationDescs.add(i);
+            let oid = (*index).rd_id;
+            if rebuild.may_merge_into(oid)
+                && let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == oid)
+                && collector.is_behind(index, sources)?
+            {
+                rebuild.set_behind(oid);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the processes have collected, for an index that gets keys one after the other.
+fn sources_of(written: &Written, files: Option<SharedFiles>, workers: usize) -> Sources<'static> {
+    let (rows, start) = (written.rows, written.start);
+    Sources { files, workers, rows, merge: false, start, elsewhere: &[], help: None }
+}
+
 /// Keys that were collected, also by so many workers in these files, need not be sorted, nor their rows be read. Guarded;
 /// allocates in the current memory context.
 fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedFiles>, workers: usize) -> Result<()> {
-    let Written { rows, start, collectors, .. } = written;
-    let sources = Sources { files, workers, rows: *rows, merge: false, start: *start, elsewhere: &[], help: None };
+    let sources = sources_of(written, files, workers);
+    let Written { collectors, .. } = written;
     for index in &mut indexes.list {
         if matches!(index.way, Way::Sorted(_))
             && let Some(collector) = collectors.iter_mut().find(|collector| collector.index == index.oid)

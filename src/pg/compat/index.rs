@@ -97,6 +97,38 @@ pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
     }
 }
 
+/// The last page of a level, pinned and locked as for reading; an error if there is no such level.
+///
+/// # Safety
+/// A plain frame; an open B-tree that has entries.
+pub unsafe fn last_of_level(index: pg_sys::Relation, level: u32) -> pg_sys::Buffer {
+    use crate::pg::unguarded as c;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return c::_bt_get_endpoint(index, level, true, std::ptr::null_mut());
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return c::_bt_get_endpoint(index, level, true);
+    }
+}
+
+/// A page that an index does not use yet, pinned, locked as for writing, and empty.
+///
+/// # Safety
+/// A plain frame; an open B-tree and its heap.
+pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer {
+    use crate::pg::unguarded as c;
+    // SAFETY: passed on. P_NEW, BT_WRITE (nbtree.h).
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let (_, buffer) =
+            (heap, c::_bt_getbuf(index, pg_sys::InvalidBlockNumber, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed()));
+        #[cfg(not(feature = "pg15"))]
+        let buffer = c::_bt_allocbuf(index, heap);
+        buffer
+    }
+}
+
 /// `reindex_relation` without a statement of the user's.
 ///
 /// # Safety

@@ -21,6 +21,18 @@ unsafe extern "C-unwind" {
     /// nbtsearch.c.
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     pub fn _bt_get_endpoint(relation: pg_sys::Relation, level: u32, rightmost: bool) -> pg_sys::Buffer;
+    /// nbtpage.c. Extends the file, or takes a page that was recycled.
+    #[cfg(feature = "pg15")]
+    pub fn _bt_getbuf(relation: pg_sys::Relation, block: pg_sys::BlockNumber, access: c_int) -> pg_sys::Buffer;
+    /// nbtpage.c. Extends the file, or takes a page that was recycled.
+    #[cfg(not(feature = "pg15"))]
+    pub fn _bt_allocbuf(relation: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer;
+    /// predicate.c.
+    pub fn PredicateLockPageSplit(relation: pg_sys::Relation, old: pg_sys::BlockNumber, new: pg_sys::BlockNumber);
+    /// indexfsm.c.
+    pub fn RecordFreeIndexPage(relation: pg_sys::Relation, block: pg_sys::BlockNumber);
+    /// xloginsert.c. Not in a critical section.
+    pub fn XLogEnsureRecordSpace(max_block_id: c_int, ndatas: c_int);
     /// pg_locale.c; gone from 18 on. Looks into the catalogs.
     #[cfg(not(feature = "pg18"))]
     pub fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;

@@ -18,7 +18,7 @@ use super::super::entry::Tid;
 use super::super::{
     INDEX_SIZE_MASK, NO_BLOCK, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, item_id, u16_at, u32_at,
 };
-use super::{Level, Levels, new_page, put};
+use super::{Level, Levels, lead_to, new_page, put};
 use crate::page::{LINE_POINTER, PAGE_HEADER};
 
 /// Leaves in order.
@@ -51,7 +51,7 @@ impl Unlinked {
 }
 
 /// The tuples that lie one after the other.
-struct Links<'a>(&'a [u8]);
+pub(super) struct Links<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Links<'a> {
     type Item = &'a [u8];
@@ -88,7 +88,7 @@ impl Part {
 
 impl Level {
     /// A last leaf, to be gone on with.
-    fn reopen(page: Box<Page>, link: &[u8]) -> Level {
+    pub(super) fn reopen(page: Box<Page>, link: &[u8]) -> Level {
         let (lower, upper) = (usize::from(u16_at(&page.0, 12)), usize::from(u16_at(&page.0, 14)));
         let (prev, low_key) = (u32_at(&page.0, SPECIAL_START), link.to_vec());
         let last = (lower.saturating_sub(PAGE_HEADER) / LINE_POINTER).max(P_HIKEY);
@@ -184,8 +184,6 @@ impl Levels {
 /// A high key as the tuple of the level above that leads to a block.
 fn with_block(key: &[u8], block: u32) -> Vec<u8> {
     let mut link = key.to_vec();
-    if let Some(tid) = link.first_chunk_mut() {
-        *tid = Tid::new(block, Tid::from_bytes(*tid).offset()).to_bytes();
-    }
+    lead_to(&mut link, block);
     link
 }

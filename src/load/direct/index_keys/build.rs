@@ -450,7 +450,7 @@ struct BTOptions {
 
 /// # Safety
 /// An open B-tree. Guarded.
-unsafe fn options(index: pg_sys::Relation) -> Options {
+pub(super) unsafe fn options(index: pg_sys::Relation) -> Options {
     // SAFETY: the caller vouches for the index; a B-tree's options are BTOptions.
     unsafe {
         let stored = (*index).rd_options.cast::<BTOptions>();

@@ -22,6 +22,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::compat;
+use crate::pg::unguarded::guard;
+
+/// So many leaves are looked at for the last entry of an index.
+const MOST_EMPTY: u32 = 16;
 
 /// What is made of a leaf.
 pub trait LeafKeys<B> {
@@ -136,6 +140,31 @@ fn read_page(
         pg_sys::UnlockReleaseBuffer(buffer);
     }
     page
+}
+
+/// The last entry of an index whose leaf can be found by going back from the end over a few empty ones, which VACUUM leaves there.
+/// None if there is none, or a version whose leaves are not read here. Guarded.
+///
+/// # Safety
+/// An open B-tree, whose pages nobody changes.
+pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
+    // SAFETY: the caller vouches for the index; guarded calls. A page comes pinned and locked.
+    unsafe {
+        let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
+        let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
+        while buffer != 0 {
+            let page = *pg_sys::BufferGetPage(buffer).cast::<[u8; PAGE_SIZE]>();
+            pg_sys::UnlockReleaseBuffer(std::mem::take(&mut buffer));
+            let leaf = Leaf::new(&page).ok()?;
+            shape.read(&leaf, &mut entries).ok()?;
+            looked += 1;
+            if entries.is_empty() && leaf.prev() != NO_BLOCK && looked < MOST_EMPTY {
+                buffer = pg_sys::ReadBuffer(index, leaf.prev());
+                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+            }
+        }
+        entries.last().copied()
+    }
 }
 
 /// Is an index of a version whose leaves are read here? One that came by pg_upgrade from before 12 has equal keys in any

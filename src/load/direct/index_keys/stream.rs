@@ -3,14 +3,15 @@
 //! The rows need not be read again then, nor their keys be sorted by functions. Only keys that are integers come this way.
 
 use pg_bulk_format::btree::entry::{Entry, Word};
-use pg_bulk_format::btree::key::KeyShape;
+use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
 use pg_bulk_format::btree::merge::{Merge, Run};
 use pgrx::{pg_guard, pg_sys};
 
 use super::build::{Sources, all_runs, check_total};
 use super::collector::{Collected, Collector, Keys};
+use super::growth::Growth;
 use super::runs::{RunReader, Runs};
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, OrRaise, Result, out_of_memory};
 
 /// A stream of keys.
 #[derive(Debug)]
@@ -22,11 +23,16 @@ pub enum KeyStream {
 /// A stream of keys of one width.
 #[derive(Debug)]
 pub struct Stream<W: Word> {
-    shape: KeyShape,
+    pub(super) shape: KeyShape,
     merge: Merge<W, Source<W>>,
     /// What the merge has handed out last, valid until it is asked again; and how many of these were taken.
     entries: *const [Entry<W>],
     taken: usize,
+    /// What was looked at and comes before these; so many of them were taken.
+    ahead: Vec<Entry<W>>,
+    pub(super) ahead_taken: usize,
+    /// The latest growth.
+    pub(super) growth: Growth,
     /// The files of workers.
     others: Vec<Runs>,
 }
@@ -86,7 +92,16 @@ impl<W: Word> Stream<W> {
         let mut runs: Vec<Source<W>> = files().flat_map(|runs| runs.readers(block)).map(Source::File).collect();
         let shape = keys.shape().clone();
         runs.push(Source::Memory { entries: std::mem::take(&mut keys.entries), begun: false });
-        Ok(Some(Stream { shape, merge: Merge::new(runs), entries: &[], taken: 0, others }))
+        Ok(Some(Stream {
+            shape,
+            merge: Merge::new(runs),
+            entries: &[],
+            taken: 0,
+            ahead: Vec::new(),
+            ahead_taken: 0,
+            growth: Growth::default(),
+            others,
+        }))
     }
 
     /// Write the next tuples, one behind the other, until there are so many, or so many bytes are used. Returns how many there
@@ -94,27 +109,58 @@ impl<W: Word> Stream<W> {
     fn next(&mut self, room: &Room) -> Result<usize> {
         let (mut count, mut used) = (0, 0);
         while count < room.most && used < room.size {
-            // SAFETY: the merge was not asked since.
-            let entries = unsafe { &*self.entries };
-            let Some(entry) = entries.get(self.taken) else {
-                let entries = self.merge.next()?;
-                if entries.is_empty() {
-                    break;
-                }
-                (self.entries, self.taken) = (entries, 0);
-                continue;
-            };
-            self.taken += 1;
+            let Some(entry) = self.take()? else { break };
             // SAFETY: behind what is used there is room for a tuple of the longest kind, and for one more pointer.
-            unsafe {
-                let place = room.bytes.add(used);
-                let bytes = std::slice::from_raw_parts_mut(place, pg_bulk_format::btree::key::MAX_TUPLE);
-                used += self.shape.write_tuple(*entry, bytes);
-                *room.tuples.add(count) = place.cast();
-            }
+            used += unsafe { room.write(count, used, &self.shape, entry) };
             count += 1;
         }
         Ok(count)
+    }
+
+    /// The next key.
+    #[inline]
+    fn take(&mut self) -> Result<Option<Entry<W>>> {
+        if let Some(entry) = self.ahead.get(self.ahead_taken) {
+            self.ahead_taken += 1;
+            return Ok(Some(*entry));
+        }
+        loop {
+            // SAFETY: the merge was not asked since.
+            let entries = unsafe { &*self.entries };
+            if let Some(entry) = entries.get(self.taken) {
+                self.taken += 1;
+                return Ok(Some(*entry));
+            }
+            let entries = self.merge.next()?;
+            (self.entries, self.taken) = (entries, 0);
+            if entries.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next keys, which stay the next ones; fewer at the end only.
+    pub(super) fn look(&mut self, count: usize) -> Result<&[Entry<W>]> {
+        self.ahead.drain(..self.ahead_taken.min(self.ahead.len()));
+        self.ahead_taken = 0;
+        while self.ahead.len() < count {
+            // SAFETY: the merge was not asked since.
+            let entries = unsafe { &*self.entries };
+            let rest = entries.get(self.taken..).unwrap_or_default();
+            if rest.is_empty() {
+                let entries = self.merge.next()?;
+                (self.entries, self.taken) = (entries, 0);
+                if entries.is_empty() {
+                    break;
+                }
+                continue;
+            }
+            let some = rest.get(..count - self.ahead.len()).unwrap_or(rest);
+            self.ahead.try_reserve(some.len()).map_err(|_| out_of_memory())?;
+            self.ahead.extend_from_slice(some);
+            self.taken += some.len();
+        }
+        Ok(self.ahead.get(..count).unwrap_or(&self.ahead))
     }
 }
 
@@ -126,6 +172,22 @@ pub struct Room {
     pub size: usize,
     pub tuples: *mut pg_sys::IndexTuple,
     pub most: usize,
+}
+
+impl Room {
+    /// Write the tuple of a key behind so many, and so many bytes. Returns its bytes.
+    ///
+    /// # Safety
+    /// There is room for it.
+    #[inline]
+    pub(super) unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
+        // SAFETY: the caller vouches for the room.
+        unsafe {
+            let place = self.bytes.add(used);
+            *self.tuples.add(count) = place.cast();
+            shape.write_tuple(entry, std::slice::from_raw_parts_mut(place, MAX_TUPLE))
+        }
+    }
 }
 
 /// [`Stream::next`]. At the end, files are closed.

@@ -130,6 +130,22 @@ impl Insertion {
             let (mut misses, mut left) = (0u32, 0u32);
             loop {
                 c::check_for_interrupts();
+                if let Way::Keyed(keys) = way {
+                    pg_sys::CurrentMemoryContext = self.per_tuple;
+                    let for_tuple = |any| {
+                        pg_sys::CurrentMemoryContext = self.memory;
+                        let writer: *mut LeafWriter = writer.get_or_insert_with(|| self.writer(any));
+                        pg_sys::CurrentMemoryContext = self.per_tuple;
+                        writer
+                    };
+                    let last = (*batch).grow(keys, (*self.index).relation, for_tuple);
+                    c::MemoryContextReset(self.per_tuple);
+                    pg_sys::CurrentMemoryContext = self.memory;
+                    if !last.is_null() {
+                        (*self.previous).set(last);
+                        continue;
+                    }
+                }
                 let mut tuples = (*batch).fill(way);
                 let Some(&any) = tuples.first() else { break };
                 let writer = writer.get_or_insert_with(|| self.writer(any));

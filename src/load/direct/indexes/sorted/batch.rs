@@ -1,9 +1,12 @@
 //! Tuples in the order of keys, some at a time: what reads files must be done when leaves are locked.
 
+use pg_bulk_format::btree::build::Extension;
 use pgrx::pg_sys;
 
-use crate::load::direct::index_keys::{Room, next_tuples};
+use crate::load::direct::index_keys::{KeyStream, Room, border, leaves_of, next_tuple, next_tuples, take_growth};
 use crate::load::direct::indexes::Way;
+use crate::pg::leaf::LeafWriter;
+use crate::pg::points::point_plain;
 use crate::pg::unguarded as c;
 
 /// Tuples of a batch, at most, ...
@@ -58,13 +61,52 @@ impl Batch {
             let count = match way {
                 Way::Sorted(sort) => self.fill_from_sort(sort),
                 Way::Keyed(keys) => {
-                    let room = Room { bytes: self.bytes, size: BYTES, tuples: self.tuples, most: TUPLES };
+                    let room = self.room();
                     next_tuples(keys, &raw const room)
                 }
                 _ => 0,
             };
             std::slice::from_raw_parts(self.tuples, count)
         }
+    }
+
+    /// Put keys behind all that the index has, as leaves. Returns the last one, with whatever is in the memory of the batch, or
+    /// null if they are to be inserted.
+    ///
+    /// # Safety
+    /// A plain frame; keys that were collected for the index, which is what the writer is for.
+    pub unsafe fn grow(
+        &mut self,
+        keys: *mut KeyStream,
+        index: pg_sys::Relation,
+        writer: impl FnOnce(pg_sys::IndexTuple) -> *mut LeafWriter,
+    ) -> pg_sys::IndexTuple {
+        // SAFETY: the caller vouches for all; there is room for the tuples of a page, and more.
+        unsafe {
+            let (none, room) = (std::ptr::null_mut(), self.room());
+            if !next_tuple(keys, &raw const room) {
+                return none;
+            }
+            let writer = writer(*self.tuples);
+            let Some(end) = (*writer).end(*self.tuples) else { return none };
+            let growth = leaves_of(keys, index, &raw const end, &raw const room);
+            if growth.is_null() {
+                return none;
+            }
+            point_plain!("leaf.looked");
+            let count = (*growth).tuples;
+            let tuples = std::slice::from_raw_parts(self.tuples.add(1), count);
+            let high_key = |leaves: &Extension, left: &[u8], to: &mut [u8]| border(keys, leaves, left, to);
+            if !(*writer).grow(&end, *self.tuples, tuples, &mut (*growth).leaves, &high_key) {
+                return none;
+            }
+            take_growth(keys);
+            *self.tuples.add(count + 1)
+        }
+    }
+
+    fn room(&self) -> Room {
+        Room { bytes: self.bytes, size: BYTES, tuples: self.tuples, most: TUPLES }
     }
 
     /// # Safety

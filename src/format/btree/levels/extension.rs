@@ -1,0 +1,156 @@
+//! Leaves that go behind the last one of a tree which is in use.
+//!
+//! ```text
+//!   level 1             │ ... last │ + new + new + new
+//!   level 0    ... ── last leaf ───── new ── new ── new         the last leaf is given a high key, the border
+//! ```
+//!
+//! They are made before anything is locked, so neither their blocks nor their left neighbour are known: leaves count from 0, and are
+//! given their places afterwards.
+//!
+//! The tricky point is the border, which lies between an item of the tree and one of ours: the tree's may be anything that was found
+//! on a page, so it is read with care.
+
+use std::convert::Infallible;
+
+use super::super::build::{BuildError, Builder, Options, Page, PageSink, high_key};
+use super::super::entry::{Entry, Tid, Word};
+use super::super::key::KeyShape;
+use super::super::tuple::item;
+use super::super::{NO_BLOCK, SPECIAL_START, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS, item_id, u32_at};
+use super::part::{Links, Part};
+use super::{Ascending, HEAP_TID, Level, max_tid, put};
+use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
+
+/// Leaves in order.
+#[derive(Debug, Default)]
+pub struct Extension {
+    pages: Vec<Box<Page>>,
+    /// The tuples of the level above; the first one without a key.
+    links: Vec<Vec<u8>>,
+}
+
+/// Keeps pages, which come in order as there are only leaves.
+struct Pages(Vec<Box<Page>>);
+
+impl PageSink for Pages {
+    type Error = Infallible;
+
+    fn page(&mut self, _: u32, page: &mut Page) -> Result<(), Infallible> {
+        self.0.push(Box::new(page.clone()));
+        Ok(())
+    }
+}
+
+/// So many entries at least go into this many leaves.
+#[must_use]
+pub fn entries_of(shape: &KeyShape, options: Options, pages: usize) -> usize {
+    let fillfactor = options.fillfactor.clamp(10, 100);
+    let usable = (SPECIAL_START - PAGE_HEADER - LINE_POINTER) - PAGE_SIZE * (100 - fillfactor) / 100;
+    // A leaf gives its last item away; the last leaf may be ended before it is full.
+    (usable / (longest_tuple(shape) + LINE_POINTER)).saturating_sub(2).max(1) * pages.saturating_sub(1)
+}
+
+/// Bytes of a tuple of this shape, at most.
+#[must_use]
+pub fn longest_tuple(shape: &KeyShape) -> usize {
+    shape.tuple_size() + if shape.nullable() { TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER } else { 0 }
+}
+
+/// Bytes of a high key of this shape, at most: of all columns, with nulls and a TID.
+#[must_use]
+pub fn border_size(shape: &KeyShape) -> usize {
+    shape.tuple_size() + TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER + HEAP_TID
+}
+
+impl Extension {
+    /// Leaves of entries that are in order.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub fn build<W: Word>(
+        shape: &KeyShape,
+        options: Options,
+        entries: &[Entry<W>],
+    ) -> Result<Extension, BuildError<Infallible>> {
+        let mut sink = Pages(Vec::new());
+        let mut builder = Builder::part(shape, options, Box::new(Ascending(0)));
+        builder.push(entries, &mut sink)?;
+        let Part { first, last, links, .. } = builder.finish_part(&mut sink)?;
+        let links: Vec<Vec<u8>> = Links(&links).map(<[u8]>::to_vec).collect();
+        let last = last.zip(links.last()).map(|(page, link)| {
+            let mut level = Level::reopen(page, link);
+            level.slide_left();
+            level.complete(NO_BLOCK, 0);
+            level.page
+        });
+        let pages: Vec<Box<Page>> = first.into_iter().chain(sink.0).chain(last).collect();
+        Ok(Extension { pages, links })
+    }
+
+    /// How many leaves.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Are there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The leaves, in order.
+    pub fn pages(&self) -> impl Iterator<Item = &[u8; PAGE_SIZE]> {
+        self.pages.iter().map(|page| &page.0)
+    }
+
+    /// What the level above gets for the leaves, but for the first one: to that the border leads.
+    pub fn links(&self) -> impl Iterator<Item = &[u8]> {
+        self.links.iter().skip(1).map(Vec::as_slice)
+    }
+
+    /// The first item. It is behind the place of a high key, but for an only leaf, which has none.
+    fn first_item(&self) -> &[u8] {
+        let number = if self.pages.len() > 1 { 1 } else { 0 };
+        let Some(page) = self.pages.first() else { return &[] };
+        let (at, _, length) = item_id(u32_at(&page.0, PAGE_HEADER + number * LINE_POINTER));
+        page.0.get(at..at + length).unwrap_or_default()
+    }
+
+    /// The high key of the leaf before, whose last item this is, into `to`; how long it is. None if the item has no key, is not
+    /// before the leaves, or there is no room.
+    #[must_use]
+    pub fn border<W: Word>(&self, shape: &KeyShape, left: &[u8], to: &mut [u8]) -> Option<usize> {
+        let right = self.first_item();
+        let key = |tuple| item(tuple).and_then(|(_, attributes)| shape.read_tuple::<W>(attributes));
+        let (a, b) = (Entry::new(key(left)?, max_tid(left)), Entry::new(key(right)?, max_tid(right)));
+        if !a.before(b) {
+            return None;
+        }
+        let border = high_key::<W>(shape, left, right);
+        to.get_mut(..border.len())?.copy_from_slice(&border);
+        Some(border.len())
+    }
+
+    /// Gives the leaves their blocks, and the one before them, too.
+    pub fn place(&mut self, blocks: &[u32], before: u32) {
+        let mut prev = before;
+        let mut later = blocks.iter().copied();
+        let mut block = later.next().unwrap_or(NO_BLOCK);
+        for (page, link) in self.pages.iter_mut().zip(&mut self.links) {
+            let next = later.next().unwrap_or(NO_BLOCK);
+            put(&mut page.0, SPECIAL_START, &prev.to_ne_bytes());
+            put(&mut page.0, SPECIAL_START + 4, &next.to_ne_bytes());
+            lead_to(link, block);
+            (prev, block) = (block, next);
+        }
+    }
+}
+
+/// Makes a high key the tuple of the level above that leads to a block, in its place.
+pub fn lead_to(link: &mut [u8], block: u32) {
+    if let Some(tid) = link.first_chunk_mut() {
+        *tid = Tid::new(block, Tid::from_bytes(*tid).offset()).to_bytes();
+    }
+}

@@ -1,0 +1,73 @@
+//! Do new keys belong behind all that an index has?
+//!
+//! Keys that grow with time do, and then to add to an index costs less than to merge it: what is there need not be read, and nobody
+//! waits for a new file.
+//!
+//! The tricky point is that this is asked before anything is done with the keys: runs of workers are looked at, and closed again.
+
+use pg_bulk_format::btree::entry::{Entry, Word};
+use pgrx::pg_sys;
+
+use super::build::Sources;
+use super::collector::{Collected, Collector, Keys, file_name};
+use super::leaves::last_entry;
+use super::runs::Runs;
+use crate::error::Result;
+
+impl Collector {
+    /// Are all keys of the processes greater than those of the index? Only for keys that are integers. Guarded; files' memory is of
+    /// the current memory context.
+    ///
+    /// # Safety
+    /// The collector's index, open, which nobody else writes to.
+    pub unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
+        // SAFETY: the caller vouches for the index.
+        unsafe {
+            match &mut self.keys {
+                Keys::Narrow(keys) => keys.is_behind(index, sources),
+                Keys::Wide(keys) => keys.is_behind(index, sources),
+                Keys::Bytes(_) | Keys::Tuples(_) => Ok(false),
+            }
+        }
+    }
+}
+
+impl<W: Word> Collected<W> {
+    /// # Safety
+    /// As [`Collector::is_behind`].
+    unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
+        // SAFETY: the caller vouches for the index.
+        let Some(last) = (unsafe { last_entry::<W>(index, self.shape()) }) else { return Ok(false) };
+        let last = last.key();
+        if self.given_up {
+            return Ok(false);
+        }
+        self.sort();
+        if self.entries.first().is_some_and(|entry| entry.key() <= last) || !are_behind(&self.runs, last)? {
+            return Ok(false);
+        }
+        // SAFETY: the index is open.
+        let oid = unsafe { (*index).rd_id };
+        for worker in 1..=sources.workers {
+            let Some(files) = sources.files else { return Ok(false) };
+            let Some(mut runs) = Runs::open(&files, &file_name(oid, worker), size_of::<Entry<W>>())? else {
+                return Ok(false);
+            };
+            let behind = are_behind(&runs, last);
+            runs.close();
+            if !behind? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn are_behind<W: Word>(runs: &Runs, last: W) -> Result<bool> {
+    for run in runs.list.iter().filter(|run| run.count > 0) {
+        if runs.key::<W>(run, 0)? <= last {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,366 @@
+//! Whole leaves behind the last one of a B-tree that others use.
+//!
+//! Keys that grow with time, as numbers and times of what happens do, belong behind all that an index has. Such keys need no search
+//! and split nothing: leaves of them are made beforehand, and are put behind the last leaf in one step.
+//!
+//! ```text
+//!   parent, the last one of level 1     │ ... last │ + new + new + new
+//!                                                     ▲
+//!   last leaf, new leaves           ... ── last ──── new ── new ── new
+//!                                          + tuples that it has room for, + a high key
+//! ```
+//!
+//! The new pages are got first, so that nobody waits for that. Then the last leaf and its parent are locked, in that order, as
+//! _bt_split and _bt_insert_parent (nbtinsert.c) do it, and all go into WAL as one record, each of them whole. So there is no crash after which some of it is there: neither leaves that nothing leads to nor
+//! a split that is not complete. Redo takes the pages in the order of the record: leaves first that nobody can come to, then the one
+//! that leads to them, then the parent; whoever reads on a standby meanwhile comes to them from the left, as after a split.
+//!
+//! Nothing here splits the parent, or a leaf that is alone on its level: tuples are core's then, until it has split them, and has seen
+//! to where searches begin.
+//!
+//! The tricky point is that nothing has been locked while the leaves were made. What was seen of the last leaf and its parent is only
+//! used to know how much there is room for. Once both are locked, they must be the last ones still, have the same room, and the
+//! first new tuple must belong behind the last one that is there. For a unique index that is decided by keys alone: if all new keys are
+//! greater, no row that has one of them is in the index. Whoever is about to insert one waits for the last leaf's lock, and will
+//! find ours.
+
+use pg_bulk_format::btree::build::{Extension, lead_to};
+use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
+use pg_bulk_format::page::PAGE_SIZE;
+use pgrx::pg_sys;
+
+use super::{LeafWriter, NOT_ORDINARY, add, aligned_size, free_space, page_of};
+use crate::pg::compat;
+use crate::pg::points::{point_plain, point_quiet};
+use crate::pg::unguarded as c;
+
+/// New leaves of a step: they, the last leaf and its parent are the blocks of one record (XLR_MAX_BLOCK_ID, xlogrecord.h).
+pub const MOST_PAGES: usize = pg_sys::XLR_MAX_BLOCK_ID as usize + 1 - 2;
+/// XLOG_FPI (pg_control.h)
+const FULL_PAGES: u8 = 0xB0;
+const LINE_POINTER: usize = size_of::<pg_sys::ItemIdData>();
+const EXCLUSIVE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
+/// A high key, or a link to a page, is not longer.
+const LONGEST_LINK: usize = 128;
+
+/// Bytes of a tuple, aligned as one.
+#[repr(align(8))]
+struct Link([u8; LONGEST_LINK]);
+
+/// What there is at the end of an index: the last leaf, and the room in it, which is not locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    leaf: u32,
+    /// Bytes for tuples and line pointers.
+    pub room: usize,
+    parent: u32,
+    pub parent_room: usize,
+    /// There may be posting lists: what the metapage says, of an index that came by pg_upgrade from before 13, too.
+    pub may_deduplicate: bool,
+}
+
+impl LeafWriter {
+    /// What there is at the end of the index, if a tuple belongs there and leaves can be added. Allocates in the current memory
+    /// context.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`].
+    pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<End> {
+        // SAFETY: the caller vouches for frame and tuple. Pages come pinned and locked, and are given back.
+        unsafe {
+            if self.key.is_null() {
+                return None;
+            }
+            self.search(tuple);
+            let buffer = compat::leaf_to_write(self.index, self.heap, self.key.cast());
+            if buffer == 0 {
+                return None;
+            }
+            let leaf = c::BufferGetBlockNumber(buffer);
+            let room = self.room_behind(page_of(buffer), tuple);
+            c::UnlockReleaseBuffer(buffer);
+            let room = room?;
+            // Not the root, so that there is a level above.
+            let buffer = compat::last_of_level(self.index, 1);
+            let parent = c::BufferGetBlockNumber(buffer);
+            let parent_room = room_for_links(page_of(buffer), leaf);
+            c::UnlockReleaseBuffer(buffer);
+            let may_deduplicate = (*self.key).allequalimage;
+            Some(End { leaf, room, parent, parent_room: parent_room?, may_deduplicate })
+        }
+    }
+
+    /// Add leaves at the end, and before them these tuples to the leaf that is the last one now, which there is room for. `border`
+    /// writes the high key between that leaf's last item and the new leaves. All is in the index's order, beginning with
+    /// `first`. False if the end is not as it was, or anything else is in the way: then nothing has happened.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`]; leaves of the index, [`MOST_PAGES`] at most, and `border` raises nothing.
+    pub unsafe fn grow(
+        &mut self,
+        end: &End,
+        first: pg_sys::IndexTuple,
+        tuples: &[pg_sys::IndexTuple],
+        leaves: &mut Extension,
+        border: &dyn Fn(&Extension, &[u8], &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        // SAFETY: the caller vouches for frame and tuples. Buffers are pinned and locked until they are given back; an error gives
+        // them back, too, and what has no tuples yet then is an empty page.
+        unsafe {
+            if leaves.is_empty() || leaves.len() > MOST_PAGES {
+                return false;
+            }
+            if self.needs_wal {
+                c::XLogEnsureRecordSpace(pg_sys::XLR_MAX_BLOCK_ID as i32, 0);
+            }
+            let (mut held, mut blocks) = (Held::new(), [NO_BLOCK; MOST_PAGES]);
+            let blocks = blocks.get_unchecked_mut(..leaves.len());
+            for place in blocks.iter_mut() {
+                point_plain!("leaf.page");
+                let buffer = compat::new_index_page(self.index, self.heap);
+                // As after an error in _bt_split: VACUUM finds what is not used.
+                std::ptr::write_bytes(page_of(buffer), 0, PAGE_SIZE);
+                *place = held.add(buffer);
+            }
+            leaves.place(blocks, end.leaf);
+            self.search(first);
+            let leaf = held.lock(self.index, end.leaf);
+            let parent = held.lock(self.index, end.parent);
+            let mut key = Link([0; LONGEST_LINK]);
+            let is_same = self.room_behind(leaf, first) == Some(end.room)
+                && room_for_links(parent, end.leaf) == Some(end.parent_room);
+            let length = if is_same { border(leaves, last_item(leaf, tuples), &mut key.0) } else { None };
+            let Some(length) = length.filter(|&length| fits(end, tuples, length, leaves)) else {
+                held.release();
+                for &block in blocks.iter() {
+                    c::RecordFreeIndexPage(self.index, block);
+                }
+                return false;
+            };
+            c::CheckForSerializableConflictIn(self.index, std::ptr::null_mut(), end.leaf);
+            point_quiet!("leaf.grow");
+            pg_sys::CritSectionCount += 1;
+            self.write_end(&held, tuples, key.0.get_unchecked_mut(..length), leaves);
+            pg_sys::CritSectionCount -= 1;
+            point_quiet!("leaf.grown");
+            // Whoever has read up to the end has read what comes behind it.
+            for &block in blocks.iter() {
+                c::PredicateLockPageSplit(self.index, end.leaf, block);
+            }
+            held.release();
+            true
+        }
+    }
+
+    /// Change the pages, and log them. In a critical section.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::grow`], which has seen that there is room.
+    unsafe fn write_end(&self, held: &Held, tuples: &[pg_sys::IndexTuple], key: &mut [u8], leaves: &Extension) {
+        // SAFETY: the caller vouches for all: leaf, parent, and a page for each of the leaves are locked.
+        unsafe {
+            let [new @ .., leaf, parent] = held.buffers() else { return };
+            let first = new.first().map_or(NO_BLOCK, |&buffer| c::BufferGetBlockNumber(buffer));
+            let page = page_of(*leaf);
+            for &tuple in tuples {
+                add(page, tuple, count(page) + 1);
+            }
+            add(page, key.as_mut_ptr().cast(), 1);
+            (*opaque(page)).next = first;
+            c::MarkBufferDirty(*leaf);
+            let page = page_of(*parent);
+            lead_to(key, first);
+            add(page, key.as_mut_ptr().cast(), count(page) + 1);
+            for link in leaves.links() {
+                add(page, link.as_ptr().cast_mut().cast(), count(page) + 1);
+            }
+            c::MarkBufferDirty(*parent);
+            for (&buffer, bytes) in new.iter().zip(leaves.pages()) {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), page_of(buffer), PAGE_SIZE);
+                c::MarkBufferDirty(buffer);
+            }
+            if !self.needs_wal {
+                return;
+            }
+            c::XLogBeginInsert();
+            let flags = (pg_sys::REGBUF_FORCE_IMAGE | pg_sys::REGBUF_STANDARD) as u8;
+            for (id, &buffer) in (0u8..).zip(held.buffers()) {
+                c::XLogRegisterBuffer(id, buffer, flags);
+            }
+            let at = c::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, FULL_PAGES);
+            for &buffer in held.buffers() {
+                let header = &mut *page_of(buffer).cast::<pg_sys::PageHeaderData>();
+                header.pd_lsn.xlogid = (at >> 32) as u32;
+                header.pd_lsn.xrecoff = at as u32;
+            }
+        }
+    }
+
+    /// Let the search be for a tuple.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`].
+    unsafe fn search(&mut self, tuple: pg_sys::IndexTuple) {
+        let mut keys = super::Keys::new();
+        // SAFETY: passed on.
+        unsafe { self.search_for(tuple, &mut keys) }
+    }
+
+    /// The room of a leaf, if it is the last one and what is searched for belongs behind all that it has.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`]; a locked page of the index.
+    unsafe fn room_behind(&mut self, page: *mut u8, tuple: pg_sys::IndexTuple) -> Option<usize> {
+        // SAFETY: the caller vouches for all.
+        unsafe {
+            let Opaque { prev, flags, .. } = *opaque(page);
+            // Where a leaf is alone, searches may begin there (btm_fastroot), and whoever splits it changes that.
+            if !is_last(page, BTP_LEAF) || flags & BTP_ROOT != 0 || prev == NO_BLOCK {
+                return None;
+            }
+            let last = count(page);
+            // Rows that nobody sees count, too.
+            (*self.key).scantid = if self.unique { std::ptr::null_mut() } else { &raw mut (*tuple).t_tid };
+            let is_behind = last > 0 && self.compare(page, last) > 0;
+            (*self.key).scantid = &raw mut (*tuple).t_tid;
+            is_behind.then(|| free_space(page))
+        }
+    }
+}
+
+/// Is there room for the tuples, a high key of that length, and the links to the leaves?
+///
+/// # Safety
+/// Tuples.
+unsafe fn fits(end: &End, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves: &Extension) -> bool {
+    let size = |bytes: usize| bytes.next_multiple_of(8) + LINE_POINTER;
+    // SAFETY: the caller vouches for them.
+    let tuples_size: usize = tuples.iter().map(|&tuple| size(unsafe { aligned_size(tuple) })).sum();
+    let links_size: usize = size(high_key) + leaves.links().map(|link| size(link.len())).sum::<usize>();
+    tuples_size + size(high_key) <= end.room && links_size <= end.parent_room
+}
+
+/// Pages that are pinned and locked: new ones, the last leaf, its parent.
+struct Held {
+    list: [pg_sys::Buffer; MOST_PAGES + 2],
+    count: usize,
+}
+
+impl Held {
+    const fn new() -> Held {
+        Held { list: [0; MOST_PAGES + 2], count: 0 }
+    }
+
+    /// Keep a page that is locked. Returns its block.
+    ///
+    /// # Safety
+    /// A buffer that is pinned and locked; there are not more than there may be.
+    unsafe fn add(&mut self, buffer: pg_sys::Buffer) -> u32 {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            *self.list.get_unchecked_mut(self.count) = buffer;
+            self.count += 1;
+            c::BufferGetBlockNumber(buffer)
+        }
+    }
+
+    /// # Safety
+    /// A plain frame; an open index that has such a block.
+    unsafe fn lock(&mut self, index: pg_sys::Relation, block: u32) -> *mut u8 {
+        // SAFETY: the caller vouches for both.
+        unsafe {
+            let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
+            let buffer = c::ReadBufferExtended(index, fork, block, mode, std::ptr::null_mut());
+            c::LockBuffer(buffer, EXCLUSIVE);
+            self.add(buffer);
+            page_of(buffer)
+        }
+    }
+
+    fn buffers(&self) -> &[pg_sys::Buffer] {
+        self.list.get(..self.count).unwrap_or_default()
+    }
+
+    /// Give all back.
+    ///
+    /// # Safety
+    /// They are pinned and locked.
+    unsafe fn release(&self) {
+        for &buffer in self.buffers() {
+            // SAFETY: the caller vouches for it.
+            unsafe { c::UnlockReleaseBuffer(buffer) };
+        }
+    }
+}
+
+/// BTPageGetOpaque (nbtree.h)
+///
+/// # Safety
+/// A pinned page of a B-tree.
+unsafe fn opaque(page: *mut u8) -> *mut Opaque {
+    // SAFETY: the caller vouches for the page, all of whose special spaces are in the same place.
+    unsafe { page.add(SPECIAL_START).cast() }
+}
+
+/// PageGetMaxOffsetNumber (bufpage.h)
+///
+/// # Safety
+/// A pinned page.
+unsafe fn count(page: *const u8) -> u16 {
+    // SAFETY: the caller vouches for the page.
+    let lower = usize::from(unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lower });
+    (lower.saturating_sub(size_of::<pg_sys::PageHeaderData>()) / LINE_POINTER) as u16
+}
+
+/// Is a page the last one of its level, that level of leaves, or the one above them, and none that core has something to do with?
+///
+/// # Safety
+/// A locked page.
+unsafe fn is_last(page: *mut u8, leaf: u16) -> bool {
+    // SAFETY: the caller vouches for the page.
+    unsafe {
+        let special = usize::from((*page.cast::<pg_sys::PageHeaderData>()).pd_special);
+        let Opaque { next, level, flags, .. } = *opaque(page);
+        let is_level = level == u32::from(leaf == 0) && flags & BTP_LEAF == leaf;
+        special == SPECIAL_START && is_level && flags & NOT_ORDINARY == 0 && next == NO_BLOCK
+    }
+}
+
+/// The room of a page, if it is the last one above the leaves and leads to this leaf last.
+///
+/// # Safety
+/// A locked page.
+unsafe fn room_for_links(page: *mut u8, leaf: u32) -> Option<usize> {
+    // SAFETY: the caller vouches for the page.
+    unsafe {
+        let last = if is_last(page, 0) { count(page) } else { 0 };
+        let link = (last > 0).then(|| tuple_at(page, last))?;
+        let block = u32::from((*link).t_tid.ip_blkid.bi_hi) << 16 | u32::from((*link).t_tid.ip_blkid.bi_lo);
+        (block == leaf).then(|| free_space(page))
+    }
+}
+
+/// PageGetItem (bufpage.h)
+///
+/// # Safety
+/// A locked page that has so many items.
+unsafe fn tuple_at(page: *mut u8, number: u16) -> pg_sys::IndexTuple {
+    // SAFETY: the caller vouches for the page.
+    unsafe {
+        let pointers = page.add(size_of::<pg_sys::PageHeaderData>()).cast::<pg_sys::ItemIdData>();
+        let pointer = &*pointers.add(usize::from(number) - 1);
+        page.add(pointer.lp_off() as usize).cast()
+    }
+}
+
+/// What will be the last item of a leaf once it has these tuples, too.
+///
+/// # Safety
+/// As [`LeafWriter::grow`]; a locked page that has items.
+unsafe fn last_item<'a>(page: *mut u8, tuples: &[pg_sys::IndexTuple]) -> &'a [u8] {
+    // SAFETY: the caller vouches for all; a tuple is as long as it says.
+    unsafe {
+        let last = tuples.last().copied().unwrap_or_else(|| tuple_at(page, count(page)));
+        std::slice::from_raw_parts(last.cast::<u8>(), usize::from((*last).t_info & super::SIZE_MASK))
+    }
+}
