@@ -173,3 +173,4 @@ SELECT loads('mixed', numbers(60001, 70000));
 COMMIT;
 SELECT loads('mixed', numbers(70001, 75000));
 SELECT count(*), count(DISTINCT a) FROM mixed;
+DELETE FROM bulk_reject;

@@ -47,6 +47,9 @@ const LONGEST_LINK: usize = 128;
 #[repr(align(8))]
 struct Link([u8; LONGEST_LINK]);
 
+/// Writes the high key between an item and leaves; how long it is, or none.
+pub type Border<'a> = dyn Fn(&Extension, &[u8], &mut [u8]) -> Option<usize> + 'a;
+
 /// What there is at the end of an index: the last leaf, and the room in it, which is not locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
@@ -102,7 +105,7 @@ impl LeafWriter {
         first: pg_sys::IndexTuple,
         tuples: &[pg_sys::IndexTuple],
         leaves: &mut Extension,
-        border: &dyn Fn(&Extension, &[u8], &mut [u8]) -> Option<usize>,
+        border: &Border<'_>,
     ) -> bool {
         // SAFETY: the caller vouches for frame and tuples. Buffers are pinned and locked until they are given back; an error gives
         // them back, too, and what has no tuples yet then is an empty page.

@@ -95,8 +95,8 @@ pub unsafe fn border(stream: *const KeyStream, leaves: &Extension, left: &[u8], 
     // SAFETY: the caller vouches for it; nobody changes the shape of keys.
     unsafe {
         match stream.as_ref()? {
-            KeyStream::Narrow(keys) => leaves.border::<u64>(&*(&raw const keys.shape), left, to),
-            KeyStream::Wide(keys) => leaves.border::<u128>(&*(&raw const keys.shape), left, to),
+            KeyStream::Narrow(keys) => leaves.border::<u64>(&keys.shape, left, to),
+            KeyStream::Wide(keys) => leaves.border::<u128>(&keys.shape, left, to),
         }
     }
 }
