@@ -240,7 +240,33 @@ CREATE VIEW checked AS SELECT * FROM t WHERE id < 3 WITH CHECK OPTION;
 SELECT either_way('INSERT INTO checked SELECT * FROM ft');
 DROP VIEW through, checked;
 
--- Triggers: those after the rows and for statements are fired by the load; others, policies and rules are core's.
+-- What the server does with values, functions and domains of its session, and at which moment.
+CREATE TABLE arrays (a int[], CHECK (cardinality(array_append(a, 0)) < 100), n int GENERATED ALWAYS AS (cardinality(array_append(a, 9))) STORED);
+SELECT either_way('INSERT INTO arrays SELECT array_append(ARRAY[id], 1) FROM ft', 'arrays');
+CREATE TABLE series (id serial, n int);
+SELECT line FROM plan_of('INSERT INTO series (n) SELECT id FROM ft WHERE currval(''series_id_seq'') < 3', 'VERBOSE, COSTS OFF') line WHERE line ~ 'Direct';
+CREATE TABLE checked (id serial, n int, CHECK (currval('checked_id_seq') >= id));
+SELECT either_way('INSERT INTO checked (n) SELECT id FROM ft', 'checked');
+SELECT either_way('INSERT INTO t (word) SELECT set_config(''intervalstyle'', word, true) FROM ft');
+CREATE FUNCTION so_far() RETURNS int VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN count(*) FROM counts; END';
+CREATE DOMAIN nth AS int DEFAULT so_far();
+CREATE TABLE counts (id int, n nth);
+SELECT either_way('INSERT INTO counts (id) SELECT id FROM ft', 'counts');
+CREATE FUNCTION unseen(number int) RETURNS boolean VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN NOT EXISTS (SELECT FROM plain p WHERE p.id >= number); END';
+CREATE DOMAIN unseen AS int CHECK (unseen(value));
+CREATE TABLE plain (id int, n int);
+SELECT either_way('INSERT INTO plain (id) SELECT (id::unseen)::int FROM ft', 'plain');
+CALL make_table('seen', 'id unseen, word text, day date, n int', $$format 'csv'$$, E'1,one,2001-01-01,10\n2,,2001-02-02,\n');
+SELECT either_way('INSERT INTO plain (id) SELECT id FROM seen', 'plain');
+CREATE FUNCTION turns() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN ALTER FOREIGN TABLE ft OPTIONS (ADD header 'true'); RETURN NULL; END$$;
+CREATE TABLE turned (id int, word text);
+CREATE TRIGGER turns BEFORE INSERT ON turned EXECUTE FUNCTION turns();
+SELECT either_way('INSERT INTO turned SELECT id, word FROM ft', 'turned');
+DROP TRIGGER turns ON turned;
+CREATE TRIGGER turns AFTER INSERT ON turned EXECUTE FUNCTION turns();
+SELECT either_way('INSERT INTO turned SELECT id, word FROM ft', 'turned');
+
+-- Triggers: those after the rows are fired by the load; others, policies and rules are core's.
 CREATE TABLE log (line text);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -201,6 +201,7 @@ SELECT error_of($$SELECT bulk_load(data_path('row_strings'), 'strings', '{"trunc
 -- By cost, and for nobody who has not kept writers out.
 CREATE TABLE costs (a int PRIMARY KEY, b int);
 INSERT INTO costs SELECT a, a FROM generate_series(-100000, -1) a;
+INSERT INTO costs VALUES (1000000, 0);
 CALL write_file('few', series($$concat_ws(E'\t', a, a)$$, 1000));
 CALL write_file('more', series($$concat_ws(E'\t', a + 1000, a)$$, 20000));
 CALL write_file('other', series($$concat_ws(E'\t', a + 30000, a)$$, 20000));

@@ -113,15 +113,22 @@ SELECT ways('others', 'others');
 CALL write_file('long_words', series($$concat_ws(E'\t', CASE WHEN a % 3000 = 0 THEN repeat(a::text, 130) ELSE word(a) || a END, a)$$, 12000));
 SELECT built('long_words', 'others');
 SELECT ways('long_words', 'others', '{"workers": 2}');
--- Two strings whose sort keys have another order than what the server's comparison says, in ICU 72. The server sorts by the
--- beginnings of sort keys, too, and has to know itself what it makes of that.
+-- Two strings whose sort keys have another order than what the server's comparison says, in ICU 72: such collations are left to
+-- its functions.
 CREATE COLLATION french (provider = icu, locale = 'fr-CA');
-CREATE TABLE doubtful (f text COLLATE french);
+CREATE COLLATION shifted (provider = icu, locale = 'en-u-ka-shifted');
+CREATE TABLE doubtful (f text COLLATE french, s text COLLATE shifted);
 CREATE INDEX doubtful_f ON doubtful (f);
-CREATE INDEX doubtful_down ON doubtful (f DESC);
-CALL write_file('doubtful', series($$CASE a WHEN 5000 THEN U&'B\0311\034F' WHEN 5001 THEN U&'B\0311\034F\0336' ELSE 'mot ' || a END$$, 12000));
-SELECT i ->> 'index' AS index, i ->> 'from' AS source INTO doubtful_sources FROM bulk_load(data_path('doubtful'), 'doubtful', '{"truncate": true}'), jsonb_array_elements(indexes) i;
-SELECT index, (source = 'table') = (SELECT f[1] > f[2] FROM (SELECT array_agg(f ORDER BY f) AS f FROM doubtful WHERE f LIKE 'B%') s) FROM doubtful_sources ORDER BY 1;
+CREATE INDEX doubtful_down ON doubtful (s DESC);
+CALL write_file('doubtful', series($$(SELECT concat_ws(E'\t', t, t) FROM (SELECT CASE a WHEN 5000 THEN U&'B\0311\034F' WHEN 5001 THEN U&'B\0311\034F\0336' ELSE 'mot ' || a END AS t) t)$$, 12000));
+SELECT i ->> 'index', i ->> 'from', i ->> 'method' FROM bulk_load(data_path('doubtful'), 'doubtful', '{"truncate": true}'), jsonb_array_elements(indexes) i ORDER BY 1;
+SELECT i ->> 'index', i ->> 'why', i ->> 'method' FROM bulk_load(data_path('doubtful'), 'doubtful', '{"lock": "share", "indexes": "merge"}'), jsonb_array_elements(indexes) i ORDER BY 1;
+-- Behind a string that others have, too, an empty one.
+CREATE TABLE empty_last (w text COLLATE "en-x-icu" NOT NULL, n text COLLATE "C" NOT NULL);
+CREATE INDEX empty_last_w ON empty_last (w, n);
+CALL write_file('empty_last', series($$concat_ws(E'\t', 'x' || a / 2, CASE WHEN a % 2 = 1 THEN '' ELSE 'a' END)$$, 12000));
+SELECT i ->> 'index', i ->> 'from', i ->> 'method' FROM bulk_load(data_path('empty_last'), 'empty_last', '{"truncate": true}'), jsonb_array_elements(indexes) i;
+SELECT bt_index_parent_check('empty_last_w', true, true);
 -- The database's own collation.
 CREATE DATABASE load_index_icu TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'de' LC_COLLATE 'C' LC_CTYPE 'C';
 SELECT data_path('others') AS others, current_database() AS back \gset

@@ -21,6 +21,21 @@ use crate::pg::unguarded::find_all_inheritors;
 /// # Safety
 /// An open relation.
 pub unsafe fn of_target(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
+    // SAFETY: passed on.
+    unsafe {
+        let mut found = of_named(relation, keep);
+        if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+            of_leaves((*relation).rd_id, keep, &mut found);
+        }
+        found
+    }
+}
+
+/// The same, but for the leaves. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
     let mut found = Vec::new();
     // SAFETY: the caller vouches for the relation; guarded calls, and structures that an open relation has.
     unsafe {
@@ -53,9 +68,7 @@ pub unsafe fn of_target(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
         if pg_sys::replorigin_session_origin != pg_sys::InvalidRepOriginId as pg_sys::RepOriginId {
             found.push("The session has a replication origin.".into());
         }
-        if (*form).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
-            of_leaves((*relation).rd_id, keep, &mut found);
-        } else {
+        if (*form).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
             of_storage(relation, keep, &mut found);
         }
     }
@@ -126,6 +139,20 @@ const BEFORE: u16 = pg_sys::TRIGGER_TYPE_BEFORE as u16;
 const INSTEAD: u16 = pg_sys::TRIGGER_TYPE_INSTEAD as u16;
 const INSERT: u16 = pg_sys::TRIGGER_TYPE_INSERT as u16;
 const UPDATE: u16 = pg_sys::TRIGGER_TYPE_UPDATE as u16;
+
+/// Is there an enabled trigger that runs before an INSERT's rows come?
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn has_before_statement(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation.
+    unsafe {
+        has_trigger(relation, INSERT, |trigger| {
+            let kind = trigger.tgtype.cast_unsigned();
+            kind & ROW == 0 && kind & BEFORE != 0
+        })
+    }
+}
 
 /// Is there an enabled trigger on this event like this?
 unsafe fn has_trigger(relation: pg_sys::Relation, event: u16, like: impl Fn(&pg_sys::Trigger) -> bool) -> bool {

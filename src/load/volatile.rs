@@ -2,7 +2,8 @@
 //!
 //! Where a default or the condition calls a volatile function, COPY inserts row by row, for the function may query the
 //! table and has a right to find the rows before. Pages that are still being built cannot be found. The server's own
-//! volatile functions (random, gen_random_uuid, clock_timestamp, nextval) look at no table; all others are taken to.
+//! volatile functions (random, gen_random_uuid, clock_timestamp, nextval) look at no table; all others are taken to, and so are
+//! those that ask for the last id or change a setting.
 
 use std::ffi::{CStr, c_void};
 
@@ -13,6 +14,15 @@ use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
 
+/// What the server's own functions say, or change, of a session that a load is not in step with: ids, of which it takes many at a
+/// time, and settings, by which it reads fields.
+const OF_THE_SESSION: [u32; 5] = [
+    pg_sys::F_CURRVAL,
+    pg_sys::F_LASTVAL,
+    pg_sys::F_SETVAL_REGCLASS_INT8,
+    pg_sys::F_SETVAL_REGCLASS_INT8_BOOL,
+    pg_sys::F_SET_CONFIG,
+];
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
 
@@ -74,7 +84,7 @@ pub unsafe fn obstacles(
         for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
             let attribute = &*compat::attribute((*relation).rd_att, index);
             let set = mapping.is_some_and(|mapping| mapping.attributes().any(|attnum| attnum == attribute.attnum));
-            if set || attribute.attisdropped || !attribute.atthasdef || attribute.attgenerated != 0 {
+            if set || attribute.attisdropped || attribute.attgenerated != 0 {
                 continue;
             }
             let default = default_expression(relation, index);
@@ -101,15 +111,22 @@ pub unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
 unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
     // SAFETY: called with the nodes of an expression; guarded calls.
     unsafe {
-        !node.is_null()
-            && (pg_sys::check_functions_in_node(node, Some(is_volatile), context)
-                || pg_sys::expression_tree_walker(node, Some(walk), context))
+        if node.is_null() {
+            return false;
+        }
+        let is_domain = (*node).type_ == pg_sys::NodeTag::T_CoerceToDomain;
+        is_domain && domain_calls_volatile((*node.cast::<pg_sys::CoerceToDomain>()).resulttype)
+            || pg_sys::check_functions_in_node(node, Some(is_volatile), context)
+            || pg_sys::expression_tree_walker(node, Some(walk), context)
     }
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_void) -> bool {
     let is_users = function.to_u32() >= pg_sys::FirstNormalObjectId;
+    if OF_THE_SESSION.contains(&function.to_u32()) {
+        return true;
+    }
     // SAFETY: a guarded catalog lookup.
     is_users && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
 }

@@ -6,11 +6,12 @@
 //!
 //! The tricky point is that the server compares by `ucol_strcollUTF8`, and an index in another order is broken. ICU
 //! promises that sort keys have the same order, but does not always keep it. What was found in ICU 72 are strings whose base
-//! letters are the same, to collations that look at accents from behind (`fr-CA`) or shift punctuation (`ka-shifted`).
-//! So neighbours that differ no earlier than in their accents are compared as the server does it, and if it has another
-//! opinion of them, it has to build the index.
+//! letters are the same, to collations that look at accents from behind (`fr-CA`) or shift punctuation (`ka-shifted`, `th`): to these
+//! there are even strings that go round in circles, each less than the next one.
+//! Such collations are left to the server's sort. To all others, neighbours that differ no earlier than in their accents are
+//! compared as the server does it, and if it has another opinion of them, it has to build the index.
 //!
-//! Collations that take different strings for the same, and databases that are not in UTF-8, are left to the server's sort; so
+//! Collations that take different strings for the same, and databases that are not in UTF-8, are left to it, too; so
 //! are all if the library or its functions are not found.
 
 use std::cell::RefCell;
@@ -27,6 +28,13 @@ use super::compat;
 type GetSortKey = unsafe extern "C" fn(*const c_void, *const u16, i32, *mut u8, i32) -> i32;
 /// `ucol_strcollUTF8`: two strings, and where an error is noted.
 type Compare = unsafe extern "C" fn(*const c_void, *const c_char, i32, *const c_char, i32, *mut c_int) -> c_int;
+
+/// `ucol_getAttribute`: a setting of a collator, and where an error is noted.
+type GetAttribute = unsafe extern "C" fn(*const c_void, c_int, *mut c_int) -> c_int;
+
+/// Settings (UColAttribute, ucol.h) with the value that collations have whose sort keys are to be relied on: UCOL_FRENCH_COLLATION is
+/// UCOL_OFF, UCOL_ALTERNATE_HANDLING is UCOL_NON_IGNORABLE.
+const PLAIN: [(c_int, c_int); 2] = [(0, 16), (1, 21)];
 
 /// What is between the levels of a sort key, the first of which is that of base letters.
 const LEVEL_SEPARATOR: u8 = 1;
@@ -60,6 +68,14 @@ impl IcuCollator {
             let library = Library::of(collator)?;
             let get_sort_key = transmute::<*mut c_void, GetSortKey>(library.function("ucol_getSortKey")?);
             let compare = transmute::<*mut c_void, Compare>(library.function("ucol_strcollUTF8")?);
+            let get_attribute = transmute::<*mut c_void, GetAttribute>(library.function("ucol_getAttribute")?);
+            let is_plain = PLAIN.iter().all(|&(attribute, wanted)| {
+                let mut error = 0;
+                get_attribute(collator, attribute, &raw mut error) == wanted && error <= 0
+            });
+            if !is_plain {
+                return None;
+            }
             Some(IcuCollator { collator, get_sort_key, compare, characters: RefCell::default() })
         }
     }

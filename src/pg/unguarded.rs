@@ -327,6 +327,16 @@ pub unsafe fn exec_eval_expr(
     }
 }
 
+/// MakeExpandedObjectReadOnly (expandeddatum.h) of a value that is not null and of variable length.
+///
+/// # Safety
+/// The caller is a plain frame; such a value.
+#[inline]
+pub unsafe fn read_only(value: pg_sys::Datum) -> pg_sys::Datum {
+    // SAFETY: passed on.
+    unsafe { MakeExpandedObjectReadOnlyInternal(value) }
+}
+
 /// `ExecQual` (executor.h): a NULL qual is true, a NULL result false.
 ///
 /// # Safety

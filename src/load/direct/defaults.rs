@@ -17,8 +17,16 @@ const AHEAD: u64 = 4096;
 /// An attribute's default. Attributes are counted from 0.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
-    Constant { attribute: usize, value: Option<pg_sys::Datum> },
-    Expression { attribute: usize, state: *mut pg_sys::ExprState },
+    Constant {
+        attribute: usize,
+        value: Option<pg_sys::Datum>,
+    },
+    /// A value that `expands` may be one that who gets it may change in its place.
+    Expression {
+        attribute: usize,
+        state: *mut pg_sys::ExprState,
+        expands: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -66,7 +74,8 @@ impl Defaults {
                     let value = (!(*constant).constisnull).then_some((*constant).constvalue);
                     self::Default::Constant { attribute, value }
                 } else {
-                    self::Default::Expression { attribute, state }
+                    let expands = pg_sys::get_typlen(pg_sys::exprType(node)) == -1;
+                    self::Default::Expression { attribute, state, expands }
                 }
             });
         }

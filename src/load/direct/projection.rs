@@ -96,8 +96,16 @@ impl Nodes {
 /// Where an attribute's value comes from. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    Move { from: usize, to: usize },
-    Compute { state: *mut pg_sys::ExprState, to: usize },
+    Move {
+        from: usize,
+        to: usize,
+    },
+    /// A value that `expands` may be one that who gets it may change in its place.
+    Compute {
+        state: *mut pg_sys::ExprState,
+        to: usize,
+        expands: bool,
+    },
 }
 
 /// Ready to run.
@@ -146,7 +154,8 @@ impl Projection {
                     let number = (*(*entry).expr.cast::<pg_sys::Var>()).varattno;
                     Part::Move { from: usize::try_from(number - 1).unwrap_or(0), to }
                 } else {
-                    Part::Compute { state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()), to }
+                    let expands = pg_sys::get_typlen(pg_sys::exprType((*entry).expr.cast())) == -1;
+                    Part::Compute { state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()), to, expands }
                 });
             }
             pg_sys::MemoryContextSwitchTo(old);
@@ -241,9 +250,11 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
                     *arrays.values.add(to) = *source.values.add(from);
                     *arrays.nulls.add(to) = *source.nulls.add(from);
                 }
-                Part::Compute { state, to } => {
+                Part::Compute { state, to, expands } => {
                     let is_null = arrays.nulls.add(to);
-                    *arrays.values.add(to) = unguarded::exec_eval_expr(state, econtext, is_null);
+                    let value = unguarded::exec_eval_expr(state, econtext, is_null);
+                    let value = if expands && !*is_null { unguarded::read_only(value) } else { value };
+                    *arrays.values.add(to) = value;
                 }
             }
         }

@@ -236,9 +236,10 @@ unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
     unsafe {
         let list = &raw const (*process).defaults.list;
         for at in 0..(*list).len() {
-            if let Default::Expression { attribute, state } = *(*list).as_ptr().add(at) {
+            if let Default::Expression { attribute, state, expands } = *(*list).as_ptr().add(at) {
                 let mut is_null = false;
                 let value = unguarded::exec_eval_expr(state, (*process).executor.econtext, &raw mut is_null);
+                let value = if expands && !is_null { unguarded::read_only(value) } else { value };
                 arrays.set(attribute, (!is_null).then_some(value));
             }
         }

@@ -50,7 +50,7 @@ pub unsafe fn judge(
         let quals = pg_sys::extract_actual_clauses((*input).baserestrictinfo, false);
         of_expression(quals.cast(), relation, foreign)?;
         let insertion = Insertion { target, foreign, filters: !quals.is_null(), columns };
-        of_tables(&insertion)?;
+        of_tables(&insertion, false)?;
         Ok(insertion)
     }
 }
@@ -222,15 +222,18 @@ unsafe fn of_column(
 }
 
 /// What may change while a plan is kept without its becoming invalid, and what is judged by what it is and not by how it is
-/// used. Guarded.
+/// used. With `leaves`, partitions are locked and looked at, too; who only plans takes no lock that core would not. Guarded.
 ///
 /// # Safety
 /// Tables that are locked as their INSERT and SELECT want it.
-pub unsafe fn of_tables(insertion: &Insertion) -> Answer<()> {
+pub unsafe fn of_tables(insertion: &Insertion, leaves: bool) -> Answer<()> {
     // SAFETY: the caller vouches for the locks; guarded calls.
     unsafe {
         let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
         let mapping = insertion.mapping(foreign);
+        // Its domains' constraints are looked at while the file is read.
+        let mut found = Vec::new();
+        volatile::of_constraints(foreign, &mut found);
         pg_sys::table_close(foreign, NO_LOCK);
         let (_, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
         if copy.dialect.default.is_some() {
@@ -245,8 +248,13 @@ pub unsafe fn of_tables(insertion: &Insertion) -> Answer<()> {
             return no("The foreign table has the option on_error, and not all of its columns are inserted.");
         }
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);
-        let mut found = obstacle::of_target(relation, Keep::Error);
+        let of_target = if leaves { obstacle::of_target } else { obstacle::of_named };
+        found.extend(of_target(relation, Keep::Error));
         found.extend(volatile::obstacles(relation, Some(&mapping), std::ptr::null_mut()));
+        if obstacle::has_before_statement(relation) {
+            // It may change the settings that fields are read by, and the foreign table.
+            found.push("The table has a BEFORE statement trigger.".into());
+        }
         let form = (*relation).rd_rel;
         if (*form).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
             found.push("The table is temporary.".into());

@@ -132,6 +132,8 @@ struct State {
     /// Core's node, if it is to run; then `why` says why.
     child: *mut pg_sys::PlanState,
     why: *mut std::ffi::c_char,
+    /// Open, so that nobody in this session changes it meanwhile.
+    foreign: pg_sys::Relation,
     is_done: bool,
     outcome: Outcome,
 }
@@ -159,10 +161,11 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let insertion = Insertion::of_list((*plan).custom_private);
         let answer = if guc::direct_insert() {
-            judge::of_tables(&insertion)
+            judge::of_tables(&insertion, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
         } else {
             Err("pg_bulk.direct_insert is off".into())
         };
+        (*state).foreign = pg_sys::table_open(insertion.foreign, pg_sys::NoLock.cast_signed());
         (*state).insertion = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(insertion);
         if let Err(why) = answer {
             (*state).why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
@@ -222,9 +225,12 @@ unsafe fn count(state: *mut State) {
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the caller vouches for it.
     unsafe {
-        let child = (*node.cast::<State>()).child;
+        let State { child, foreign, .. } = *node.cast::<State>();
         if !child.is_null() {
             pg_sys::ExecEndNode(child);
+        }
+        if !foreign.is_null() {
+            pg_sys::table_close(foreign, pg_sys::NoLock.cast_signed());
         }
     }
 }

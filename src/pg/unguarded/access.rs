@@ -29,6 +29,8 @@ unsafe extern "C-unwind" {
     pub fn _bt_allocbuf(relation: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer;
     /// predicate.c.
     pub fn PredicateLockPageSplit(relation: pg_sys::Relation, old: pg_sys::BlockNumber, new: pg_sys::BlockNumber);
+    /// expandeddatum.c. Raises nothing.
+    pub fn MakeExpandedObjectReadOnlyInternal(value: pg_sys::Datum) -> pg_sys::Datum;
     /// indexfsm.c.
     pub fn RecordFreeIndexPage(relation: pg_sys::Relation, block: pg_sys::BlockNumber);
     /// xloginsert.c. Not in a critical section.

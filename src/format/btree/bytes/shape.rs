@@ -201,10 +201,11 @@ impl ByteShape {
     /// The same, with a look at the values. So many bytes of the keys are the same.
     fn confirms_strings(&self, a: &[u8], b: &[u8], same: usize) -> Option<()> {
         let (mut a_rest, mut scratch, mut other) = (a, Scratch::default(), Scratch::default());
-        for part in &self.parts {
+        for (number, part) in self.parts.iter().enumerate() {
             let start = a.len() - a_rest.len();
             let a_value = part.decode(&mut a_rest, &mut scratch)?;
-            if same >= a.len() - a_rest.len() && !a_rest.is_empty() {
+            // The last one may be an empty string, of which there is nothing in the key.
+            if same >= a.len() - a_rest.len() && number + 1 < self.parts.len() {
                 continue;
             }
             // It is here that they differ.
