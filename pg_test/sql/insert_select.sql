@@ -446,6 +446,87 @@ SELECT error_of('INSERT INTO l (id, n) SELECT id, 1 / (id - 19000) FROM ft');
 DROP VIEW t;
 ALTER TABLE few RENAME TO t;
 
+-- An empty table is loaded exclusively where the transaction ends with the statement, and has a new file then.
+RESET pg_bulk.chunk_size;
+CREATE FUNCTION long_lines() RETURNS text LANGUAGE sql AS $$ SELECT string_agg(format(E'%s,%s,,1\n', i, repeat('w', 1000)), '') FROM generate_series(1, 1100) i $$;
+CALL write_file('long', long_lines());
+DO $$ BEGIN EXECUTE format('ALTER FOREIGN TABLE ft OPTIONS (SET filename %L)', data_path('long')); END $$;
+CREATE TABLE e (id int PRIMARY KEY, word text, day date, n int);
+CREATE TABLE before (file oid);
+GRANT ALL ON before TO insert_select_user;
+-- Did the table get a new file since the last time?
+CREATE FUNCTION is_new() RETURNS text LANGUAGE plpgsql AS $$
+<<is_new>>
+DECLARE
+	file oid := pg_relation_filenode('e');
+	answer text;
+BEGIN
+	SELECT CASE WHEN b.file = is_new.file THEN 'as it was' ELSE 'new' END INTO answer FROM before b;
+	DELETE FROM before;
+	INSERT INTO before VALUES (is_new.file);
+	RETURN answer || ', ' || (SELECT count(*) || ' rows' FROM e) || coalesce((SELECT string_agg(v::text, ' ') FROM public.verify_heapam('e') v), '');
+END $$;
+CREATE PROCEDURE empty() LANGUAGE sql AS $$ TRUNCATE e; DELETE FROM before; INSERT INTO before VALUES (pg_relation_filenode('e')); $$;
+CALL empty();
+INSERT INTO e SELECT * FROM ft;
+SELECT is_new();
+SELECT public.bt_index_parent_check('e_pkey', true, true);
+INSERT INTO e SELECT id + 2000, word FROM ft;
+SELECT is_new();
+CALL empty();
+-- Run by a function, though in a portal of its own.
+SELECT * FROM plan_of('INSERT INTO e SELECT * FROM ft', 'ANALYZE') line WHERE line ~ 'Exclusive';
+SELECT is_new();
+CALL empty();
+-- A client can prepare in its protocol; what EXECUTE runs looks like a function's.
+PREPARE exclusive AS INSERT INTO e SELECT * FROM ft;
+EXECUTE exclusive;
+SELECT is_new();
+CALL empty();
+EXPLAIN (ANALYZE, FORMAT JSON) INSERT INTO e SELECT * FROM ft
+\g /dev/null
+SELECT is_new();
+CALL empty();
+BEGIN;
+INSERT INTO e SELECT * FROM ft;
+SELECT is_new();
+ROLLBACK;
+INSERT INTO e SELECT * FROM ft WHERE id = 1 \; INSERT INTO e SELECT * FROM ft WHERE id = 2;
+SELECT is_new();
+CALL empty();
+DO $$ BEGIN INSERT INTO e SELECT * FROM ft; END $$;
+SELECT is_new();
+CALL empty();
+CREATE FUNCTION insert_e() RETURNS void LANGUAGE sql AS 'INSERT INTO e SELECT * FROM ft';
+SELECT insert_e();
+SELECT is_new();
+CALL empty();
+-- Others use it, or the load might wait for them.
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER after AFTER INSERT ON e EXECUTE FUNCTION nothing();
+INSERT INTO e SELECT * FROM ft;
+SELECT is_new();
+DROP TRIGGER after ON e;
+VACUUM e;
+CALL empty();
+GRANT SELECT, INSERT ON e TO insert_select_user;
+GRANT SELECT ON ft TO insert_select_user;
+GRANT USAGE ON SCHEMA insert_select TO insert_select_user;
+SET ROLE insert_select_user;
+INSERT INTO e SELECT * FROM ft;
+RESET ROLE;
+SELECT is_new();
+CALL empty();
+CALL write_file('long', 'x,' || long_lines());
+\set VERBOSITY terse
+INSERT INTO e SELECT id FROM ft;
+SELECT is_new();
+CALL write_file('long', long_lines() || E'1,twice,,\n');
+INSERT INTO e SELECT * FROM ft;
+SELECT is_new();
+INSERT INTO e SELECT * FROM ft WHERE id > 1;
+SELECT is_new();
+
 -- A load leaves no row in the history.
 SELECT count(*) FROM bulk_history WHERE target LIKE 'insert_select.%';
 \set ECHO none

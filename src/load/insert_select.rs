@@ -18,8 +18,9 @@
 //! ModifyTable stays in the plan because a plan may be kept. When it runs, `pg_bulk.direct_insert` may be off, a
 //! partition may have a trigger, the session an origin: then core's own plan runs, below ours.
 //!
-//! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`, takes no lock but an INSERT's, and
-//! never gives an empty table a new file.
+//! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`. It takes no lock but an INSERT's, with
+//! one exception: an empty table gets a new file, as bulk_load would give it one, where that keeps others out no longer than
+//! the statement lasts.
 
 mod expression;
 mod insertion;

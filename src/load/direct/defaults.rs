@@ -87,6 +87,11 @@ impl Defaults {
         self.list.iter().any(|d| matches!(d, self::Default::Expression { .. }))
     }
 
+    /// Does [`Defaults::set`] set anything?
+    pub fn sets(&self) -> bool {
+        !self.ids.is_empty() || self.list.iter().any(|d| matches!(d, self::Default::Constant { .. }))
+    }
+
     /// The defaults that are evaluated for each row.
     pub fn expressions(&self) -> impl Iterator<Item = *mut pg_sys::ExprState> {
         self.list.iter().filter_map(|default| match default {

@@ -258,7 +258,10 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
                 }
             }
         }
-        set_defaults(process, &raw const arrays);
+        // A guard for each row is dear.
+        if (*process).defaults.sets() {
+            set_defaults(process, &raw const arrays);
+        }
         true
     }
 }

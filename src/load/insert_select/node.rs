@@ -193,7 +193,9 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         }
         if !(*state).is_done {
             (*state).is_done = true;
-            run::run((*state).insertion, (*node).ss.ps.plan.cast(), &raw mut (*state).outcome);
+            let ps = &raw mut (*node).ss.ps;
+            let statement = (*(*ps).state).es_plannedstmt;
+            run::run((*state).insertion, (*ps).plan.cast(), statement, &raw mut (*state).outcome);
             count(state);
         }
         null_mut()
@@ -281,6 +283,9 @@ unsafe extern "C-unwind" fn explain(
             }
             number(c"Pages Appended", outcome.pages);
             number(c"Bytes Read", outcome.bytes);
+            if outcome.exclusively {
+                pg_sys::ExplainPropertyBool(c"Exclusive".as_ptr(), true, es);
+            }
         }
     }
 }

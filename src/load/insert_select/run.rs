@@ -7,8 +7,9 @@ use super::insertion::Insertion;
 use crate::error::OrRaise;
 use crate::guc;
 use crate::load::options::LoadOptions;
-use crate::load::target::Target;
-use crate::load::{Load, Writer, finish, load_context, memory_context, source, summary, write};
+use crate::load::target::{Kind, Target};
+use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
+use crate::pg::portal;
 use crate::pg::source::Location;
 
 /// What has become of it.
@@ -20,19 +21,28 @@ pub struct Outcome {
     pub bytes: u64,
     pub pages: u64,
     pub workers: usize,
+    /// The table was empty, and nobody else could use it meanwhile.
+    pub exclusively: bool,
 }
 
 /// Do it.
 ///
 /// # Safety
-/// A plain frame, in the execution of the INSERT, with its plan; its tables are locked, and it has been judged.
-pub unsafe fn run(insertion: *const Insertion, plan: *const pg_sys::CustomScan, outcome: *mut Outcome) {
+/// A plain frame, in the execution of the statement, an INSERT with this plan; its tables are locked, and it has been
+/// judged.
+pub unsafe fn run(
+    insertion: *const Insertion,
+    plan: *const pg_sys::CustomScan,
+    statement: *mut pg_sys::PlannedStmt,
+    outcome: *mut Outcome,
+) {
     // SAFETY: the caller vouches for the insertion; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertion);
         pg_sys::CurrentMemoryContext = (*load).memory;
         open(load, insertion, plan);
+        (*outcome).exclusively = renew(load, statement);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(load_context),
@@ -87,6 +97,26 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, p
     }
 }
 
+/// Give an empty table a new file, as a call of bulk_load would, if the lock that this takes is held for no longer than the
+/// load, and the load waits for nobody: a trigger, that of a foreign key among them, might.
+///
+/// # Safety
+/// As [`run`], with a load whose table and file are open.
+#[pg_guard]
+unsafe extern "C-unwind" fn renew(load: *mut Load, statement: *mut pg_sys::PlannedStmt) -> bool {
+    // SAFETY: the caller vouches for both; the load holds the only reference, or the table is left alone.
+    unsafe {
+        let load = &mut *load;
+        let relation = load.target.relation;
+        let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
+        load.target.kind == Kind::Plain
+            && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
+            && !(*(*relation).rd_rel).relhastriggers
+            && portal::is_alone(statement, load.target.relid)
+            && direct::renew(relation).or_raise()
+    }
+}
+
 /// # Safety
 /// As [`run`], with a load that is done. The current memory context is not the load's.
 #[pg_guard]
@@ -103,6 +133,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut Outcome) {
                 bytes: counts.bytes_read,
                 pages: counts.pages,
                 workers: counts.workers,
+                exclusively: (*outcome).exclusively,
             };
             load.took = load.began.elapsed();
             if guc::log_timing() {
