@@ -32,7 +32,13 @@ extension_sql_file!("../sql/rejects.sql", name = "rejects", requires = ["load"])
 pub extern "C-unwind" fn _PG_init() {
     guc::init();
     load::scan::init();
-    load::insert_select::init(load::insert_select::Wrapper { file: fdw::file_of, columns: fdw::columns_of });
+    load::insert_select::init(load::insert_select::Wrapper {
+        file: fdw::file_of,
+        columns: fdw::columns_of,
+        is_replaceable: fdw::is_replaceable,
+        replace: fdw::replace,
+        count_bytes: fdw::count_bytes,
+    });
     fdw::init(Some(load::insert_select::upper_paths));
     queue::init();
 }

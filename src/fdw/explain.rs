@@ -70,6 +70,9 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
         }
     }
     let Some(scan) = scan.filter(|_| analyze) else { return };
+    if scan.is_replaced {
+        text(c"Direct Insert", "yes", es);
+    }
     number(c"Bytes Read", Some(c"b"), scan.bytes_read(), es);
     if options.copy.on_error != OnError::Stop {
         let label = if options.copy.on_error == OnError::Ignore { c"Rows Skipped" } else { c"Rows Set to Null" };

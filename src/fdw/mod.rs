@@ -17,6 +17,7 @@ use pgrx::prelude::*;
 use pgrx::{AllocatedByRust, pg_sys};
 
 use self::options::TableOptions;
+use self::scan::Scan;
 use crate::error::{OrRaise, Result};
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
@@ -34,6 +35,39 @@ pub fn init(upper_paths: pg_sys::GetForeignUpperPaths_function) {
 pub fn file_of(relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
     let options = TableOptions::of_table(relid)?;
     Ok((options.location()?.clone(), options.copy))
+}
+
+/// Is it a scan of ours that has begun, of a file that somebody else can read in its place?
+///
+/// # Safety
+/// A valid state.
+pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
+    // SAFETY: the caller vouches for the state; a scan that has our routines was begun by them.
+    unsafe {
+        let begin = (*node).fdwroutine.as_ref().and_then(|routine| routine.BeginForeignScan);
+        begin.is_some_and(|begin| begin as usize == scan::begin_foreign_scan as *const () as usize)
+            && (*node).fdw_state.cast::<Scan>().as_ref().is_some_and(Scan::reads_a_regular_file)
+    }
+}
+
+/// Somebody else is going to read the scan's file. Guarded.
+///
+/// # Safety
+/// A scan that is replaceable.
+pub unsafe fn replace(node: *mut pg_sys::ForeignScanState) -> Result<()> {
+    // SAFETY: the caller vouches for the state.
+    unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.map_or(Ok(()), Scan::give_up)
+}
+
+/// So many bytes of it were read.
+///
+/// # Safety
+/// A scan that was replaced.
+pub unsafe fn count_bytes(node: *mut pg_sys::ForeignScanState, bytes: u64) {
+    // SAFETY: the caller vouches for the state.
+    if let Some(scan) = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() } {
+        scan.bytes_before += bytes;
+    }
 }
 
 /// The columns of a foreign table's file, whose options are known. Guarded; the current memory context must outlive them.

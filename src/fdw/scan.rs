@@ -54,10 +54,12 @@ pub struct Scan {
     progress: Progress,
     /// Bytes at which progress was last reported.
     reported: u64,
-    /// Bytes read by scans before a rescan, and by workers that are gone.
-    bytes_before: u64,
+    /// Bytes read by scans before a rescan, by workers that are gone, and by others in our place.
+    pub bytes_before: u64,
     /// This process's part, if it scans together with others.
     pub part: Option<Part>,
+    /// Somebody else reads the file.
+    pub is_replaced: bool,
 }
 
 impl Scan {
@@ -117,6 +119,18 @@ impl Scan {
             part.report(rows);
             part.end();
         }
+    }
+
+    /// The scan has begun, and what it reads is a regular file: it can be read by somebody else from its start.
+    pub fn reads_a_regular_file(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.stream().identity().is_some())
+    }
+
+    /// Somebody else is going to read the file, and to report how far that is. Guarded.
+    pub fn give_up(&mut self) -> Result<()> {
+        self.is_replaced = true;
+        self.progress.end();
+        self.rows.take().map_or(Ok(()), |mut rows| rows.close())
     }
 
     /// The file's or program's name.
@@ -199,6 +213,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             reported: 0,
             bytes_before: 0,
             part: None,
+            is_replaced: false,
         };
         if let Some(rows) = rows {
             scan.begin(rows);

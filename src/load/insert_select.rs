@@ -25,6 +25,7 @@
 mod expression;
 mod insertion;
 mod judge;
+mod new_table;
 mod node;
 mod run;
 
@@ -47,6 +48,12 @@ pub struct Wrapper {
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
     /// The columns of an open table's file.
     pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
+    /// Is it the wrapper's scan, of a file that a load can read in its place?
+    pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
+    /// A load is going to. Guarded.
+    pub replace: unsafe fn(*mut pg_sys::ForeignScanState) -> Result<()>,
+    /// It has read so many bytes.
+    pub count_bytes: unsafe fn(*mut pg_sys::ForeignScanState, u64),
 }
 
 static WRAPPER: OnceLock<Wrapper> = OnceLock::new();
@@ -71,6 +78,7 @@ impl Wrapper {
 pub fn init(wrapper: Wrapper) {
     let _ = WRAPPER.set(wrapper);
     node::register();
+    new_table::register();
 }
 
 /// Part of the cost of core's INSERT that a load is taken to have. Less is what counts: how much less has no say.

@@ -4,6 +4,7 @@ mod background;
 mod buffer;
 mod collation;
 mod encoding;
+mod executor_hook;
 mod index;
 mod rights;
 mod soft;
@@ -15,6 +16,7 @@ pub use self::background::{CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, set
 pub use self::buffer::is_in_buffer;
 pub use self::collation::{Locale, collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
+pub use self::executor_hook::install as install_executor_hook;
 pub use self::index::{
     first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page, read_block,
     reindex_index, reindex_relation,
@@ -174,6 +176,22 @@ pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
         #[cfg(feature = "pg18")]
         ExecutorRun(query, direction, 0);
     }
+}
+
+/// The table that the receiver of CREATE TABLE AS has created. Its state is `DR_intorel` (createas.c), the same from 9.5 to
+/// 18 as far as this looks.
+///
+/// # Safety
+/// A receiver of the kind DestIntoRel that has been started.
+pub unsafe fn into_relation(receiver: *mut pg_sys::DestReceiver) -> pg_sys::Relation {
+    #[repr(C)]
+    struct IntoReceiver {
+        receiver: pg_sys::DestReceiver,
+        into: *mut pg_sys::IntoClause,
+        relation: pg_sys::Relation,
+    }
+    // SAFETY: the caller vouches for the receiver.
+    unsafe { (*receiver.cast::<IntoReceiver>()).relation }
 }
 
 /// `TupleDescAttr`: attribute `index`, from 0.

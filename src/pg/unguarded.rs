@@ -87,6 +87,10 @@ unsafe extern "C-unwind" {
     pub fn FlushErrorState();
     /// elog.c. Raises an error again, as it is.
     pub fn ReThrowError(edata: *mut pg_sys::ErrorData) -> !;
+    /// instrument.c. Raises an error if it runs already.
+    pub fn InstrStartNode(instr: *mut pg_sys::Instrumentation);
+    /// instrument.c. Raises an error if it does not run.
+    pub fn InstrStopNode(instr: *mut pg_sys::Instrumentation, nTuples: f64);
     /// execPartition.c. Makes ready to route rows; has no binding of its own.
     pub fn ExecSetupPartitionTupleRouting(
         estate: *mut pg_sys::EState,

@@ -64,12 +64,21 @@ impl Insertion {
             return None;
         }
         // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.
+        unsafe { Some(self.nodes_of((*plan).scan.plan.targetlist, (*plan).scan.plan.qual)) }
+    }
+
+    /// The same, of what is inserted and of conditions. Guarded.
+    ///
+    /// # Safety
+    /// A list of TargetEntries, one for each attribute, over a row of the foreign table, and one of conditions.
+    pub unsafe fn nodes_of(&self, entries: *mut pg_sys::List, quals: *mut pg_sys::List) -> Nodes {
+        // SAFETY: the caller vouches for the lists.
         unsafe {
             let mut targets = PgList::<pg_sys::TargetEntry>::new();
-            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).scan.plan.targetlist);
+            let entries = PgList::<pg_sys::TargetEntry>::from_pg(entries);
             let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
             set.for_each(|(entry, _)| targets.push(entry));
-            Some(Nodes { targets: targets.into_pg(), quals: (*plan).scan.plan.qual })
+            Nodes { targets: targets.into_pg(), quals }
         }
     }
 

@@ -135,6 +135,21 @@ unsafe fn of_source(
     }
 }
 
+/// What is taken for other types.
+///
+/// # Safety
+/// An expression.
+pub unsafe fn without_relabels(expression: *mut pg_sys::Node) -> *mut pg_sys::Node {
+    let mut value = expression;
+    // SAFETY: the caller vouches for the expression; tags say what nodes are.
+    unsafe {
+        while (*value).type_ == pg_sys::NodeTag::T_RelabelType {
+            value = (*value.cast::<pg_sys::RelabelType>()).arg.cast();
+        }
+    }
+    value
+}
+
 /// For each attribute of the target, where its value comes from. Guarded.
 ///
 /// # Safety
@@ -192,10 +207,7 @@ unsafe fn of_column(
             return Ok(DEFAULT);
         }
         // What is only taken for another type is stored as it is.
-        let mut value = expression.cast::<pg_sys::Node>();
-        while (*value).type_ == pg_sys::NodeTag::T_RelabelType {
-            value = (*value.cast::<pg_sys::RelabelType>()).arg.cast();
-        }
+        let value = without_relabels(expression.cast());
         if (*value).type_ == pg_sys::NodeTag::T_Var {
             let var = value.cast::<pg_sys::Var>();
             let is_ours = usize::try_from((*var).varno) == Ok(place) && (*var).varlevelsup == 0 && (*var).varattno > 0;

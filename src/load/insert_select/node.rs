@@ -14,7 +14,7 @@ use super::judge;
 use super::run::{self, Outcome};
 use crate::error::OrRaise;
 use crate::guc;
-use crate::load::direct;
+use crate::load::direct::{self, Nodes};
 use crate::pg::compat;
 use crate::pg::encoding::to_server;
 use crate::pg::source::Location;
@@ -195,7 +195,8 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
             (*state).is_done = true;
             let ps = &raw mut (*node).ss.ps;
             let statement = (*(*ps).state).es_plannedstmt;
-            run::run((*state).insertion, (*ps).plan.cast(), statement, &raw mut (*state).outcome);
+            let nodes = nodes(state);
+            run::run((*state).insertion, nodes, statement, &raw mut (*state).outcome);
             count(state);
         }
         null_mut()
@@ -215,9 +216,38 @@ unsafe fn count(state: *mut State) {
         if (*modify).canSetTag {
             (*(*ps).state).es_processed += (*state).outcome.rows;
         }
+        count_filtered(ps, &raw const (*state).outcome);
+    }
+}
+
+/// Let EXPLAIN ANALYZE say how many rows did not pass.
+///
+/// # Safety
+/// A node whose load is done.
+pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const Outcome) {
+    // SAFETY: the caller vouches for the node.
+    unsafe {
         if let Some(instrument) = (*ps).instrument.as_mut() {
-            instrument.nfiltered1 += (*state).outcome.filtered as f64;
+            instrument.nfiltered1 += (*outcome).filtered as f64;
         }
+    }
+}
+
+/// What makes rows of the target, if they are not stored as they are; else null.
+///
+/// # Safety
+/// A state that has begun.
+#[pg_guard]
+unsafe extern "C-unwind" fn nodes(state: *mut State) -> *const Nodes {
+    // SAFETY: the caller vouches for the state; guarded calls.
+    unsafe {
+        let plan = (*state).custom.ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let Some(nodes) = (*state).insertion.as_ref().and_then(|insertion| insertion.nodes(plan)) else {
+            return std::ptr::null();
+        };
+        let place = pg_sys::palloc(size_of::<Nodes>()).cast::<Nodes>();
+        place.write(nodes);
+        place
     }
 }
 

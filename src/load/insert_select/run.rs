@@ -6,6 +6,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::insertion::Insertion;
 use crate::error::OrRaise;
 use crate::guc;
+use crate::load::direct::Nodes;
 use crate::load::options::LoadOptions;
 use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
@@ -28,11 +29,11 @@ pub struct Outcome {
 /// Do it.
 ///
 /// # Safety
-/// A plain frame, in the execution of the statement, an INSERT with this plan; its tables are locked, and it has been
-/// judged.
+/// A plain frame, in the execution of the statement, or of one that creates the table; tables are locked, and it has been
+/// judged. `nodes` make rows of the target, if they are not stored as they are.
 pub unsafe fn run(
     insertion: *const Insertion,
-    plan: *const pg_sys::CustomScan,
+    nodes: *const Nodes,
     statement: *mut pg_sys::PlannedStmt,
     outcome: *mut Outcome,
 ) {
@@ -41,7 +42,7 @@ pub unsafe fn run(
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertion);
         pg_sys::CurrentMemoryContext = (*load).memory;
-        open(load, insertion, plan);
+        open(load, insertion, nodes);
         (*outcome).exclusively = renew(load, statement);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -79,8 +80,8 @@ unsafe extern "C-unwind" fn begin(insertion: *const Insertion) -> *mut Load {
 /// # Safety
 /// As [`run`], with a load that has begun and whose memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, plan: *const pg_sys::CustomScan) {
-    // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
+unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, nodes: *const Nodes) {
+    // SAFETY: the caller vouches for all of them; guarded calls on a table that is locked.
     unsafe {
         let (load, insertion) = (&mut *load, &*insertion);
         load.target.reopen();
@@ -88,7 +89,7 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, p
         let foreign = pg_sys::table_open(insertion.foreign, no_lock);
         load.mapping = insertion.mapping(foreign);
         pg_sys::table_close(foreign, no_lock);
-        load.projection = insertion.nodes(plan);
+        load.projection = nodes.as_ref().copied();
         if let Some(nodes) = load.projection {
             nodes.complete(&mut load.mapping);
         }

@@ -1,0 +1,272 @@
+//! `CREATE TABLE … AS SELECT … FROM ft`, and `SELECT … INTO`.
+//!
+//! ```text
+//!   ExecutorStart ─► run ─► judge ─┬─ no:  the executor
+//!                                  └─ yes: rStartup, which creates the table ─► judged again ─┬─ no:  the executor
+//!                                                                                             └─ yes: the load ─► rShutdown
+//! ```
+//!
+//! The planner sees a SELECT like any other, whose rows go to a receiver that creates the table when it is started and
+//! then stores row after row (createas.c). So this comes in where the plan is run, and reads from the plan what is stored:
+//! a scan of one file, alone or below a Gather, since a SELECT may be parallel. The hook is there from the first statement
+//! of a connection on: the library is loaded when it is planned, at the latest.
+//!
+//! The table is new in the transaction, nobody sees it, and it has no index and no trigger yet.
+
+use std::ptr::null_mut;
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::expression::of_expression;
+use super::insertion::{EXPRESSION, Insertion};
+use super::judge::{Answer, no, of_tables, without_relabels};
+use super::run::{self, Outcome};
+use super::{Wrapper, node};
+use crate::error::OrRaise;
+use crate::guc;
+use crate::load::direct::Nodes;
+use crate::pg::compat;
+use crate::pg::unguarded;
+
+/// Let queries be looked at. Called once, when the library is loaded.
+pub fn register() {
+    compat::install_executor_hook(run);
+}
+
+/// What a query stores.
+#[derive(Debug)]
+struct Source {
+    scan: *mut pg_sys::ForeignScan,
+    insertion: Insertion,
+}
+
+/// # Safety
+/// A plain frame; a query that has been started, and is to be run to its end.
+unsafe extern "C-unwind" fn run(query: *mut pg_sys::QueryDesc) -> bool {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the caller vouches for the query; what was made for it lives as long as its memory.
+    unsafe {
+        let receiver = (*query).dest;
+        let is_into =
+            (*query).operation == pg_sys::CmdType::CMD_SELECT && (*receiver).mydest == pg_sys::CommandDest::DestIntoRel;
+        if !is_into || !guc::direct_insert() {
+            return false;
+        }
+        let estate = (*query).estate;
+        let caller = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*estate).es_query_cxt;
+        let source = judge(query);
+        if !source.is_null() {
+            (*estate).es_processed = 0;
+            if let Some(start) = (*receiver).rStartup {
+                start(receiver, (*query).operation as _, (*query).tupDesc);
+            }
+            if suits(source, compat::into_relation(receiver)) {
+                load(query, source);
+                pg_sys::CurrentMemoryContext = caller;
+                return true;
+            }
+            // The table is there.
+            (*receiver).rStartup = Some(start_nothing);
+        }
+        pg_sys::CurrentMemoryContext = caller;
+        false
+    }
+}
+
+unsafe extern "C-unwind" fn start_nothing(_: *mut pg_sys::DestReceiver, _: i32, _: pg_sys::TupleDesc) {}
+
+/// What standard_ExecutorRun (execMain.c) does around the rows, and the rows.
+///
+/// # Safety
+/// As [`run`], with a source for its table, which has been created.
+unsafe fn load(query: *mut pg_sys::QueryDesc, source: *mut Source) {
+    // SAFETY: the caller vouches for both; calls that raise jump past a frame without destructors.
+    unsafe {
+        let estate = (*query).estate;
+        let instruments = [(*query).totaltime, (*(*query).planstate).instrument];
+        for instrument in instruments {
+            if !instrument.is_null() {
+                unguarded::InstrStartNode(instrument);
+            }
+        }
+        let mut outcome = Outcome::default();
+        let nodes = nodes(source);
+        let scan = state_of((*query).planstate);
+        replace(scan);
+        run::run(&raw const (*source).insertion, nodes, null_mut(), &raw mut outcome);
+        (*estate).es_processed = outcome.rows;
+        let receiver = (*query).dest;
+        if let Some(shut_down) = (*receiver).rShutdown {
+            shut_down(receiver);
+        }
+        for instrument in instruments {
+            if !instrument.is_null() {
+                unguarded::InstrStopNode(instrument, outcome.rows as f64);
+            }
+        }
+        node::count_filtered((*query).planstate, &raw const outcome);
+        count_bytes(scan, outcome.bytes);
+    }
+}
+
+/// The plan's expressions as ones over a row of the foreign table, if there are any.
+///
+/// # Safety
+/// A source in a plan.
+#[pg_guard]
+unsafe extern "C-unwind" fn nodes(source: *const Source) -> *const Nodes {
+    // SAFETY: the caller vouches for the source; guarded calls.
+    unsafe {
+        let Source { scan, insertion } = &*source;
+        if !insertion.projects() {
+            return std::ptr::null();
+        }
+        let plan = &(**scan).scan;
+        let over_row = |list: *mut pg_sys::List| {
+            let copy: *mut pg_sys::List = pg_sys::copyObjectImpl(list.cast()).cast();
+            pg_sys::ChangeVarNodes(copy.cast(), plan.scanrelid as _, pg_sys::INDEX_VAR as _, 0);
+            copy
+        };
+        let nodes = insertion.nodes_of(over_row(plan.plan.targetlist), over_row(plan.plan.qual));
+        let place = pg_sys::palloc(size_of::<Nodes>()).cast::<Nodes>();
+        place.write(nodes);
+        place
+    }
+}
+
+/// Null if the query is not one for a load.
+///
+/// # Safety
+/// As [`run`], of a query whose receiver creates a table.
+#[pg_guard]
+unsafe extern "C-unwind" fn judge(query: *const pg_sys::QueryDesc) -> *mut Source {
+    // SAFETY: the caller vouches for the query.
+    unsafe {
+        match source_of(query) {
+            Ok(source) => pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(source),
+            Err(_) => null_mut(),
+        }
+    }
+}
+
+/// # Safety
+/// As [`judge`].
+unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Source> {
+    // SAFETY: the caller vouches for the query; tags say what nodes are.
+    unsafe {
+        let statement = &*(*query).plannedstmt;
+        let no_data = (*(*query).estate).es_top_eflags.cast_unsigned() & pg_sys::EXEC_FLAG_WITH_NO_DATA != 0;
+        if no_data || statement.hasModifyingCTE || !statement.subplans.is_null() || !statement.rowMarks.is_null() {
+            return no("The SELECT does more than read rows.");
+        }
+        let scan = scan_of(statement.planTree)?;
+        let place = (*scan).scan.scanrelid as usize;
+        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(statement.rtable);
+        let foreign = match place.checked_sub(1).and_then(|i| entries.get_ptr(i)) {
+            Some(entry) if Wrapper::get().is_ok_and(|w| (w.is_replaceable)(state_of((*query).planstate))) => {
+                (*entry).relid
+            }
+            _ => return no("The SELECT reads another table."),
+        };
+        let quals = (*scan).scan.plan.qual;
+        of_expression(quals.cast(), place, foreign)?;
+        let mut columns = Vec::new();
+        for entry in PgList::<pg_sys::TargetEntry>::from_pg((*scan).scan.plan.targetlist).iter_ptr() {
+            if (*entry).resjunk {
+                return no("The target list is not as expected.");
+            }
+            of_expression((*entry).expr.cast(), place, foreign)?;
+            // What is only taken for another type is stored as it is.
+            let value = without_relabels((*entry).expr.cast());
+            columns.push(match (*value).type_ {
+                pg_sys::NodeTag::T_Var => i32::from((*value.cast::<pg_sys::Var>()).varattno),
+                _ => EXPRESSION,
+            });
+        }
+        if columns.is_empty() {
+            return no("No column is made.");
+        }
+        Ok(Source {
+            scan,
+            insertion: Insertion { target: pg_sys::InvalidOid, foreign, filters: !quals.is_null(), columns },
+        })
+    }
+}
+
+/// The plan's one scan.
+///
+/// # Safety
+/// A valid plan.
+unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
+    // SAFETY: the caller vouches for the plan; tags say what nodes are.
+    unsafe {
+        let mut plan = plan;
+        if (*plan).type_ == pg_sys::NodeTag::T_Gather {
+            let entries = PgList::<pg_sys::TargetEntry>::from_pg((*plan).targetlist);
+            let passes = entries.iter_ptr().enumerate().all(|(i, entry)| {
+                let var = (*entry).expr.cast::<pg_sys::Var>();
+                (*var.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
+                    && (*var).varno == pg_sys::OUTER_VAR
+                    && usize::try_from((*var).varattno) == Ok(i + 1)
+            });
+            let below = (*plan).lefttree;
+            let width = |plan: *mut pg_sys::Plan| (*plan).targetlist.as_ref().map_or(0, |list| list.length);
+            if !passes || !(*plan).qual.is_null() || !(*plan).initPlan.is_null() || width(plan) != width(below) {
+                return no("The SELECT does more than read rows.");
+            }
+            plan = below;
+        }
+        let scan = plan.cast::<pg_sys::ForeignScan>();
+        if (*plan).type_ != pg_sys::NodeTag::T_ForeignScan || !(*plan).initPlan.is_null() || (*scan).scan.scanrelid == 0
+        {
+            return no("The SELECT does more than read rows.");
+        }
+        Ok(scan)
+    }
+}
+
+/// The state of the plan's one scan.
+///
+/// # Safety
+/// The state of a plan that [`scan_of`] accepts.
+unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanState {
+    // SAFETY: the caller vouches for the state; tags say what nodes are.
+    unsafe {
+        let is_gather = (*state).type_ == pg_sys::NodeTag::T_GatherState;
+        let state = if is_gather { (*state).lefttree } else { state };
+        state.cast()
+    }
+}
+
+/// What the scan would read is the load's business from now on.
+///
+/// # Safety
+/// The state of a scan that can be replaced.
+#[pg_guard]
+unsafe extern "C-unwind" fn replace(state: *mut pg_sys::ForeignScanState) {
+    // SAFETY: the caller vouches for the state.
+    unsafe { Wrapper::get().and_then(|wrapper| (wrapper.replace)(state)).or_raise() }
+}
+
+/// # Safety
+/// The state of a scan that was replaced.
+#[pg_guard]
+unsafe extern "C-unwind" fn count_bytes(state: *mut pg_sys::ForeignScanState, bytes: u64) {
+    // SAFETY: the caller vouches for the state.
+    unsafe { (Wrapper::get().or_raise().count_bytes)(state, bytes) }
+}
+
+/// Is the new table one to load?
+///
+/// # Safety
+/// As [`run`], with a source, and the table, open.
+#[pg_guard]
+unsafe extern "C-unwind" fn suits(source: *mut Source, relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let insertion = &mut (*source).insertion;
+        insertion.target = (*relation).rd_id;
+        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION && of_tables(insertion, true).is_ok()
+    }
+}
