@@ -16,10 +16,10 @@ use Wal;
 
 my %TABLES = (
     load => \&loads, append => \&loads, parts => \&loads, variants => \&variants, scale => \&scale,
-    latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans,
+    latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans, insert => \&inserts,
     compare => \&Compare::table, serial => \&Stages::table, wal => \&Wal::table,
 );
-my @ORDER = qw(compare load append parts variants scale serial wal latency checkpoint memory scan);
+my @ORDER = qw(compare load append insert parts variants scale serial wal latency checkpoint memory scan);
 my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
 
 # A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value
@@ -284,15 +284,20 @@ sub memory {
     return $text;
 }
 
-sub scans {
-    my ($figures) = @_;
-    my $text = header('scan', 'by', 'median s', 'min–max s', 'file_fdw = 1', 'MB/s');
-    for my $scan (uniq map { $_->{case} } @$figures) {
-        my @of_scan = grep { $_->{case} eq $scan } @$figures;
-        my @file_fdw = values_of(\@of_scan, 'seconds', rival => 'file_fdw');
-        for my $rival (rivals_of(\@of_scan)) {
-            my @seconds = values_of(\@of_scan, 'seconds', rival => $rival);
-            $text .= line("`SELECT $scan`", $rival, seconds(@seconds), speed(\@file_fdw, median(@seconds)),
+sub scans { return through_wrappers(@_, 'scan', sub {"`SELECT $_[0]`"}, sub { $_[0] }) }
+
+sub inserts { return through_wrappers(@_, 'stored', sub { $_[0] }, sub { Rival::label($_[0]) =~ s/.*, (?=file|bulk)//r }) }
+
+# What is done through file_fdw and others.
+sub through_wrappers {
+    my ($figures, undef, $title, $name, $by) = @_;
+    my $text = header($title, 'by', 'median s', 'min–max s', 'file_fdw = 1', 'MB/s');
+    for my $case (uniq map { $_->{case} } @$figures) {
+        my @of_case = grep { $_->{case} eq $case } @$figures;
+        my @file_fdw = values_of(\@of_case, 'seconds', rival => 'file_fdw');
+        for my $rival (rivals_of(\@of_case)) {
+            my @seconds = values_of(\@of_case, 'seconds', rival => $rival);
+            $text .= line($name->($case), $by->($rival), seconds(@seconds), speed(\@file_fdw, median(@seconds)),
                 sprintf('%.0f', $figures->[0]{bytes} / 1e6 / median(@seconds)));
         }
     }
@@ -304,7 +309,7 @@ sub scans {
 # Words are to the left, numbers to the right.
 sub header {
     my @titles = @_;
-    my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'by', 'single INSERTs during', 'CHECKPOINT during',
+    my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'stored', 'by', 'single INSERTs during', 'CHECKPOINT during',
         'memory, MB', 'table', 'log', 'turn', 'bound by';
     return line(@titles) . '|' . join('|', map { $left{$_} ? '---' : '--:' } @titles) . "|\n";
 }
