@@ -1,10 +1,11 @@
 //! The settings of pg_bulk.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::guc::GucEnum;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 /// Bytes asked of a file at a time. 256 kB: the bytes of one read, and what is made of them, stay in the second-level
 /// cache; larger reads measured no faster, smaller ones pay the system call. Tests set a few bytes, so that every
@@ -35,14 +36,64 @@ static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60)
 /// database is bounded.
 static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 
-/// On: it is the same INSERT, only faster.
-static DIRECT_INSERT: GucSetting<bool> = GucSetting::<bool>::new(true);
+/// What an INSERT from a foreign table may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectInsert {
+    /// Core's.
+    Off,
+    /// A load that others notice no more of than of core's INSERT.
+    On,
+    /// The same, but an empty table is loaded exclusively if it is free.
+    Exclusive,
+}
+
+struct Entries<const N: usize>([pg_sys::config_enum_entry; N]);
+
+// SAFETY: constants, and names that are.
+unsafe impl<const N: usize> Sync for Entries<N> {}
+
+const fn entry(name: &'static CStr, value: DirectInsert, hidden: bool) -> pg_sys::config_enum_entry {
+    pg_sys::config_enum_entry { name: name.as_ptr(), val: value as i32, hidden }
+}
+
+/// It could be a Boolean; so it is given like one.
+static DIRECT_INSERT_ENTRIES: Entries<10> = Entries([
+    entry(c"on", DirectInsert::On, false),
+    entry(c"off", DirectInsert::Off, false),
+    entry(c"exclusive", DirectInsert::Exclusive, false),
+    entry(c"true", DirectInsert::On, true),
+    entry(c"yes", DirectInsert::On, true),
+    entry(c"1", DirectInsert::On, true),
+    entry(c"false", DirectInsert::Off, true),
+    entry(c"no", DirectInsert::Off, true),
+    entry(c"0", DirectInsert::Off, true),
+    pg_sys::config_enum_entry { name: std::ptr::null(), val: 0, hidden: false },
+]);
+
+// SAFETY: the entries end with one that has no name.
+unsafe impl GucEnum for DirectInsert {
+    fn from_ordinal(ordinal: i32) -> DirectInsert {
+        [DirectInsert::Off, DirectInsert::On, DirectInsert::Exclusive]
+            .into_iter()
+            .find(|value| *value as i32 == ordinal)
+            .unwrap_or(DirectInsert::Off)
+    }
+
+    fn to_ordinal(&self) -> i32 {
+        *self as i32
+    }
+
+    const CONFIG_ENUM_ENTRY: *const pg_sys::config_enum_entry = DIRECT_INSERT_ENTRIES.0.as_ptr();
+}
+
+/// On: it is the same INSERT, only faster. Not exclusive: whoever INSERTs does not expect to keep readers waiting.
+static DIRECT_INSERT: GucSetting<DirectInsert> = GucSetting::<DirectInsert>::new(DirectInsert::On);
 
 pub fn init() {
-    GucRegistry::define_bool_guc(
+    GucRegistry::define_enum_guc(
         c"pg_bulk.direct_insert",
         c"INSERT ... SELECT from a foreign table of bulk_fdw is done as a load, where that comes to the same.",
-        c"EXPLAIN (VERBOSE) tells whether it is, and if not why not.",
+        c"EXPLAIN (VERBOSE) tells whether it is, and if not why not. With \"exclusive\", an empty table that is free is locked exclusively for it.",
         &DIRECT_INSERT,
         GucContext::Userset,
         GucFlags::default(),
@@ -126,7 +177,7 @@ pub fn init() {
 }
 
 /// May an INSERT be done as a load?
-pub fn direct_insert() -> bool {
+pub fn direct_insert() -> DirectInsert {
     DIRECT_INSERT.get()
 }
 

@@ -37,7 +37,7 @@ pub extern "C-unwind" fn _PG_init() {
         columns: fdw::columns_of,
         is_replaceable: fdw::is_replaceable,
         replace: fdw::replace,
-        count_bytes: fdw::count_bytes,
+        count: fdw::count,
     });
     fdw::init(Some(load::insert_select::upper_paths));
     queue::init();

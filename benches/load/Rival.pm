@@ -43,12 +43,14 @@ my %KINDS = (
     bulk_fdw        => { label => 'INSERT … SELECT, bulk_fdw', server => 'bulk_files', statements => \&insert },
     bulk_fdw_direct =>
         { label => 'INSERT … SELECT, bulk_fdw, taken over', server => 'bulk_files', statements => \&insert },
+    bulk_fdw_exclusive =>
+        { label => 'INSERT … SELECT, bulk_fdw, taken over, exclusive', server => 'bulk_files', statements => \&insert },
     floor           => { label => 'floor (no server)', program => 1 },
 );
 # In the order of reports.
 our @NAMES = qw(copy copy_good copy_freeze copy_then_index two_copies four_copies bulk_load bulk_load_share bulk_load_0
     bulk_load_1 bulk_load_2 bulk_load_7 bulk_load_table bulk_enqueue four_jobs pg_bulkload_buffered pg_bulkload_direct
-    pg_bulkload timescaledb_parallel_copy pgloader file_fdw bulk_fdw bulk_fdw_direct floor);
+    pg_bulkload timescaledb_parallel_copy pgloader file_fdw bulk_fdw bulk_fdw_direct bulk_fdw_exclusive floor);
 # Those that are of use in one mode only.
 my %SPECIAL = map { $_ => 1 } qw(four_copies four_jobs bulk_load_1 bulk_load_2 bulk_load_7);
 our @USUAL = grep { !$SPECIAL{$_} } @NAMES;
@@ -91,7 +93,7 @@ sub lacks {
         return $workload->{index} ? undef : '';
     } elsif ($name eq 'file_fdw') {
         return $more ? '' : $bad && $bench->{major} < 18 ? 'file_fdw leaves bad rows out from 18 on' : undef;
-    } elsif ($name eq 'bulk_fdw_direct') {
+    } elsif ($name =~ /^bulk_fdw_(?:direct|exclusive)$/) {
         return 'not there yet (there is no pg_bulk.direct_insert)' if !$bench->has_direct_insert;
         return $more ? '' : undef;
     } elsif ($name =~ /^bulk_(?:fdw|enqueue)$/) {
@@ -211,10 +213,10 @@ sub sessions {
 # Has an INSERT taken over, or not, as asked for; it must be seen in the plan.
 sub choose_insert {
     my ($self, $session, $statement) = @_;
-    my $direct = $self->{name} eq 'bulk_fdw_direct';
-    $session->ask('SET pg_bulk.direct_insert = ' . ($direct ? 'on' : 'off'));
+    my $how = { bulk_fdw_direct => 'on', bulk_fdw_exclusive => 'exclusive' }->{ $self->{name} } // 'off';
+    $session->ask("SET pg_bulk.direct_insert = $how");
     my $plan = $session->ask("EXPLAIN (COSTS OFF) $statement");
-    ($plan =~ /Custom Scan/) == $direct or die "$0: not the plan that $self->{name} asked for:\n$plan\n";
+    ($plan =~ /Custom Scan/) == ($how ne 'off') or die "$0: not the plan that $self->{name} asked for:\n$plan\n";
 }
 
 sub statements {

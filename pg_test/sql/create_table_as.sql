@@ -217,6 +217,12 @@ CREATE TABLE made AS SELECT * FROM ft;
 SELECT count(*), sum(id) ids, sum(length(word)) words, max(day), sum(n) FROM made;
 SELECT public.verify_heapam('made');
 DROP TABLE made;
+-- What else is said of the scan.
+CALL make_table('bad', 'id int, n int', $$format 'csv', on_error 'ignore'$$, E'1,1\nx,2\n3,3\n');
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) CREATE TABLE made AS SELECT * FROM bad WHERE n > 1
+\g |sed 's/File: .*/File/'
+TABLE made;
+DROP TABLE made;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;

@@ -59,14 +59,15 @@ pub unsafe fn replace(node: *mut pg_sys::ForeignScanState) -> Result<()> {
     unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.map_or(Ok(()), Scan::give_up)
 }
 
-/// So many bytes of it were read.
+/// So many bytes of it were read, and so many of its rows had bad values, of which somebody else has told.
 ///
 /// # Safety
 /// A scan that was replaced.
-pub unsafe fn count_bytes(node: *mut pg_sys::ForeignScanState, bytes: u64) {
+pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u64) {
     // SAFETY: the caller vouches for the state.
     if let Some(scan) = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() } {
         scan.bytes_before += bytes;
+        scan.tolerance.bad_rows += bad_rows;
     }
 }
 

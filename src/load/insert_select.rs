@@ -19,8 +19,7 @@
 //! partition may have a trigger, the session an origin: then core's own plan runs, below ours.
 //!
 //! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`. It takes no lock but an INSERT's, with
-//! one exception: an empty table gets a new file, as bulk_load would give it one, where that keeps others out no longer than
-//! the statement lasts.
+//! one exception: an empty table gets a new file, as bulk_load would give it one, if `pg_bulk.direct_insert` is `exclusive`.
 
 mod expression;
 mod insertion;
@@ -52,8 +51,8 @@ pub struct Wrapper {
     pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
     /// A load is going to. Guarded.
     pub replace: unsafe fn(*mut pg_sys::ForeignScanState) -> Result<()>,
-    /// It has read so many bytes.
-    pub count_bytes: unsafe fn(*mut pg_sys::ForeignScanState, u64),
+    /// It has read so many bytes, and met so many rows with bad values.
+    pub count: unsafe fn(*mut pg_sys::ForeignScanState, u64, u64),
 }
 
 static WRAPPER: OnceLock<Wrapper> = OnceLock::new();

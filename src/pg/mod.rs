@@ -43,7 +43,6 @@ pub mod own_table;
 pub mod owner;
 pub mod parallel;
 pub mod points;
-pub mod portal;
 pub mod progress;
 pub mod removal;
 pub mod role;

@@ -87,6 +87,9 @@ unsafe extern "C-unwind" {
     pub fn FlushErrorState();
     /// elog.c. Raises an error again, as it is.
     pub fn ReThrowError(edata: *mut pg_sys::ErrorData) -> !;
+    /// xact.c. Counts; raises nothing where parallel mode was entered and no worker runs.
+    pub fn EnterParallelMode();
+    pub fn ExitParallelMode();
     /// instrument.c. Raises an error if it runs already.
     pub fn InstrStartNode(instr: *mut pg_sys::Instrumentation);
     /// instrument.c. Raises an error if it does not run.

@@ -5,7 +5,7 @@
 //! So an empty table gets such a file, if its exclusive lock is to be had without waiting for anybody. It is not a
 //! TRUNCATE: no trigger fires, and nothing is said to subscribers.
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_sys};
 
 use crate::error::Result;
 use crate::pg::compat;
@@ -31,7 +31,16 @@ pub unsafe fn renew(relation: pg_sys::Relation) -> Result<bool> {
         if temporary || new || !is_unused(relation) || !may_truncate(relid) {
             return Ok(false);
         }
-        if !pg_sys::ConditionalLockRelation(relation, EXCLUSIVE) {
+        // A new file takes locks of all that belongs to the table, and whoever waits for one while he has the others keeps
+        // everybody out.
+        let toast = (*(*relation).rd_rel).reltoastrelid;
+        let mut belonging = Vec::new();
+        let are_valid =
+            indexes_of(relid, &mut belonging) && (toast == pg_sys::InvalidOid || indexes_of(toast, &mut belonging));
+        belonging.extend((toast != pg_sys::InvalidOid).then_some(toast));
+        belonging.push(relid);
+        // An index that is not valid would be built, which its rows may not let.
+        if !are_valid || !lock_all(&belonging) {
             return Ok(false);
         }
         // Before we had the lock, somebody may have filled it.
@@ -39,7 +48,6 @@ pub unsafe fn renew(relation: pg_sys::Relation) -> Result<bool> {
             return Ok(false);
         }
         compat::set_new_file(relation, persistence);
-        let toast = (*(*relation).rd_rel).reltoastrelid;
         if toast != pg_sys::InvalidOid {
             let toast = pg_sys::table_open(toast, EXCLUSIVE);
             compat::set_new_file(toast, persistence);
@@ -49,6 +57,41 @@ pub unsafe fn renew(relation: pg_sys::Relation) -> Result<bool> {
         compat::reindex_relation(relid, pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed());
     }
     Ok(true)
+}
+
+/// Add the indexes of a table. False if one of them cannot be used. Guarded.
+///
+/// # Safety
+/// A table that is locked, or belongs to one that is.
+unsafe fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
+    // SAFETY: the caller vouches for the table; guarded calls.
+    unsafe {
+        let table = pg_sys::table_open(relid, pg_sys::AccessShareLock.cast_signed());
+        let mut are_valid = true;
+        for oid in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(table)).iter_oid() {
+            let index = pg_sys::index_open(oid, pg_sys::AccessShareLock.cast_signed());
+            let form = &*(*index).rd_index;
+            are_valid &= form.indisvalid && form.indisready && form.indislive;
+            pg_sys::index_close(index, NO_LOCK);
+            found.push(oid);
+        }
+        pg_sys::table_close(table, NO_LOCK);
+        are_valid
+    }
+}
+
+/// Lock all of them, if they are all free at once; else none. Guarded.
+fn lock_all(relids: &[pg_sys::Oid]) -> bool {
+    for (i, &relid) in relids.iter().enumerate() {
+        // SAFETY: guarded calls; locks that were taken here.
+        unsafe {
+            if !pg_sys::ConditionalLockRelationOid(relid, EXCLUSIVE) {
+                relids.iter().take(i).for_each(|&taken| pg_sys::UnlockRelationOid(taken, EXCLUSIVE));
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// Empty, and nobody else in this session uses it (CheckTableNotInUse, tablecmds.c).

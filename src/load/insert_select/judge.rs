@@ -13,7 +13,7 @@ use super::expression::{asks_for_last_id, of_expression};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion};
 use super::{Wrapper, scan_of};
 use crate::error::OrRaise;
-use crate::guc;
+use crate::guc::{self, DirectInsert};
 use crate::load::duplicate::Keep;
 use crate::load::{obstacle, volatile};
 use crate::pg::compat;
@@ -39,7 +39,7 @@ pub unsafe fn judge(
 ) -> Answer<Insertion> {
     // SAFETY: the caller vouches for the structures; tags say what nodes are.
     unsafe {
-        if !guc::direct_insert() {
+        if guc::direct_insert() == DirectInsert::Off {
             return no("pg_bulk.direct_insert is off");
         }
         of_statement(root, path)?;

@@ -1,9 +1,8 @@
 //! `CREATE TABLE … AS SELECT … FROM ft`, and `SELECT … INTO`.
 //!
 //! ```text
-//!   ExecutorStart ─► run ─► judge ─┬─ no:  the executor
-//!                                  └─ yes: rStartup, which creates the table ─► judged again ─┬─ no:  the executor
-//!                                                                                             └─ yes: the load ─► rShutdown
+//!   ExecutorRun ─► look ─► rStartup, which creates the table ─► first row? ─┬─ not of a load: the plan is run
+//!                                                                           └─ else: the load, and no row
 //! ```
 //!
 //! The planner sees a SELECT like any other, whose rows go to a receiver that creates the table when it is started and
@@ -14,7 +13,10 @@
 //! The table is new in the transaction, nobody sees it, and it has no index and no trigger yet.
 
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
 
+use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::expression::of_expression;
@@ -23,14 +25,14 @@ use super::judge::{Answer, no, of_tables, without_relabels};
 use super::run::{self, Outcome};
 use super::{Wrapper, node};
 use crate::error::OrRaise;
-use crate::guc;
+use crate::guc::{self, DirectInsert};
 use crate::load::direct::Nodes;
 use crate::pg::compat;
 use crate::pg::unguarded;
 
 /// Let queries be looked at. Called once, when the library is loaded.
 pub fn register() {
-    compat::install_executor_hook(run);
+    compat::install_executor_hook(look);
 }
 
 /// What a query stores.
@@ -40,73 +42,93 @@ struct Source {
     insertion: Insertion,
 }
 
+/// A query whose plan is not run, but read by a load. The innermost one is [`CURRENT`] from when it is found until its plan
+/// is asked for the first row, and nothing of a user's runs in between but what creates the table.
+#[derive(Debug)]
+struct Taken {
+    query: *mut pg_sys::QueryDesc,
+    source: *mut Source,
+    /// What the plan's node does when it is asked for a row.
+    node: pg_sys::ExecProcNodeMtd,
+}
+
+static CURRENT: AtomicPtr<Taken> = AtomicPtr::new(null_mut());
+
 /// # Safety
 /// A plain frame; a query that has been started, and is to be run to its end.
-unsafe extern "C-unwind" fn run(query: *mut pg_sys::QueryDesc) -> bool {
+unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
     // A plain frame: nothing here has a destructor.
     // SAFETY: the caller vouches for the query; what was made for it lives as long as its memory.
     unsafe {
-        let receiver = (*query).dest;
-        let is_into =
-            (*query).operation == pg_sys::CmdType::CMD_SELECT && (*receiver).mydest == pg_sys::CommandDest::DestIntoRel;
-        if !is_into || !guc::direct_insert() {
-            return false;
+        let is_into = (*query).operation == pg_sys::CmdType::CMD_SELECT
+            && (*(*query).dest).mydest == pg_sys::CommandDest::DestIntoRel;
+        if !is_into || guc::direct_insert() == DirectInsert::Off {
+            return;
         }
-        let estate = (*query).estate;
         let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*estate).es_query_cxt;
-        let source = judge(query);
-        if !source.is_null() {
-            (*estate).es_processed = 0;
-            if let Some(start) = (*receiver).rStartup {
-                start(receiver, (*query).operation as _, (*query).tupDesc);
-            }
-            if suits(source, compat::into_relation(receiver)) {
-                load(query, source);
-                pg_sys::CurrentMemoryContext = caller;
-                return true;
-            }
-            // The table is there.
-            (*receiver).rStartup = Some(start_nothing);
+        pg_sys::CurrentMemoryContext = (*(*query).estate).es_query_cxt;
+        let taken = take(query);
+        if !taken.is_null() {
+            (*(*query).planstate).ExecProcNode = Some(first_row);
+            CURRENT.store(taken, Relaxed);
         }
         pg_sys::CurrentMemoryContext = caller;
-        false
     }
 }
 
-unsafe extern "C-unwind" fn start_nothing(_: *mut pg_sys::DestReceiver, _: i32, _: pg_sys::TupleDesc) {}
-
-/// What standard_ExecutorRun (execMain.c) does around the rows, and the rows.
+/// The plan's node is asked for its first row: the table has been created.
 ///
 /// # Safety
-/// As [`run`], with a source for its table, which has been created.
-unsafe fn load(query: *mut pg_sys::QueryDesc, source: *mut Source) {
+/// Called by the executor, with the node of the query that was looked at last.
+unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: `look` has made what is current, for this node.
+    unsafe {
+        let taken = CURRENT.load(Relaxed);
+        (*state).ExecProcNode = (*taken).node;
+        if !suits((*taken).source, compat::into_relation((*(*taken).query).dest)) {
+            return match (*state).ExecProcNode {
+                Some(process) => process(state),
+                None => null_mut(),
+            };
+        }
+        // A plan with a Gather is run in parallel mode, in which a load could not do what is to be done alone.
+        let is_parallel = (*(*state).state).es_use_parallel_mode;
+        if is_parallel {
+            unguarded::ExitParallelMode();
+        }
+        load(state, (*taken).source);
+        if is_parallel {
+            unguarded::EnterParallelMode();
+        }
+        null_mut()
+    }
+}
+
+/// # Safety
+/// As [`first_row`], with a source for its table.
+unsafe fn load(state: *mut pg_sys::PlanState, source: *mut Source) {
     // SAFETY: the caller vouches for both; calls that raise jump past a frame without destructors.
     unsafe {
-        let estate = (*query).estate;
-        let instruments = [(*query).totaltime, (*(*query).planstate).instrument];
-        for instrument in instruments {
-            if !instrument.is_null() {
-                unguarded::InstrStartNode(instrument);
+        let scan = state_of(state);
+        let gather = if scan.cast() == state { null_mut() } else { state };
+        for node in [gather, scan.cast()] {
+            if !node.is_null() && !(*node).instrument.is_null() {
+                unguarded::InstrStartNode((*node).instrument);
             }
         }
         let mut outcome = Outcome::default();
         let nodes = nodes(source);
-        let scan = state_of((*query).planstate);
         replace(scan);
-        run::run(&raw const (*source).insertion, nodes, null_mut(), &raw mut outcome);
-        (*estate).es_processed = outcome.rows;
-        let receiver = (*query).dest;
-        if let Some(shut_down) = (*receiver).rShutdown {
-            shut_down(receiver);
-        }
-        for instrument in instruments {
-            if !instrument.is_null() {
-                unguarded::InstrStopNode(instrument, outcome.rows as f64);
+        run::run(&raw const (*source).insertion, nodes, &raw mut outcome);
+        (*(*state).state).es_processed = outcome.rows;
+        for node in [gather, scan.cast()] {
+            if !node.is_null() && !(*node).instrument.is_null() {
+                unguarded::InstrStopNode((*node).instrument, outcome.rows as f64);
             }
         }
-        node::count_filtered((*query).planstate, &raw const outcome);
-        count_bytes(scan, outcome.bytes);
+        node::count_filtered(scan.cast(), &raw const outcome);
+        count(scan, &raw const outcome);
     }
 }
 
@@ -138,20 +160,24 @@ unsafe extern "C-unwind" fn nodes(source: *const Source) -> *const Nodes {
 /// Null if the query is not one for a load.
 ///
 /// # Safety
-/// As [`run`], of a query whose receiver creates a table.
+/// As [`look`], of a query whose receiver creates a table.
 #[pg_guard]
-unsafe extern "C-unwind" fn judge(query: *const pg_sys::QueryDesc) -> *mut Source {
+unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
     // SAFETY: the caller vouches for the query.
     unsafe {
-        match source_of(query) {
-            Ok(source) => pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(source),
-            Err(_) => null_mut(),
-        }
+        let Ok(source) = source_of(query) else { return null_mut() };
+        let memory = PgMemoryContexts::CurrentMemoryContext;
+        let source = PgMemoryContexts::leak_and_drop_on_delete(&mut { memory }, source);
+        let node = (*(*query).planstate).ExecProcNode;
+        PgMemoryContexts::leak_and_drop_on_delete(
+            &mut PgMemoryContexts::CurrentMemoryContext,
+            Taken { query, source, node },
+        )
     }
 }
 
 /// # Safety
-/// As [`judge`].
+/// As [`take`].
 unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Source> {
     // SAFETY: the caller vouches for the query; tags say what nodes are.
     unsafe {
@@ -252,15 +278,15 @@ unsafe extern "C-unwind" fn replace(state: *mut pg_sys::ForeignScanState) {
 /// # Safety
 /// The state of a scan that was replaced.
 #[pg_guard]
-unsafe extern "C-unwind" fn count_bytes(state: *mut pg_sys::ForeignScanState, bytes: u64) {
-    // SAFETY: the caller vouches for the state.
-    unsafe { (Wrapper::get().or_raise().count_bytes)(state, bytes) }
+unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome: *const Outcome) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (Wrapper::get().or_raise().count)(state, (*outcome).bytes, (*outcome).rejected) }
 }
 
 /// Is the new table one to load?
 ///
 /// # Safety
-/// As [`run`], with a source, and the table, open.
+/// As [`first_row`], with a source, and the table, open.
 #[pg_guard]
 unsafe extern "C-unwind" fn suits(source: *mut Source, relation: pg_sys::Relation) -> bool {
     // SAFETY: the caller vouches for both.

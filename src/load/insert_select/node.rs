@@ -13,7 +13,7 @@ use super::insertion::Insertion;
 use super::judge;
 use super::run::{self, Outcome};
 use crate::error::OrRaise;
-use crate::guc;
+use crate::guc::{self, DirectInsert};
 use crate::load::direct::{self, Nodes};
 use crate::pg::compat;
 use crate::pg::encoding::to_server;
@@ -160,7 +160,7 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
         let state = node.cast::<State>();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let insertion = Insertion::of_list((*plan).custom_private);
-        let answer = if guc::direct_insert() {
+        let answer = if guc::direct_insert() != DirectInsert::Off {
             judge::of_tables(&insertion, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
         } else {
             Err("pg_bulk.direct_insert is off".into())
@@ -193,10 +193,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         }
         if !(*state).is_done {
             (*state).is_done = true;
-            let ps = &raw mut (*node).ss.ps;
-            let statement = (*(*ps).state).es_plannedstmt;
-            let nodes = nodes(state);
-            run::run((*state).insertion, nodes, statement, &raw mut (*state).outcome);
+            run::run((*state).insertion, nodes(state), &raw mut (*state).outcome);
             count(state);
         }
         null_mut()

@@ -5,12 +5,11 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::insertion::Insertion;
 use crate::error::OrRaise;
-use crate::guc;
+use crate::guc::{self, DirectInsert};
 use crate::load::direct::Nodes;
 use crate::load::options::LoadOptions;
 use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
-use crate::pg::portal;
 use crate::pg::source::Location;
 
 /// What has become of it.
@@ -31,19 +30,14 @@ pub struct Outcome {
 /// # Safety
 /// A plain frame, in the execution of the statement, or of one that creates the table; tables are locked, and it has been
 /// judged. `nodes` make rows of the target, if they are not stored as they are.
-pub unsafe fn run(
-    insertion: *const Insertion,
-    nodes: *const Nodes,
-    statement: *mut pg_sys::PlannedStmt,
-    outcome: *mut Outcome,
-) {
+pub unsafe fn run(insertion: *const Insertion, nodes: *const Nodes, outcome: *mut Outcome) {
     // SAFETY: the caller vouches for the insertion; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertion);
         pg_sys::CurrentMemoryContext = (*load).memory;
         open(load, insertion, nodes);
-        (*outcome).exclusively = renew(load, statement);
+        (*outcome).exclusively = renew(load);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(load_context),
@@ -98,23 +92,20 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, n
     }
 }
 
-/// Give an empty table a new file, as a call of bulk_load would, if the lock that this takes is held for no longer than the
-/// load, and the load waits for nobody: a trigger, that of a foreign key among them, might.
+/// Give an empty table a new file, as a call of bulk_load would, if that is asked for.
 ///
 /// # Safety
 /// As [`run`], with a load whose table and file are open.
 #[pg_guard]
-unsafe extern "C-unwind" fn renew(load: *mut Load, statement: *mut pg_sys::PlannedStmt) -> bool {
-    // SAFETY: the caller vouches for both; the load holds the only reference, or the table is left alone.
+unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
+    // SAFETY: the caller vouches for it; the load holds the only reference, or the table is left alone.
     unsafe {
         let load = &mut *load;
-        let relation = load.target.relation;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
-        load.target.kind == Kind::Plain
+        guc::direct_insert() == DirectInsert::Exclusive
+            && load.target.kind == Kind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && !(*(*relation).rd_rel).relhastriggers
-            && portal::is_alone(statement, load.target.relid)
-            && direct::renew(relation).or_raise()
+            && direct::renew(load.target.relation).or_raise()
     }
 }
 

@@ -4,20 +4,19 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-/// Runs a query to its end in its own way, and says so; or leaves it to the executor.
+/// Looks at a query before it is run to its end.
 ///
 /// # Safety
 /// A plain frame; a query that has been started.
-pub type Take = unsafe extern "C-unwind" fn(query: *mut pg_sys::QueryDesc) -> bool;
+pub type Look = unsafe extern "C-unwind" fn(query: *mut pg_sys::QueryDesc);
 
-static TAKE: OnceLock<Take> = OnceLock::new();
+static LOOK: OnceLock<Look> = OnceLock::new();
 static PREVIOUS: OnceLock<pg_sys::ExecutorRun_hook_type> = OnceLock::new();
 
-/// From now on `take` is asked of each query that is run to its end, before other hooks that are there already. Called once,
-/// when the library is loaded.
-pub fn install(take: Take) {
-    if TAKE.set(take).is_ok() {
-        // SAFETY: a variable of this process, which has one thread.
+/// From now on let `look` see each query that is going to be run to its end. Called once, when the library is loaded.
+pub fn install(look: Look) {
+    if LOOK.set(look).is_ok() {
+        // SAFETY: a variable of this process, which has one thread of the server's.
         unsafe {
             let _ = PREVIOUS.set(pg_sys::ExecutorRun_hook);
             pg_sys::ExecutorRun_hook = Some(run);
@@ -26,11 +25,15 @@ pub fn install(take: Take) {
 }
 
 /// # Safety
-/// A plain frame; a query that has been started, and is to be run to its end.
-unsafe fn takes(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64) -> bool {
-    let to_the_end = direction == pg_sys::ScanDirection::ForwardScanDirection && count == 0;
-    // SAFETY: the caller vouches for the query.
-    to_the_end && TAKE.get().is_some_and(|take| unsafe { take(query) })
+/// A plain frame; a query that has been started, and is to be run.
+unsafe fn show(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64) {
+    if direction == pg_sys::ScanDirection::ForwardScanDirection
+        && count == 0
+        && let Some(look) = LOOK.get()
+    {
+        // SAFETY: the caller vouches for the query.
+        unsafe { look(query) }
+    }
 }
 
 #[cfg(not(feature = "pg18"))]
@@ -56,9 +59,7 @@ unsafe extern "C-unwind" fn run(
     // A plain frame: nothing here has a destructor.
     // SAFETY: passed on.
     unsafe {
-        if takes(query, direction, count) {
-            return;
-        }
+        show(query, direction, count);
         match PREVIOUS.get().copied().flatten() {
             Some(previous) => previous(query, direction, count, execute_once),
             None => standard_ExecutorRun(query, direction, count, execute_once),
@@ -79,9 +80,7 @@ unsafe extern "C-unwind" fn run(query: *mut pg_sys::QueryDesc, direction: pg_sys
     // A plain frame: nothing here has a destructor.
     // SAFETY: passed on.
     unsafe {
-        if takes(query, direction, count) {
-            return;
-        }
+        show(query, direction, count);
         match PREVIOUS.get().copied().flatten() {
             Some(previous) => previous(query, direction, count),
             None => standard_ExecutorRun(query, direction, count),
