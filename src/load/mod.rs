@@ -86,6 +86,8 @@ pub struct Load {
     pub where_clause: WhereClause,
     /// What an INSERT makes of the file's rows, if they are not stored as they are.
     pub projection: Option<direct::Nodes>,
+    /// The INSERT that it is.
+    pub statement: Option<direct::Statement>,
     pub id: i64,
     /// Of a job.
     pub attempt: Option<i32>,
@@ -430,7 +432,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
         if load.target.kind == target::Kind::Plain && !others_go_on {
             // SAFETY: the relation is open, once.
-            unsafe { direct::renew(relation) }.or_raise();
+            unsafe { direct::renew(relation, 1) }.or_raise();
         }
     }
     load.begin_rows();
@@ -558,6 +560,7 @@ impl Load {
             rows: None,
             where_clause: WhereClause::NONE,
             projection: None,
+            statement: None,
             id: 0,
             attempt: None,
             is_dry: false,

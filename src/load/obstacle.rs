@@ -92,6 +92,61 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
     }
 }
 
+/// Obstacles of leaves, for who must not wait for a lock that only some rows would need: that somebody has such a lock is
+/// one, too, and then none is kept. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) {
+    let (lock, no_lock) = (pg_sys::RowExclusiveLock.cast_signed(), pg_sys::NoLock.cast_signed());
+    // SAFETY: guarded calls; what is opened is locked.
+    unsafe {
+        if (*(*root).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+            return;
+        }
+        let relid = (*root).rd_id;
+        let all = pg_guard_ffi_boundary(|| find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
+        let mut locked = Vec::new();
+        for leaf in PgList::<pg_sys::Oid>::from_pg(all).iter_oid().filter(|&leaf| leaf != relid) {
+            if !pg_sys::ConditionalLockRelationOid(leaf, lock) {
+                found.push("A partition is locked by somebody else.".into());
+                locked.into_iter().for_each(|leaf| pg_sys::UnlockRelationOid(leaf, lock));
+                return;
+            }
+            locked.push(leaf);
+            // One that is gone since the catalog was read (find_inheritance_children, pg_inherits.c).
+            let relation = pg_sys::try_relation_open(leaf, no_lock);
+            if !relation.is_null() {
+                if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+                    of_storage(relation, Keep::Error, found);
+                    of_conditions(relation, found);
+                }
+                pg_sys::relation_close(relation, no_lock);
+            }
+        }
+    }
+}
+
+/// Conditions of row triggers that may look at the table: they are evaluated when all rows are in. Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn of_conditions(relation: pg_sys::Relation, found: &mut Vec<String>) {
+    // SAFETY: the caller vouches for the relation; guarded calls on an expression as the catalog has it.
+    unsafe {
+        let is_volatile = |trigger: &pg_sys::Trigger| {
+            let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
+            is_row
+                && !trigger.tgqual.is_null()
+                && pg_sys::contain_volatile_functions(pg_sys::stringToNode(trigger.tgqual).cast())
+        };
+        if has_trigger(relation, INSERT, is_volatile) {
+            let name = name_of(relation);
+            found.push(format!("The condition of a trigger of table \"{name}\" calls a volatile function."));
+        }
+    }
+}
+
 /// Obstacles of a relation that rows are written to.
 unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<String>) {
     // SAFETY: an open relation; guarded calls.

@@ -1,9 +1,9 @@
 //! Functions that may look at the table while it is being loaded.
 //!
 //! Where a default or the condition calls a volatile function, COPY inserts row by row, for the function may query the
-//! table and has a right to find the rows before. Pages that are still being built cannot be found. The server's own
-//! volatile functions (random, gen_random_uuid, clock_timestamp, nextval) look at no table; all others are taken to, and so are
-//! those that ask for the last id or change a setting.
+//! table and has a right to find the rows before. Pages that are still being built cannot be found. A few of the server's own
+//! volatile functions look at nothing; all others are taken to: at a table (query_to_xml), at its file
+//! (pg_relation_size), at ids, of which a load takes many at a time (currval), at settings by which it reads fields (set_config).
 
 use std::ffi::{CStr, c_void};
 
@@ -14,14 +14,15 @@ use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
 
-/// What the server's own functions say, or change, of a session that a load is not in step with: ids, of which it takes many at a
-/// time, and settings, by which it reads fields.
-const OF_THE_SESSION: [u32; 5] = [
-    pg_sys::F_CURRVAL,
-    pg_sys::F_LASTVAL,
-    pg_sys::F_SETVAL_REGCLASS_INT8,
-    pg_sys::F_SETVAL_REGCLASS_INT8_BOOL,
-    pg_sys::F_SET_CONFIG,
+/// Volatile functions that look at nothing: nextval too, for whoever asks it gets another id.
+const HARMLESS: [u32; 6] = [
+    pg_sys::F_NEXTVAL,
+    // random(), whose name is another one where it has siblings.
+    1598,
+    pg_sys::F_GEN_RANDOM_UUID,
+    pg_sys::F_CLOCK_TIMESTAMP,
+    pg_sys::F_TIMEOFDAY,
+    pg_sys::F_PG_SLEEP,
 ];
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
@@ -45,11 +46,34 @@ pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>
         }
         for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
             let attribute = &*compat::attribute(descriptor, index);
-            let is_domain = !attribute.attisdropped
-                && pg_sys::get_typtype(attribute.atttypid).cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
-            if is_domain && domain_calls_volatile(attribute.atttypid) {
+            if !attribute.attisdropped && type_calls_volatile(attribute.atttypid) {
                 let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
                 found.push(format!("The domain of column \"{name}\" calls a volatile function."));
+            }
+        }
+    }
+}
+
+/// Is there a domain in the type, however deep, that calls such a function? Guarded.
+fn type_calls_volatile(type_oid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups; attributes below natts exist.
+    unsafe {
+        pg_sys::check_stack_depth();
+        match pg_sys::get_typtype(type_oid).cast_unsigned() {
+            pg_sys::TYPTYPE_DOMAIN => {
+                domain_calls_volatile(type_oid) || type_calls_volatile(pg_sys::getBaseType(type_oid))
+            }
+            pg_sys::TYPTYPE_COMPOSITE => {
+                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
+                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+                let mut attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
+                attributes.any(|attribute| !attribute.attisdropped && type_calls_volatile(attribute.atttypid))
+            }
+            pg_sys::TYPTYPE_RANGE => type_calls_volatile(pg_sys::get_range_subtype(type_oid)),
+            pg_sys::TYPTYPE_MULTIRANGE => type_calls_volatile(pg_sys::get_multirange_range(type_oid)),
+            _ => {
+                let element = pg_sys::get_element_type(type_oid);
+                element != pg_sys::InvalidOid && type_calls_volatile(element)
             }
         }
     }
@@ -123,10 +147,6 @@ unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) 
 
 #[pg_guard]
 unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_void) -> bool {
-    let is_users = function.to_u32() >= pg_sys::FirstNormalObjectId;
-    if OF_THE_SESSION.contains(&function.to_u32()) {
-        return true;
-    }
     // SAFETY: a guarded catalog lookup.
-    is_users && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
+    !HARMLESS.contains(&function.to_u32()) && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
 }

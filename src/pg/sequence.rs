@@ -94,12 +94,14 @@ pub struct Parameters {
 pub struct Sequence {
     parameters: Parameters,
     name: String,
+    /// Whoever takes an id has no right to.
+    denied: bool,
 }
 
 impl Sequence {
-    /// Lock the sequence against everything that would change its parameters. Errors are those of nextval, but come
-    /// whether or not there will be a row. With `check_rights`, the current user must be allowed to use it; the
-    /// sequence of an identity column needs no rights.
+    /// Lock the sequence against everything that would change its parameters. With `check_rights`, the current user must be
+    /// allowed to use it, which is for the first id to say, as nextval does: there may be no row that wants one. The sequence
+    /// of an identity column needs no rights.
     ///
     /// Before parallel mode: a logged sequence makes the transaction take an id.
     pub fn open(oid: pg_sys::Oid, check_rights: bool) -> Result<Sequence> {
@@ -118,15 +120,10 @@ impl Sequence {
         if form.relkind.cast_unsigned() != pg_sys::RELKIND_SEQUENCE {
             return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")));
         }
-        if check_rights {
-            let rights = pg_sys::AclMode::from(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE);
-            // SAFETY: guarded catalog lookups.
-            let allowed = unsafe { pg_sys::pg_class_aclcheck(oid, pg_sys::GetUserId(), rights) };
-            if allowed != pg_sys::AclResult::ACLCHECK_OK {
-                let message = format!("permission denied for sequence {name}");
-                return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
-            }
-        }
+        let rights = pg_sys::AclMode::from(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE);
+        // SAFETY: guarded catalog lookups.
+        let denied = check_rights
+            && unsafe { pg_sys::pg_class_aclcheck(oid, pg_sys::GetUserId(), rights) } != pg_sys::AclResult::ACLCHECK_OK;
         // SAFETY: guarded calls; the relation is open.
         unsafe {
             if !(*relation).rd_islocaltemp {
@@ -137,7 +134,7 @@ impl Sequence {
             }
         }
         let temporary = form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
-        Ok(Sequence { parameters: Parameters { oid, rule: rule_of(oid)?, temporary }, name })
+        Ok(Sequence { parameters: Parameters { oid, rule: rule_of(oid)?, temporary }, name, denied })
     }
 
     /// In a worker, a sequence that the leader has opened and that [can be shared](Sequence::is_shareable).
@@ -153,7 +150,7 @@ impl Sequence {
             pg_sys::relation_close(relation, NO_LOCK);
             name
         };
-        Ok(Sequence { parameters: *parameters, name })
+        Ok(Sequence { parameters: *parameters, name, denied: false })
     }
 
     /// For [`Sequence::attach`].
@@ -161,13 +158,18 @@ impl Sequence {
         &self.parameters
     }
 
-    /// Can workers use it? Not if it is temporary: its page is in the leader's own memory.
+    /// Can workers use it? Not if it is temporary: its page is in the leader's own memory. Nor if ids are for nobody: they are
+    /// taken ahead then.
     pub fn is_shareable(&self) -> bool {
-        !self.parameters.temporary
+        !self.parameters.temporary && !self.denied
     }
 
     /// The next `n` ids, or as many as there are. From now on nobody else gets them.
     pub fn take(&self, n: u64) -> Result<IdRange> {
+        if self.denied {
+            let message = format!("permission denied for sequence {}", self.name);
+            return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
+        }
         // SAFETY: guarded calls; this process has the lock. The relation is opened anew each time, because what it
         // knows of its storage may be replaced between two ranges.
         unsafe {

@@ -74,6 +74,11 @@ impl SequenceDefault {
         }
     }
 
+    /// Whose ids they are.
+    pub fn sequence(&self) -> pg_sys::Oid {
+        self.oid
+    }
+
     /// Open the sequence, with the rights that the default needs.
     pub fn open(&self) -> Result<Sequence> {
         Sequence::open(self.oid, !self.identity)

@@ -122,6 +122,10 @@ unsafe extern "C-unwind" {
         slot: *mut pg_sys::TupleTableSlot,
         command: pg_sys::CmdType::Type,
     );
+    /// instrument.c. Raises nothing but that it was called twice.
+    pub fn InstrStartNode(instr: *mut pg_sys::Instrumentation);
+    /// instrument.c. Raises nothing but that it was not started.
+    pub fn InstrStopNode(instr: *mut pg_sys::Instrumentation, nTuples: f64);
     /// execMain.c. NOT NULL and CHECK.
     pub fn ExecConstraints(
         relinfo: *mut pg_sys::ResultRelInfo,

@@ -20,15 +20,16 @@ const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 /// Give an empty table a new file, if that may be and can be at once. True if it has one now. Guarded.
 ///
 /// # Safety
-/// An open plain table that is locked for writing; the caller holds the only reference to it, or it is left alone.
-pub unsafe fn renew(relation: pg_sys::Relation) -> Result<bool> {
+/// An open plain table that is locked for writing; the caller holds so many references to it, and if somebody else has
+/// one, it is left alone.
+pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool> {
     // SAFETY: the caller vouches for the relation; guarded calls.
     unsafe {
         let relid = (*relation).rd_id;
         let persistence = (*(*relation).rd_rel).relpersistence;
         let temporary = persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
         let new = compat::is_new_file(relation);
-        if temporary || new || !is_unused(relation) || !may_truncate(relid) {
+        if temporary || new || !is_unused(relation, references) || !may_truncate(relid) {
             return Ok(false);
         }
         // A new file takes locks of all that belongs to the table, and whoever waits for one while he has the others keeps
@@ -44,7 +45,7 @@ pub unsafe fn renew(relation: pg_sys::Relation) -> Result<bool> {
             return Ok(false);
         }
         // Before we had the lock, somebody may have filled it.
-        if !is_unused(relation) {
+        if !is_unused(relation, references) {
             return Ok(false);
         }
         compat::set_new_file(relation, persistence);
@@ -98,11 +99,11 @@ fn lock_all(relids: &[pg_sys::Oid]) -> bool {
 ///
 /// # Safety
 /// An open relation.
-unsafe fn is_unused(relation: pg_sys::Relation) -> bool {
+unsafe fn is_unused(relation: pg_sys::Relation, references: i32) -> bool {
     // SAFETY: the caller vouches for the relation; guarded calls.
     unsafe {
         pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) == 0
-            && (*relation).rd_refcnt == if (*relation).rd_isnailed { 2 } else { 1 }
+            && (*relation).rd_refcnt == references + i32::from((*relation).rd_isnailed)
             && !pg_sys::AfterTriggerPendingOnRel((*relation).rd_id)
     }
 }

@@ -8,11 +8,12 @@ use crate::pg::compat;
 use crate::pg::unguarded;
 
 /// Set it up for an open relation. `inserted` are the attributes that rows are given values for, `condition` the where
-/// option's expression or null. Guarded; allocates in the current memory context.
-pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_sys::Node) -> Executor {
+/// option's expression or null, `instrument` says what is measured of triggers. Guarded; allocates in the current memory context.
+pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
     // SAFETY: guarded calls on an open, locked relation; nodes are made in the current context.
     unsafe {
         let estate = pg_sys::CreateExecutorState();
+        (*estate).es_instrument = instrument;
         let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
         compat::init_range_table(estate, relation, inserted);
         let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);

@@ -47,6 +47,9 @@ const DISABLED: std::ffi::c_char = pg_sys::TRIGGER_DISABLED.cast_signed();
 pub struct ForeignKeys {
     list: Vec<ForeignKey>,
     triggers: *mut pg_sys::TriggerDesc,
+    /// What EXPLAIN is told of each of them, or null; and of how many rows.
+    instruments: *mut pg_sys::Instrumentation,
+    rows: u64,
     /// Other triggers want to be queued meanwhile.
     others: bool,
     /// Some of these are more than checks.
@@ -76,6 +79,8 @@ impl ForeignKeys {
             let mut found = ForeignKeys {
                 list: Vec::new(),
                 triggers,
+                instruments: (*relinfo).ri_TrigInstrument,
+                rows,
                 others: false,
                 mingle: false,
                 doubtful: false,
@@ -225,14 +230,23 @@ impl ForeignKeys {
     /// A plain frame outside of parallel mode. All rows were taken, and are in the indexes.
     pub unsafe fn check(&mut self) -> bool {
         for key in &mut self.list {
-            // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+            // SAFETY: the caller vouches for the frame; nothing in it has a destructor. There is an instrument for each trigger.
             unsafe {
                 if self.doubtful {
                     return false;
                 }
+                let instruments = self.instruments;
+                if !instruments.is_null() {
+                    c::InstrStartNode(instruments.add(key.trigger));
+                }
                 let keys = key.number_keys(false);
                 self.doubtful = keys > 0 && key.query.run(key.numbered, keys) != keys;
                 key.end();
+                if !instruments.is_null() {
+                    // One call for each row, as the server would make.
+                    let calls = if self.doubtful { 0 } else { self.rows };
+                    c::InstrStopNode(instruments.add(key.trigger), calls as f64);
+                }
             }
         }
         !self.doubtful

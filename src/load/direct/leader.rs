@@ -152,9 +152,15 @@ unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
     // SAFETY: the caller vouches for it.
     unsafe {
         let load = &*load;
-        let inserted: Vec<i16> = load.mapping.attributes().collect();
-        *executor = executor::set_up(load.target.relation, &inserted, load.where_clause.conditions.cast());
+        let conditions = load.where_clause.conditions.cast();
+        let instrument = load.statement.map_or(0, |statement| statement.instrument());
+        *executor = executor::set_up(load.target.relation, &inserted_by(load), conditions, instrument);
     }
+}
+
+/// The columns that whoever loads gives values to.
+fn inserted_by(load: &Load) -> Vec<i16> {
+    load.statement.map_or_else(|| load.mapping.attributes().collect(), |statement| statement.inserted())
 }
 
 /// # Safety
@@ -375,7 +381,12 @@ unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) 
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling, load: *mut Load) {
     // SAFETY: the caller vouches for all.
-    unsafe { (*leader).finish(&mut *settling, &mut (*load).counts) }.or_raise();
+    unsafe {
+        if let Some(statement) = (*load).statement {
+            statement.add_triggers(&(*leader).process.executor);
+        }
+        (*leader).finish(&mut *settling, &mut (*load).counts).or_raise();
+    }
 }
 
 impl Leader {

@@ -386,7 +386,7 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
         let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
         let relinfo = pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
         (*relinfo).type_ = pg_sys::NodeTag::T_ResultRelInfo;
-        pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, 0);
+        pg_sys::InitResultRelInfo(relinfo, relation, 0, executor.target, (*executor.estate).es_instrument);
         pg_sys::MemoryContextSwitchTo(old);
         relinfo
     }

@@ -31,6 +31,8 @@ pub struct Spec {
     pub encoding: i32,
     /// The fields' attribute numbers, 0 for none, and names.
     pub fields: Vec<(i16, CString)>,
+    /// The columns that the statement gives values to.
+    pub inserted: Vec<i16>,
     /// The condition as nodeToString writes it.
     pub condition: Option<CString>,
     /// What is made of rows, if they are not stored as they are.
@@ -123,6 +125,8 @@ impl Spec {
             w.number(u64::from(attnum.cast_unsigned()));
             w.bytes(name.as_bytes());
         }
+        w.number(self.inserted.len() as u64);
+        self.inserted.iter().for_each(|attnum| w.number(u64::from(attnum.cast_unsigned())));
         w.number(u64::from(self.condition.is_some()));
         w.bytes(self.condition.as_ref().map_or(b"", |c| c.as_bytes()));
         w.number(u64::from(self.projection.is_some()));
@@ -171,6 +175,7 @@ impl Spec {
         let foreign = Some(oid(r.number()?)?).filter(|relid| *relid != pg_sys::InvalidOid);
         let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
         let fields = r.list(|r| Some((u16::try_from(r.number()?).ok()?.cast_signed(), r.string()?)))?;
+        let inserted = r.list(|r| Some(u16::try_from(r.number()?).ok()?.cast_signed()))?;
         let has_condition = r.number()? != 0;
         let condition = r.string()?;
         let projects = r.number()? != 0;
@@ -203,6 +208,7 @@ impl Spec {
             foreign,
             encoding,
             fields,
+            inserted,
             condition,
             projection,
             traits,

@@ -186,8 +186,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     }
     let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
-    let inserted: Vec<i16> = mapping.attributes().collect();
-    let executor = executor::set_up(relation, &inserted, condition_node(spec.condition.as_ref()));
+    let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     let mut sequences = spec.sequences.iter();
     let defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)

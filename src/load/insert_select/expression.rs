@@ -21,6 +21,10 @@ pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_s
         if volatile::calls_volatile(node) {
             return no("An expression calls a volatile function.");
         }
+        if takes_ids(node, std::ptr::null_mut()) {
+            // Defaults may take ids of the same sequence, and take many at a time.
+            return no("An expression takes ids of a sequence.");
+        }
     }
     Ok(())
 }
@@ -42,6 +46,26 @@ pub unsafe extern "C-unwind" fn asks_for_last_id(node: *mut pg_sys::Node, contex
 #[pg_guard]
 unsafe extern "C-unwind" fn is_last_id(function: pg_sys::Oid, _context: *mut c_void) -> bool {
     [pg_sys::F_CURRVAL, pg_sys::F_LASTVAL].contains(&function.to_u32())
+}
+
+/// Does an expression take ids?
+///
+/// # Safety
+/// Called with the nodes of an expression.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn takes_ids(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+    // SAFETY: the caller vouches for the node; guarded calls.
+    unsafe {
+        !node.is_null()
+            && ((*node).type_ == pg_sys::NodeTag::T_NextValueExpr
+                || pg_sys::check_functions_in_node(node, Some(is_nextval), context)
+                || pg_sys::expression_tree_walker(node, Some(takes_ids), context))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn is_nextval(function: pg_sys::Oid, _context: *mut c_void) -> bool {
+    function.to_u32() == pg_sys::F_NEXTVAL
 }
 
 struct Search {

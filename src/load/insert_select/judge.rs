@@ -9,7 +9,7 @@
 
 use pgrx::{PgList, pg_sys};
 
-use super::expression::{asks_for_last_id, of_expression};
+use super::expression::{asks_for_last_id, of_expression, takes_ids};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion};
 use super::{Wrapper, scan_of};
 use crate::error::OrRaise;
@@ -17,6 +17,7 @@ use crate::guc::{self, DirectInsert};
 use crate::load::duplicate::Keep;
 use crate::load::{obstacle, volatile};
 use crate::pg::compat;
+use crate::pg::sequence_default::SequenceDefault;
 use crate::pg::soft::OnError;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
@@ -166,6 +167,7 @@ unsafe fn of_columns(
         let entries = PgList::<pg_sys::TargetEntry>::from_pg(list);
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let mut columns = Vec::with_capacity(natts);
+        let mut sequences = Sequences::default();
         let mut answer = Ok(());
         for attribute in 0..natts {
             let of_attribute = match entries.get_ptr(attribute) {
@@ -178,16 +180,50 @@ unsafe fn of_columns(
                 Ok(number) => columns.push(number),
                 Err(why) => answer = Err(why),
             }
+            if let (Some(&DEFAULT), Some(entry)) = (columns.get(attribute), entries.get_ptr(attribute)) {
+                sequences.add((*entry).expr.cast());
+            }
             if answer.is_err() {
                 break;
             }
         }
         pg_sys::table_close(relation, NO_LOCK);
         answer?;
+        if sequences.have_turns() {
+            return no("Two columns take turns at the ids of a sequence.");
+        }
         if columns.iter().all(|&number| number == DEFAULT) {
             return no("No column of the file is inserted.");
         }
         Ok(columns)
+    }
+}
+
+/// The sequences that defaults take ids of; None for one that is not known.
+#[derive(Default)]
+struct Sequences(Vec<Option<pg_sys::Oid>>);
+
+impl Sequences {
+    /// Guarded.
+    ///
+    /// # Safety
+    /// A default.
+    unsafe fn add(&mut self, default: *mut pg_sys::Node) {
+        // SAFETY: the caller vouches for the default; guarded calls.
+        unsafe {
+            if takes_ids(default, std::ptr::null_mut()) {
+                self.0.push(SequenceDefault::recognise(default).map(|default| default.sequence()));
+            }
+        }
+    }
+
+    /// Each column takes ids for many rows at a time: core takes one for each column in turn.
+    fn have_turns(&self) -> bool {
+        let has_twin = |(i, sequence): (usize, &Option<pg_sys::Oid>)| {
+            let mut others = self.0.iter().enumerate().filter(|(j, _)| *j != i);
+            others.any(|(_, other)| sequence.is_none() || other.is_none() || other == sequence)
+        };
+        self.0.iter().enumerate().any(has_twin)
     }
 }
 
@@ -234,7 +270,8 @@ unsafe fn of_column(
 }
 
 /// What may change while a plan is kept without its becoming invalid, and what is judged by what it is and not by how it is
-/// used. With `leaves`, partitions are locked and looked at, too; who only plans takes no lock that core would not. Guarded.
+/// used. With `leaves`, partitions are locked and looked at, too, unless somebody else has a lock that core might not wait for;
+/// who only plans takes no lock that core would not. Guarded.
 ///
 /// # Safety
 /// Tables that are locked as their INSERT and SELECT want it.
@@ -260,8 +297,12 @@ pub unsafe fn of_tables(insertion: &Insertion, leaves: bool) -> Answer<()> {
             return no("The foreign table has the option on_error, and not all of its columns are inserted.");
         }
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);
-        let of_target = if leaves { obstacle::of_target } else { obstacle::of_named };
-        found.extend(of_target(relation, Keep::Error));
+        found.extend(obstacle::of_named(relation, Keep::Error));
+        obstacle::of_conditions(relation, &mut found);
+        // If the answer is no already, no lock is needed.
+        if leaves && found.is_empty() {
+            obstacle::of_free_leaves(relation, &mut found);
+        }
         found.extend(volatile::obstacles(relation, Some(&mapping), std::ptr::null_mut()));
         if obstacle::has_before_statement(relation) {
             // It may change the settings that fields are read by, and the foreign table.

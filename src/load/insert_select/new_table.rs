@@ -120,7 +120,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, source: *mut Source) {
         let mut outcome = Outcome::default();
         let nodes = nodes(source);
         replace(scan);
-        run::run(&raw const (*source).insertion, nodes, &raw mut outcome);
+        run::run(&raw const (*source).insertion, nodes, None, &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
         for node in [gather, scan.cast()] {
             if !node.is_null() && !(*node).instrument.is_null() {

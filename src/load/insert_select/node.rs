@@ -14,7 +14,7 @@ use super::judge;
 use super::run::{self, Outcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{self, Nodes};
+use crate::load::direct::{self, Nodes, Statement};
 use crate::pg::compat;
 use crate::pg::encoding::to_server;
 use crate::pg::source::Location;
@@ -135,6 +135,8 @@ struct State {
     /// Open, so that nobody in this session changes it meanwhile.
     foreign: pg_sys::Relation,
     is_done: bool,
+    /// Once it is to be executed.
+    statement: Option<Statement>,
     outcome: Outcome,
 }
 
@@ -167,6 +169,11 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
         };
         (*state).foreign = pg_sys::table_open(insertion.foreign, pg_sys::NoLock.cast_signed());
         (*state).insertion = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(insertion);
+        if answer.is_ok() && flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0 {
+            let modify = PgList::<pg_sys::ModifyTable>::from_pg((*plan).custom_plans).get_ptr(0);
+            let place = modify.map_or(0, |modify| pg_sys::list_nth_int((*modify).resultRelations, 0));
+            (*state).statement = Some(Statement::begin(estate, place.cast_unsigned()));
+        }
         if let Err(why) = answer {
             (*state).why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
             let child = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
@@ -193,7 +200,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         }
         if !(*state).is_done {
             (*state).is_done = true;
-            run::run((*state).insertion, nodes(state), &raw mut (*state).outcome);
+            run::run((*state).insertion, nodes(state), (*state).statement, &raw mut (*state).outcome);
             count(state);
         }
         null_mut()

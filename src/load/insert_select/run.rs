@@ -6,7 +6,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::insertion::Insertion;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::Nodes;
+use crate::load::direct::{Nodes, Statement};
 use crate::load::options::LoadOptions;
 use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
@@ -29,12 +29,19 @@ pub struct Outcome {
 ///
 /// # Safety
 /// A plain frame, in the execution of the statement, or of one that creates the table; tables are locked, and it has been
-/// judged. `nodes` make rows of the target, if they are not stored as they are.
-pub unsafe fn run(insertion: *const Insertion, nodes: *const Nodes, outcome: *mut Outcome) {
+/// judged. `nodes` make rows of the target, if they are not stored as they are; `statement` is what the executor knows of an
+/// INSERT.
+pub unsafe fn run(
+    insertion: *const Insertion,
+    nodes: *const Nodes,
+    statement: Option<Statement>,
+    outcome: *mut Outcome,
+) {
     // SAFETY: the caller vouches for the insertion; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertion);
+        (*load).statement = statement;
         pg_sys::CurrentMemoryContext = (*load).memory;
         open(load, insertion, nodes);
         (*outcome).exclusively = renew(load);
@@ -98,14 +105,14 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, n
 /// As [`run`], with a load whose table and file are open.
 #[pg_guard]
 unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
-    // SAFETY: the caller vouches for it; the load holds the only reference, or the table is left alone.
+    // SAFETY: the caller vouches for it; nobody but the load and its statement refers to the table, or it is left alone.
     unsafe {
         let load = &mut *load;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == Kind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE
-            && direct::renew(load.target.relation).or_raise()
+            && direct::renew(load.target.relation, 1 + i32::from(load.statement.is_some())).or_raise()
     }
 }
 

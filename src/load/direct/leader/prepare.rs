@@ -6,7 +6,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::Leader;
+use super::{Leader, inserted_by};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
@@ -139,6 +139,7 @@ impl Leader {
             foreign: options.foreign,
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
+            inserted: inserted_by(load),
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
             projection: load.projection.map(Nodes::text),
