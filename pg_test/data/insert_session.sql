@@ -114,6 +114,18 @@ ALTER TABLE t DROP more;
 DEALLOCATE insertion;
 TRUNCATE t;
 
+-- Ids: as many as there are rows.
+CREATE TABLE tight (i smallint GENERATED ALWAYS AS IDENTITY (MAXVALUE 20), s serial, n int);
+INSERT INTO tight (n) SELECT id FROM twelve WHERE id > 7;
+SELECT last_value FROM tight_i_seq;
+INSERT INTO tight (n) SELECT id FROM twelve WHERE id > 12;
+INSERT INTO tight (n) SELECT id FROM twelve WHERE id > 9;
+SELECT array_agg(ROW(i, s) ORDER BY i), (SELECT last_value FROM tight_i_seq), (SELECT last_value FROM tight_s_seq) FROM tight;
+INSERT INTO tight (n) SELECT id FROM twelve WHERE id < 11;
+INSERT INTO tight (n) SELECT id FROM twelve;
+SELECT count(*), max(s), (SELECT last_value FROM tight_i_seq) FROM tight;
+DROP TABLE tight;
+
 -- Statistics of rows that came, that were rolled back, that an error took.
 CREATE TABLE counted (id int, word text CHECK (word <> 'three'));
 INSERT INTO counted SELECT id, word FROM ft WHERE id < 3;

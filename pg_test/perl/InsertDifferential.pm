@@ -37,7 +37,7 @@ sub add
 {
 	my ($self, @case) = @_;
 	# Of files that are long enough to be cut, some.
-	return undef if length($case[1]) > 150 && $self->{share} < 1 && $self->random > 0.8;
+	return undef if length($case[1]) > 150 && $self->{share} < 1 && $self->random > 0.5;
 	my $id = $self->SUPER::add(@case) // return undef;
 	$self->{cases}[-1]{load}{workers} = $self->one_of(@workers);
 	return $id;

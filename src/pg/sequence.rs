@@ -29,6 +29,9 @@
 //! goes on behind the range. As in nextval, what makes ids durable is the flush at the commit of the transaction that
 //! used them; it has an id of its own for that if the sequence is logged, taken before parallel mode.
 //!
+//! **Ids that are left.** A range whose end is still where the sequence stands was the last one that anybody has taken, so what is
+//! left of it can be [given back](Sequence::give_back): the sequence then stands behind the last id that was used.
+//!
 //! **What the session sees.** currval and lastval stay where they are; their state is nextval's own. Ids that nextval
 //! has cached in a session (`CACHE`) stay in that session's cache, and it uses them up first.
 //!
@@ -164,8 +167,8 @@ impl Sequence {
         !self.parameters.temporary && !self.denied
     }
 
-    /// The next `n` ids, or as many as there are. From now on nobody else gets them.
-    pub fn take(&self, n: u64) -> Result<IdRange> {
+    /// The next `n` ids, or as many as there are, and where the sequence stood. From now on nobody else gets them.
+    pub fn take(&self, n: u64) -> Result<(IdRange, Position)> {
         if self.denied {
             let message = format!("permission denied for sequence {}", self.name);
             return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
@@ -180,8 +183,51 @@ impl Sequence {
         }
     }
 
+    /// Let the next who asks have what is left of a range, if nobody has asked since: then the sequence stands at its end.
+    /// `before` is where the sequence would stand if no more ids had been taken than were used. Of a cycle an end says nothing.
+    pub fn give_back(&self, range: &IdRange, before: Position) -> Result<()> {
+        let Some(end) = range.last_id().filter(|_| !self.parameters.rule.cycle) else { return Ok(()) };
+        // SAFETY: as in `take`.
+        unsafe {
+            let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
+            let buffer = pg_sys::ReadBuffer(relation, 0);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
+            let done = self.page_tuple(buffer).map(|tuple| {
+                if (*tuple.data).is_called && (*tuple.data).last_value == end {
+                    advance(relation, buffer, &tuple, before, compat::needs_wal(relation));
+                }
+            });
+            pg_sys::UnlockReleaseBuffer(buffer);
+            pg_sys::relation_close(relation, NO_LOCK);
+            done
+        }
+    }
+
+    /// Where the sequence stands, and how many ids it still has without beginning anew.
+    fn position(&self) -> Result<(Position, u64)> {
+        // SAFETY: as in `take`.
+        unsafe {
+            let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
+            let buffer = pg_sys::ReadBuffer(relation, 0);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+            let position = self
+                .page_tuple(buffer)
+                .map(|tuple| Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called });
+            pg_sys::UnlockReleaseBuffer(buffer);
+            pg_sys::relation_close(relation, NO_LOCK);
+            let position = position?;
+            let rule = Rule { cycle: false, ..self.parameters.rule };
+            Ok((position, IdRange::after(position, &rule, u64::MAX).left()))
+        }
+    }
+
+    /// Are there so many ids left, without beginning anew?
+    pub fn has_room(&self, n: u64) -> Result<bool> {
+        self.position().map(|(_, left)| left >= n)
+    }
+
     /// The page part of nextval_internal.
-    unsafe fn take_from(&self, relation: pg_sys::Relation, n: u64) -> Result<IdRange> {
+    unsafe fn take_from(&self, relation: pg_sys::Relation, n: u64) -> Result<(IdRange, Position)> {
         // SAFETY: guarded calls; the caller's relation is open. Errors leave the buffer to the transaction's clean-up.
         unsafe {
             let logged = compat::needs_wal(relation);
@@ -196,9 +242,10 @@ impl Sequence {
                 let position = Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called };
                 let range = IdRange::after(position, &self.parameters.rule, n);
                 if let Some(last_id) = range.last_id() {
-                    advance(relation, buffer, &tuple, last_id, logged);
+                    let position = Position { last_value: last_id, is_called: true };
+                    advance(relation, buffer, &tuple, position, logged);
                 }
-                range
+                (range, position)
             });
             pg_sys::UnlockReleaseBuffer(buffer);
             range
@@ -258,7 +305,7 @@ impl Sequence {
     }
 }
 
-/// Write the sequence's new last value into its page and the log.
+/// Write where the sequence stands into its page and the log.
 ///
 /// # Safety
 /// A guarded frame; `tuple` is in `buffer`, which is pinned and exclusively locked; if `logged`, the transaction has
@@ -267,7 +314,7 @@ unsafe fn advance(
     relation: pg_sys::Relation,
     buffer: pg_sys::Buffer,
     tuple: &PageTuple,
-    last_value: i64,
+    position: Position,
     logged: bool,
 ) {
     // SAFETY: the caller vouches for page and tuple, whose place was checked. In the critical section nothing
@@ -284,8 +331,8 @@ unsafe fn advance(
             (*tuple.header).t_infomask &= !(pg_sys::HEAP_XMAX_COMMITTED as u16);
             (*tuple.header).t_infomask |= pg_sys::HEAP_XMAX_INVALID as u16;
         }
-        (*tuple.data).last_value = last_value;
-        (*tuple.data).is_called = true;
+        (*tuple.data).last_value = position.last_value;
+        (*tuple.data).is_called = position.is_called;
         (*tuple.data).log_cnt = 0;
         if logged {
             // seq_redo makes the whole page anew: xl_seq_rec, which is the locator, then the tuple.

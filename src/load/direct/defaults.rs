@@ -3,7 +3,7 @@
 //! A constant is evaluated once. The next id of a sequence is taken from a range, reserved for each chunk in the order
 //! of the chunks, so that ids ascend as the file does. All else is evaluated for each row, in a plain frame.
 
-use pg_bulk_format::id_range::IdRange;
+use pg_bulk_format::id_range::{IdRange, Position};
 use pgrx::pg_sys;
 
 use crate::error::Result;
@@ -35,6 +35,10 @@ struct Ids {
     default: SequenceDefault,
     sequence: Sequence,
     range: Option<IdRange>,
+    /// Where the sequence would stand if no more had been taken than were used.
+    used: Position,
+    /// What is left of ranges is given back.
+    gives_back: bool,
     /// Chunks are read in order by one process: take more when there are none left.
     refills: bool,
     /// Ids that are taken at a time then.
@@ -64,7 +68,17 @@ impl Defaults {
             };
             if let Some(default) = sequence_default {
                 let sequence = sequence(&default)?;
-                defaults.ids.push(Ids { attribute, default, sequence, range: None, refills: true, ahead: AHEAD });
+                let used = Position { last_value: 0, is_called: false };
+                defaults.ids.push(Ids {
+                    attribute,
+                    default,
+                    sequence,
+                    range: None,
+                    used,
+                    gives_back: false,
+                    refills: true,
+                    ahead: AHEAD,
+                });
                 continue;
             }
             // SAFETY: a node says what it is.
@@ -110,27 +124,52 @@ impl Defaults {
         self.ids.iter().map(|ids| *ids.sequence.parameters()).collect()
     }
 
-    /// Take no more ids than there have been rows, where the number of rows is not known: an INSERT of few rows is not
-    /// to use up a small sequence.
+    /// Take no more ids than there have been rows, where the number of rows is not known, and give back what is left: an
+    /// INSERT of few rows is not to use up a small sequence.
     pub fn be_sparing(&mut self) {
-        self.ids.iter_mut().for_each(|ids| ids.ahead = 1);
+        for ids in &mut self.ids {
+            (ids.ahead, ids.gives_back) = (1, true);
+        }
     }
 
-    /// Take ids for `rows` rows, which is at least as many as there will be. Guarded.
-    pub fn reserve(&mut self, rows: u64) -> Result<()> {
-        for ids in &mut self.ids {
-            ids.range = Some(ids.sequence.take(rows)?);
-            ids.refills = false;
+    /// Do all sequences have ids for so many rows, should some of them be taken for none? Guarded.
+    pub fn have_room(&self, rows: u64) -> Result<bool> {
+        for ids in &self.ids {
+            if !ids.sequence.has_room(rows)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ids that were taken are not needed any more. Guarded.
+    pub fn give_back(&mut self) -> Result<()> {
+        for ids in self.ids.iter_mut().filter(|ids| ids.gives_back) {
+            if let Some(range) = ids.range.take() {
+                ids.sequence.give_back(&range, ids.used)?;
+            }
         }
         Ok(())
     }
 
-    /// From now on the number of rows is not known.
-    pub fn refill(&mut self) {
+    /// Take ids for `rows` rows, which is at least as many as there will be. Guarded.
+    pub fn reserve(&mut self, rows: u64) -> Result<()> {
+        self.give_back()?;
+        for ids in &mut self.ids {
+            let (range, position) = ids.sequence.take(rows)?;
+            (ids.range, ids.used, ids.refills) = (Some(range), position, false);
+        }
+        Ok(())
+    }
+
+    /// From now on the number of rows is not known. Guarded.
+    pub fn refill(&mut self) -> Result<()> {
+        self.give_back()?;
         for ids in &mut self.ids {
             ids.refills = true;
             ids.range = None;
         }
+        Ok(())
     }
 
     /// Set the attributes whose defaults are constants or ids. Guarded.
@@ -147,11 +186,13 @@ impl Defaults {
         }
         for ids in &mut self.ids {
             if ids.refills && ids.range.as_ref().is_none_or(|range| range.left() == 0 && !range.is_short()) {
-                ids.range = Some(ids.sequence.take(ids.ahead)?);
+                let (range, position) = ids.sequence.take(ids.ahead)?;
+                (ids.range, ids.used) = (Some(range), position);
                 ids.ahead = (ids.ahead * 2).min(AHEAD);
             }
             if let Some(range) = &mut ids.range {
                 let id = ids.sequence.next_id(range)?;
+                ids.used = Position { last_value: id, is_called: true };
                 let value = ids.default.datum(id)?;
                 // SAFETY: as above.
                 unsafe { arrays.set(ids.attribute, Some(value)) };

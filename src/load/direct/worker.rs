@@ -188,9 +188,12 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     let mut sequences = spec.sequences.iter();
-    let defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
+    let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
     })?;
+    if options.foreign.is_some() {
+        defaults.be_sparing();
+    }
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
     if rejects.limit.is_some() {
         // SAFETY: the leader has put them there where there is a limit.

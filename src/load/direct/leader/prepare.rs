@@ -118,6 +118,7 @@ impl Leader {
             && rows.stream().has_chunks()
             && survives(copy, rows.columns())
             && copy.limit.is_none()
+            && (options.foreign.is_none() || defaults.have_room(rows.stream().size().unwrap_or(0))?)
             && traits.iter().all(|(_, t)| !t.temporary)
         {
             workers_for(options.workers, rows.stream().size().unwrap_or(0))

@@ -182,7 +182,7 @@ impl Process {
         };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
         if matches!(chunks, Chunks::InOrder) {
-            defaults.refill();
+            defaults.refill()?;
         }
         if let Some(place) = began.take() {
             self.anchor(place);

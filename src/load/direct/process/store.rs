@@ -177,6 +177,7 @@ impl Process {
         let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
         // SAFETY: the executor's own memory, which outlives the heaps.
         let memory = unsafe { (*self.executor.estate).es_query_cxt };
+        self.defaults.give_back()?;
         let mut watch = self.stages.watch();
         for heap in &mut self.heaps {
             if alone {
