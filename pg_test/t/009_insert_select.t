@@ -187,7 +187,7 @@ for my $name (sort keys %trials)
 	$suite->expect_disagreement("the comparison sees $name", $pattern, "a,b\nc,d\n", 2, csv(), oracle => $oracle);
 }
 $suite->{random} = 1;
-$suite->{share} = soak() ? 1 : 0.05;
+$suite->{share} = soak() ? 1 : 0.03;
 add_chapter($suite, $_) for chapters();
 add_generated($suite);
 $suite->run;
