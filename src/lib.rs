@@ -33,12 +33,12 @@ pub extern "C-unwind" fn _PG_init() {
     guc::init();
     load::scan::init();
     load::insert_select::init(load::insert_select::Wrapper {
+        owns: fdw::owns,
         file: fdw::file_of,
         columns: fdw::columns_of,
         is_replaceable: fdw::is_replaceable,
         replace: fdw::replace,
         count: fdw::count,
     });
-    fdw::init(Some(load::insert_select::upper_paths));
     queue::init();
 }

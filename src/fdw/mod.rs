@@ -11,8 +11,6 @@ mod parallel;
 mod plan;
 mod scan;
 
-use std::sync::OnceLock;
-
 use pgrx::prelude::*;
 use pgrx::{AllocatedByRust, pg_sys};
 
@@ -23,12 +21,17 @@ use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::source::Location;
 
-/// Who has something to say about what is done with the rows.
-static UPPER_PATHS: OnceLock<pg_sys::GetForeignUpperPaths_function> = OnceLock::new();
+/// What only this wrapper's routines have.
+static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::begin_foreign_scan);
 
-/// Let somebody else plan what is done with a table's rows. Called once, when the library is loaded.
-pub fn init(upper_paths: pg_sys::GetForeignUpperPaths_function) {
-    let _ = UPPER_PATHS.set(upper_paths);
+/// Are these routines, or null, those of this wrapper?
+///
+/// # Safety
+/// Valid routines, or null.
+pub unsafe fn owns(routine: *const pg_sys::FdwRoutine) -> bool {
+    // SAFETY: the caller vouches for them.
+    let begin = unsafe { routine.as_ref() }.and_then(|routine| routine.BeginForeignScan);
+    begin.map(|begin| begin as usize) == BEGIN.map(|begin| begin as usize)
 }
 
 /// A foreign table's file, and what it means. Guarded.
@@ -86,7 +89,7 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.GetForeignPaths = Some(plan::get_foreign_paths);
     routine.GetForeignPlan = Some(plan::get_foreign_plan);
     routine.IsForeignScanParallelSafe = Some(plan::is_foreign_scan_parallel_safe);
-    routine.BeginForeignScan = Some(scan::begin_foreign_scan);
+    routine.BeginForeignScan = BEGIN;
     routine.IterateForeignScan = Some(scan::iterate_foreign_scan);
     routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
     routine.EndForeignScan = Some(scan::end_foreign_scan);
@@ -97,7 +100,6 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.InitializeWorkerForeignScan = Some(parallel::initialize_worker);
     routine.ShutdownForeignScan = Some(parallel::shutdown_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
-    routine.GetForeignUpperPaths = UPPER_PATHS.get().copied().flatten();
     routine.into_pg_boxed()
 }
 

@@ -1,18 +1,21 @@
 //! `INSERT INTO t SELECT … FROM ft` as a load.
 //!
 //! ```text
-//!   planner  ─► upper_paths ─► judge ─┬─ no:  core's path, and the scan's EXPLAIN says why
+//!   planner  ─► upper_paths ─► judge ─┬─ no:  core's path, and the scans' EXPLAIN says why
 //!                                     └─ yes: a CustomPath, with core's ModifyTable below it
 //!   executor ─► begin ─► judged again ─┬─ no:  ModifyTable runs
 //!                                      └─ yes: execute: the whole load, at the first call
 //! ```
 //!
 //! Core inserts the rows of a SELECT one by one. Where source and target are such that the direct writer comes to the
-//! same, the node [`node`] takes the place of ModifyTable and loads the foreign table's file. Everything around it stays
+//! same, the node [`node`] takes the place of ModifyTable and loads the foreign table's file; of several tables, put
+//! together by UNION ALL or as partitions, the file of each ([`parts`]). Everything around it stays
 //! core's: the range table and who may do what with it, the snapshot, the command tag.
 //!
-//! The wrapper's `GetForeignUpperPaths` is the place to come in: the library of a fresh connection is loaded while its
-//! first statement is planned, which is too late for a planner hook, but not for the wrapper. The wrapper and loads do
+//! `create_upper_paths_hook` is the place to come in: the library of a fresh connection is loaded while its
+//! first statement is planned, when a foreign table is looked at. That is too late for a planner hook, but this one is asked at the end of
+//! planning. (`GetForeignUpperPaths` is for a query whose base relations are foreign tables, which the parent of
+//! partitions, or a UNION ALL, is not.) The wrapper and loads do
 //! not know each other; what a foreign table's options mean comes through [`Wrapper`].
 //!
 //! ModifyTable stays in the plan because a plan may be kept. When it runs, `pg_bulk.direct_insert` may be off, a
@@ -26,7 +29,10 @@ mod insertion;
 mod judge;
 mod new_table;
 mod node;
+mod parts;
 mod run;
+mod scans;
+mod translate;
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -43,6 +49,8 @@ use crate::pg::source::Location;
 /// What the foreign data wrapper tells of its tables.
 #[derive(Debug)]
 pub struct Wrapper {
+    /// Are these its routines?
+    pub owns: unsafe fn(*const pg_sys::FdwRoutine) -> bool,
     /// A table's file, and what it means.
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
     /// The columns of an open table's file.
@@ -56,10 +64,21 @@ pub struct Wrapper {
 }
 
 static WRAPPER: OnceLock<Wrapper> = OnceLock::new();
+/// Who was asked before.
+static PREVIOUS: OnceLock<pg_sys::create_upper_paths_hook_type> = OnceLock::new();
 
 impl Wrapper {
     pub fn get() -> Result<&'static Wrapper> {
         WRAPPER.get().ok_or_else(|| Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is no foreign data wrapper"))
+    }
+
+    /// Is this one of its tables?
+    ///
+    /// # Safety
+    /// A relation of the planner's.
+    pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
+        // SAFETY: the caller vouches for it.
+        unsafe { (self.owns)((*rel).fdwroutine) }
     }
 
     /// Guarded.
@@ -78,54 +97,63 @@ pub fn init(wrapper: Wrapper) {
     let _ = WRAPPER.set(wrapper);
     node::register();
     new_table::register();
+    // SAFETY: a variable of this process, which has one thread.
+    unsafe {
+        let _ = PREVIOUS.set(pg_sys::create_upper_paths_hook);
+        pg_sys::create_upper_paths_hook = Some(upper_paths);
+    }
 }
 
 /// Part of the cost of core's INSERT that a load is taken to have. Less is what counts: how much less has no say.
 const SHARE_OF_COST: f64 = 0.1;
 
 /// # Safety
-/// Called by the planner, for a query all of whose rows come from foreign tables of ours.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn upper_paths(
+/// Called by the planner.
+unsafe extern "C-unwind" fn upper_paths(
     root: *mut pg_sys::PlannerInfo,
     stage: pg_sys::UpperRelationKind::Type,
     input: *mut pg_sys::RelOptInfo,
     output: *mut pg_sys::RelOptInfo,
-    _extra: *mut std::ffi::c_void,
+    extra: *mut std::ffi::c_void,
 ) {
-    // SAFETY: the planner's own structures; tags say what nodes are.
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: what the planner gave; tags say what nodes are.
     unsafe {
-        let is_insert = (*(*root).parse).commandType == pg_sys::CmdType::CMD_INSERT;
-        if stage != pg_sys::UpperRelationKind::UPPERREL_FINAL || !is_insert {
-            return;
+        if let Some(Some(previous)) = PREVIOUS.get() {
+            previous(root, stage, input, output, extra);
         }
+        let is_insert = (*(*root).parse).commandType == pg_sys::CmdType::CMD_INSERT;
+        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL && is_insert {
+            take_over(root, input, output);
+        }
+    }
+}
+
+/// Offer a load in place of an INSERT, if it reads foreign tables of ours; or let their EXPLAIN say why not.
+///
+/// # Safety
+/// The planner's structures, at the end of planning an INSERT.
+#[pg_guard]
+unsafe extern "C-unwind" fn take_over(
+    root: *mut pg_sys::PlannerInfo,
+    input: *mut pg_sys::RelOptInfo,
+    output: *mut pg_sys::RelOptInfo,
+) {
+    // SAFETY: the caller vouches for the structures; tags say what nodes are.
+    unsafe {
         let paths = PgList::<pg_sys::Path>::from_pg((*output).pathlist);
         let Some(path) = paths.get_ptr(0).filter(|_| paths.len() == 1) else { return };
         if (*path).type_ != pg_sys::NodeTag::T_ModifyTablePath {
             return;
         }
         let path = path.cast::<pg_sys::ModifyTablePath>();
-        match judge::judge(root, input, path) {
-            Ok(insertion) => add(output, path, &insertion),
-            Err(why) => tell((*path).subpath, &why),
+        let scans = scans::below((*path).subpath);
+        if scans.is_empty() {
+            return;
         }
-    }
-}
-
-/// The scan below a path that only projects, or null.
-///
-/// # Safety
-/// A valid path.
-unsafe fn scan_of(path: *mut pg_sys::Path) -> *mut pg_sys::ForeignPath {
-    // SAFETY: the caller vouches for the path; tags say what nodes are.
-    unsafe {
-        let mut path = path;
-        loop {
-            match (*path).type_ {
-                pg_sys::NodeTag::T_ForeignPath => return path.cast(),
-                pg_sys::NodeTag::T_ProjectionPath => path = (*path.cast::<pg_sys::ProjectionPath>()).subpath,
-                _ => return null_mut(),
-            }
+        match judge::judge(root, input, path) {
+            Ok(insertions) => add(output, path, &insertions),
+            Err(why) => scans.into_iter().for_each(|scan| tell(scan, &why)),
         }
     }
 }
@@ -133,12 +161,11 @@ unsafe fn scan_of(path: *mut pg_sys::Path) -> *mut pg_sys::ForeignPath {
 /// Let the scan's EXPLAIN say why not. Guarded.
 ///
 /// # Safety
-/// A valid path.
-unsafe fn tell(path: *mut pg_sys::Path, why: &str) {
+/// A valid path of one of our tables.
+unsafe fn tell(scan: *mut pg_sys::ForeignPath, why: &str) {
     // SAFETY: the caller vouches for the path; guarded calls.
     unsafe {
-        let scan = scan_of(path);
-        if !scan.is_null() && (*scan).fdw_private.is_null() {
+        if (*scan).fdw_private.is_null() {
             let why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
             (*scan).fdw_private = pg_sys::lappend(null_mut(), pg_sys::makeString(why).cast());
         }
@@ -149,7 +176,7 @@ unsafe fn tell(path: *mut pg_sys::Path, why: &str) {
 ///
 /// # Safety
 /// The planner's own structures.
-unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertion: &Insertion) {
+unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertions: &[Insertion]) {
     // SAFETY: the caller vouches for the structures; guarded calls.
     unsafe {
         // A path that is dominated is freed, and ours refers to this one.
@@ -164,7 +191,7 @@ unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTableP
         (*path).path.startup_cost = (*modify).path.startup_cost * SHARE_OF_COST;
         (*path).path.total_cost = (*modify).path.total_cost * SHARE_OF_COST;
         (*path).custom_paths = pg_sys::lappend(null_mut(), below.cast());
-        (*path).custom_private = insertion.to_list();
+        (*path).custom_private = Insertion::all_to_list(insertions);
         (*path).methods = node::path_methods();
         pg_sys::add_path(output, path.cast());
     }

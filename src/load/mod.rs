@@ -58,7 +58,7 @@ use self::phase::{Phase, Phases};
 use self::rejects::Spool;
 use self::rejects::spool::About;
 use self::report::Counts;
-use self::source::Mapping;
+use self::source::{Mapping, Source};
 use self::target::Target;
 use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
@@ -86,6 +86,9 @@ pub struct Load {
     pub where_clause: WhereClause,
     /// What an INSERT makes of the file's rows, if they are not stored as they are.
     pub projection: Option<direct::Nodes>,
+    /// The files that an INSERT reads after this one, and what they are called.
+    pub more: Vec<Source>,
+    also: Vec<String>,
     /// The INSERT that it is.
     pub statement: Option<direct::Statement>,
     pub id: i64,
@@ -560,6 +563,8 @@ impl Load {
             rows: None,
             where_clause: WhereClause::NONE,
             projection: None,
+            more: Vec::new(),
+            also: Vec::new(),
             statement: None,
             id: 0,
             attempt: None,
@@ -586,6 +591,8 @@ impl Load {
     /// The file is open: whoever watches is to see it. Guarded.
     fn begin_rows(&mut self) {
         let size = self.rows.as_ref().and_then(|rows| rows.stream().size());
+        let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
+        let size = size.zip(more).map(|(size, more)| size + more);
         let program = matches!(self.options.location, Location::Program(_));
         self.phases.progress = Progress::of_load(self.target.relid, self.id, program, size, Figures::default());
         self.phases.enter(Phase::Rows);

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::direct::Nodes;
 use super::insert_select::Wrapper;
 use super::options::LoadOptions;
 use crate::error::{Error, Result};
@@ -20,6 +21,15 @@ use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
 use crate::pg::soft::OnError;
 use crate::pg::stream::Header;
+
+/// One more file whose rows an INSERT takes.
+#[derive(Debug)]
+pub struct Source {
+    pub options: LoadOptions,
+    pub path: CString,
+    pub mapping: Mapping,
+    pub projection: Option<Nodes>,
+}
 
 /// Which column each field of the file belongs to.
 #[derive(Debug, Clone, Default)]
@@ -123,6 +133,20 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
 /// The rows of a foreign table's file. Its columns make values of the fields, and messages speak of it; where the values
 /// go is the mapping's business. Guarded; memory as in [`open_rows`].
 fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) -> Result<Rows> {
+    let (name, columns) = foreign_columns(foreign, options, mapping)?;
+    let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
+    let match_header = options.copy.header == HeaderOption::Match;
+    let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
+    rows.is_discreet = true;
+    Ok(rows)
+}
+
+/// The name of a foreign table and the columns of its file. Guarded; memory as in [`open_rows`].
+pub fn foreign_columns(
+    foreign: pg_sys::Oid,
+    options: &LoadOptions,
+    mapping: &Mapping,
+) -> Result<(CString, Vec<Column>)> {
     let lock = pg_sys::AccessShareLock.cast_signed();
     // SAFETY: a guarded call; the lock is kept.
     let relation = unsafe { pg_sys::table_open(foreign, lock) };
@@ -143,11 +167,7 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
             _ => *column = Column::ignored(std::mem::take(&mut column.name)),
         }
     }
-    let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
-    let match_header = options.copy.header == HeaderOption::Match;
-    let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
-    rows.is_discreet = true;
-    Ok(rows)
+    Ok((name, columns))
 }
 
 fn columns(relation: pg_sys::Relation, options: &LoadOptions, mapping: &Mapping) -> Result<Vec<Column>> {

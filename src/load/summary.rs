@@ -3,6 +3,7 @@
 //! It is a LOG message: in the server's log unless that keeps only fatal errors, and at a client that asks for such.
 
 use std::fmt::Write;
+use std::iter;
 use std::time::Duration;
 
 use pgrx::pg_sys;
@@ -40,11 +41,8 @@ fn text(load: &mut Load) -> String {
     let phases = list(load.phases.spent());
     let counts = &load.counts;
     let seconds = load.took.as_secs_f64();
-    let what = match load.options.location {
-        Location::File(_) => "file",
-        Location::Program(_) => "program",
-    };
-    let (path, table, database) = (from_server(&load.path), from_server(&load.target.name), database());
+    let from = iter::once(described(&load.options.location)).chain(load.also.iter().cloned()).collect::<Vec<_>>();
+    let (from, table, database) = (from.join(", "), from_server(&load.target.name), database());
     let (writer, workers) = (load.writer.name(), counts.workers);
     let plural = if workers == 1 { "" } else { "s" };
     let mut text = match load.id {
@@ -52,7 +50,7 @@ fn text(load: &mut Load) -> String {
         id => format!("load {id}"),
     };
     // Writing to a string does not fail.
-    let _ = write!(text, " from {what} \"{path}\" into table \"{database}.{table}\"");
+    let _ = write!(text, " from {from} into table \"{database}.{table}\"");
     let mut line = |line: &str| {
         // Writing to a string does not fail.
         let _ = write!(text, "\n\t{line}");
@@ -88,6 +86,11 @@ fn text(load: &mut Load) -> String {
         system.as_secs_f64()
     ));
     text
+}
+
+/// A file or program, as the log names it.
+pub fn described(location: &Location) -> String {
+    from_server(&location.described())
 }
 
 fn list<'a>(times: impl Iterator<Item = (&'a str, Duration)>) -> String {

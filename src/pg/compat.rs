@@ -6,6 +6,7 @@ mod collation;
 mod encoding;
 mod executor_hook;
 mod index;
+mod planner;
 mod rights;
 mod soft;
 
@@ -21,6 +22,7 @@ pub use self::index::{
     first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page, read_block,
     reindex_index, reindex_relation,
 };
+pub use self::planner::{adjust_to_child, expression_tree_mutator, prunes_at_run_time};
 pub use self::rights::{
     Rights, check_insert_rights, forgo_insert_rights, owns_relation, restrict_search_path, wanted_rights,
 };

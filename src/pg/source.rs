@@ -51,6 +51,12 @@ impl Location {
         CString::new([kind, name.as_bytes(), b"\""].concat()).unwrap_or_default()
     }
 
+    /// How large a regular file is, if it is there.
+    pub fn size(&self) -> Option<u64> {
+        let meta = std::fs::metadata(self.path()?).ok().filter(std::fs::Metadata::is_file)?;
+        Some(meta.len())
+    }
+
     /// The path of a file.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -172,6 +172,14 @@ impl Defaults {
         Ok(())
     }
 
+    /// The rows of another file come next. Ids of a range that was taken for so many rows of the last one are left.
+    pub fn go_on(&mut self) {
+        for ids in self.ids.iter_mut().filter(|ids| !ids.refills) {
+            ids.refills = true;
+            ids.range = None;
+        }
+    }
+
     /// Set the attributes whose defaults are constants or ids. Guarded.
     ///
     /// # Safety

@@ -12,13 +12,16 @@
 //! An error, wherever it comes from, passes through here on its way: rows that were appended are counted for
 //! autovacuum, and a worker's error loses the line that says it was a worker's.
 
+mod further;
 mod prepare;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
+pub use self::further::Further;
 use super::executor;
 use super::failure;
 use super::key_check;
@@ -63,13 +66,22 @@ pub struct Leader {
     pub parallel: Option<Parallel>,
     /// Rows appended by workers, for each relation of the spec.
     pub counters: *const AtomicU64,
-    /// The same, when the workers are gone.
+    /// The same of workers that are gone.
     pub gathered: Vec<u64>,
     /// What workers have used, for each of them.
     pub shares: *mut Share,
-    /// Workers that there may be.
+    /// The files that are still to be read.
+    pub further: VecDeque<Further>,
+    /// Workers that there may be for this one.
     pub most_workers: usize,
+    /// Workers that were started for it, for all files up to it, and most of them at a time.
+    pub launched: usize,
     pub workers: usize,
+    pub builders: usize,
+    /// Workers know where to leave keys.
+    pub shares_keys: bool,
+    /// Rows that were made of the files that are done.
+    pub made: u64,
     pub notes: Vec<String>,
     /// The row that is to blame, if too many were left out.
     pub too_much: Option<TooMuch>,
@@ -182,6 +194,41 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
     // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
     unsafe {
         let leader = leader.cast::<Leader>();
+        loop {
+            work_on_file(leader);
+            blame(leader.cast());
+            if !go_on(leader) {
+                break;
+            }
+        }
+    }
+}
+
+/// Go on with the next file; false if there is none.
+///
+/// # Safety
+/// A valid leader without workers, whose file is done.
+#[pg_guard]
+unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.go_on().or_raise()
+}
+
+/// # Safety
+/// A valid leader whose file is not the last one.
+#[pg_guard]
+unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.process.pause();
+}
+
+/// The rows of a file.
+///
+/// # Safety
+/// As [`work`].
+unsafe fn work_on_file(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
         let process = &raw mut (*leader).process;
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -204,11 +251,14 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
             row_loop::run(process);
         }
         point_plain!("load.rows");
-        row_loop::finish(process);
+        if (*leader).is_last() {
+            row_loop::finish(process);
+        } else {
+            pause(leader);
+        }
         // What workers do from here on is not about the line that we read last.
         pg_sys::error_context_stack = context.previous;
         end_workers(leader);
-        blame(leader.cast());
     }
 }
 
@@ -396,11 +446,12 @@ impl Leader {
     }
 
     pub fn by_workers(&self, index: usize) -> u64 {
+        let gone = self.gathered.get(index).copied().unwrap_or(0);
         if self.counters.is_null() {
-            return self.gathered.get(index).copied().unwrap_or(0);
+            return gone;
         }
         // SAFETY: there is a counter for each relation of the spec.
-        unsafe { (*self.counters.add(index)).load(Relaxed) }
+        gone + unsafe { (*self.counters.add(index)).load(Relaxed) }
     }
 
     /// Tell the statistics of the rows appended so far. They count as dead if the transaction fails. Only the leader does
@@ -436,9 +487,9 @@ impl Leader {
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
-        let (files, workers) = (self.process.plan.files, self.workers);
+        let (files, workers, builders) = (self.process.plan.files, self.workers, self.builders);
         let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
-        Ok(Settling::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers))
+        Ok(Settling::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
     }
 
     /// Outside of parallel mode.

@@ -6,6 +6,7 @@
 mod advance;
 mod store;
 mod trace;
+mod turn;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -15,6 +16,7 @@ use pg_bulk_format::reader::Place;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+pub use self::turn::File;
 use super::defaults::Defaults;
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
@@ -28,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::chunks::Chunks;
+use crate::pg::progress::Figures;
 use crate::pg::row::Rows;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
@@ -114,6 +117,8 @@ pub struct Process {
     reported: u64,
     /// In the leader: what others may see of the load. Null in a worker.
     pub phases: *mut Phases,
+    /// What it shows of the files before this one.
+    pub before: Figures,
     /// Its rows can be traced to their records.
     pub traces: Traces,
     /// Gaps between records that it did not read: those of other processes.
@@ -215,6 +220,7 @@ impl Process {
             unreported_rows: 0,
             reported: 0,
             phases: std::ptr::null_mut(),
+            before: Figures::default(),
             traces,
             gaps: 0,
             anchors: Vec::new(),
@@ -227,15 +233,8 @@ impl Process {
             let relation = unsafe { (*executor.target).ri_RelationDesc };
             process.open_heap(relation)?;
             process.not_null = not_null(relation);
-            let is_set = |i: &usize| process.rows.columns().iter().any(|c| !c.ignored && c.attribute == *i);
-            process.unset_not_null = process.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         }
-        process.rows.stream_mut().stages = Stages::new();
-        match &process.projection {
-            // The row is the foreign table's.
-            Some(projection) => process.rows.decode_together(projection.attributes(), &[]),
-            None => process.rows.decode_together(process.attributes(), &process.not_null),
-        }
+        process.adapt();
         Ok(process)
     }
 
@@ -303,7 +302,7 @@ impl Process {
 
     /// Who collects the keys of a relation's indexes. Guarded.
     fn collectors(&self, index: usize, relation: pg_sys::Relation) -> Vec<Collector> {
-        let shared = self.plan.files.map(|files| (files, self.number));
+        let shared = self.plan.files.map(|files| (files, self.plan.earlier_workers + self.number));
         // SAFETY: guarded calls; the executor's memory outlives the process, the relation is open.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt);

@@ -115,6 +115,8 @@ pub struct Settling {
     /// Where workers have left the keys of indexes, and how many workers there were.
     files: Option<SharedFiles>,
     workers: usize,
+    /// How many of them may help to build an index.
+    builders: usize,
     /// The load's.
     phases: *mut Phases,
     leader: *mut Leader,
@@ -142,6 +144,7 @@ impl Settling {
             option,
             files: None,
             workers: 0,
+            builders: 0,
             phases,
             leader,
             referring: Vec::new(),
@@ -156,9 +159,9 @@ impl Settling {
         self.relations.iter_mut().flat_map(|written| &mut written.collectors).for_each(Collector::close);
     }
 
-    /// With the keys that so many workers have left.
-    pub fn with_files(self, files: Option<SharedFiles>, workers: usize) -> Settling {
-        Settling { files, workers, ..self }
+    /// With the keys that so many workers have left, so many of them at a time.
+    pub fn with_files(self, files: Option<SharedFiles>, workers: usize, builders: usize) -> Settling {
+        Settling { files, workers, builders, ..self }
     }
 }
 
@@ -503,7 +506,7 @@ unsafe fn find_behind(
 /// What the processes have collected, for an index that gets keys one after the other.
 fn sources_of(written: &Written, files: Option<SharedFiles>, workers: usize) -> Sources<'static> {
     let (rows, start) = (written.rows, written.start);
-    Sources { files, workers, rows, merge: false, start, elsewhere: &[], help: None }
+    Sources { files, workers, builders: 0, rows, merge: false, start, elsewhere: &[], help: None }
 }
 
 /// Keys that were collected, also by so many workers in these files, need not be sorted, nor their rows be read. Guarded;

@@ -51,6 +51,8 @@ pub struct Spec {
     /// Where index tuples are left, likewise, and how many may take part in each sort.
     pub key_sorts: u32,
     pub key_participants: usize,
+    /// Workers of the files before this one, who have left keys there, too.
+    pub earlier_workers: usize,
 }
 
 #[derive(Default)]
@@ -158,6 +160,7 @@ impl Spec {
         w.number(u64::from(self.key_files));
         w.number(u64::from(self.key_sorts));
         w.number(self.key_participants as u64);
+        w.number(self.earlier_workers as u64);
         w.0
     }
 
@@ -197,6 +200,7 @@ impl Spec {
         let key_files = u32::try_from(r.number()?).ok()?;
         let key_sorts = u32::try_from(r.number()?).ok()?;
         let key_participants = usize::try_from(r.number()?).ok()?;
+        let earlier_workers = usize::try_from(r.number()?).ok()?;
         Some(Spec {
             relation,
             command,
@@ -219,6 +223,7 @@ impl Spec {
             key_files,
             key_sorts,
             key_participants,
+            earlier_workers,
         })
     }
 }

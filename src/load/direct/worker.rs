@@ -205,7 +205,14 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         0 => None,
         handle => Some(SharedSorts::attach(handle, count, spec.key_participants)?),
     };
-    let plan = KeyPlan { list: spec.keys, memory: spec.key_memory, sort_memory: spec.key_sort_memory, files, sorts };
+    let plan = KeyPlan {
+        list: spec.keys,
+        memory: spec.key_memory,
+        sort_memory: spec.key_sort_memory,
+        files,
+        sorts,
+        earlier_workers: spec.earlier_workers,
+    };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     let projection = nodes.zip(options.foreign).map(|(nodes, foreign)| {

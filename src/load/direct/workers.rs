@@ -35,27 +35,10 @@ impl Leader {
         if wanted == 0 {
             return Ok(());
         }
-        if !self.spec.keys.is_empty() {
-            match SharedFiles::create() {
-                Some(files) => {
-                    self.spec.key_files = files.handle();
-                    self.process.share_files(files);
-                }
-                None => self.spec.keys.clear(),
-            }
+        if !self.shares_keys {
+            self.share_keys(wanted);
         }
-        let sorts = self.spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
-        if sorts > 0 {
-            // The leader may have more rows when it has sorted.
-            self.spec.key_participants = wanted + 2;
-            match SharedSorts::create(sorts, self.spec.key_participants) {
-                Some(sorts) => {
-                    self.spec.key_sorts = sorts.handle();
-                    self.process.share_sorts(sorts);
-                }
-                None => self.spec.keys.retain(|planned| planned.sort.is_none()),
-            }
-        }
+        self.spec.earlier_workers = self.workers;
         let spec = self.spec.write();
         let counters = self.spec.traits.len();
         let mut parallel = Parallel::new(c"pg_bulk_load_worker", wanted);
@@ -107,7 +90,9 @@ impl Leader {
         self.parallel = Some(parallel);
         self.counters = counts;
         self.shares = shares;
-        self.workers = launched;
+        self.launched = launched;
+        self.workers += launched;
+        self.builders = self.builders.max(launched);
         // SAFETY: the load's, which outlives its leader.
         unsafe { &mut *self.process.phases }.show(|figures| figures.workers = launched);
         if launched < wanted {
@@ -122,18 +107,48 @@ impl Leader {
         Ok(())
     }
 
+    /// So many workers, one after the other, are going to have keys, too. Before there are any. Guarded.
+    pub fn share_keys(&mut self, workers: usize) {
+        self.shares_keys = true;
+        if !self.spec.keys.is_empty() {
+            match SharedFiles::create() {
+                Some(files) => {
+                    self.spec.key_files = files.handle();
+                    self.process.share_files(files);
+                }
+                None => self.spec.keys.clear(),
+            }
+        }
+        let sorts = self.spec.keys.iter().filter(|planned| planned.sort.is_some()).count();
+        if sorts > 0 {
+            // The leader may have more rows when it has sorted.
+            self.spec.key_participants = workers + 2;
+            match SharedSorts::create(sorts, self.spec.key_participants) {
+                Some(sorts) => {
+                    self.spec.key_sorts = sorts.handle();
+                    self.process.share_sorts(sorts);
+                }
+                None => self.spec.keys.retain(|planned| planned.sort.is_none()),
+            }
+        }
+    }
+
     /// Take what workers still send, and wait for them.
     pub fn end(&mut self) -> Result<()> {
         if self.parallel.is_some() {
             self.process.receive_all()?;
             // Rows of workers are on the leader's pages.
-            self.process.finish()?;
+            if self.is_last() {
+                self.process.finish()?;
+            } else {
+                self.process.pause();
+            }
             point!("load.received");
             if let Some(parallel) = &self.parallel {
                 parallel.wait();
             }
             // SAFETY: a share for each worker, and they are gone.
-            (0..self.workers).for_each(|i| unsafe { usage::take_share(self.shares.add(i)) });
+            (0..self.launched).for_each(|i| unsafe { usage::take_share(self.shares.add(i)) });
             self.gather()?;
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
@@ -171,7 +186,7 @@ impl Leader {
         Ok(true)
     }
 
-    /// What all processes have counted. After the last one is done, before the shared memory is gone.
+    /// What all processes have counted of a file. After the last one is done, before the shared memory is gone.
     ///
     /// Rows are counted where they are made and where they are stored. Should these ever differ, a row is lost, and the
     /// load is not to be trusted.
@@ -182,9 +197,9 @@ impl Leader {
             let own = if std::ptr::eq(shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
             count(shared).load(Relaxed) + own
         };
-        self.counts.filtered = both(|s| &s.filtered);
-        self.counts.bytes_read = both(|s| &s.bytes);
-        let made = both(|s| &s.rows);
+        self.counts.filtered += both(|s| &s.filtered);
+        let mut bytes_read = both(|s| &s.bytes);
+        self.made += both(|s| &s.rows);
         let Counts { pages, stages, others, .. } = &mut self.counts;
         alone.sum_up(pages, stages, others);
         if !std::ptr::eq(shared, &raw const **alone) {
@@ -192,17 +207,22 @@ impl Leader {
         }
         if let Some(size) = self.process.rows.stream().size() {
             // Beginnings of records are read more than once.
-            self.counts.bytes_read = self.counts.bytes_read.min(size);
+            bytes_read = bytes_read.min(size);
         }
+        self.counts.bytes_read += bytes_read;
         self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
         self.counters = std::ptr::null();
-        self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
         let bad = both(|s| &s.bad);
         self.process.tolerance.bad_rows = bad;
         // Rows whose values became NULL are in the table.
         if self.process.tolerance.on_error != OnError::SetNull {
-            self.counts.rejected = bad;
+            self.counts.rejected += bad;
         }
+        if !self.is_last() {
+            return Ok(());
+        }
+        let made = self.made;
+        self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
         if self.process.is_dry {
             self.counts.loaded = made;
         }

@@ -1,5 +1,7 @@
 //! What is inserted where: the words in which the planner tells the executor.
 
+use std::ptr::null_mut;
+
 use pgrx::{PgList, pg_sys};
 
 use crate::load::direct::Nodes;
@@ -9,43 +11,81 @@ use crate::load::source::Mapping;
 pub const DEFAULT: i32 = 0;
 pub const EXPRESSION: i32 = -1;
 
-/// What is inserted where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is inserted where, of one foreign table.
+#[derive(Debug, Clone)]
 pub struct Insertion {
     pub target: pg_sys::Oid,
     pub foreign: pg_sys::Oid,
+    /// Its place in the range table that it is in.
+    pub place: usize,
     /// There are conditions.
     pub filters: bool,
     /// For each attribute of the target, the number of the foreign table's column that it gets; or one of the others.
     pub columns: Vec<i32>,
+    /// Its conditions and expressions, where they are not those of the plan.
+    pub own: Option<Nodes>,
 }
+
+/// The numbers before those of columns.
+const HEAD: usize = 5;
 
 impl Insertion {
     /// As a list that a plan can carry. Guarded.
-    pub fn to_list(&self) -> *mut pg_sys::List {
-        let mut list = std::ptr::null_mut();
+    pub fn all_to_list(insertions: &[Insertion]) -> *mut pg_sys::List {
+        let mut list = PgList::<pg_sys::List>::new();
+        insertions.iter().for_each(|insertion| list.push(insertion.to_list()));
+        list.into_pg()
+    }
+
+    fn to_list(&self) -> *mut pg_sys::List {
+        let mut numbers = null_mut();
         let mut push = |number: i32| {
             // SAFETY: a guarded call on a list made here.
-            list = unsafe { pg_sys::lappend_int(list, number) };
+            numbers = unsafe { pg_sys::lappend_int(numbers, number) };
         };
         push(self.target.to_u32().cast_signed());
         push(self.foreign.to_u32().cast_signed());
+        push(i32::try_from(self.place).unwrap_or(0));
         push(i32::from(self.filters));
+        push(i32::from(self.own.is_some()));
         self.columns.iter().copied().for_each(push);
-        list
+        let nodes = self.own.unwrap_or(Nodes { targets: null_mut(), quals: null_mut() });
+        let mut list = PgList::<pg_sys::List>::new();
+        list.push(numbers);
+        list.push(nodes.targets);
+        list.push(nodes.quals);
+        list.into_pg()
+    }
+
+    /// # Safety
+    /// A list made by [`Insertion::all_to_list`], or a copy, which outlives what is made of it.
+    pub unsafe fn all_of_list(list: *mut pg_sys::List) -> Vec<Insertion> {
+        // SAFETY: the caller vouches for the list.
+        unsafe { PgList::<pg_sys::List>::from_pg(list).iter_ptr().map(|list| Insertion::of_list(list)).collect() }
     }
 
     /// # Safety
     /// A list made by [`Insertion::to_list`], or a copy.
-    pub unsafe fn of_list(list: *mut pg_sys::List) -> Insertion {
+    unsafe fn of_list(list: *mut pg_sys::List) -> Insertion {
         // SAFETY: the caller vouches for the list.
-        let numbers: Vec<i32> = unsafe {
+        let (numbers, own) = unsafe {
+            let lists = PgList::<pg_sys::List>::from_pg(list);
+            let nth = |i: usize| lists.get_ptr(i).unwrap_or(null_mut());
+            let list = nth(0);
             let len = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
-            (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect()
+            let numbers: Vec<i32> = (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect();
+            (numbers, Nodes { targets: nth(1), quals: nth(2) })
         };
-        let oid = |i: usize| pg_sys::Oid::from_u32(numbers.get(i).copied().unwrap_or(0).cast_unsigned());
-        let filters = numbers.get(2).is_some_and(|&n| n != 0);
-        Insertion { target: oid(0), foreign: oid(1), filters, columns: numbers.get(3..).unwrap_or_default().to_vec() }
+        let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
+        let oid = |i: usize| pg_sys::Oid::from_u32(number(i).cast_unsigned());
+        Insertion {
+            target: oid(0),
+            foreign: oid(1),
+            place: usize::try_from(number(2)).unwrap_or(0),
+            filters: number(3) != 0,
+            own: (number(4) != 0).then_some(own),
+            columns: numbers.get(HEAD..).unwrap_or_default().to_vec(),
+        }
     }
 
     /// Rows are not stored as they are.
@@ -55,7 +95,20 @@ impl Insertion {
         self.filters || self.columns.contains(&EXPRESSION) || self.columns.iter().enumerate().any(twice)
     }
 
-    /// The nodes of a plan that make rows of the target, if they are not stored as they are. Guarded.
+    /// The entries of a target list, which has one for each attribute, that say what is not a default. Guarded.
+    ///
+    /// # Safety
+    /// A list of TargetEntries.
+    pub unsafe fn entries(&self, list: *mut pg_sys::List) -> *mut pg_sys::List {
+        // SAFETY: the caller vouches for the list.
+        let entries = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(list) };
+        let mut targets = PgList::<pg_sys::TargetEntry>::new();
+        let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
+        set.for_each(|(entry, _)| targets.push(entry));
+        targets.into_pg()
+    }
+
+    /// The nodes that make rows of the target, if they are not stored as they are. Guarded.
     ///
     /// # Safety
     /// The plan of this insertion.
@@ -64,22 +117,11 @@ impl Insertion {
             return None;
         }
         // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.
-        unsafe { Some(self.nodes_of((*plan).scan.plan.targetlist, (*plan).scan.plan.qual)) }
-    }
-
-    /// The same, of what is inserted and of conditions. Guarded.
-    ///
-    /// # Safety
-    /// A list of TargetEntries, one for each attribute, over a row of the foreign table, and one of conditions.
-    pub unsafe fn nodes_of(&self, entries: *mut pg_sys::List, quals: *mut pg_sys::List) -> Nodes {
-        // SAFETY: the caller vouches for the lists.
-        unsafe {
-            let mut targets = PgList::<pg_sys::TargetEntry>::new();
-            let entries = PgList::<pg_sys::TargetEntry>::from_pg(entries);
-            let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
-            set.for_each(|(entry, _)| targets.push(entry));
-            Nodes { targets: targets.into_pg(), quals }
-        }
+        let of_plan = || unsafe {
+            let plan = &(*plan).scan.plan;
+            Nodes { targets: self.entries(plan.targetlist), quals: plan.qual }
+        };
+        Some(self.own.unwrap_or_else(of_plan))
     }
 
     /// Whose the fields of the file are. Guarded.

@@ -5,15 +5,21 @@
 //! conversion: then it is made by the foreign table's column, with its length, and stored as it is. An attribute that gets exactly its default does, too.
 //! Conditions and expressions over such columns are evaluated by whoever reads the rows. All else is core's.
 //!
+//! Of several tables each is judged for itself. But an attribute that gets its default from one gets it from all: what is
+//! a constant here and a column there is an expression.
+//!
 //! The answer "no" is a sentence, for EXPLAIN.
 
 use pgrx::{PgList, pg_sys};
 
+use super::Wrapper;
 use super::expression::{asks_for_last_id, of_expression, takes_ids};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion};
-use super::{Wrapper, scan_of};
+use super::parts::{self, Above, Part};
+use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
+use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
 use crate::load::{obstacle, volatile};
 use crate::pg::compat;
@@ -37,23 +43,57 @@ pub unsafe fn judge(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
-) -> Answer<Insertion> {
+) -> Answer<Vec<Insertion>> {
     // SAFETY: the caller vouches for the structures; tags say what nodes are.
     unsafe {
         if guc::direct_insert() == DirectInsert::Off {
             return no("pg_bulk.direct_insert is off");
         }
         of_statement(root, path)?;
-        let relation = of_source(root, input, path)?;
-        let entry = |index: usize| *(*root).simple_rte_array.add(index);
-        let (target, foreign) = ((*entry((*(*root).parse).resultRelation as usize)).relid, (*entry(relation)).relid);
-        let columns = of_columns((*root).processed_tlist, relation, target, foreign)?;
-        let quals = pg_sys::extract_actual_clauses((*input).baserestrictinfo, false);
-        of_expression(quals.cast(), relation, foreign)?;
-        let insertion = Insertion { target, foreign, filters: !quals.is_null(), columns };
-        of_tables(&insertion, false)?;
-        Ok(insertion)
+        let parts = of_source(root, input, path)?;
+        let target = (*(*(*root).simple_rte_array.add((*(*root).parse).resultRelation as usize))).relid;
+        let mut insertions = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let Part { foreign, place, .. } = *part;
+            let columns = of_columns(part.targets, place, target, foreign)?;
+            of_expression(part.quals.cast(), place, foreign)?;
+            insertions.push(Insertion { target, foreign, place, filters: !part.quals.is_null(), columns, own: None });
+        }
+        of_defaults(&parts, &mut insertions)?;
+        if !parts.iter().all(|part| part.is_plain) {
+            for (part, insertion) in parts.iter().zip(&mut insertions) {
+                let targets = to_row(insertion.entries(part.targets).cast(), part.place as u32).cast();
+                // Conditions come with the plan.
+                insertion.own = Some(Nodes { targets, quals: std::ptr::null_mut() });
+            }
+        }
+        of_tables(&insertions, false)?;
+        Ok(insertions)
     }
+}
+
+/// What only some of the parts take for an attribute's default is an expression. Guarded.
+///
+/// # Safety
+/// What was judged of each part.
+unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()> {
+    let attributes = insertions.first().map_or(0, |insertion| insertion.columns.len());
+    for i in 0..attributes {
+        let is_default = |insertion: &Insertion| insertion.columns.get(i) == Some(&DEFAULT);
+        if insertions.iter().all(is_default) {
+            continue;
+        }
+        for (part, insertion) in parts.iter().zip(&mut *insertions).filter(|(_, insertion)| is_default(insertion)) {
+            // SAFETY: a target list with an entry for each attribute.
+            unsafe {
+                let entry = PgList::<pg_sys::TargetEntry>::from_pg(part.targets).get_ptr(i);
+                let expression = entry.map_or(std::ptr::null_mut(), |entry| (*entry).expr);
+                of_expression(expression.cast(), part.place, part.foreign)?;
+            }
+            insertion.columns.iter_mut().skip(i).take(1).for_each(|column| *column = EXPRESSION);
+        }
+    }
+    Ok(())
 }
 
 /// # Safety
@@ -82,6 +122,18 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
         if !(*path).rowMarks.is_null() || !(*path).mergeActionLists.is_null() || !one_target {
             return no("Rows are locked.");
         }
+        of_select(root)
+    }
+}
+
+/// Does a query, or a subquery, only read rows? Guarded.
+///
+/// # Safety
+/// As [`judge`].
+pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
+    // SAFETY: the caller vouches for the structures.
+    unsafe {
+        let parse = (*root).parse;
         let more = [
             (*parse).sortClause,
             (*parse).groupClause,
@@ -94,21 +146,26 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
             || !(*parse).limitCount.is_null()
             || !(*parse).limitOffset.is_null()
             || !(*parse).havingQual.is_null()
-            || !(*parse).setOperations.is_null()
             || (*parse).hasAggs
             || (*parse).hasWindowFuncs
             || (*parse).hasTargetSRFs
         {
             return no("The SELECT does more than read rows.");
         }
+        if !(*parse).setOperations.is_null() {
+            return no("The SELECT is more than a UNION ALL of columns of the same types.");
+        }
         if (*parse).hasSubLinks || !(*root).init_plans.is_null() {
             return no("The SELECT has subqueries.");
+        }
+        if (*root).hasPseudoConstantQuals {
+            return no("A condition looks at no column.");
         }
         Ok(())
     }
 }
 
-/// The place of the foreign table in the range table.
+/// The foreign tables that rows come from, one after the other. Guarded.
 ///
 /// # Safety
 /// As [`judge`].
@@ -116,23 +173,18 @@ unsafe fn of_source(
     root: *mut pg_sys::PlannerInfo,
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
-) -> Answer<usize> {
-    // SAFETY: the caller vouches for the structures; a base relation has its place in the range table.
+) -> Answer<Vec<Part>> {
+    // SAFETY: the caller vouches for the structures.
     unsafe {
         let is_base = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
-            && (*input).rtekind == pg_sys::RTEKind::RTE_RELATION
             && pg_sys::bms_equal((*input).relids, (*root).all_baserels);
-        let relation = (*input).relid as usize;
-        if !is_base || (*(*(*root).simple_rte_array.add(relation))).inh {
-            return no("The SELECT reads more than one table.");
+        if !is_base {
+            return no("The SELECT joins tables.");
         }
-        if (*root).hasPseudoConstantQuals {
-            return no("A condition looks at no column.");
-        }
-        if scan_of((*path).subpath).is_null() {
-            return no("The SELECT does more than read rows.");
-        }
-        Ok(relation)
+        let above = Above { targets: (*root).processed_tlist, quals: std::ptr::null_mut(), is_plain: true };
+        let mut found = Vec::new();
+        parts::gather(root, (*path).subpath, above, &mut found)?;
+        if found.is_empty() { no("The SELECT reads no table.") } else { Ok(found) }
     }
 }
 
@@ -275,7 +327,19 @@ unsafe fn of_column(
 ///
 /// # Safety
 /// Tables that are locked as their INSERT and SELECT want it.
-pub unsafe fn of_tables(insertion: &Insertion, leaves: bool) -> Answer<()> {
+pub unsafe fn of_tables(insertions: &[Insertion], leaves: bool) -> Answer<()> {
+    // SAFETY: the caller vouches for the locks.
+    unsafe {
+        let Some(first) = insertions.first() else { return no("The plan chooses partitions when it runs.") };
+        insertions.iter().try_for_each(|insertion| of_foreign(insertion))?;
+        // All get the same attributes from what they read.
+        of_target(first, leaves)
+    }
+}
+
+/// # Safety
+/// As [`of_tables`].
+unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
     // SAFETY: the caller vouches for the locks; guarded calls.
     unsafe {
         let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
@@ -296,6 +360,19 @@ pub unsafe fn of_tables(insertion: &Insertion, leaves: bool) -> Answer<()> {
         if copy.on_error != OnError::Stop && !insertion.projects() && mapping.fields.iter().any(Option::is_none) {
             return no("The foreign table has the option on_error, and not all of its columns are inserted.");
         }
+        found.into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+/// # Safety
+/// As [`of_tables`].
+unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
+    // SAFETY: the caller vouches for the locks; guarded calls.
+    unsafe {
+        let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
+        let mapping = insertion.mapping(foreign);
+        pg_sys::table_close(foreign, NO_LOCK);
+        let mut found = Vec::new();
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);
         found.extend(obstacle::of_named(relation, Keep::Error));
         obstacle::of_conditions(relation, &mut found);

@@ -12,7 +12,7 @@
 //!
 //! The table is new in the transaction, nobody sees it, and it has no index and no trigger yet.
 
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,19 +35,13 @@ pub fn register() {
     compat::install_executor_hook(look);
 }
 
-/// What a query stores.
-#[derive(Debug)]
-struct Source {
-    scan: *mut pg_sys::ForeignScan,
-    insertion: Insertion,
-}
-
 /// A query whose plan is not run, but read by a load. The innermost one is [`CURRENT`] from when it is found until its plan
 /// is asked for the first row, and nothing of a user's runs in between but what creates the table.
 #[derive(Debug)]
 struct Taken {
     query: *mut pg_sys::QueryDesc,
-    source: *mut Source,
+    /// What is stored; one.
+    insertions: *mut Vec<Insertion>,
     /// What the plan's node does when it is asked for a row.
     node: pg_sys::ExecProcNodeMtd,
 }
@@ -86,7 +80,7 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
     unsafe {
         let taken = CURRENT.load(Relaxed);
         (*state).ExecProcNode = (*taken).node;
-        if !suits((*taken).source, compat::into_relation((*(*taken).query).dest)) {
+        if !suits((*taken).insertions, compat::into_relation((*(*taken).query).dest)) {
             return match (*state).ExecProcNode {
                 Some(process) => process(state),
                 None => null_mut(),
@@ -97,7 +91,7 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
         if is_parallel {
             unguarded::ExitParallelMode();
         }
-        load(state, (*taken).source);
+        load(state, (*taken).insertions);
         if is_parallel {
             unguarded::EnterParallelMode();
         }
@@ -106,8 +100,8 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
 }
 
 /// # Safety
-/// As [`first_row`], with a source for its table.
-unsafe fn load(state: *mut pg_sys::PlanState, source: *mut Source) {
+/// As [`first_row`], with what is inserted into its table.
+unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
     // SAFETY: the caller vouches for both; calls that raise jump past a frame without destructors.
     unsafe {
         let scan = state_of(state);
@@ -118,9 +112,8 @@ unsafe fn load(state: *mut pg_sys::PlanState, source: *mut Source) {
             }
         }
         let mut outcome = Outcome::default();
-        let nodes = nodes(source);
         replace(scan);
-        run::run(&raw const (*source).insertion, nodes, None, &raw mut outcome);
+        run::run(insertions, null(), None, &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
         for node in [gather, scan.cast()] {
             if !node.is_null() && !(*node).instrument.is_null() {
@@ -132,28 +125,20 @@ unsafe fn load(state: *mut pg_sys::PlanState, source: *mut Source) {
     }
 }
 
-/// The plan's expressions as ones over a row of the foreign table, if there are any.
+/// The plan's expressions as ones over a row of the foreign table. Guarded.
 ///
 /// # Safety
-/// A source in a plan.
-#[pg_guard]
-unsafe extern "C-unwind" fn nodes(source: *const Source) -> *const Nodes {
-    // SAFETY: the caller vouches for the source; guarded calls.
+/// A scan of a plan, and what is inserted of its rows.
+unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Nodes {
+    // SAFETY: the caller vouches for the scan; guarded calls.
     unsafe {
-        let Source { scan, insertion } = &*source;
-        if !insertion.projects() {
-            return std::ptr::null();
-        }
-        let plan = &(**scan).scan;
+        let plan = &(*scan).scan;
         let over_row = |list: *mut pg_sys::List| {
             let copy: *mut pg_sys::List = pg_sys::copyObjectImpl(list.cast()).cast();
             pg_sys::ChangeVarNodes(copy.cast(), plan.scanrelid as _, pg_sys::INDEX_VAR as _, 0);
             copy
         };
-        let nodes = insertion.nodes_of(over_row(plan.plan.targetlist), over_row(plan.plan.qual));
-        let place = pg_sys::palloc(size_of::<Nodes>()).cast::<Nodes>();
-        place.write(nodes);
-        place
+        Nodes { targets: over_row(insertion.entries(plan.plan.targetlist)), quals: over_row(plan.plan.qual) }
     }
 }
 
@@ -165,20 +150,16 @@ unsafe extern "C-unwind" fn nodes(source: *const Source) -> *const Nodes {
 unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
     // SAFETY: the caller vouches for the query.
     unsafe {
-        let Ok(source) = source_of(query) else { return null_mut() };
-        let memory = PgMemoryContexts::CurrentMemoryContext;
-        let source = PgMemoryContexts::leak_and_drop_on_delete(&mut { memory }, source);
-        let node = (*(*query).planstate).ExecProcNode;
-        PgMemoryContexts::leak_and_drop_on_delete(
-            &mut PgMemoryContexts::CurrentMemoryContext,
-            Taken { query, source, node },
-        )
+        let Ok(insertion) = source_of(query) else { return null_mut() };
+        let mut memory = PgMemoryContexts::CurrentMemoryContext;
+        let insertions = memory.leak_and_drop_on_delete(vec![insertion]);
+        memory.leak_and_drop_on_delete(Taken { query, insertions, node: (*(*query).planstate).ExecProcNode })
     }
 }
 
 /// # Safety
 /// As [`take`].
-unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Source> {
+unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
     // SAFETY: the caller vouches for the query; tags say what nodes are.
     unsafe {
         let statement = &*(*query).plannedstmt;
@@ -213,10 +194,10 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Source> {
         if columns.is_empty() {
             return no("No column is made.");
         }
-        Ok(Source {
-            scan,
-            insertion: Insertion { target: pg_sys::InvalidOid, foreign, filters: !quals.is_null(), columns },
-        })
+        let target = pg_sys::InvalidOid;
+        let insertion = Insertion { target, foreign, place, filters: !quals.is_null(), columns, own: None };
+        let own = Some(nodes(scan, &insertion));
+        Ok(Insertion { own, ..insertion })
     }
 }
 
@@ -286,13 +267,14 @@ unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome:
 /// Is the new table one to load?
 ///
 /// # Safety
-/// As [`first_row`], with a source, and the table, open.
+/// As [`first_row`], with what is inserted, and the table, open.
 #[pg_guard]
-unsafe extern "C-unwind" fn suits(source: *mut Source, relation: pg_sys::Relation) -> bool {
+unsafe extern "C-unwind" fn suits(insertions: *mut Vec<Insertion>, relation: pg_sys::Relation) -> bool {
     // SAFETY: the caller vouches for both.
     unsafe {
-        let insertion = &mut (*source).insertion;
-        insertion.target = (*relation).rd_id;
-        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION && of_tables(insertion, true).is_ok()
+        for insertion in &mut *insertions {
+            insertion.target = (*relation).rd_id;
+        }
+        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION && of_tables(&*insertions, true).is_ok()
     }
 }

@@ -11,10 +11,11 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::Wrapper;
 use super::insertion::Insertion;
 use super::judge;
+use super::parts;
 use super::run::{self, Outcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{self, Nodes, Statement};
+use crate::load::direct::{self, Statement};
 use crate::pg::compat;
 use crate::pg::encoding::to_server;
 use crate::pg::source::Location;
@@ -81,19 +82,68 @@ unsafe extern "C-unwind" fn plan_path(
         (*scan).scan.plan.targetlist = pg_sys::copyObjectImpl((*root).processed_tlist.cast()).cast();
         let mut below =
             PgList::<pg_sys::Plan>::from_pg(plans).get_ptr(0).map_or(null_mut(), |modify| (*modify).lefttree);
-        while below.as_ref().is_some_and(|plan| plan.type_ == pg_sys::NodeTag::T_Result) {
-            below = (*below).lefttree;
+        let mut insertions = Insertion::all_of_list((*path).custom_private);
+        match insertions.first() {
+            Some(insertion) if insertion.own.is_none() => {
+                while below.as_ref().is_some_and(|plan| plan.type_ == pg_sys::NodeTag::T_Result) {
+                    below = (*below).lefttree;
+                }
+                if let Some(scan_below) = below.as_ref() {
+                    (*scan).scan.plan.qual = pg_sys::copyObjectImpl(scan_below.qual.cast()).cast();
+                }
+                // The plan's expressions become such over a row of the foreign table.
+                (*scan).custom_scan_tlist = columns_of(root, insertion.foreign);
+            }
+            _ => {
+                // Expressions that are ready to run come with each table; those of the plan are for EXPLAIN.
+                (*scan).custom_scan_tlist = variables_of((*scan).scan.plan.targetlist);
+                if !set_conditions(&mut insertions, root, below) {
+                    insertions.clear();
+                }
+            }
         }
-        if let Some(scan_below) = below.as_ref() {
-            (*scan).scan.plan.qual = pg_sys::copyObjectImpl(scan_below.qual.cast()).cast();
-        }
-        // The plan's expressions become such over a row of the foreign table.
-        let foreign = Insertion::of_list((*path).custom_private).foreign;
-        (*scan).custom_scan_tlist = columns_of(root, foreign);
         (*scan).custom_plans = plans;
-        (*scan).custom_private = (*path).custom_private;
+        (*scan).custom_private = Insertion::all_to_list(&insertions);
         (*scan).methods = &raw const SCAN.0;
         scan.cast()
+    }
+}
+
+/// Take each table's conditions from the plan. False if it is not as expected. Guarded.
+///
+/// # Safety
+/// The planner's structures, and the plan that was made of the paths below ours.
+unsafe fn set_conditions(
+    insertions: &mut [Insertion],
+    root: *mut pg_sys::PlannerInfo,
+    plan: *mut pg_sys::Plan,
+) -> bool {
+    let mut found = Vec::new();
+    // SAFETY: the caller vouches for both.
+    let is_known = unsafe { parts::conditions(root, plan, null_mut(), &mut found) };
+    let are_ours = |(insertion, (place, quals)): (&Insertion, &(usize, *mut pg_sys::List))| {
+        insertion.place == *place && insertion.filters != quals.is_null()
+    };
+    if !is_known || found.len() != insertions.len() || !insertions.iter().zip(&found).all(are_ours) {
+        return false;
+    }
+    for (insertion, (_, quals)) in insertions.iter_mut().zip(found) {
+        if let Some(nodes) = &mut insertion.own {
+            nodes.quals = quals;
+        }
+    }
+    true
+}
+
+/// What a target list looks at, as a target list. Guarded.
+///
+/// # Safety
+/// A target list.
+unsafe fn variables_of(list: *mut pg_sys::List) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for the list; guarded calls.
+    unsafe {
+        let variables = pg_sys::pull_var_clause(list.cast(), pg_sys::PVC_RECURSE_PLACEHOLDERS.cast_signed());
+        pg_sys::add_to_flat_tlist(null_mut(), variables)
     }
 }
 
@@ -128,12 +178,12 @@ unsafe fn columns_of(root: *mut pg_sys::PlannerInfo, foreign: pg_sys::Oid) -> *m
 struct State {
     custom: pg_sys::CustomScanState,
     /// Null until it has begun; dropped with the query's memory.
-    insertion: *mut Insertion,
+    insertions: *mut Vec<Insertion>,
     /// Core's node, if it is to run; then `why` says why.
     child: *mut pg_sys::PlanState,
     why: *mut std::ffi::c_char,
-    /// Open, so that nobody in this session changes it meanwhile.
-    foreign: pg_sys::Relation,
+    /// The foreign tables are open, so that nobody in this session changes them meanwhile.
+    foreign: *mut Vec<pg_sys::Relation>,
     is_done: bool,
     /// Once it is to be executed.
     statement: Option<Statement>,
@@ -161,14 +211,17 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
     unsafe {
         let state = node.cast::<State>();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let insertion = Insertion::of_list((*plan).custom_private);
+        let insertions = Insertion::all_of_list((*plan).custom_private);
         let answer = if guc::direct_insert() != DirectInsert::Off {
-            judge::of_tables(&insertion, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
+            judge::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
         } else {
             Err("pg_bulk.direct_insert is off".into())
         };
-        (*state).foreign = pg_sys::table_open(insertion.foreign, pg_sys::NoLock.cast_signed());
-        (*state).insertion = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(insertion);
+        let open = |insertion: &Insertion| pg_sys::table_open(insertion.foreign, pg_sys::NoLock.cast_signed());
+        let foreign: Vec<pg_sys::Relation> = insertions.iter().map(open).collect();
+        let mut memory = PgMemoryContexts::For((*estate).es_query_cxt);
+        (*state).foreign = memory.leak_and_drop_on_delete(foreign);
+        (*state).insertions = memory.leak_and_drop_on_delete(insertions);
         if answer.is_ok() && flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0 {
             let modify = PgList::<pg_sys::ModifyTable>::from_pg((*plan).custom_plans).get_ptr(0);
             let place = modify.map_or(0, |modify| pg_sys::list_nth_int((*modify).resultRelations, 0));
@@ -200,7 +253,8 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         }
         if !(*state).is_done {
             (*state).is_done = true;
-            run::run((*state).insertion, nodes(state), (*state).statement, &raw mut (*state).outcome);
+            let plan = (*node).ss.ps.plan.cast();
+            run::run((*state).insertions, plan, (*state).statement, &raw mut (*state).outcome);
             count(state);
         }
         null_mut()
@@ -237,36 +291,18 @@ pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const Outcome
     }
 }
 
-/// What makes rows of the target, if they are not stored as they are; else null.
-///
-/// # Safety
-/// A state that has begun.
-#[pg_guard]
-unsafe extern "C-unwind" fn nodes(state: *mut State) -> *const Nodes {
-    // SAFETY: the caller vouches for the state; guarded calls.
-    unsafe {
-        let plan = (*state).custom.ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let Some(nodes) = (*state).insertion.as_ref().and_then(|insertion| insertion.nodes(plan)) else {
-            return std::ptr::null();
-        };
-        let place = pg_sys::palloc(size_of::<Nodes>()).cast::<Nodes>();
-        place.write(nodes);
-        place
-    }
-}
-
 /// # Safety
 /// Called by the executor with a state made by [`create_state`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the caller vouches for it.
     unsafe {
-        let State { child, foreign, .. } = *node.cast::<State>();
-        if !child.is_null() {
-            pg_sys::ExecEndNode(child);
+        let state = &mut *node.cast::<State>();
+        if !state.child.is_null() {
+            pg_sys::ExecEndNode(state.child);
         }
-        if !foreign.is_null() {
-            pg_sys::table_close(foreign, pg_sys::NoLock.cast_signed());
+        if let Some(foreign) = state.foreign.as_mut() {
+            foreign.drain(..).for_each(|relation| pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()));
         }
     }
 }
@@ -290,23 +326,44 @@ unsafe extern "C-unwind" fn explain(
             let value = i64::try_from(value).unwrap_or(i64::MAX);
             pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), value, es);
         };
-        let Some(insertion) = state.insertion.as_ref() else { return };
-        text(c"Target", &name_of(insertion.target));
-        text(c"Foreign Table", &name_of(insertion.foreign));
-        if !state.child.is_null() {
+        let Some(insertions) = state.insertions.as_ref() else { return };
+        let runs = state.child.is_null();
+        if let Some(first) = insertions.first() {
+            text(c"Target", &name_of(first.target));
+        }
+        // Elsewhere than in text, names must not be there twice.
+        let has_groups = insertions.len() > 1;
+        if has_groups {
+            pg_sys::ExplainOpenGroup(c"Sources".as_ptr(), c"Sources".as_ptr(), false, es);
+        }
+        for insertion in insertions {
+            if has_groups {
+                pg_sys::ExplainOpenGroup(c"Source".as_ptr(), std::ptr::null(), true, es);
+            }
+            text(c"Foreign Table", &name_of(insertion.foreign));
+            if runs {
+                let (location, _) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
+                let (label, name) = match &location {
+                    Location::File(path) => (c"Foreign File", path),
+                    Location::Program(command) => (c"Foreign Program", command),
+                };
+                text(label, name);
+                if (*es).verbose {
+                    let workers = location.size().map_or(0, |size| direct::workers_for(None, size));
+                    number(c"Workers Planned", workers as u64);
+                }
+            }
+            if has_groups {
+                pg_sys::ExplainCloseGroup(c"Source".as_ptr(), std::ptr::null(), true, es);
+            }
+        }
+        if has_groups {
+            pg_sys::ExplainCloseGroup(c"Sources".as_ptr(), c"Sources".as_ptr(), false, es);
+        }
+        if !runs {
             let why = CStr::from_ptr(state.why).to_bytes();
             text(c"Direct Insert", &CString::new([b"no (", why, b")"].concat()).unwrap_or_default());
             return;
-        }
-        let (location, _) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
-        let (label, name) = match &location {
-            Location::File(path) => (c"Foreign File", path),
-            Location::Program(command) => (c"Foreign Program", command),
-        };
-        text(label, name);
-        if (*es).verbose {
-            let size = location.path().and_then(|path| std::fs::metadata(path).ok()).filter(|meta| meta.is_file());
-            number(c"Workers Planned", size.map_or(0, |meta| direct::workers_for(None, meta.len())) as u64);
         }
         if (*es).analyze {
             let outcome = state.outcome;

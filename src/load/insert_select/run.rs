@@ -1,13 +1,16 @@
 //! The load that an INSERT is.
 
+use std::ffi::CString;
+
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::insertion::Insertion;
-use crate::error::OrRaise;
+use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::{Nodes, Statement};
 use crate::load::options::LoadOptions;
+use crate::load::source::{Mapping, Source};
 use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
 use crate::pg::source::Location;
@@ -29,21 +32,20 @@ pub struct Outcome {
 ///
 /// # Safety
 /// A plain frame, in the execution of the statement, or of one that creates the table; tables are locked, and it has been
-/// judged. `nodes` make rows of the target, if they are not stored as they are; `statement` is what the executor knows of an
-/// INSERT.
+/// judged. The plan is for insertions that have no nodes of their own; `statement` is what the executor knows of an INSERT.
 pub unsafe fn run(
-    insertion: *const Insertion,
-    nodes: *const Nodes,
+    insertions: *const Vec<Insertion>,
+    plan: *const pg_sys::CustomScan,
     statement: Option<Statement>,
     outcome: *mut Outcome,
 ) {
-    // SAFETY: the caller vouches for the insertion; the load is used by one step at a time.
+    // SAFETY: the caller vouches for the insertions; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin(insertion);
+        let load = begin(insertions);
         (*load).statement = statement;
         pg_sys::CurrentMemoryContext = (*load).memory;
-        open(load, insertion, nodes);
+        open(load, insertions, plan);
         (*outcome).exclusively = renew(load);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -62,14 +64,12 @@ pub unsafe fn run(
 /// # Safety
 /// As [`run`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin(insertion: *const Insertion) -> *mut Load {
-    // SAFETY: the caller vouches for the insertion. The load is dropped with its memory context.
+unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Load {
+    // SAFETY: the caller vouches for the insertions, of which there is one. The load is dropped with its memory context.
     unsafe {
-        let insertion = &*insertion;
-        let options = LoadOptions::of_foreign_table(insertion.foreign).or_raise();
-        let path = match &options.location {
-            Location::File(path) | Location::Program(path) => path.clone(),
-        };
+        let none = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is nothing to insert");
+        let insertion = (*insertions).first().ok_or_else(none).or_raise();
+        let (options, path) = options_of(insertion);
         let mut target = Target::open(insertion.target, &options).or_raise();
         target.close();
         let memory = memory_context();
@@ -78,21 +78,49 @@ unsafe extern "C-unwind" fn begin(insertion: *const Insertion) -> *mut Load {
     }
 }
 
+/// The options of an insertion's foreign table, and where its file is. Guarded.
+fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
+    let options = LoadOptions::of_foreign_table(insertion.foreign).or_raise();
+    let path = match &options.location {
+        Location::File(path) | Location::Program(path) => path.clone(),
+    };
+    (options, path)
+}
+
+/// What goes where, and what is made of it. Guarded.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> (Mapping, Option<Nodes>) {
+    // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
+    unsafe {
+        let no_lock = pg_sys::NoLock.cast_signed();
+        let foreign = pg_sys::table_open(insertion.foreign, no_lock);
+        let mut mapping = insertion.mapping(foreign);
+        pg_sys::table_close(foreign, no_lock);
+        let nodes = insertion.nodes(plan);
+        if let Some(nodes) = nodes {
+            nodes.complete(&mut mapping);
+        }
+        (mapping, nodes)
+    }
+}
+
 /// # Safety
 /// As [`run`], with a load that has begun and whose memory context is current.
 #[pg_guard]
-unsafe extern "C-unwind" fn open(load: *mut Load, insertion: *const Insertion, nodes: *const Nodes) {
-    // SAFETY: the caller vouches for all of them; guarded calls on a table that is locked.
+unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Insertion>, plan: *const pg_sys::CustomScan) {
+    // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
     unsafe {
-        let (load, insertion) = (&mut *load, &*insertion);
+        let (load, insertions) = (&mut *load, &*insertions);
         load.target.reopen();
-        let no_lock = pg_sys::NoLock.cast_signed();
-        let foreign = pg_sys::table_open(insertion.foreign, no_lock);
-        load.mapping = insertion.mapping(foreign);
-        pg_sys::table_close(foreign, no_lock);
-        load.projection = nodes.as_ref().copied();
-        if let Some(nodes) = load.projection {
-            nodes.complete(&mut load.mapping);
+        let Some((first, others)) = insertions.split_first() else { return };
+        (load.mapping, load.projection) = mapping_of(first, plan);
+        for insertion in others {
+            let (options, path) = options_of(insertion);
+            let (mapping, projection) = mapping_of(insertion, plan);
+            load.also.push(summary::described(&options.location));
+            load.more.push(Source { options, path, mapping, projection });
         }
         load.rows = Some(source::open_rows(load.target.relation, &load.options, Some(&load.mapping)).or_raise());
         load.begin_rows();

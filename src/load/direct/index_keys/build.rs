@@ -47,6 +47,8 @@ pub struct Sources<'w> {
     /// Files of workers, and how many workers there were.
     pub files: Option<SharedFiles>,
     pub workers: usize,
+    /// How many may build it together with the leader.
+    pub builders: usize,
     /// Rows that there must be keys of.
     pub rows: u64,
     /// The entries that the index has are to be in the new one, too. Rows are the load's from this block on, ...

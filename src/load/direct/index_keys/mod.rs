@@ -77,6 +77,8 @@ pub struct KeyPlan {
     pub files: Option<SharedFiles>,
     /// Where all leave their index tuples.
     pub sorts: Option<SharedSorts>,
+    /// In a worker: how many there were before, for other files.
+    pub earlier_workers: usize,
 }
 
 impl KeyPlan {

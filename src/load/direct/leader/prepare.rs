@@ -6,7 +6,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::{Leader, inserted_by};
+use super::{Further, Leader, inserted_by};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
@@ -23,7 +23,7 @@ use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::wide::Wide;
 use crate::load::direct::workers::workers_for;
-use crate::load::options::IndexesOption;
+use crate::load::options::{IndexesOption, LoadOptions};
 use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
 use crate::pg::append::Traits;
@@ -32,7 +32,9 @@ use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::hazard::Hazards;
+use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::stretches::MOST_PROCESSES;
 
 impl Leader {
     pub(super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -41,6 +43,7 @@ impl Leader {
         let (options, mapping) = (&load.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let rows = load.rows.take().ok_or_else(no_rows)?;
+        let more = std::mem::take(&mut load.more);
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {
             // What writes nothing needs no transaction id.
@@ -76,10 +79,10 @@ impl Leader {
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
-                && load.projection.is_none_or(|nodes| hazards.is_safe(nodes.all()))
-                && rows.columns().iter().filter(|c| !c.ignored).all(|c| {
-                    hazards.column_is_safe(c) && (c.default.is_null() || hazards.is_safe((*c.default).expr.cast()))
-                })
+                && is_safe_to_read(&hazards, rows.columns(), load.projection)
+                && more
+                    .iter()
+                    .try_fold(true, |safe, source| Ok::<_, Error>(safe && Further::is_safe(source, &hazards)?))?
                 && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
                 && defaults.is_shareable();
             // What is not safe may write to the table, too.
@@ -111,22 +114,20 @@ impl Leader {
             (safe, complain, keys)
         };
         let copy = &options.copy;
-        let traces = if complain { traces } else { Traces::Nothing };
+        // What a place in a file means, if there are several of them, nobody would know.
+        let traces = if complain && more.is_empty() { traces } else { Traces::Nothing };
         let alone = Box::new(Shared::alone());
-        let most_workers = if is_safe
+        let sizes = more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
+        let size = rows.stream().size().zip(sizes).map(|(first, others)| first + others);
+        let is_shared = is_safe
             && keys.is_none()
-            && rows.stream().has_chunks()
-            && survives(copy, rows.columns())
-            && copy.limit.is_none()
-            && (options.foreign.is_none() || defaults.have_room(rows.stream().size().unwrap_or(0))?)
-            && traits.iter().all(|(_, t)| !t.temporary)
-        {
-            workers_for(options.workers, rows.stream().size().unwrap_or(0))
-        } else {
-            0
-        };
-        let memory = memory_of_each(list.len() * (most_workers + 1));
-        let sort_memory = memory.min(enough_to_sort(rows.stream().size(), most_workers + 1));
+            && (options.foreign.is_none() || defaults.have_room(size.unwrap_or(0))?)
+            && traits.iter().all(|(_, t)| !t.temporary);
+        let most_workers = if is_shared { most_workers(&rows, options) } else { 0 };
+        let further = Further::of(more, if is_shared { MOST_PROCESSES - 1 - most_workers } else { 0 });
+        let at_a_time = further.iter().map(|further| further.workers).fold(most_workers, usize::max);
+        let memory = memory_of_each(list.len() * (at_a_time + 1));
+        let sort_memory = memory.min(enough_to_sort(size, at_a_time + 1));
         let spec = Spec {
             // SAFETY: an open relation.
             relation: unsafe { (*relation).rd_id },
@@ -152,6 +153,7 @@ impl Leader {
             key_files: 0,
             key_sorts: 0,
             key_participants: 0,
+            earlier_workers: 0,
         };
         if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
@@ -178,12 +180,14 @@ impl Leader {
             stamp,
             wide: Wide::leader(),
             counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, sort_memory, files: None, sorts: None },
+            plan: KeyPlan { list, memory, sort_memory, files: None, sorts: None, earlier_workers: 0 },
             traces,
         })?;
         process.phases = &raw mut load.phases;
         process.keys = keys.unwrap_or(std::ptr::null_mut());
-        Ok(Leader {
+        let all_workers = most_workers + further.iter().map(|further| further.workers).sum::<usize>();
+        let shares_now = !further.is_empty() && all_workers > 0;
+        let mut leader = Leader {
             process,
             alone,
             spec,
@@ -191,8 +195,13 @@ impl Leader {
             counters: std::ptr::null(),
             gathered: Vec::new(),
             shares: std::ptr::null_mut(),
+            further,
             most_workers,
+            launched: 0,
             workers: 0,
+            builders: 0,
+            shares_keys: false,
+            made: 0,
             notes: Vec::new(),
             too_much: None,
             outer: std::ptr::null_mut(),
@@ -205,7 +214,36 @@ impl Leader {
             header: copy.header(),
             name: options.location.display().to_string(),
             told: false,
-        })
+        };
+        if shares_now {
+            // When the workers of a later file come, the leader has keys already.
+            leader.share_keys(all_workers);
+        }
+        Ok(leader)
+    }
+}
+
+/// May any process make rows of these columns, and of these expressions over them? Guarded.
+///
+/// # Safety
+/// Columns of an open file, and nodes of a plan.
+pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
+    // SAFETY: the caller vouches for both.
+    let column_is_safe = |column: &Column| unsafe {
+        hazards.column_is_safe(column) && (column.default.is_null() || hazards.is_safe((*column.default).expr.cast()))
+    };
+    // SAFETY: as above.
+    nodes.is_none_or(|nodes| unsafe { hazards.is_safe(nodes.all()) })
+        && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
+}
+
+/// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.
+pub(super) fn most_workers(rows: &Rows, options: &LoadOptions) -> usize {
+    let copy = &options.copy;
+    if rows.stream().has_chunks() && survives(copy, rows.columns()) && copy.limit.is_none() {
+        workers_for(options.workers, rows.stream().size().unwrap_or(0))
+    } else {
+        0
     }
 }
 
@@ -255,7 +293,7 @@ fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
     }
 }
 
-fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
+pub(super) fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
     let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
     numbers.zip(mapping.names.iter().cloned()).collect()
 }

@@ -181,7 +181,8 @@ impl Process {
             began.set(Some(place));
         };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
-        if matches!(chunks, Chunks::InOrder) {
+        // At the end there is nothing more to take ids for; those that are left may be another file's.
+        if more && matches!(chunks, Chunks::InOrder) {
             defaults.refill()?;
         }
         if let Some(place) = began.take() {
@@ -208,11 +209,12 @@ impl Process {
         let shared = self.shared();
         let in_order = matches!(self.chunks, Chunks::InOrder);
         let unreported = if in_order { self.rows.stream().bytes_read() - self.reported } else { 0 };
+        let before = self.before;
         phases.show(|figures| {
-            figures.bytes = shared.bytes.load(Relaxed) + unreported;
-            figures.rows = shared.rows.load(Relaxed) + self.unreported_rows;
-            figures.excluded = shared.filtered.load(Relaxed) + self.filtered;
-            figures.rejected = shared.bad.load(Relaxed);
+            figures.bytes = before.bytes + shared.bytes.load(Relaxed) + unreported;
+            figures.rows = before.rows + shared.rows.load(Relaxed) + self.unreported_rows;
+            figures.excluded = before.excluded + shared.filtered.load(Relaxed) + self.filtered;
+            figures.rejected = before.rejected + shared.bad.load(Relaxed);
         });
     }
 

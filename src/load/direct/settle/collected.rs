@@ -48,7 +48,8 @@ pub(super) unsafe extern "C-unwind" fn build(
             let began = Instant::now();
             let done = Cell::new(Help::default());
             let help = (!survives).then_some(&done);
-            let sources = Sources { files, workers, rows, merge, start, elsewhere, help };
+            let builders = settling.builders;
+            let sources = Sources { files, workers, builders, rows, merge, start, elsewhere, help };
             let mut group = Group::NONE;
             let replaces = keep == Keep::New && arbiter == Some(number);
             let mut judge = |clash: Clash<'_>, row: Tid| {

@@ -111,12 +111,13 @@ pub unsafe fn build<W: Word>(
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
     let worth = if guc::chunk_size() <= SMALL_CHUNK { WORTH_SMALL } else { WORTH };
-    if keys.total.saturating_add(entries as u64) < worth || sources.workers < WORTH_WORKERS || !keys.runs.are_shared() {
+    if keys.total.saturating_add(entries as u64) < worth || sources.builders < WORTH_WORKERS || !keys.runs.are_shared()
+    {
         return Ok(Together::NotWorth);
     }
     let runs: Vec<&Runs> = std::iter::once(&keys.runs).chain(others).collect();
     let found = old.as_ref().map(|old| (old, entries));
-    let bounds = bounds(keys.shape(), &keys.entries, &runs, found, sources.workers + 1)?;
+    let bounds = bounds(keys.shape(), &keys.entries, &runs, found, sources.builders + 1)?;
     let Some(first) = bounds.first().map(Bound::key::<W>) else { return Ok(Together::NotWorth) };
     let own = keys.entries.partition_point(|entry| entry.key() < first);
     let known = keys.lend(own, &files, oid)?;

@@ -1,0 +1,66 @@
+//! Expressions that the planner rewrites.
+
+use std::ffi::c_void;
+
+use pgrx::pg_sys;
+
+/// What makes another node of one.
+pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
+
+/// `expression_tree_mutator`
+///
+/// # Safety
+/// A node, and what the mutator wants as its context; called from a guarded frame.
+pub unsafe fn expression_tree_mutator(
+    node: *mut pg_sys::Node,
+    mutator: Mutator,
+    context: *mut c_void,
+) -> *mut pg_sys::Node {
+    // SAFETY: passed on. Until 15 the mutator was declared without its arguments, and called with them.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            type Undeclared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
+            let mutator = std::mem::transmute::<Mutator, Undeclared>(mutator);
+            pg_sys::expression_tree_mutator(node, Some(mutator), context)
+        }
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
+    }
+}
+
+/// Does a plan choose among its children when it runs?
+///
+/// # Safety
+/// A plan node of this type.
+pub unsafe fn prunes_at_run_time(append: *const pg_sys::Append) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        #[cfg(feature = "pg18")]
+        return (*append).part_prune_index >= 0;
+        #[cfg(not(feature = "pg18"))]
+        !(*append).part_prune_info.is_null()
+    }
+}
+
+/// What is said about an inheritance parent, or the like, said about one of its children
+/// (`adjust_appendrel_attrs_multilevel`). As it is, if the relation is no child.
+///
+/// # Safety
+/// Planner pointers of the current planning; called from a guarded frame.
+pub unsafe fn adjust_to_child(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    node: *mut pg_sys::Node,
+) -> *mut pg_sys::Node {
+    // SAFETY: the caller vouches for the pointers; a child of a base relation knows who that is.
+    unsafe {
+        if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
+            return node;
+        }
+        #[cfg(feature = "pg15")]
+        return pg_sys::adjust_appendrel_attrs_multilevel(root, node, (*rel).relids, (*rel).top_parent_relids);
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::adjust_appendrel_attrs_multilevel(root, node, rel, (*rel).top_parent)
+    }
+}
