@@ -134,6 +134,13 @@ SELECT either_way('INSERT INTO t SELECT * FROM both_files WHERE id < 6');
 CREATE VIEW guarded WITH (security_barrier) AS SELECT * FROM a WHERE n > 10;
 SELECT either_way('INSERT INTO t SELECT * FROM guarded WHERE length(word) > 1');
 SELECT either_way('INSERT INTO t SELECT * FROM guarded WHERE 100 / (id - 1) > 1 UNION ALL SELECT * FROM c');
+ALTER FOREIGN TABLE c ADD gone int;
+ALTER FOREIGN TABLE c DROP gone, ADD late int;
+CALL write_file('c', E'6\tsix\t60\t1\n\\N\tnull\t\\N\t2\n');
+SELECT either_way('INSERT INTO t SELECT id, word, late FROM c UNION ALL SELECT * FROM a');
+SELECT either_way('INSERT INTO t SELECT id, word, late FROM c WHERE late > 1 UNION ALL SELECT id + 1, word, n FROM a');
+ALTER FOREIGN TABLE c DROP late;
+CALL write_file('c', E'6\tsix\t60\n\\N\tnull\t\\N\n');
 -- What cannot be used twice, or is not there before the SELECT has done more.
 CREATE VIEW differ AS SELECT * FROM t WHERE id <> n;
 SELECT either_way('INSERT INTO t (id, n) SELECT x * 1000000, x * 1000000 FROM (SELECT random() AS x FROM a UNION ALL SELECT random() FROM c) s', 'differ');
