@@ -90,10 +90,6 @@ unsafe extern "C-unwind" {
     /// xact.c. Counts; raises nothing where parallel mode was entered and no worker runs.
     pub fn EnterParallelMode();
     pub fn ExitParallelMode();
-    /// instrument.c. Raises an error if it runs already.
-    pub fn InstrStartNode(instr: *mut pg_sys::Instrumentation);
-    /// instrument.c. Raises an error if it does not run.
-    pub fn InstrStopNode(instr: *mut pg_sys::Instrumentation, nTuples: f64);
     /// execPartition.c. Makes ready to route rows; has no binding of its own.
     pub fn ExecSetupPartitionTupleRouting(
         estate: *mut pg_sys::EState,

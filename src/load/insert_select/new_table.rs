@@ -275,6 +275,7 @@ unsafe extern "C-unwind" fn suits(insertions: *mut Vec<Insertion>, relation: pg_
         for insertion in &mut *insertions {
             insertion.target = (*relation).rd_id;
         }
-        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION && of_tables(&*insertions, true).is_ok()
+        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION
+            && of_tables(&*insertions, true).is_ok()
     }
 }

@@ -51,10 +51,6 @@ impl Further {
         };
         sources.into_iter().map(further).collect()
     }
-
-    pub fn size(&self) -> Option<u64> {
-        self.source.options.location.size()
-    }
 }
 
 impl Leader {
