@@ -1,9 +1,10 @@
 //! What EXPLAIN says of a scan.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::aggregate::Aggregates;
 use super::options::TableOptions;
 use super::plan::others;
 use super::scan::Scan;
@@ -32,6 +33,40 @@ fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es:
     unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, es) }
 }
 
+/// Of a scan that returns aggregates core does not name the table. Returns which one it is; `None` if it returns rows. As
+/// postgres_fdw says it. Guarded.
+///
+/// # Safety
+/// As [`explain_foreign_scan`].
+unsafe fn explain_aggregate(node: *mut pg_sys::ForeignScanState, es: *mut pg_sys::ExplainState) -> Option<pg_sys::Oid> {
+    // SAFETY: the caller vouches for the structures; the only member of `fs_relids` is a place in the range table, of which
+    // EXPLAIN has the names.
+    unsafe {
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+        let aggregates = Aggregates::from_private((*plan).fdw_private)?;
+        let place = pg_sys::bms_next_member((*plan).fs_relids, -1) - 1;
+        let entry = pg_sys::list_nth((*es).rtable, place).cast::<pg_sys::RangeTblEntry>();
+        let relid = (*entry).relid;
+        let quote = |name: *const c_char| CStr::from_ptr(pg_sys::quote_identifier(name)).to_string_lossy().into_owned();
+        let name = pg_sys::get_rel_name(relid);
+        let mut table = quote(name);
+        if (*es).verbose {
+            let schema = pg_sys::get_namespace_name_or_temp(pg_sys::get_rel_namespace(relid));
+            table = format!("{}.{table}", quote(schema));
+        }
+        let mut alias = pg_sys::list_nth((*es).rtable_names, place).cast::<c_char>().cast_const();
+        if alias.is_null() {
+            alias = (*(*entry).eref).aliasname;
+        }
+        if CStr::from_ptr(alias) != CStr::from_ptr(name) {
+            table = format!("{table} {}", quote(alias));
+        }
+        let what = if aggregates.partial { "Partial Aggregate" } else { "Aggregate" };
+        text(c"Relations", &format!("{what} on ({table})"), es);
+        Some(relid)
+    }
+}
+
 /// # Safety
 /// Called by EXPLAIN.
 #[pg_guard]
@@ -41,7 +76,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
 ) {
     // SAFETY: the executor's and EXPLAIN's own structures.
     let (relid, scan, costs, verbose, analyze) = unsafe {
-        let relid = (*(*node).ss.ss_currentRelation).rd_id;
+        let relid = explain_aggregate(node, es).unwrap_or_else(|| (*(*node).ss.ss_currentRelation).rd_id);
         (relid, (*node).fdw_state.cast::<Scan>().as_ref(), (*es).costs, (*es).verbose, (*es).analyze)
     };
     let options = TableOptions::of_table(relid).or_raise();

@@ -1,8 +1,9 @@
 //! The foreign data wrapper `bulk_fdw`: files as tables.
 //!
 //! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `parallel` is a scan by
-//! several processes. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! several processes, `aggregate` one that returns no rows but what they add up to. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
+mod aggregate;
 mod analyze;
 mod estimate;
 mod explain;
@@ -100,6 +101,8 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.InitializeWorkerForeignScan = Some(parallel::initialize_worker);
     routine.ShutdownForeignScan = Some(parallel::shutdown_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
+    routine.GetForeignUpperPaths = Some(aggregate::get_foreign_upper_paths);
+    routine.RecheckForeignScan = Some(aggregate::run::recheck_foreign_scan);
     routine.into_pg_boxed()
 }
 

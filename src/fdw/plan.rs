@@ -2,6 +2,7 @@
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::aggregate;
 use super::estimate::estimate;
 use super::options::TableOptions;
 use crate::error::OrRaise;
@@ -22,7 +23,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// `more` is what others say of the scan, for [`others`].
-    fn into_private(self, more: *mut pg_sys::List) -> *mut pg_sys::List {
+    pub fn into_private(self, more: *mut pg_sys::List) -> *mut pg_sys::List {
         let list = |attributes: Vec<i32>| {
             attributes.into_iter().fold(std::ptr::null_mut(), |list, attribute| {
                 // SAFETY: a guarded call on a list made here.
@@ -140,7 +141,7 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
 }
 
 /// By how many the rows are divided (`get_parallel_divisor`): the leader works along, less the more workers it serves.
-fn divisor(workers: i32) -> f64 {
+pub fn divisor(workers: i32) -> f64 {
     let workers = f64::from(workers);
     // SAFETY: reads a setting.
     let leads = unsafe { pg_sys::parallel_leader_participation };
@@ -173,6 +174,9 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
 ) -> *mut pg_sys::ForeignScan {
     // SAFETY: the planner's own structures.
     unsafe {
+        if (*rel).reloptkind == pg_sys::RelOptKind::RELOPT_UPPER_REL {
+            return aggregate::plan(path, tlist, outer_plan);
+        }
         let clauses = pg_sys::extract_actual_clauses(clauses, false);
         let wanted = wanted(rel, relid, clauses);
         pg_sys::make_foreignscan(

@@ -14,11 +14,14 @@ use std::ffi::{CStr, CString};
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::aggregate::Aggregates;
+use super::aggregate::run::{self, Aggregation};
 use super::options::TableOptions;
 use super::parallel::Part;
 use super::plan::Wanted;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::Column;
+use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::points::point_plain;
@@ -34,6 +37,7 @@ pub struct Scan {
     /// None before the scan has begun and once it has ended.
     pub rows: Option<Rows>,
     relid: pg_sys::Oid,
+    relation: pg_sys::Relation,
     /// The subtransaction in which the source was opened.
     begun_in: pg_sys::SubTransactionId,
     wanted: Wanted,
@@ -47,7 +51,9 @@ pub struct Scan {
     is_plain: bool,
     /// Values of rows decoded together may have to be made datums.
     has_raw: bool,
-    qual: *mut pg_sys::ExprState,
+    pub qual: *mut pg_sys::ExprState,
+    /// What the rows are added up to, if none is returned.
+    pub aggregation: Option<Aggregation>,
     pub tolerance: Tolerance,
     skip_left: u64,
     limit_left: u64,
@@ -100,6 +106,16 @@ impl Scan {
                 *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
             }
         }
+    }
+
+    /// Are all records that the reader has next rows of this process, of which nothing is to be left out?
+    pub fn goes_on(&self) -> bool {
+        self.is_plain && self.skip_left == 0 && self.part.as_ref().is_none_or(Part::goes_on)
+    }
+
+    /// Is no column wanted?
+    pub fn wants_nothing(&self) -> bool {
+        self.is_plain && self.first.is_empty() && self.rest.is_empty()
     }
 
     /// Count what workers have read that are gone, before it is forgotten.
@@ -167,7 +183,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
     }
     // SAFETY: the executor's own structures; the current memory context is the query's.
     unsafe {
-        let relation = (*node).ss.ss_currentRelation;
+        let relation = relation_of(node);
         let relid = (*relation).rd_id;
         let estate = (*node).ss.ps.state;
         let options = TableOptions::of_table(relid).or_raise();
@@ -179,11 +195,15 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         // A worker of a scan by several processes is told more before it opens the file.
         let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
         let rows = (!rechecks && !is_told).then(|| open_rows(relation, &options).or_raise());
+        let mut aggregation = Aggregates::from_private((*plan).fdw_private).map(|a| Aggregation::new(&a, relation));
         let mut qual = std::ptr::null_mut();
-        if !rechecks {
+        if !rechecks || aggregation.is_some() {
             qual = std::mem::replace(&mut (*node).ss.ps.qual, std::ptr::null_mut());
         }
-        let arrays = slot_arrays((*node).ss.ss_ScanTupleSlot);
+        let arrays = match &mut aggregation {
+            Some(aggregation) => aggregation.arrays(),
+            None => slot_arrays((*node).ss.ss_ScanTupleSlot),
+        };
         for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
             // Columns that are not wanted are NULL in every row.
             *arrays.nulls.add(attribute) = true;
@@ -197,6 +217,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let mut scan = Scan {
             rows: None,
             relid,
+            relation,
             begun_in: pg_sys::GetCurrentSubTransactionId(),
             wanted,
             first: Vec::new(),
@@ -205,6 +226,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             is_plain: false,
             has_raw: false,
             qual,
+            aggregation,
             tolerance: options.copy.tolerance(),
             skip_left: options.copy.skip,
             limit_left: options.copy.limit.unwrap_or(u64::MAX),
@@ -231,7 +253,7 @@ pub unsafe fn open_in_worker(node: *mut pg_sys::ForeignScanState, encoding: i32)
     unsafe {
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         scan.options.copy.encoding = Some(encoding);
-        let rows = open_rows((*node).ss.ss_currentRelation, &scan.options).or_raise();
+        let rows = open_rows(scan.relation, &scan.options).or_raise();
         scan.begin(rows);
     }
 }
@@ -255,6 +277,22 @@ fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool
     (first, rest)
 }
 
+/// The foreign table that is scanned. Guarded.
+///
+/// # Safety
+/// The executor's own structures.
+unsafe fn relation_of(node: *mut pg_sys::ForeignScanState) -> pg_sys::Relation {
+    // SAFETY: the caller vouches for them; a scan that is not of one relation has its one relation in `fs_relids`.
+    unsafe {
+        if !(*node).ss.ss_currentRelation.is_null() {
+            return (*node).ss.ss_currentRelation;
+        }
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+        let place = pg_sys::bms_next_member((*plan).fs_relids, -1);
+        compat::range_table_relation((*node).ss.ps.state, place.cast_unsigned())
+    }
+}
+
 /// # Safety
 /// A valid slot.
 unsafe fn slot_arrays(slot: *mut pg_sys::TupleTableSlot) -> RowArrays {
@@ -263,12 +301,12 @@ unsafe fn slot_arrays(slot: *mut pg_sys::TupleTableSlot) -> RowArrays {
 }
 
 /// What became of a row in a guarded step; numbers, so that they cross the guard as they are.
-const END: i32 = 0;
-const ROW: i32 = 1;
+pub const END: i32 = 0;
+pub const ROW: i32 = 1;
 /// The row lacks fields: what there is is converted, then comes the error.
-const SHORT: i32 = 2;
+pub const SHORT: i32 = 2;
 /// The row's conversion raises an error, which is to be raised in a plain frame.
-const RAISES: i32 = 3;
+pub const RAISES: i32 = 3;
 
 /// Go to the next row and decode the first columns.
 ///
@@ -282,8 +320,15 @@ unsafe extern "C-unwind" fn next_row(
     econtext: *mut pg_sys::ExprContext,
 ) -> i32 {
     // SAFETY: the caller vouches for it.
-    let scan = unsafe { &mut *scan };
-    let arrays = RowArrays { values, nulls };
+    unsafe { go_to_row(&mut *scan, RowArrays { values, nulls }, econtext) }
+}
+
+/// Go to the next row and decode the first columns. Guarded.
+///
+/// # Safety
+/// The arrays are a row's.
+#[inline]
+pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) -> i32 {
     if scan.rows.as_mut().is_some_and(Rows::follow_settings) {
         scan.decode_together();
     }
@@ -345,10 +390,10 @@ unsafe extern "C-unwind" fn next_row(
 /// # Safety
 /// As [`next_row`], but a plain frame.
 #[inline]
-unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
+pub unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
     // SAFETY: the caller vouches for it. Nothing here is raised, but from `make_datums`, and nothing has a destructor.
     unsafe {
-        if !(*scan).is_plain || (*scan).skip_left > 0 || !(*scan).part.as_ref().is_none_or(Part::goes_on) {
+        if !(*scan).goes_on() {
             return false;
         }
         let Some(decoded) = (*scan).rows.as_mut().and_then(Rows::advance_decoded) else { return false };
@@ -402,7 +447,7 @@ unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
     unsafe {
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
-        let rows = open_rows((*node).ss.ss_currentRelation, &scan.options).or_raise();
+        let rows = open_rows(scan.relation, &scan.options).or_raise();
         pg_sys::MemoryContextSwitchTo(old);
         scan.begun_in = pg_sys::GetCurrentSubTransactionId();
         scan.begin(rows);
@@ -414,7 +459,7 @@ unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
 /// # Safety
 /// As [`next_row`].
 #[pg_guard]
-unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
+pub unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
     // SAFETY: the caller vouches for it.
     if let Some(rows) = unsafe { &mut (*scan).rows } {
         rows.check_missing().or_raise();
@@ -439,6 +484,10 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             Some(rows) => &raw mut *rows,
             None => return slot,
         };
+        if (*scan).aggregation.is_some() {
+            run::aggregate(node, scan, rows);
+            return slot;
+        }
         let arrays = slot_arrays(slot);
         let econtext = (*node).ss.ps.ps_ExprContext;
         let mut context = pg_sys::ErrorContextCallback {
@@ -495,7 +544,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
 ///
 /// # Safety
 /// A plain frame; pointers as in [`iterate_foreign_scan`].
-unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
+pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
     // SAFETY: the caller vouches for it.
     unsafe {
         if (*scan).rest.is_empty() {
@@ -538,6 +587,9 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         scan.skip_left = scan.options.copy.skip;
         scan.limit_left = scan.options.copy.limit.unwrap_or(u64::MAX);
         scan.tolerance.bad_rows = 0;
+        if let Some(aggregation) = &mut scan.aggregation {
+            aggregation.again();
+        }
     }
 }
 

@@ -84,6 +84,19 @@ pub struct Row<'a> {
     pub nulls: &'a mut [bool],
 }
 
+/// Rows of a block one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// Their values, row by row; where [`Source::Raw`] says so, what [`raw::pack`] makes.
+    pub values: &'a [Datum],
+    /// Which of them are NULL.
+    pub nulls: &'a [bool],
+    /// Values of each row.
+    pub attributes: usize,
+    /// How many rows.
+    pub rows: usize,
+}
+
 impl Block {
     /// For records with these fields and rows of so many attributes; those that no field sets are NULL.
     ///
@@ -157,6 +170,19 @@ impl Block {
         let attributes = self.sources.len();
         let at = row * attributes..(row + 1) * attributes;
         Some(Row { values: self.values.get_mut(at.clone())?, nulls: self.nulls.get_mut(at)? })
+    }
+
+    /// The reader's current record as a row, which [`Block::row`] has returned, and the rows behind it that are not odd, `most`
+    /// at most. The reader goes to the last one.
+    pub fn run(&self, reader: &mut Reader, most: usize) -> Option<Run<'_>> {
+        let (batch, record) = reader.place_in_batch()?;
+        let first = record.checked_sub(self.first).filter(|_| batch == self.batch)?;
+        let rest = self.odd.get(first..self.rows)?;
+        let rows = rest.iter().take(most).take_while(|&&odd| !odd).count();
+        reader.pass_known(rows.checked_sub(1)?);
+        let attributes = self.sources.len();
+        let at = first * attributes..(first + rows) * attributes;
+        Some(Run { values: self.values.get(at.clone())?, nulls: self.nulls.get(at)?, attributes, rows })
     }
 
     /// Make datums of a row's raw values. `None` if there is no memory for them.

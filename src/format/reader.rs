@@ -23,6 +23,7 @@
 //! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
 
 mod exact;
+mod pass;
 mod resume;
 
 use crate::dialect::{Dialect, Eol};

@@ -5,6 +5,7 @@ mod buffer;
 mod collation;
 mod encoding;
 mod executor_hook;
+mod foreign;
 mod index;
 mod planner;
 mod rights;
@@ -18,6 +19,7 @@ pub use self::buffer::is_in_buffer;
 pub use self::collation::{Locale, collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
+pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
 pub use self::index::{
     first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page, read_block,
     reindex_index, reindex_relation,

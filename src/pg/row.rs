@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char};
 use std::time::Instant;
 
 use pg_bulk_format::arena::Arena;
-use pg_bulk_format::block::{self, Block};
+use pg_bulk_format::block::{self, Block, Run};
 use pg_bulk_format::convert::{Datum, Decoder};
 use pg_bulk_format::reader::{Reader, Value};
 use pg_bulk_format::tuple::Source;
@@ -278,6 +278,25 @@ impl Rows {
         self.attention = Attention::NONE;
         self.decoded = block.row(&self.stream.reader).map(RowArrays::of);
         self.decoded
+    }
+
+    /// The current row, which was decoded together with others, and those of them that are behind it, `most` at most: all is
+    /// well with them. The last of them is the current one then.
+    pub fn run(&mut self, most: usize) -> Option<Run<'_>> {
+        let run = self.block.as_ref()?.run(&mut self.stream.reader, most)?;
+        self.rows += run.rows as u64 - 1;
+        Some(run)
+    }
+
+    /// Pass by rows behind the current one with which all is well as long as nobody wants to know their values. Returns how
+    /// many there were.
+    pub fn pass_by(&mut self) -> u64 {
+        if self.columns.is_empty() {
+            return 0;
+        }
+        let count = self.stream.reader.pass_by(self.columns.len());
+        self.rows += count;
+        count
     }
 
     /// Are there values among those decoded together of which [`Rows::make_datums`] makes something?

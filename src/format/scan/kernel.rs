@@ -389,6 +389,75 @@ fn flag(out: &mut [u32], mut ends: u64, odd_bytes: u64, unplain: &mut bool) {
     *unplain |= odd_bytes & !seen != 0;
 }
 
+/// Records that were counted: what [`tally`] finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub records: u64,
+    /// Where the first record that was not counted starts.
+    pub resume: usize,
+}
+
+/// Count records of so many fields; see [`super::Scanner::tally`].
+///
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        match n.mode {
+            Mode::Text => tally_mode::<I, TEXT>(n, data, from, fields),
+            Mode::Csv => tally_mode::<I, CSV>(n, data, from, fields),
+            Mode::CsvEscape => tally_mode::<I, CSV_ESCAPE>(n, data, from, fields),
+        }
+    }
+}
+
+/// Whatever [`split_mode`] would flag is no matter in CSV; in text it ends the count.
+///
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    let check_marker = MODE != TEXT && n.marker;
+    let mut tally = Tally { records: 0, resume: from };
+    if check_marker && marker_at(data, from) {
+        return tally;
+    }
+    let mut carry = Carry::default();
+    // Fields that have ended of the record that goes on.
+    let mut ended = 0usize;
+    let mut at = from;
+    while at < data.len() {
+        // SAFETY: at < data.len(); the caller vouches for the instruction set.
+        let m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
+        if m.odd != 0 || (MODE == TEXT && m.escape != 0) {
+            break;
+        }
+        let mut delimiter = m.delimiter;
+        let mut bits = m.line_end;
+        while bits != 0 {
+            let before = (bits & bits.wrapping_neg()) - 1;
+            ended += (delimiter & before).count_ones() as usize + 1;
+            if ended != fields {
+                return tally;
+            }
+            ended = 0;
+            delimiter &= !before;
+            tally.records += 1;
+            tally.resume = at + bits.trailing_zeros() as usize + 1;
+            if check_marker && marker_at(data, tally.resume) {
+                return tally;
+            }
+            bits &= bits - 1;
+        }
+        ended += delimiter.count_ones() as usize;
+        at += 64;
+    }
+    tally
+}
+
 /// How far a buffer was searched for line ends, and what was found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CutState {

@@ -23,7 +23,7 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use kernel::{Batch, Carry, CutState, Needles, RecordEnd};
+pub use kernel::{Batch, Carry, CutState, Needles, RecordEnd, Tally};
 
 /// An instruction set: 64 bytes and one comparison.
 ///
@@ -112,31 +112,33 @@ impl Level {
 
 type SplitFn = unsafe fn(&Needles, &[u8], usize, &mut Batch);
 type CutFn = unsafe fn(&Needles, &[u8], &mut CutState);
+type TallyFn = unsafe fn(&Needles, &[u8], usize, usize) -> Tally;
 
-/// The two kernels of one level, for one dialect.
+/// The kernels of one level, for one dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Scanner {
     needles: Needles,
     split: SplitFn,
     cut: CutFn,
+    tally: TallyFn,
 }
 
 impl Scanner {
     /// A scanner for `needles` at `level`, or at the scalar level where this machine does not have it.
     #[must_use]
     pub fn new(needles: Needles, level: Level) -> Scanner {
-        let (split, cut): (SplitFn, CutFn) = match level {
+        let (split, cut, tally): (SplitFn, CutFn, TallyFn) = match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 if x86::has_avx512() => (x86::split_avx512, x86::cut_avx512),
+            Level::Avx512 if x86::has_avx512() => (x86::split_avx512, x86::cut_avx512, x86::tally_avx512),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 if x86::has_avx2() => (x86::split_avx2, x86::cut_avx2),
+            Level::Avx2 if x86::has_avx2() => (x86::split_avx2, x86::cut_avx2, x86::tally_avx2),
             #[cfg(target_arch = "x86_64")]
-            Level::Sse2 => (x86::split_sse2, x86::cut_sse2),
+            Level::Sse2 => (x86::split_sse2, x86::cut_sse2, x86::tally_sse2),
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => (neon::split, neon::cut),
-            _ => (scalar::split, scalar::cut),
+            Level::Neon => (neon::split, neon::cut, neon::tally),
+            _ => (scalar::split, scalar::cut, scalar::tally),
         };
-        Scanner { needles, split, cut }
+        Scanner { needles, split, cut, tally }
     }
 
     /// Split the records of `data` that start at `from` into fields, as many as fit into `batch`.
@@ -145,6 +147,15 @@ impl Scanner {
     pub fn split(&self, data: &[u8], from: usize, batch: &mut Batch) {
         // SAFETY: `new` took a function whose instructions this machine has.
         unsafe { (self.split)(&self.needles, data, from, batch) }
+    }
+
+    /// Count the records of `data` from `from` on that have `fields` fields (at least one), up to the first one that is not
+    /// beyond doubt: with another number of fields, with an escape in text, or one that is not for the kernels. `data` ends
+    /// behind a line end. What fields say is not looked at.
+    #[must_use]
+    pub fn tally(&self, data: &[u8], from: usize, fields: usize) -> Tally {
+        // SAFETY: `new` took a function whose instructions this machine has.
+        unsafe { (self.tally)(&self.needles, data, from, fields) }
     }
 
     /// Go on looking for the last line end in `data`; `state` says how far it was looked at.

@@ -1,6 +1,6 @@
 //! The scalar twin: eight 64-bit words, and the classic zero-byte test.
 
-use super::kernel::{self, Batch, CutState, Needles};
+use super::kernel::{self, Batch, CutState, Needles, Tally};
 use super::{Isa, prefix_xor_shift};
 
 pub(super) struct Scalar;
@@ -50,6 +50,13 @@ pub(super) unsafe fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Ba
 pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
     // SAFETY: plain integer code.
     unsafe { kernel::cut::<Scalar>(n, data, state) }
+}
+
+/// # Safety
+/// None beyond the kernel's; runs everywhere.
+pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    // SAFETY: plain integer code.
+    unsafe { kernel::tally::<Scalar>(n, data, from, fields) }
 }
 
 #[cfg(test)]

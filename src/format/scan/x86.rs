@@ -7,7 +7,7 @@ use std::arch::x86_64::{
     _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_set1_epi8,
 };
 
-use super::kernel::{self, Batch, CutState, Needles};
+use super::kernel::{self, Batch, CutState, Needles, Tally};
 use super::{Isa, prefix_xor_shift};
 
 pub(super) fn has_avx2() -> bool {
@@ -169,4 +169,27 @@ pub(super) unsafe fn split_avx512(n: &Needles, data: &[u8], from: usize, batch: 
 pub(super) unsafe fn cut_avx512(n: &Needles, data: &[u8], state: &mut CutState) {
     // SAFETY: the caller checked the instruction set.
     unsafe { kernel::cut::<Avx512>(n, data, state) }
+}
+
+/// # Safety
+/// None beyond the kernel's: SSE2 is part of x86-64.
+pub(super) unsafe fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    // SAFETY: as above.
+    unsafe { kernel::tally::<Sse2>(n, data, from, fields) }
+}
+
+/// # Safety
+/// [`has_avx2`] holds.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
+pub(super) unsafe fn tally_avx2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    // SAFETY: the caller checked the instruction set.
+    unsafe { kernel::tally::<Avx2>(n, data, from, fields) }
+}
+
+/// # Safety
+/// [`has_avx512`] holds.
+#[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
+pub(super) unsafe fn tally_avx512(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
+    // SAFETY: the caller checked the instruction set.
+    unsafe { kernel::tally::<Avx512>(n, data, from, fields) }
 }

@@ -1,0 +1,282 @@
+//! A scan that adds rows up instead of returning them.
+//!
+//! It is the loop of a scan that returns rows, up to where these would be returned. What is decoded together is added up
+//! together, a column at a time ([`Run`]); where nobody wants a value, records are only counted. Rows that are not beyond
+//! doubt, and all where there are quals, go one by one.
+
+use pg_bulk_format::block::Run;
+use pg_bulk_format::convert::Datum;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::Aggregates;
+use super::accumulator::{Accumulator, Kind, Overflow};
+use crate::error::Error;
+use crate::fdw::scan::{self, END, RAISES, ROW, SHORT, Scan};
+use crate::pg::compat;
+use crate::pg::context::copy_context;
+use crate::pg::points::point_plain;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::soft::OnError;
+use crate::pg::unguarded;
+
+/// What became of rows in a guarded step, besides what becomes of one: a sum has left its range.
+const OVERFLOW: i32 = 4;
+
+/// The aggregates of a scan.
+#[derive(Debug)]
+pub struct Aggregation {
+    accumulators: Vec<Accumulator>,
+    /// The scan returns states.
+    partial: bool,
+    /// It has returned its row.
+    done: bool,
+    /// A row that is not in a block.
+    values: Vec<Datum>,
+    nulls: Vec<bool>,
+    /// Attributes of the row that the quals find behind the aggregates in the scan's tuple.
+    columns: Vec<usize>,
+}
+
+impl Aggregation {
+    /// Raises an error if the user may not call one of the functions. Guarded.
+    ///
+    /// # Safety
+    /// An open relation.
+    pub unsafe fn new(aggregates: &Aggregates, relation: pg_sys::Relation) -> Aggregation {
+        // SAFETY: the caller vouches for the relation.
+        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+        let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
+        let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {
+            check_rights(function);
+            Kind::of(function).map(|kind| Accumulator::new(kind, attribute(column)))
+        };
+        Aggregation {
+            accumulators: aggregates.list.iter().filter_map(accumulator).collect(),
+            partial: aggregates.partial,
+            done: false,
+            values: vec![0; natts],
+            nulls: vec![true; natts],
+            columns: aggregates.columns.iter().copied().map(attribute).collect(),
+        }
+    }
+
+    /// Those of a row that is not in a block.
+    pub fn arrays(&mut self) -> RowArrays {
+        // A datum is a usize on a 64-bit server.
+        RowArrays { values: self.values.as_mut_ptr().cast(), nulls: self.nulls.as_mut_ptr() }
+    }
+
+    /// The file is read once more.
+    pub fn again(&mut self) {
+        self.done = false;
+        self.accumulators.iter_mut().for_each(Accumulator::reset);
+    }
+
+    fn add_row(&mut self) -> Result<(), Overflow> {
+        let run = Run { values: &self.values, nulls: &self.nulls, attributes: self.values.len(), rows: 1 };
+        self.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run))
+    }
+}
+
+/// As ExecInitAgg does. Guarded.
+fn check_rights(function: pg_sys::Oid) {
+    let answer = compat::may_execute(function);
+    // SAFETY: guarded calls.
+    unsafe {
+        if answer != pg_sys::AclResult::ACLCHECK_OK {
+            let name = pg_sys::get_func_name(function);
+            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_AGGREGATE, name);
+        }
+        let hook = pg_sys::object_access_hook;
+        if hook.is_some() {
+            pg_sys::RunFunctionExecuteHook(function);
+        }
+    }
+}
+
+/// Go on until there is a row that has to be looked at by itself, or none.
+///
+/// # Safety
+/// A valid scan with an aggregation that nobody else uses.
+#[pg_guard]
+unsafe extern "C-unwind" fn next_rows(
+    scan: *mut Scan,
+    arrays: *const RowArrays,
+    econtext: *mut pg_sys::ExprContext,
+) -> i32 {
+    // SAFETY: the caller vouches for it.
+    let (scan, arrays) = unsafe { (&mut *scan, *arrays) };
+    loop {
+        // SAFETY: the arrays are the aggregation's.
+        let what = unsafe { scan::go_to_row(scan, arrays, econtext) };
+        if what != ROW || !scan.qual.is_null() {
+            return what;
+        }
+        pgrx::check_for_interrupts!();
+        let (goes_on, wants_nothing) = (scan.goes_on(), scan.wants_nothing());
+        let (Some(rows), Some(aggregation)) = (&mut scan.rows, &mut scan.aggregation) else { return END };
+        if wants_nothing && !rows.has_queue() {
+            let count = 1 + if goes_on { rows.pass_by() } else { 0 };
+            aggregation.accumulators.iter_mut().for_each(|accumulator| accumulator.add_rows(count));
+            continue;
+        }
+        if rows.decoded().is_none() {
+            return ROW;
+        }
+        let Some(run) = rows.run(if goes_on { usize::MAX } else { 1 }) else { return ROW };
+        if aggregation.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run)).is_err() {
+            return OVERFLOW;
+        }
+    }
+}
+
+/// Add a row up that is complete; false if a sum leaves its range.
+///
+/// # Safety
+/// As [`next_rows`], but a plain frame.
+#[inline]
+unsafe fn add_row(scan: *mut Scan) -> bool {
+    // SAFETY: the caller vouches for it. Nothing here is raised.
+    unsafe { (*scan).aggregation.as_mut().is_some_and(|aggregation| aggregation.add_row().is_ok()) }
+}
+
+/// The values of the aggregates, in the scan's slot.
+///
+/// # Safety
+/// As [`next_rows`], and the scan's slot.
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for both; the slot has an attribute for each aggregate, and for each column behind them.
+    unsafe {
+        let Some(aggregation) = &mut (*scan).aggregation else { return };
+        aggregation.done = true;
+        let slot = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+        for (i, accumulator) in aggregation.accumulators.iter().enumerate() {
+            slot.set(i, accumulator.result(aggregation.partial));
+        }
+        let aggregates = aggregation.accumulators.len();
+        for i in 0..aggregation.columns.len() {
+            slot.set(aggregates + i, None);
+        }
+    }
+}
+
+/// # Safety
+/// In a guarded or a plain frame.
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_overflow() {
+    // float_overflow_error's words.
+    Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").raise();
+}
+
+/// Show the quals a row: the columns that they look at.
+///
+/// # Safety
+/// As [`finish`], but a plain frame.
+unsafe fn show(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: as in `finish`.
+    unsafe {
+        let Some(aggregation) = &(*scan).aggregation else { return };
+        let aggregates = aggregation.accumulators.len();
+        for (i, &attribute) in aggregation.columns.iter().enumerate() {
+            let (Some(&value), Some(&null)) = (aggregation.values.get(attribute), aggregation.nulls.get(attribute))
+            else {
+                continue;
+            };
+            *(*slot).tts_values.add(aggregates + i) = pg_sys::Datum::from(value as usize);
+            *(*slot).tts_isnull.add(aggregates + i) = null;
+        }
+        unguarded::store_virtual(slot);
+    }
+}
+
+/// Fill the scan's slot with the aggregates' values, unless it has been done.
+///
+/// # Safety
+/// Called by IterateForeignScan with its node, whose slot is empty: a plain frame.
+pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, rows: *mut Rows) {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the caller vouches for the structures.
+    unsafe {
+        let arrays = match &mut (*scan).aggregation {
+            Some(aggregation) if !aggregation.done => aggregation.arrays(),
+            _ => return,
+        };
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        let econtext = (*node).ss.ps.ps_ExprContext;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: rows.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        loop {
+            let has_qual = !(*scan).qual.is_null();
+            let what = if has_qual && scan::next_decoded(scan, arrays) {
+                ROW
+            } else {
+                next_rows(scan, &raw const arrays, econtext)
+            };
+            if what == END {
+                break;
+            }
+            let mut fits = what != OVERFLOW;
+            if fits {
+                point_plain!("scan.row");
+                if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
+                    Rows::convert(rows, arrays, econtext);
+                }
+                if what == SHORT {
+                    scan::convert_rest(scan, rows, arrays, econtext);
+                    scan::raise_missing(scan);
+                }
+                let mut passes = true;
+                if has_qual {
+                    show(scan, slot);
+                    (*econtext).ecxt_scantuple = slot;
+                    // What a qual says is not about the file, and the line may hold what the user may not see.
+                    pg_sys::error_context_stack = context.previous;
+                    passes = unguarded::exec_qual((*scan).qual, econtext);
+                    pg_sys::error_context_stack = &raw mut context;
+                    unguarded::clear_virtual(slot);
+                }
+                if passes {
+                    scan::convert_rest(scan, rows, arrays, econtext);
+                    fits = add_row(scan);
+                } else if let Some(instrument) = (*node).ss.ps.instrument.as_mut() {
+                    instrument.nfiltered1 += 1.0;
+                }
+            }
+            if !fits {
+                // Nor is this about the file.
+                pg_sys::error_context_stack = context.previous;
+                raise_overflow();
+            }
+            unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+            unguarded::check_for_interrupts();
+        }
+        pg_sys::error_context_stack = context.previous;
+        finish(scan, slot);
+        unguarded::store_virtual(slot);
+    }
+}
+
+/// Within a recheck of another row (EvalPlanQual), servers that do not tell a scan of the rechecked query from one of a
+/// subquery of its ask for this instead of the next row.
+///
+/// # Safety
+/// Called by the executor.
+pub unsafe extern "C-unwind" fn recheck_foreign_scan(
+    node: *mut pg_sys::ForeignScanState,
+    _slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // A plain frame.
+    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
+    unsafe {
+        if (*node).fdw_state.is_null() || (*(*node).fdw_state.cast::<Scan>()).aggregation.is_none() {
+            return true;
+        }
+        let filled = scan::iterate_foreign_scan(node);
+        !filled.is_null() && (*filled).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0
+    }
+}

@@ -1,0 +1,50 @@
+//! Records that nobody wants to look at: they are passed by, and counted.
+
+use super::{Current, LINE_LIMIT, Reader};
+use crate::scan::kernel::FLAG;
+
+impl Reader {
+    /// Pass by the records behind the current one, as long as they are known and have `fields` fields (at least one), none
+    /// of which [`Reader::advance`]'s caller would have to look at: no escapes in text, no DEFAULT marker. Returns how many
+    /// there were. The next call of [`Reader::advance`] goes to the one behind them; there is no current one until then.
+    pub fn pass_by(&mut self, fields: usize) -> u64 {
+        if self.dialect.default.is_some() {
+            return 0;
+        }
+        let mut count = 0;
+        while self.next_is_plain(fields) {
+            let _ = self.advance();
+            count += 1;
+        }
+        let is_known = !(self.finished || self.bom_pending || self.header_left > 0 || self.exact_next);
+        let is_certain =
+            self.pos >= self.dirty_end && self.pos < self.chunk_end && self.chunk_end - self.pos < LINE_LIMIT;
+        let Some(scanner) = self.scanner.filter(|_| !self.has_next() && is_known && is_certain) else { return count };
+        let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
+        let tally = scanner.tally(data, self.pos, fields);
+        if tally.records > 0 {
+            let done = self.drop_batch();
+            if !self.dialect.is_csv() {
+                self.line_base += done as u64 + tally.records;
+            }
+            self.exact_line = None;
+            self.pos = tally.resume;
+            self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
+        }
+        count + tally.records
+    }
+
+    /// Is the next record in the batch, and has it so many fields, and in text no escapes?
+    fn next_is_plain(&self, fields: usize) -> bool {
+        let Some(end) = self.batch.records.get(self.cursor).filter(|_| self.has_next()) else { return false };
+        let ends = self.batch.ends.get(self.current.last..end.fields as usize).unwrap_or_default();
+        ends.len() == fields && (self.dialect.is_csv() || ends.iter().all(|&end| end & FLAG == 0))
+    }
+
+    /// Go behind so many records of the batch, which has them.
+    pub(crate) fn pass_known(&mut self, records: usize) {
+        for _ in 0..records {
+            let _ = self.advance();
+        }
+    }
+}
