@@ -22,6 +22,7 @@
 //! **Line numbers** are COPY's: one a record, and in CSV one for each line end inside quotes, of a kind that
 //! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
 
+mod ahead;
 mod exact;
 mod pass;
 mod resume;
@@ -148,6 +149,10 @@ pub struct Reader {
     chunk_end: usize,
     /// The search for line ends behind `chunk_end`.
     cut: CutState,
+    /// So many bytes behind `chunk_end` have no record that can be split.
+    nothing_in: usize,
+    /// Most records are passed by.
+    glances: bool,
     /// The next record is for the exact reader.
     exact_next: bool,
     /// The exact reader needs at least this many bytes to try again.
@@ -195,6 +200,8 @@ impl Reader {
             pos: 0,
             chunk_end: 0,
             cut: CutState::default(),
+            nothing_in: 0,
+            glances: false,
             exact_next: false,
             retry_at: 0,
             finished: false,
@@ -281,9 +288,13 @@ impl Reader {
                 return self.advance();
             }
             self.settle_lines();
+            if self.split_ahead(scanner) {
+                return self.advance();
+            }
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
             scanner.cut(tail, &mut self.cut);
             if let Some(last) = self.cut.last {
+                self.nothing_in = 0;
                 self.chunk_lines = Some(self.cut.lines);
                 self.cut.taken();
                 self.chunk_end += last;

@@ -127,6 +127,7 @@ impl Reader {
     /// Go behind a line.
     fn pass(&mut self, next: usize, number: u64, last: bool) {
         self.retry_at = 0;
+        self.nothing_in = 0;
         self.exact_next = false;
         self.pos += next;
         self.line_base = number;

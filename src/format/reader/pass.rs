@@ -16,11 +16,12 @@ impl Reader {
             let _ = self.advance();
             count += 1;
         }
+        self.glances = true;
+        let end = self.complete_end();
         let is_known = !(self.finished || self.bom_pending || self.header_left > 0 || self.exact_next);
-        let is_certain =
-            self.pos >= self.dirty_end && self.pos < self.chunk_end && self.chunk_end - self.pos < LINE_LIMIT;
+        let is_certain = self.pos >= self.dirty_end && self.pos < end && end - self.pos < LINE_LIMIT;
         let Some(scanner) = self.scanner.filter(|_| !self.has_next() && is_known && is_certain) else { return count };
-        let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
+        let data = self.window.bytes().get(..end).unwrap_or_default();
         let tally = scanner.tally(data, self.pos, fields);
         if tally.records > 0 {
             let done = self.drop_batch();
@@ -28,7 +29,7 @@ impl Reader {
                 self.line_base += done as u64 + tally.records;
             }
             self.exact_line = None;
-            self.pos = tally.resume;
+            self.go_to(tally.resume);
             self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         }
         count + tally.records

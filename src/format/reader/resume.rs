@@ -17,6 +17,7 @@ impl Reader {
         self.scanner = Needles::new(&self.dialect, place.eol).map(|n| Scanner::new(n, self.level));
         (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
         self.cut = CutState::default();
+        self.nothing_in = 0;
         self.exact_next = false;
         self.retry_at = 0;
         self.finished = false;

@@ -150,8 +150,8 @@ impl Scanner {
     }
 
     /// Count the records of `data` from `from` on that have `fields` fields (at least one), up to the first one that is not
-    /// beyond doubt: with another number of fields, with an escape in text, or one that is not for the kernels. `data` ends
-    /// behind a line end. What fields say is not looked at.
+    /// beyond doubt: with another number of fields, with an escape in text, or one that is not for the kernels. What follows
+    /// the last line end of `data` is left alone. What fields say is not looked at.
     #[must_use]
     pub fn tally(&self, data: &[u8], from: usize, fields: usize) -> Tally {
         // SAFETY: `new` took a function whose instructions this machine has.
