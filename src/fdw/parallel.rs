@@ -14,7 +14,8 @@
 //! or opens them returns no row before others can go on without it. It is also why a bad row's error does not wait for the
 //! rows before it, as a load's does: of several, any may be raised.
 //!
-//! A file that grows is read as far as it was when the scan began, up to a last line without an end.
+//! A file that grows is read as far as it was when the leader opened it, up to a last line without an end. One that has been
+//! replaced since is read all the same: who does not find it by its name any more asks the system for what the leader has open.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -31,7 +32,9 @@ use crate::pg::changed::Changed;
 use crate::pg::chunk::{Identity, changed};
 use crate::pg::chunks::Chunks;
 use crate::pg::parallel::at_detach;
+use crate::pg::points::point;
 use crate::pg::row::Rows;
+use crate::pg::source::Descriptor;
 use crate::pg::stages::Stages;
 use crate::pg::stretches::{Grid, Stretches};
 
@@ -52,6 +55,8 @@ pub struct Shared {
     build: u64,
     /// The leader's file, as it was when the scan began; none that is not a regular one has this identity.
     file: Identity,
+    /// What the leader has open.
+    descriptor: Descriptor,
     /// The file's encoding: a worker does not know the client's.
     encoding: i32,
     state: AtomicU32,
@@ -70,9 +75,13 @@ unsafe impl Sync for Shared {}
 impl Shared {
     fn new(rows: &Rows) -> Shared {
         let stream = rows.stream();
+        let mut file = stream.identity().unwrap_or_default();
+        // As long as the leader takes it for, who has opened it before all others: what is behind that, not all of them see.
+        file.size = stream.size().unwrap_or(file.size);
         Shared {
             build: build_id(),
-            file: stream.identity().unwrap_or_default(),
+            file,
+            descriptor: stream.descriptor(),
             encoding: stream.encoding(),
             state: AtomicU32::new(NEW),
             changed: Changed::new(),
@@ -330,12 +339,11 @@ pub unsafe extern "C-unwind" fn initialize_worker(
     unsafe {
         let shared = shared.cast::<Shared>().cast_const();
         check_build((*shared).build).or_raise();
-        scan::open_in_worker(node, (*shared).encoding);
+        point!("scan.worker");
+        let file = (*shared).file;
+        let is_same = |rows: &Rows| rows.stream().identity().is_some_and(|identity| identity.continues(file));
+        scan::open_in_worker(node, (*shared).encoding, (*shared).descriptor, is_same).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
-        let identity = scan.rows.as_ref().and_then(|rows| rows.stream().identity());
-        if !identity.is_some_and(|identity| identity.continues((*shared).file)) {
-            changed(&scan.name()).raise();
-        }
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
         scan.part = Some(Part::new(shared, number, true));
     }

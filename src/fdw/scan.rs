@@ -20,6 +20,7 @@ use super::options::TableOptions;
 use super::parallel::Part;
 use super::plan::Wanted;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::chunk::changed;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
@@ -28,7 +29,7 @@ use crate::pg::points::point_plain;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
-use crate::pg::source::Location;
+use crate::pg::source::{Descriptor, Location};
 use crate::pg::unguarded;
 
 /// The state of a scan.
@@ -244,17 +245,39 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
     }
 }
 
-/// In a worker of a scan by several processes: open the file, which is in this encoding.
+/// In a worker of a scan by several processes: open the leader's file, which is in this encoding. `is_same` says whether it is
+/// that one. The file of the table's name may be gone by now, or another one; then it is what the leader has open.
 ///
 /// # Safety
 /// The executor's own structures, and a scan that BeginForeignScan made. Guarded.
-pub unsafe fn open_in_worker(node: *mut pg_sys::ForeignScanState, encoding: i32) {
+pub unsafe fn open_in_worker(
+    node: *mut pg_sys::ForeignScanState,
+    encoding: i32,
+    leaders: Descriptor,
+    is_same: impl Fn(&Rows) -> bool,
+) -> Result<()> {
     // SAFETY: the caller vouches for it.
-    unsafe {
-        let scan = &mut *(*node).fdw_state.cast::<Scan>();
-        scan.options.copy.encoding = Some(encoding);
-        let rows = open_rows(scan.relation, &scan.options).or_raise();
-        scan.begin(rows);
+    let scan = unsafe { &mut *(*node).fdw_state.cast::<Scan>() };
+    scan.options.copy.encoding = Some(encoding);
+    if let Ok(mut rows) = open_rows(scan.relation, &scan.options) {
+        if is_same(&rows) {
+            scan.begin(rows);
+            return Ok(());
+        }
+        rows.close()?;
+    }
+    let named = scan.options.location.replace(leaders.location());
+    let opened = open_rows(scan.relation, &scan.options);
+    scan.options.location = named;
+    match opened {
+        Ok(mut rows) if is_same(&rows) => {
+            let location = scan.options.location()?;
+            rows.described = location.described();
+            rows.stream_mut().source_mut().name_it(location);
+            scan.begin(rows);
+            Ok(())
+        }
+        _ => Err(changed(&scan.name())),
     }
 }
 

@@ -66,6 +66,20 @@ impl Location {
     }
 }
 
+/// A process's descriptor, as others can open it. Only some systems have it as a file; on others, none is there.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Descriptor {
+    process: u32,
+    fd: c_int,
+}
+
+impl Descriptor {
+    pub fn location(self) -> Location {
+        Location::File(CString::new(format!("/proc/{}/fd/{}", self.process, self.fd)).unwrap_or_default())
+    }
+}
+
 /// An open source.
 #[derive(Debug)]
 pub struct Source {
@@ -178,6 +192,16 @@ impl Source {
     fn file(&self) -> ManuallyDrop<File> {
         // SAFETY: the descriptor is open and stays the server's: the File is never dropped.
         ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
+    }
+
+    /// What it is in this process.
+    pub fn descriptor(&self) -> Descriptor {
+        Descriptor { process: std::process::id(), fd: self.fd }
+    }
+
+    /// Messages are to call it so.
+    pub fn name_it(&mut self, location: &Location) {
+        self.name = location.display().into_owned();
     }
 
     /// Size of a regular file.

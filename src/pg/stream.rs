@@ -7,7 +7,7 @@ use pg_bulk_format::scan::Level;
 use pg_bulk_format::verify::utf8_valid_up_to;
 
 use super::encoding::{Encodings, Treatment, invalid_bytes};
-use super::source::Source;
+use super::source::{Descriptor, Source};
 use super::stages::{Stage, Stages};
 use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
@@ -243,6 +243,11 @@ impl Stream {
     /// The source itself, for who does not read it in order.
     pub fn source_mut(&mut self) -> &mut Source {
         &mut self.source
+    }
+
+    /// What other processes of the session can open it by, whatever becomes of its name.
+    pub fn descriptor(&self) -> Descriptor {
+        self.source.descriptor()
     }
 
     /// Bytes taken from the source so far.

@@ -21,11 +21,15 @@ impl Reader {
         let is_known = !(self.finished || self.bom_pending || self.header_left > 0 || self.exact_next);
         let is_certain = self.pos >= self.dirty_end && self.pos < end && end - self.pos < LINE_LIMIT;
         let Some(scanner) = self.scanner.filter(|_| !self.has_next() && is_known && is_certain) else { return count };
-        let data = self.window.bytes().get(..end).unwrap_or_default();
-        let tally = scanner.tally(data, self.pos, fields);
+        let tally = scanner.tally(self.window.bytes().get(..end).unwrap_or_default(), self.pos, fields);
         if tally.records > 0 {
             let done = self.drop_batch();
-            if !self.dialect.is_csv() {
+            if self.dialect.is_csv() {
+                // Not by way of `chunk_lines`, which would no longer be those up to the chunk's end.
+                self.line_base += self.lines_before(self.pos) + tally.lines;
+                self.line_pos = tally.resume;
+                self.chunk_lines = None;
+            } else {
                 self.line_base += done as u64 + tally.records;
             }
             self.exact_line = None;
@@ -42,10 +46,16 @@ impl Reader {
         ends.len() == fields && (self.dialect.is_csv() || ends.iter().all(|&end| end & FLAG == 0))
     }
 
-    /// Go behind so many records of the batch, which has them.
+    /// Go behind so many records of the batch, which has them, and has the current one.
     pub(crate) fn pass_known(&mut self, records: usize) {
         for _ in 0..records {
-            let _ = self.advance();
+            let Some(end) = self.batch.records.get(self.cursor) else { return };
+            self.cursor += 1;
+            self.current.start = self.current.next;
+            (self.current.first, self.current.next) = (self.current.last, end.next as usize);
+            self.current.last = end.fields as usize;
         }
+        self.current.fields = self.current.last - self.current.first;
+        self.current.content = None;
     }
 }

@@ -396,6 +396,8 @@ pub struct Tally {
     pub records: u64,
     /// Where the first record that was not counted starts.
     pub resume: usize,
+    /// Lines up to there, as COPY counts them in CSV: line ends of the counted kind, quoted or not.
+    pub lines: u64,
 }
 
 /// Count records of so many fields; see [`super::Scanner::tally`].
@@ -414,29 +416,36 @@ pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields
     }
 }
 
-/// Whatever [`split_mode`] would flag is no matter in CSV; in text it ends the count.
+/// Whatever [`split_mode`] would flag is no matter in CSV; in text it ends the count. So does a backslash at the start of a
+/// record where `\.` matters.
 ///
 /// # Safety
 /// `I`'s instructions are there.
 #[inline(always)]
 unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     let check_marker = MODE != TEXT && n.marker;
-    let mut tally = Tally { records: 0, resume: from };
-    if check_marker && marker_at(data, from) {
-        return tally;
-    }
+    let counted = Eol::counted(Some(n.eol));
+    let mut tally = Tally { records: 0, resume: from, lines: 0 };
     let mut carry = Carry::default();
-    // Fields that have ended of the record that goes on.
-    let mut ended = 0usize;
+    // 1 if a record starts with the block.
+    let mut start = 1;
+    // Counted line ends in the blocks before, and fields that have ended of the record that goes on.
+    let (mut seen, mut ended) = (0u64, 0usize);
     let mut at = from;
     while at < data.len() {
         // SAFETY: at < data.len(); the caller vouches for the instruction set.
-        let m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
-        if m.odd != 0 || (MODE == TEXT && m.escape != 0) {
+        let (m, lines, backslash) = unsafe {
+            let block = load::<I>(data, at);
+            let m = marks::<I, MODE>(n, block, &mut carry);
+            let backslash = if check_marker { I::eq(block, b'\\') } else { 0 };
+            (m, if MODE == TEXT { 0 } else { I::eq(block, counted) }, backslash)
+        };
+        let starts = m.line_end << 1 | start;
+        start = m.line_end >> 63;
+        if m.odd | (starts & backslash) | (if MODE == TEXT { m.escape } else { 0 }) != 0 {
             break;
         }
-        let mut delimiter = m.delimiter;
-        let mut bits = m.line_end;
+        let (mut delimiter, mut bits) = (m.delimiter, m.line_end);
         while bits != 0 {
             let before = (bits & bits.wrapping_neg()) - 1;
             ended += (delimiter & before).count_ones() as usize + 1;
@@ -447,12 +456,11 @@ unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
             delimiter &= !before;
             tally.records += 1;
             tally.resume = at + bits.trailing_zeros() as usize + 1;
-            if check_marker && marker_at(data, tally.resume) {
-                return tally;
-            }
+            tally.lines = seen + u64::from((lines & (before << 1 | 1)).count_ones());
             bits &= bits - 1;
         }
         ended += delimiter.count_ones() as usize;
+        seen += u64::from(lines.count_ones());
         at += 64;
     }
     tally
