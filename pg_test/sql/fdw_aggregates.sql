@@ -55,7 +55,7 @@ BEGIN
 	FOR workers IN 0 .. 2 LOOP
 		PERFORM set_config('max_parallel_workers_per_gather', workers::text, true);
 		FOR i IN 1 .. 2 LOOP
-			PERFORM set_config('pg_bulk.chunk_size', ('{1,4000,1000,262144,500,65536}'::text[])[workers * 2 + i], true);
+			PERFORM set_config('pg_bulk.chunk_size', ('{100,4000,3000,262144,8000,65536}'::text[])[workers * 2 + i], true);
 			PERFORM set_config('parallel_leader_participation', (i - 1)::text, true);
 			EXECUTE format('SELECT s::text FROM (SELECT %s FROM ft %s) s', query, condition) INTO found;
 			SELECT string_agg(substring(p FROM '(?:Relations: )?(?:Partial |Finalize )?Aggregate|Gather'), ' < ') INTO plan FROM plan_of(format('SELECT %s FROM ft %s', query, condition)) p
