@@ -1,10 +1,9 @@
 //! From bytes to records: the push reader that everything else sits on.
 //!
 //! ```text
-//!  source -> Window -> cut -> split -> Record -> Value
-//!            (verified  (last   (field
-//!             bytes)     line    ends)
-//!                        end)
+//!  source -> Window -> split -> Record -> Value
+//!            (verified  (field
+//!             bytes)     ends)
 //! ```
 //!
 //! The reader does no I/O. [`Reader::advance`] says what it wants: here is a record, give me bytes, the data have
