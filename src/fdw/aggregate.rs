@@ -26,7 +26,6 @@ use std::ptr::null_mut;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::accumulator::Kind;
-use super::UPPER_PATHS;
 use super::plan::{Wanted, divisor};
 use crate::pg::compat;
 
@@ -97,18 +96,14 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
     stage: pg_sys::UpperRelationKind::Type,
     input: *mut pg_sys::RelOptInfo,
     output: *mut pg_sys::RelOptInfo,
-    extra: *mut std::ffi::c_void,
+    _extra: *mut std::ffi::c_void,
 ) {
     // SAFETY: the planner's own structures.
     unsafe {
         match stage {
             pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => add_path(root, input, output, false),
             pg_sys::UpperRelationKind::UPPERREL_PARTIAL_GROUP_AGG => add_path(root, input, output, true),
-            _ => {
-                if let Some(others) = UPPER_PATHS.get().copied().flatten() {
-                    others(root, stage, input, output, extra);
-                }
-            }
+            _ => (),
         }
     }
 }
