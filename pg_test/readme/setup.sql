@@ -28,3 +28,11 @@ COPY (
 COPY (
     SELECT * FROM (VALUES (1, 'Zürich', '?'), (2, 'Besançon', 'FR'), (3, NULL, 'ES')) v (id, name, country)
 ) TO :'file' (DELIMITER ';', NULL '-', ENCODING 'latin1');
+
+-- The first file, compressed.
+\set command 'gzip >' :data '/orders.csv.gz'
+COPY (
+    SELECT n AS id, 'customer ' || n % 97 AS customer, round(n * 1.37, 2) AS amount,
+           timestamp '2024-01-01' + n * interval '7 minutes' AS ordered_at
+    FROM generate_series(1, 1000) n
+) TO PROGRAM :'command' (FORMAT csv, HEADER);

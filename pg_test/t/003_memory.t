@@ -86,6 +86,22 @@ my $many = write_file('many', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", 8_000_000);
 my $used = peak($many, $csv, 'text', 'SELECT count(b) FROM t') - $base;
 cmp_ok($used, '<=', 64, '240 MB of short records');
 
+# Compressed, the same; and what hardly has bytes of its own, which stands for 3 GB: as it is a file like others, it ends when it
+# is told to.
+system('gzip', '-1', '-k', $many) == 0 or die 'gzip';
+$used = peak("$many.gz", $csv, 'text', 'SELECT count(b) FROM t') - $base;
+cmp_ok($used, '<=', 64, '240 MB of short records, compressed');
+my $bomb = write_file('bomb', slurp_file($ENV{PG_ABS_SRCDIR} . '/data/compressed/many.zst'), 1250);
+$used = peak($bomb, $csv, 'text', <<'SQL');
+SET statement_timeout = '500ms';
+DO $$ BEGIN PERFORM count(b) FROM t; EXCEPTION WHEN query_canceled THEN NULL; END $$;
+RESET statement_timeout
+SQL
+cmp_ok($used - $base, '<=', 64, '300 KB that stand for 3 GB');
+$node->psql('postgres', "SET statement_timeout = '300ms'; SELECT count(b) FROM t", stderr => \my $said);
+like($said,
+	qr/canceling statement due to statement timeout/, '... until it is cancelled');
+
 # A load has memory for the pages of many partitions, but no more than it may.
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION IF NOT EXISTS pg_bulk;

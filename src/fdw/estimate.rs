@@ -21,9 +21,9 @@ const UNKNOWN_SIZE: u64 = 10 * 8192;
 /// What was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Estimate {
-    /// Bytes.
+    /// Bytes of the file.
     pub size: u64,
-    /// Bytes a record, if a sample told.
+    /// Bytes of the file a record, if a sample told.
     pub record: Option<f64>,
 }
 
@@ -35,12 +35,13 @@ pub fn estimate(options: &TableOptions) -> Estimate {
     if !location.path().is_some_and(is_file) {
         return unknown;
     }
-    let Ok(mut source) = Source::open(location) else { return unknown };
-    let Some(size) = source.size() else {
+    let Ok(mut source) = Source::open(location, options.copy.compressed) else { return unknown };
+    let Some(size) = source.file_size() else {
         // It became something else meanwhile.
         drop(source.close());
         return unknown;
     };
+    source.stay_close();
     let record = sample(options, source, size).ok().flatten();
     Estimate { size, record }
 }
@@ -61,6 +62,14 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
 }
 
 fn bytes_a_record(stream: &mut Stream, size: u64) -> Result<Option<f64>> {
+    if stream.size().is_none() {
+        let first = read_on(stream)?;
+        // What the decoder has taken for these bytes.
+        let share = stream.bytes_read().min(size) as f64 / first.len().max(1) as f64;
+        let (records, used) = records_of(stream, &first);
+        let bytes = if records < 2 || used == 0 { first.len() as f64 } else { used as f64 / (records - 1) as f64 };
+        return Ok((!first.is_empty()).then(|| (bytes * share).max(f64::MIN_POSITIVE)));
+    }
     let first = read_at(stream, 0)?;
     if first.is_empty() {
         return Ok(None);
@@ -111,8 +120,13 @@ fn records_of(stream: &mut Stream, mut bytes: &[u8]) -> (u64, u64) {
 
 /// [`SAMPLE`] bytes from `offset`, or what there is.
 fn read_at(stream: &mut Stream, offset: u64) -> Result<Vec<u8>> {
+    stream.source_mut().seek(offset)?;
+    read_on(stream)
+}
+
+/// The next [`SAMPLE`] bytes, or what there is.
+fn read_on(stream: &mut Stream) -> Result<Vec<u8>> {
     let source = stream.source_mut();
-    source.seek(offset)?;
     let mut bytes = vec![0u8; SAMPLE];
     let mut n = 0;
     while let Some(space) = bytes.get_mut(n..)

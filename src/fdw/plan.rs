@@ -151,12 +151,11 @@ pub fn divisor(workers: i32) -> f64 {
 /// Can several processes read the file at once, each a part? What becomes of it until it is opened is looked at then.
 /// Guarded.
 fn has_chunks(options: &TableOptions) -> bool {
-    let path = options.location.as_ref().and_then(Location::path);
-    let is_file = path.is_some_and(|path| std::fs::metadata(path).is_ok_and(|meta| meta.is_file()));
+    let size = options.location.as_ref().and_then(|location| location.plain_size(options.copy.compressed));
     let encodings = Encodings::new(options.copy.encoding);
     // Who reads a part does not know how many rows the others have.
     options.copy.limit.is_none()
-        && is_file
+        && size.is_some()
         && encodings.is_ok_and(|encodings| bytes_tell(&encodings, &options.copy.dialect))
 }
 

@@ -212,7 +212,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         }
         let is_program = matches!(options.location, Some(Location::Program(_)));
         let progress = match &rows {
-            Some(rows) => Progress::start(relid, is_program, rows.stream().size()),
+            Some(rows) => Progress::start(relid, is_program, rows.stream().file_size()),
             None => Progress::none(),
         };
         let mut scan = Scan {

@@ -431,7 +431,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
     if load.writer == Writer::Direct && !load.is_dry {
-        let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
+        let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
         if load.target.kind == target::Kind::Plain && !others_go_on {
             // SAFETY: the relation is open, once.
@@ -590,7 +590,7 @@ impl Load {
 
     /// The file is open: whoever watches is to see it. Guarded.
     fn begin_rows(&mut self) {
-        let size = self.rows.as_ref().and_then(|rows| rows.stream().size());
+        let size = self.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
         let size = size.zip(more).map(|(size, more)| size + more);
         let program = matches!(self.options.location, Location::Program(_));

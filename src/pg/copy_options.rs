@@ -11,6 +11,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::Column;
 use super::compat;
+use super::compression::Compressed;
 use super::encoding::{Encodings, encoding_by_name};
 use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
 use super::soft::{OnError, Tolerance, Verbosity};
@@ -39,6 +40,7 @@ pub const NAMES: &[&str] = &[
     "log_verbosity",
     "skip",
     "limit",
+    "compression",
 ];
 
 /// What a file's bytes mean, and which of its rows are wanted.
@@ -56,6 +58,7 @@ pub struct CopyOptions {
     pub verbosity: Verbosity,
     pub skip: u64,
     pub limit: Option<u64>,
+    pub compressed: Compressed,
 }
 
 /// Options that are being collected.
@@ -73,6 +76,7 @@ pub struct Draft {
     verbosity: Verbosity,
     skip: u64,
     limit: Option<u64>,
+    compressed: Compressed,
 }
 
 impl Draft {
@@ -90,6 +94,7 @@ impl Draft {
             verbosity: Verbosity::Default,
             skip: 0,
             limit: None,
+            compressed: Compressed::Auto,
         }
     }
 
@@ -162,6 +167,10 @@ impl Draft {
             }
             "skip" => self.skip = count(name, value)?,
             "limit" => self.limit = Some(count(name, value)?),
+            "compression" => {
+                let bad = || invalid(format!("compression \"{value}\" not recognized"));
+                self.compressed = Compressed::by_name(&value.to_ascii_lowercase()).ok_or_else(bad)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -199,6 +208,7 @@ impl Draft {
             verbosity: self.verbosity,
             skip: self.skip,
             limit: self.limit,
+            compressed: self.compressed,
         })
     }
 }
@@ -226,7 +236,8 @@ impl CopyOptions {
     /// The records of a location, of so many fields. Guarded.
     pub fn open(&self, location: &Location, header: Header, fields: usize) -> Result<Stream> {
         let encodings = Encodings::new(self.encoding)?;
-        let mut stream = Stream::new(Source::open(location)?, self.dialect.clone(), encodings, header, fields);
+        let mut stream =
+            Stream::new(Source::open(location, self.compressed)?, self.dialect.clone(), encodings, header, fields);
         if self.on_error == OnError::Table {
             stream.tolerate();
         }

@@ -1,7 +1,9 @@
-//! Where bytes come from: a file, a FIFO, a program.
+//! Where bytes come from: a file, a FIFO, a program; as they are, or decompressed.
 //!
-//! A source delivers the next bytes and nothing else; what they mean is the reader's business. Compressed files,
-//! lists of files and parallel scans are to be further variants of [`Source`].
+//! A source delivers the next bytes and nothing else; what they mean is the reader's business. How a regular file is
+//! compressed its first bytes tell when it is opened; it is then no file that can be read anywhere ([`Source::size`]). A
+//! FIFO or program is asked when the first bytes are wanted. A file is decompressed ahead, by a thread
+//! ([`super::decompressor`]); what may have to be waited for, where it is read.
 //!
 //! **Nothing blocks uninterruptibly.** Everything is opened with O_NONBLOCK. A regular file ignores it. A FIFO is then
 //! opened at once, with or without a writer; reading it would say "end" before there ever was a writer, so reads wait
@@ -10,19 +12,26 @@
 //!
 //! Descriptors are the server's transient files: an abort closes them whatever happened here.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use super::chunk::changed;
-use crate::error::{Error, Result};
+use super::compression::{Compressed, Compression, TELLING, is_truncated};
+use super::decompressor::{Counted, Decompressor, Got};
+use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
 use crate::pg::points::{point, point_errno};
 
@@ -57,6 +66,16 @@ impl Location {
         Some(meta.len())
     }
 
+    /// Size of a regular file that is not compressed, without opening it as a source: somebody plans to.
+    pub fn plain_size(&self, compressed: Compressed) -> Option<u64> {
+        let path = self.path()?;
+        // Others must not be opened just to look.
+        std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+        let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        compressed.of(&first_bytes(&file)).is_none().then(|| meta.size())
+    }
+
     /// The path of a file.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -83,28 +102,171 @@ impl Descriptor {
 /// An open source.
 #[derive(Debug)]
 pub struct Source {
-    fd: c_int,
+    from: Handle,
     /// The pipe of a program, else null.
     pipe: *mut pg_sys::FILE,
     name: String,
+    /// Size of a regular file.
+    file_size: Option<u64>,
+    compressed: Compressed,
+    decoding: Decoding,
+    /// Nothing is decompressed ahead.
+    stays_close: bool,
+    bytes_read: u64,
+}
+
+/// An open descriptor.
+#[derive(Debug, Clone)]
+struct Handle {
+    /// -1 once it is closed.
+    fd: c_int,
     /// Reads wait for readiness.
     waits: bool,
-    /// Size of a regular file.
-    size: Option<u64>,
-    at_end: bool,
-    bytes_read: u64,
+    at_end: Rc<Cell<bool>>,
+}
+
+/// How its bytes become what is delivered.
+enum Decoding {
+    /// They are.
+    Plain,
+    /// What comes first is to tell.
+    Untold,
+    /// They are, but these were read already, up to a point they are delivered.
+    Told(Vec<u8>, usize),
+    /// Nothing is read yet.
+    New(Compression),
+    Ahead(Compression, Decompressor),
+    Here(Compression, Here),
+}
+
+impl std::fmt::Debug for Decoding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Decoding")
+    }
+}
+
+/// Decompressed where it is read.
+struct Here {
+    decoder: Box<dyn Read>,
+    consumed: Arc<AtomicU64>,
+    /// What was wrong with the source, for a decoder knows only errors of its own kind.
+    failed: Rc<RefCell<Option<Error>>>,
+}
+
+/// A descriptor for a decoder.
+struct Fetch {
+    from: Handle,
+    /// What was read already.
+    first: Vec<u8>,
+    failed: Rc<RefCell<Option<Error>>>,
+}
+
+impl Read for Fetch {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.first.is_empty() {
+            return self.from.read(buffer).map_err(|error| {
+                *self.failed.borrow_mut() = Some(error);
+                std::io::Error::other("source")
+            });
+        }
+        let n = self.first.len().min(buffer.len());
+        buffer.iter_mut().zip(self.first.drain(..n)).for_each(|(to, from)| *to = from);
+        Ok(n)
+    }
+}
+
+/// What a regular file begins with, as far as it tells how it is compressed. What cannot be read now is for who reads the
+/// file to tell.
+fn first_bytes(file: &File) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let mut first = vec![0; TELLING];
+    let mut n = 0;
+    while let Ok(more @ 1..) = file.read_at(first.get_mut(n..).unwrap_or_default(), n as u64) {
+        n += more;
+    }
+    first.truncate(n);
+    first
+}
+
+/// Bytes that a decoder is given at a time where they are decompressed when they are wanted.
+const PORTION: usize = 16 << 10;
+
+impl Here {
+    fn begin(compression: Compression, from: Handle, first: Vec<u8>) -> std::io::Result<Here> {
+        let (consumed, failed) = (Arc::new(AtomicU64::new(0)), Rc::new(RefCell::new(None)));
+        let fetch = Fetch { from, first, failed: Rc::clone(&failed) };
+        let inner = BufReader::with_capacity(PORTION, fetch);
+        let decoder = compression.decoder(Counted { inner, consumed: Arc::clone(&consumed) })?;
+        Ok(Here { decoder, consumed, failed })
+    }
+}
+
+impl Handle {
+    fn new(fd: c_int, waits: bool) -> Handle {
+        Handle { fd, waits, at_end: Rc::default() }
+    }
+
+    fn file(&self) -> ManuallyDrop<File> {
+        // SAFETY: the descriptor is open and stays the server's: the File is never dropped.
+        ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
+    }
+
+    /// The next bytes; none at the end. Guarded, and interruptible.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            check_for_interrupts!();
+            if self.waits {
+                self.wait()?;
+            }
+            point!("source.ready");
+            let read = match point_errno!("source.read") {
+                Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+                None => (&*self.file()).read(buffer),
+            };
+            match read {
+                Ok(n) => {
+                    if n == 0 {
+                        self.at_end.set(true);
+                    }
+                    return Ok(n);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.waits = true,
+                Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
+            }
+        }
+    }
+
+    /// Wait until a read would deliver something or the end.
+    fn wait(&self) -> Result<()> {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_EXIT_ON_PM_DEATH;
+        loop {
+            // SAFETY: guarded calls on this process's latch and an open descriptor.
+            let happened = unsafe {
+                pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as c_int, self.fd, -1, pg_sys::PG_WAIT_EXTENSION)
+            };
+            if happened.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
+                // SAFETY: as above.
+                unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+                check_for_interrupts!();
+            }
+            if happened.cast_unsigned() & pg_sys::WL_SOCKET_READABLE != 0 {
+                return Ok(());
+            }
+        }
+    }
 }
 
 impl Source {
     /// Open a location. Guarded.
-    pub fn open(location: &Location) -> Result<Source> {
+    pub fn open(location: &Location, compressed: Compressed) -> Result<Source> {
         match location {
-            Location::File(path) => Source::open_file(path),
-            Location::Program(command) => Source::open_program(command),
+            Location::File(path) => Source::open_file(path, compressed),
+            Location::Program(command) => Source::open_program(command, compressed),
         }
     }
 
-    fn open_file(c_path: &CStr) -> Result<Source> {
+    fn open_file(c_path: &CStr, compressed: Compressed) -> Result<Source> {
         let path = c_path.to_string_lossy();
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: a guarded call with a valid string.
@@ -121,12 +283,13 @@ impl Source {
             return Err(e);
         }
         let mut source = Source {
-            fd,
+            from: Handle::new(fd, false),
             pipe: std::ptr::null_mut(),
             name: path.into_owned(),
-            waits: false,
-            size: None,
-            at_end: false,
+            file_size: None,
+            compressed,
+            decoding: Decoding::Plain,
+            stays_close: false,
             bytes_read: 0,
         };
         match source.inspect() {
@@ -150,19 +313,34 @@ impl Source {
         }
         self.check_directory()?;
         if meta.is_file() {
-            self.size = Some(meta.size());
+            self.file_size = Some(meta.size());
         } else {
             // Other special files are read as they come: the kernel refuses to wait for /dev/null, say, and one that
             // has nothing yet says so.
-            self.waits = meta.file_type().is_fifo();
+            self.from.waits = meta.file_type().is_fifo();
         }
+        self.decoding = self.undecoded();
         Ok(())
+    }
+
+    /// Before anything is read: what is to become of it?
+    fn undecoded(&self) -> Decoding {
+        if self.compressed == Compressed::No {
+            return Decoding::Plain;
+        }
+        if self.file_size.is_none() {
+            return match self.compressed {
+                Compressed::By(compression) => Decoding::New(compression),
+                _ => Decoding::Untold,
+            };
+        }
+        self.compressed.of(&first_bytes(&self.file())).map_or(Decoding::Plain, Decoding::New)
     }
 
     /// pg_bulk.allowed_directories, asked of the descriptor.
     fn check_directory(&self) -> Result<()> {
         let Some(allowed) = guc::allowed_directories() else { return Ok(()) };
-        let real = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_default();
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", self.from.fd)).unwrap_or_default();
         let inside = |dir: &PathBuf| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir));
         if allowed.iter().any(inside) {
             return Ok(());
@@ -171,7 +349,7 @@ impl Source {
         Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
     }
 
-    fn open_program(c_command: &CStr) -> Result<Source> {
+    fn open_program(c_command: &CStr, compressed: Compressed) -> Result<Source> {
         let command = c_command.to_string_lossy();
         // SAFETY: a guarded call with valid strings.
         let pipe = unsafe { pg_sys::OpenPipeStream(c_command.as_ptr(), c"r".as_ptr()) };
@@ -186,17 +364,27 @@ impl Source {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
         }
-        Ok(Source { fd, pipe, name: command.into_owned(), waits: true, size: None, at_end: false, bytes_read: 0 })
+        let mut source = Source {
+            from: Handle::new(fd, true),
+            pipe,
+            name: command.into_owned(),
+            file_size: None,
+            compressed,
+            decoding: Decoding::Plain,
+            stays_close: false,
+            bytes_read: 0,
+        };
+        source.decoding = source.undecoded();
+        Ok(source)
     }
 
     fn file(&self) -> ManuallyDrop<File> {
-        // SAFETY: the descriptor is open and stays the server's: the File is never dropped.
-        ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
+        self.from.file()
     }
 
     /// What it is in this process.
     pub fn descriptor(&self) -> Descriptor {
-        Descriptor { process: std::process::id(), fd: self.fd }
+        Descriptor { process: std::process::id(), fd: self.from.fd }
     }
 
     /// Messages are to call it so.
@@ -204,12 +392,22 @@ impl Source {
         self.name = location.display().into_owned();
     }
 
-    /// Size of a regular file.
+    /// Size of a regular file whose bytes are delivered as they are, and can be read anywhere.
     pub fn size(&self) -> Option<u64> {
-        self.size
+        self.file_size.filter(|_| matches!(self.decoding, Decoding::Plain))
     }
 
-    /// Bytes delivered so far.
+    /// Size of a regular file, compressed or not.
+    pub fn file_size(&self) -> Option<u64> {
+        self.file_size
+    }
+
+    /// From now on decompress no more than is wanted: it is a sample.
+    pub fn stay_close(&mut self) {
+        self.stays_close = true;
+    }
+
+    /// Bytes of the source that were delivered so far, or stood for what was.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
@@ -217,26 +415,109 @@ impl Source {
     /// The next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
-            check_for_interrupts!();
-            if self.waits {
-                self.wait()?;
-            }
-            point!("source.ready");
-            let read = match point_errno!("source.read") {
-                Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
-                None => (&*self.file()).read(buffer),
-            };
-            match read {
-                Ok(n) => {
-                    self.at_end |= n == 0;
+            match &mut self.decoding {
+                Decoding::Plain => {
+                    let n = self.from.read(buffer)?;
                     self.bytes_read += n as u64;
                     return Ok(n);
                 }
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => self.waits = true,
-                Err(e) => return Err(Error::file_access("could not read from COPY file", &e)),
+                Decoding::Untold => {
+                    let mut first = Vec::new();
+                    // Who writes may wait for what becomes of it: no byte more than it takes.
+                    while Compression::may_begin(&first) {
+                        let mut more = [0; TELLING];
+                        let n = self.from.read(more.get_mut(first.len()..).unwrap_or_default())?;
+                        if n == 0 {
+                            break;
+                        }
+                        let from = first.len();
+                        first.extend_from_slice(more.get(from..from + n).unwrap_or_default());
+                    }
+                    self.decoding = match self.compressed.of(&first) {
+                        Some(compression) => self.here(compression, first)?,
+                        None => Decoding::Told(first, 0),
+                    };
+                }
+                Decoding::Told(first, told) => {
+                    let left = first.get(*told..).unwrap_or_default();
+                    let n = left.len().min(buffer.len());
+                    buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
+                    *told += n;
+                    self.bytes_read += n as u64;
+                    if *told == first.len() {
+                        self.decoding = Decoding::Plain;
+                    }
+                    if n > 0 {
+                        return Ok(n);
+                    }
+                }
+                Decoding::New(compression) => {
+                    let compression = *compression;
+                    let ahead = self.file_size.is_some() && !self.stays_close;
+                    let thread = ahead.then(|| Decompressor::start(self.file().try_clone()?, compression));
+                    self.decoding = match thread {
+                        Some(Ok(decompressor)) => Decoding::Ahead(compression, decompressor),
+                        // Without a thread it only takes longer.
+                        _ => self.here(compression, Vec::new())?,
+                    };
+                }
+                Decoding::Ahead(compression, decompressor) => {
+                    check_for_interrupts!();
+                    point!("source.ready");
+                    let got = match point_errno!("source.read") {
+                        Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+                        None => decompressor.read(buffer),
+                    };
+                    self.bytes_read = decompressor.consumed();
+                    match got {
+                        Ok(Got::Bytes(n)) => return Ok(n),
+                        Ok(Got::End) => return Ok(0),
+                        Ok(Got::NotYet) => (),
+                        Err(error) => {
+                            let compression = *compression;
+                            return Err(self.undecodable(compression, &error));
+                        }
+                    }
+                }
+                Decoding::Here(compression, here) => {
+                    let read = here.decoder.read(buffer);
+                    self.bytes_read = here.consumed.load(Relaxed);
+                    let failed = here.failed.borrow_mut().take();
+                    return match (read, failed) {
+                        (Ok(n), _) => Ok(n),
+                        (Err(_), Some(error)) => Err(error),
+                        (Err(error), None) => {
+                            let compression = *compression;
+                            Err(self.undecodable(compression, &error))
+                        }
+                    };
+                }
             }
         }
+    }
+
+    /// Decompress where it is read, beginning with these bytes.
+    fn here(&self, compression: Compression, first: Vec<u8>) -> Result<Decoding> {
+        let here = Here::begin(compression, self.from.clone(), first);
+        here.map(|here| Decoding::Here(compression, here)).map_err(|error| self.undecodable(compression, &error))
+    }
+
+    /// What is wrong with compressed bytes, and where.
+    fn undecodable(&self, compression: Compression, error: &std::io::Error) -> Error {
+        if error.raw_os_error().is_some() {
+            return Error::file_access("could not read from COPY file", error);
+        }
+        if error.kind() == ErrorKind::OutOfMemory {
+            return out_of_memory();
+        }
+        let (kind, at) = (compression.name(), self.bytes_read);
+        let what = if self.pipe.is_null() { "file" } else { "program" };
+        let (message, detail) = if is_truncated(error) {
+            (format!("{kind} data of {what} \"{}\" end too early", self.name), format!("They break off at byte {at}."))
+        } else {
+            (format!("invalid {kind} data in {what} \"{}\"", self.name), format!("Near byte {at}: {error}."))
+        };
+        Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message).detail(detail)
     }
 
     /// What the system knows of the open file.
@@ -266,13 +547,14 @@ impl Source {
     /// Go back to the start, if this is a regular file. A descriptor that was opened in a subtransaction is closed when
     /// that is rolled back; so one that a scan began with is kept, not replaced.
     pub fn rewind(&mut self) -> Result<bool> {
-        if self.size.is_none() {
+        if self.file_size.is_none() {
             return Ok(false);
         }
         self.seek(0)?;
-        self.at_end = false;
+        self.from.at_end.set(false);
         self.bytes_read = 0;
-        self.size = self.file().metadata().ok().map(|m| m.size());
+        self.file_size = self.file().metadata().ok().map(|m| m.size());
+        self.decoding = self.undecoded();
         Ok(true)
     }
 
@@ -283,31 +565,15 @@ impl Source {
         sought.map(drop).map_err(|e| Error::file_access(&format!("could not seek in file \"{}\"", self.name), &e))
     }
 
-    /// Wait until a read would deliver something or the end.
-    fn wait(&self) -> Result<()> {
-        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_EXIT_ON_PM_DEATH;
-        loop {
-            // SAFETY: guarded calls on this process's latch and an open descriptor.
-            let happened = unsafe {
-                pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as c_int, self.fd, -1, pg_sys::PG_WAIT_EXTENSION)
-            };
-            if happened.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
-                // SAFETY: as above.
-                unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
-                check_for_interrupts!();
-            }
-            if happened.cast_unsigned() & pg_sys::WL_SOCKET_READABLE != 0 {
-                return Ok(());
-            }
-        }
-    }
-
     /// Close it, if it is open. For a program, complain if it failed, unless it only lost its reader. Guarded.
     pub fn close(&mut self) -> Result<()> {
-        let (fd, pipe) = (std::mem::replace(&mut self.fd, -1), std::mem::replace(&mut self.pipe, std::ptr::null_mut()));
+        let (fd, pipe) =
+            (std::mem::replace(&mut self.from.fd, -1), std::mem::replace(&mut self.pipe, std::ptr::null_mut()));
         if fd < 0 {
             return Ok(());
         }
+        // Its thread, if there is one, ends by itself.
+        self.decoding = Decoding::Plain;
         if pipe.is_null() {
             // SAFETY: a transient file that is open.
             if unsafe { pg_sys::CloseTransientFile(fd) } != 0 {
@@ -325,7 +591,7 @@ impl Source {
         // As in ClosePipeFromProgram (copyfrom.c).
         // SAFETY: plain arithmetic on a wait status, and a string allocated in the current context.
         unsafe {
-            if status == 0 || (!self.at_end && pg_sys::wait_result_is_signal(status, libc::SIGPIPE)) {
+            if status == 0 || (!self.from.at_end.get() && pg_sys::wait_result_is_signal(status, libc::SIGPIPE)) {
                 return Ok(());
             }
             let words = CStr::from_ptr(pg_sys::wait_result_to_str(status)).to_string_lossy().into_owned();

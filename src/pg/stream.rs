@@ -270,9 +270,14 @@ impl Stream {
         self.encodings.charset()
     }
 
-    /// Size of the source, if it is a regular file.
+    /// Size of the source, if it is a regular file whose bytes are read as they are.
     pub fn size(&self) -> Option<u64> {
         self.source.size()
+    }
+
+    /// Size of a regular file, compressed or not: [`Stream::bytes_read`] at its end.
+    pub fn file_size(&self) -> Option<u64> {
+        self.source.file_size()
     }
 
     /// Close the source. Guarded.

@@ -342,14 +342,14 @@ unsafe extern "C-unwind" fn explain(
             }
             text(c"Foreign Table", &name_of(insertion.foreign));
             if runs {
-                let (location, _) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
+                let (location, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
                 let (label, name) = match &location {
                     Location::File(path) => (c"Foreign File", path),
                     Location::Program(command) => (c"Foreign Program", command),
                 };
                 text(label, name);
                 if (*es).verbose {
-                    let workers = location.size().map_or(0, |size| direct::workers_for(None, size));
+                    let workers = location.plain_size(copy.compressed).map_or(0, |size| direct::workers_for(None, size));
                     number(c"Workers Planned", workers as u64);
                 }
             }

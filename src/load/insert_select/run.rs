@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
     // SAFETY: the caller vouches for it; nobody but the load and its statement refers to the table, or it is left alone.
     unsafe {
         let load = &mut *load;
-        let size = load.rows.as_ref().and_then(|rows| rows.stream().size());
+        let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         guc::direct_insert() == DirectInsert::Exclusive
             && load.target.kind == Kind::Plain
             && size.unwrap_or(0) >= direct::WORTH_EXCLUSIVE

@@ -44,7 +44,7 @@ impl Further {
     pub fn of(sources: Vec<Source>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
         let further = |source: Source| {
-            let size = source.options.location.size();
+            let size = source.options.location.plain_size(source.options.copy.compressed);
             let workers = size.map_or(0, |size| workers_for(source.options.workers, size)).min(left);
             left -= workers;
             Further { source, workers }

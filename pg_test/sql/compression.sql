@@ -1,0 +1,176 @@
+--
+-- Compressed files: what they say is what the bytes that they stand for would say.
+--
+\set ECHO none
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema compression
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+CREATE TABLE kinds (ending text, name text);
+INSERT INTO kinds VALUES ('gz', 'gzip'), ('zst', 'zstd'), ('lz4', 'lz4'), ('bz2', 'bzip2'), ('xz', 'xz');
+CREATE FUNCTION path_of(file text) RETURNS text LANGUAGE sql AS $$ SELECT data_path('compressed/' || file) $$;
+DO $$
+DECLARE
+	kind kinds;
+BEGIN
+	FOR kind IN TABLE kinds LOOP
+		EXECUTE format('CREATE FOREIGN TABLE few_%s (id int, word text) SERVER bulk_files OPTIONS (filename %L, format ''csv'')', kind.ending, path_of('few.' || kind.ending));
+		EXECUTE format('CREATE FOREIGN TABLE many_%s (id int, word text) SERVER bulk_files OPTIONS (filename %L, format ''csv'')', kind.ending, path_of('many.' || kind.ending));
+	END LOOP;
+END $$;
+
+-- Two members each, then many pieces; in scans, with one process and with several wanted, twice in a query.
+CREATE FUNCTION of_each(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	kind kinds;
+	line text;
+BEGIN
+	FOR kind IN TABLE kinds LOOP
+		BEGIN
+			FOR line IN EXECUTE replace(replace(query, 'KIND', kind.ending), 'NAME', kind.name) LOOP
+				RETURN NEXT kind.name || ': ' || coalesce(line, 'NULL');
+			END LOOP;
+		EXCEPTION WHEN OTHERS THEN
+			RETURN NEXT kind.name || ': ' || SQLSTATE || ' ' || without_path(SQLERRM);
+		END;
+	END LOOP;
+END $$;
+SELECT of_each('SELECT string_agg(t::text, '' '' ORDER BY id) FROM few_KIND t');
+SELECT of_each('SELECT (count(*), sum(id), min(word), max(word))::text FROM many_KIND');
+SELECT of_each('SELECT (SELECT count(*) FROM few_KIND) + (SELECT count(*) FROM few_KIND)');
+SELECT of_each('SELECT (SELECT count(*) FROM few_KIND f WHERE f.id <= n)::text FROM generate_series(1, 3) n');
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SELECT plan FROM of_each('EXPLAIN (COSTS OFF) SELECT count(*) FROM many_KIND WHERE id > 0') plan WHERE plan ~ 'Parallel';
+SELECT of_each('SELECT count(*) FROM many_KIND WHERE id > 0');
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+RESET min_parallel_table_scan_size;
+SELECT of_each('SELECT id::text FROM many_KIND LIMIT 1');
+
+-- Loads, INSERTs, ANALYZE, estimates.
+CREATE TABLE t (id int, word text);
+SELECT of_each($$SELECT (rows_loaded, writer, workers, bytes_read = (pg_stat_file(path_of('few.KIND'))).size, notes)::text FROM bulk_load(path_of('few.KIND'), 't', '{"format": "csv"}')$$);
+SELECT of_each($$SELECT (rows_loaded, writer, workers, bytes_read = (pg_stat_file(path_of('many.KIND'))).size, notes)::text FROM bulk_load(path_of('many.KIND'), 't', '{"format": "csv", "compression": "NAME"}')$$);
+SELECT id, word, count(*) FROM t GROUP BY id, word ORDER BY id;
+SELECT verify_heapam('t');
+TRUNCATE t;
+INSERT INTO t SELECT * FROM many_zst;
+INSERT INTO t SELECT id, word FROM few_gz WHERE id > 2;
+SELECT id, word, count(*) FROM t GROUP BY id, word ORDER BY id;
+SELECT verify_heapam('t');
+ANALYZE few_xz, many_lz4;
+SELECT relname, reltuples FROM pg_class WHERE relname IN ('few_xz', 'many_lz4') ORDER BY 1;
+CREATE FUNCTION estimate(query text) RETURNS numeric LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	RETURN (plan->0->'Plan'->>'Plan Rows')::numeric;
+END $$;
+SELECT of_each($$SELECT estimate('SELECT * FROM many_KIND') BETWEEN 10000 AND 1000000$$);
+SELECT of_each($$SELECT string_agg(line_number || ' ' || message, ', ') FROM bulk_check(path_of('few.KIND'), 't', '{"format": "csv", "null": "x", "columns": ["word", "id"]}')$$);
+
+-- Programs, and what is said not to be compressed, or to be so otherwise.
+CREATE FOREIGN TABLE program (id int, word text) SERVER bulk_files OPTIONS (program 'cat', format 'csv');
+CREATE FUNCTION cat(file text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+	EXECUTE format('ALTER FOREIGN TABLE program OPTIONS (SET program %L)', 'cat ' || path_of(file));
+END $$;
+CREATE FUNCTION of_program(query text, OUT result text) LANGUAGE plpgsql AS $$ BEGIN EXECUTE query INTO result; END $$;
+SELECT k.name, cat('few.' || ending), of_program($$SELECT string_agg(t::text, ' ' ORDER BY id) FROM program t$$) FROM kinds k;
+SELECT k.name, cat('many.' || ending), of_program('SELECT (count(*), sum(id))::text FROM program t') FROM kinds k;
+SELECT cat('few.gz');
+ALTER FOREIGN TABLE program OPTIONS (ADD compression 'gzip');
+SELECT count(*) FROM program;
+ALTER FOREIGN TABLE program OPTIONS (SET compression 'none');
+SELECT count(*) FROM program;
+ALTER FOREIGN TABLE program OPTIONS (SET compression 'zstd');
+SELECT count(*) FROM program;
+ALTER FOREIGN TABLE program OPTIONS (SET compression 'brotli');
+SELECT bulk_load(path_of('few.gz'), 't', '{"compression": "brotli"}');
+SELECT bulk_load(path_of('few.gz'), 't', '{"compression": 1}');
+CALL make_table('plain', 'id int, word text', $$format 'csv'$$, E'1,one\n');
+TABLE plain;
+ALTER FOREIGN TABLE plain OPTIONS (ADD compression 'xz');
+TABLE plain;
+CALL write_file('plain', '');
+TABLE plain;
+ALTER FOREIGN TABLE plain OPTIONS (SET compression 'auto');
+TABLE plain;
+-- The letters that bzip2 files begin with are no such file.
+CALL write_file('plain', E'1,one\n');
+ALTER FOREIGN TABLE plain ALTER id TYPE text;
+CALL write_file('plain', E'BZh9,one\n');
+TABLE plain;
+CALL write_bytes('plain', '\x1f');
+TABLE plain;
+
+-- Cut off anywhere but between members, a file is an error; and the rows before it are not loaded. So is one with a wrong byte: or that
+-- byte does not matter.
+CALL make_table('broken', 'id int, word text', $$format 'csv'$$, '');
+CREATE FUNCTION outcome() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	SELECT string_agg(t::text, ' ') INTO result FROM broken t;
+	RETURN coalesce(result, 'nothing');
+EXCEPTION WHEN OTHERS THEN
+	RETURN regexp_replace(SQLERRM, '".*"', '...');
+END $$;
+ALTER FOREIGN TABLE broken OPTIONS (ADD compression 'auto');
+CREATE FUNCTION cut(kind kinds) RETURNS TABLE (outcome text, cuts text) LANGUAGE plpgsql AS $$
+DECLARE
+	content bytea := pg_read_binary_file(path_of('few.' || kind.ending));
+	outcomes text[];
+BEGIN
+	EXECUTE format('ALTER FOREIGN TABLE broken OPTIONS (SET compression %L)', kind.name);
+	FOR n IN 1 .. length(content) - 1 LOOP
+		CALL write_bytes('broken', substr(content, 1, n));
+		outcomes[n] := outcome();
+	END LOOP;
+	RETURN QUERY SELECT o, CASE WHEN count(*) < 3 THEN string_agg(n::text, ', ') ELSE 'many' END FROM unnest(outcomes) WITH ORDINALITY x (o, n) GROUP BY o ORDER BY 1;
+END $$;
+SELECT k.name, c.* FROM kinds k, cut(k) c ORDER BY k.name, outcome;
+CREATE FUNCTION flip(kind kinds) RETURNS TABLE (outcome text, flips text) LANGUAGE plpgsql AS $$
+DECLARE
+	content bytea := pg_read_binary_file(path_of('few.' || kind.ending));
+	outcomes text[];
+BEGIN
+	EXECUTE format('ALTER FOREIGN TABLE broken OPTIONS (SET compression %L)', kind.name);
+	FOR n IN 0 .. length(content) - 1 LOOP
+		CALL write_bytes('broken', set_byte(content, n, get_byte(content, n) # 85));
+		outcomes[n + 1] := outcome();
+	END LOOP;
+	RETURN QUERY SELECT DISTINCT o, CASE WHEN o ~ 'one' THEN 'rows' ELSE 'error' END FROM unnest(outcomes) o ORDER BY 1;
+END $$;
+SELECT k.name, c.outcome FROM kinds k, flip(k) c WHERE flips = 'rows' ORDER BY 1, 2;
+SELECT DISTINCT regexp_replace(c.outcome, k.name, 'KIND') FROM kinds k, flip(k) c WHERE flips = 'error' ORDER BY 1;
+-- Where it breaks off, of pieces that come before.
+SELECT count(*) FROM t;
+CALL write_bytes('broken', substr(pg_read_binary_file(path_of('many.gz')), 1, 2000));
+SELECT error_of($$SELECT bulk_load(data_path('broken'), 't', '{"format": "csv"}')$$);
+CALL write_bytes('broken', set_byte(pg_read_binary_file(path_of('many.xz')), 300, 0));
+SELECT error_of($$SELECT bulk_load(data_path('broken'), 't', '{"format": "csv"}')$$);
+SELECT error_of($$INSERT INTO t SELECT * FROM broken$$);
+CALL write_bytes('broken', pg_read_binary_file(path_of('few.zst')) || 'garbage');
+SELECT error_of($$SELECT bulk_load(data_path('broken'), 't', '{"format": "csv"}')$$);
+SELECT count(*) FROM t;
+-- Lines are those of what they stand for.
+CALL write_bytes('broken', pg_read_binary_file(path_of('few.gz')));
+ALTER FOREIGN TABLE broken OPTIONS (SET compression 'auto');
+ALTER FOREIGN TABLE broken ALTER word TYPE int;
+SELECT error_of('TABLE broken');
+ALTER FOREIGN TABLE broken ALTER word TYPE text;
+-- Other encodings.
+ALTER FOREIGN TABLE broken OPTIONS (ADD encoding 'LATIN1');
+TABLE broken;
+\set ECHO none
+SET client_min_messages = warning;
+DROP SCHEMA compression CASCADE;

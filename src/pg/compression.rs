@@ -1,0 +1,158 @@
+//! Compressed bytes: which they are, and what they stand for.
+//!
+//! What a file's first bytes say is believed, and not its name. Each decoder goes on behind the end of a member, frame or
+//! stream as long as there is another one, as the programs that write such files do when they are given several. What is
+//! left behind the last one is an error: it may be the head of what is missing.
+
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
+
+/// How a file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    Gzip,
+    Zstd,
+    Lz4,
+    Bzip2,
+    Xz,
+}
+
+/// What the option `compression` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compressed {
+    /// As the first bytes say.
+    #[default]
+    Auto,
+    No,
+    By(Compression),
+}
+
+/// Bytes that tell all of them apart.
+pub const TELLING: usize = 10;
+
+const GZIP: &[u8] = b"\x1f\x8b\x08";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+/// Behind the first byte.
+const SKIPPABLE: &[u8] = b"\x2a\x4d\x18";
+const LZ4: &[u8] = b"\x04\x22\x4d\x18";
+const BZIP2: &[u8] = b"BZh";
+const XZ: &[u8] = b"\xfd7zXZ\x00";
+const SIGNATURES: [&[u8]; 5] = [GZIP, ZSTD, LZ4, BZIP2, XZ];
+
+/// Memory that a decoder may take for what it looks back at: as much as the formats' own programs take without being told
+/// otherwise. zstd's decoder has this limit by itself.
+const MOST_MEMORY: u64 = 128 << 20;
+
+impl Compression {
+    const ALL: [Compression; 5] =
+        [Compression::Gzip, Compression::Zstd, Compression::Lz4, Compression::Bzip2, Compression::Xz];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+            Compression::Lz4 => "lz4",
+            Compression::Bzip2 => "bzip2",
+            Compression::Xz => "xz",
+        }
+    }
+
+    /// What begins with these bytes.
+    pub fn of(first: &[u8]) -> Option<Compression> {
+        Compression::ALL.into_iter().find(|compression| compression.begins(first))
+    }
+
+    /// Is it still to be told, and only by more bytes than these?
+    pub fn may_begin(first: &[u8]) -> bool {
+        first.len() < TELLING
+            && Compression::of(first).is_none()
+            && (first.starts_with(BZIP2)
+                || SIGNATURES.iter().any(|signature| signature.starts_with(first))
+                || matches!(first.split_first(), Some((0x50..=0x5f, rest)) if SKIPPABLE.starts_with(rest)))
+    }
+
+    fn begins(self, first: &[u8]) -> bool {
+        match self {
+            // With the one method that there is.
+            Compression::Gzip => first.starts_with(GZIP),
+            // Frames, and frames to skip, which pzstd begins with.
+            Compression::Zstd => {
+                first.starts_with(ZSTD)
+                    || matches!(first.split_first(), Some((0x50..=0x5f, rest)) if rest.starts_with(SKIPPABLE))
+            }
+            Compression::Lz4 => first.starts_with(LZ4),
+            // A block, or the end of what has none. The letters alone might begin a text.
+            Compression::Bzip2 => {
+                let block = || first.get(4..10);
+                first.starts_with(BZIP2)
+                    && matches!(first.get(3), Some(b'1'..=b'9'))
+                    && (block() == Some(b"1AY&SY") || block() == Some(b"\x17\x72\x45\x38\x50\x90"))
+            }
+            Compression::Xz => first.starts_with(XZ),
+        }
+    }
+
+    /// The bytes that those of `source` stand for.
+    pub fn decoder<'a, R: BufRead + 'a>(self, source: R) -> Result<Box<dyn Read + 'a>> {
+        Ok(match self {
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
+            Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(source)?),
+            Compression::Lz4 => Box::new(Frames { decoder: Some(lz4::Decoder::new(source)?) }),
+            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
+            Compression::Xz => {
+                let flags = liblzma::stream::CONCATENATED;
+                let stream = liblzma::stream::Stream::new_stream_decoder(MOST_MEMORY, flags)?;
+                Box::new(liblzma::bufread::XzDecoder::new_stream(source, stream))
+            }
+        })
+    }
+}
+
+impl Compressed {
+    /// None if there is no such thing.
+    pub fn by_name(name: &str) -> Option<Compressed> {
+        match name {
+            "auto" => Some(Compressed::Auto),
+            "none" => Some(Compressed::No),
+            _ => Compression::ALL.into_iter().find(|c| c.name() == name).map(Compressed::By),
+        }
+    }
+
+    /// How what begins with these bytes is compressed, if it is.
+    pub fn of(self, first: &[u8]) -> Option<Compression> {
+        match self {
+            Compressed::Auto => Compression::of(first),
+            Compressed::No => None,
+            Compressed::By(compression) => Some(compression),
+        }
+    }
+}
+
+/// One lz4 frame after the other.
+struct Frames<R: Read> {
+    /// None once it has failed, or has ended.
+    decoder: Option<lz4::Decoder<R>>,
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            let Some(decoder) = &mut self.decoder else { return Ok(0) };
+            let n = decoder.read(buffer)?;
+            if n > 0 || buffer.is_empty() {
+                return Ok(n);
+            }
+            let Some((mut source, outcome)) = self.decoder.take().map(lz4::Decoder::finish) else { return Ok(0) };
+            // It says so of one that has not come to its end.
+            outcome.map_err(|error| Error::new(ErrorKind::UnexpectedEof, error))?;
+            if source.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            self.decoder = Some(lz4::Decoder::new(source)?);
+        }
+    }
+}
+
+/// Do the compressed bytes end too early?
+pub fn is_truncated(error: &Error) -> bool {
+    error.kind() == ErrorKind::UnexpectedEof
+}

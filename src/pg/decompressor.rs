@@ -1,0 +1,211 @@
+//! A compressed file that is decompressed ahead of who reads it.
+//!
+//! ```text
+//!   thread:   file ─► decoder ─► piece ─► piece ─► piece      (bounded)
+//!                                                    │
+//!   server's own thread:                             └─► Source::read
+//! ```
+//!
+//! Decompressing takes as long as parsing and storing what comes of it, so the two go on at the same time.
+//!
+//! **The thread knows nothing of the server.** It has a descriptor of its own, memory that it takes from and gives back to
+//! Rust's allocator, and no signal: all are blocked in it, so that the server's handlers run where they expect to. It ends
+//! when there is no more to do, when the other end of the channel is gone, and with the process. Nobody waits for it where
+//! that could take long: it may be reading from a disk that does not answer. What it has ahead is bounded, so what a few
+//! bytes may stand for is, too.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Error, Read, Result};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use super::compression::Compression;
+
+/// Bytes that are handed over at a time, and how often that may be done ahead.
+const PIECE: usize = 1 << 20;
+const AHEAD: usize = 4;
+/// Bytes of the file that are read at a time.
+const READ: usize = 256 << 10;
+/// How long nobody looks for interrupts.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Some bytes; none at the end.
+type Piece = Result<Vec<u8>>;
+
+/// A file that is being decompressed.
+#[derive(Debug)]
+pub struct Decompressor {
+    pieces: Receiver<Piece>,
+    used: SyncSender<Vec<u8>>,
+    /// Bytes of the file that were decompressed.
+    consumed: Arc<AtomicU64>,
+    piece: Vec<u8>,
+    taken: usize,
+    is_over: bool,
+}
+
+/// What came of asking for bytes.
+#[derive(Debug)]
+pub enum Got {
+    Bytes(usize),
+    End,
+    /// There are none yet: look for interrupts, and ask again.
+    NotYet,
+}
+
+impl Decompressor {
+    /// Begin with the start of a regular file.
+    pub fn start(file: File, compression: Compression) -> Result<Decompressor> {
+        let (to_reader, pieces) = sync_channel(AHEAD);
+        let (used, empties) = sync_channel(AHEAD + 2);
+        let consumed = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&consumed);
+        without_signals(|| {
+            let work = move || work(file, compression, counter, &to_reader, &empties);
+            std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
+        })?;
+        Ok(Decompressor { pieces, used, consumed, piece: Vec::new(), taken: 0, is_over: false })
+    }
+
+    /// Bytes of the file that were decompressed.
+    pub fn consumed(&self) -> u64 {
+        self.consumed.load(Relaxed)
+    }
+
+    /// The next bytes. Waits for a moment at most.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<Got> {
+        while self.taken == self.piece.len() {
+            if self.is_over {
+                return Ok(Got::End);
+            }
+            match self.pieces.recv_timeout(PATIENCE) {
+                Ok(Ok(piece)) => {
+                    self.is_over = piece.is_empty();
+                    let old = std::mem::replace(&mut self.piece, piece);
+                    self.taken = 0;
+                    // It may be gone.
+                    let _ = self.used.try_send(old);
+                }
+                Ok(Err(error)) => {
+                    self.is_over = true;
+                    return Err(error);
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(Got::NotYet),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.is_over = true;
+                    return Err(Error::other("the decoder has failed"));
+                }
+            }
+        }
+        let left = self.piece.get(self.taken..).unwrap_or_default();
+        let n = left.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..n), left.get(..n)) {
+            to.copy_from_slice(from);
+        }
+        self.taken += n;
+        Ok(Got::Bytes(n))
+    }
+}
+
+/// What the thread does.
+fn work(
+    file: File,
+    compression: Compression,
+    consumed: Arc<AtomicU64>,
+    to_reader: &SyncSender<Piece>,
+    empties: &Receiver<Vec<u8>>,
+) {
+    let source = Counted { inner: BufReader::with_capacity(READ, Whole { file, offset: 0 }), consumed };
+    let mut decoder = match compression.decoder(source) {
+        Ok(decoder) => decoder,
+        Err(error) => {
+            let _ = to_reader.send(Err(error));
+            return;
+        }
+    };
+    loop {
+        let mut piece = empties.try_recv().unwrap_or_default();
+        piece.clear();
+        // Room is taken before it is needed: an allocation that fails is an error here, and not the end of the process.
+        if piece.try_reserve_exact(PIECE).is_err() {
+            let _ = to_reader.send(Err(Error::from(std::io::ErrorKind::OutOfMemory)));
+            return;
+        }
+        let outcome = decoder.by_ref().take(PIECE as u64).read_to_end(&mut piece);
+        let is_over = outcome.is_ok() && piece.is_empty();
+        // Rows before what is wrong are good.
+        if !piece.is_empty() && to_reader.send(Ok(piece)).is_err() {
+            return;
+        }
+        match outcome {
+            Err(error) => {
+                let _ = to_reader.send(Err(error));
+                return;
+            }
+            Ok(_) if is_over => {
+                let _ = to_reader.send(Ok(Vec::new()));
+                return;
+            }
+            Ok(_) => (),
+        }
+    }
+}
+
+/// A file from its start, whatever others do with the position that its descriptors share.
+struct Whole {
+    file: File,
+    offset: u64,
+}
+
+impl Read for Whole {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let n = self.file.read_at(buffer, self.offset)?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+}
+
+/// Counts what a decoder takes.
+pub struct Counted<R> {
+    pub inner: R,
+    pub consumed: Arc<AtomicU64>,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let n = self.inner.read(buffer)?;
+        self.consumed.fetch_add(n as u64, Relaxed);
+        Ok(n)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.consumed.fetch_add(n as u64, Relaxed);
+        self.inner.consume(n);
+    }
+}
+
+/// Do something that begins with the signals of its maker, without any.
+fn without_signals<T>(what: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset fills the set; the old mask is written before it is read, and put back whatever came of it.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let blocked = libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), old.as_mut_ptr()) == 0;
+        let result = what();
+        if blocked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut());
+        }
+        result
+    }
+}
