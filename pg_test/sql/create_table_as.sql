@@ -197,11 +197,11 @@ CREATE TABLE made AS SELECT * FROM ft;
 DROP EVENT TRIGGER create_table_as;
 DROP TABLE made;
 -- A program runs once, by whoever reads it.
-DO $$ BEGIN EXECUTE format('CREATE FOREIGN TABLE program (id int) SERVER bulk_files OPTIONS (program %L)', 'echo >> ' || data_path('runs') || '; echo 1'); END $$;
+DO $$ BEGIN EXECUTE format('CREATE FOREIGN TABLE program (id int) SERVER bulk_files OPTIONS (program %L)', 'echo >> ' || data_path('table_runs') || '; echo 1'); END $$;
 CREATE TABLE made AS SELECT * FROM program;
 TABLE made;
 DROP TABLE made;
-SELECT length(pg_read_file(data_path('runs')));
+SELECT length(pg_read_file(data_path('table_runs')));
 
 -- Several processes.
 DO $$

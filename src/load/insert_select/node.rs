@@ -349,7 +349,8 @@ unsafe extern "C-unwind" fn explain(
                 };
                 text(label, name);
                 if (*es).verbose {
-                    let workers = location.plain_size(copy.compressed).map_or(0, |size| direct::workers_for(None, size));
+                    let workers =
+                        location.plain_size(copy.compressed).map_or(0, |size| direct::workers_for(None, size));
                     number(c"Workers Planned", workers as u64);
                 }
             }

@@ -117,7 +117,10 @@ impl Leader {
         // What a place in a file means, if there are several of them, nobody would know.
         let traces = if complain && more.is_empty() { traces } else { Traces::Nothing };
         let alone = Box::new(Shared::alone());
-        let sizes = more.iter().map(|source| source.options.location.plain_size(source.options.copy.compressed)).sum::<Option<u64>>();
+        let sizes = more
+            .iter()
+            .map(|source| source.options.location.plain_size(source.options.copy.compressed))
+            .sum::<Option<u64>>();
         let size = rows.stream().size().zip(sizes).map(|(first, others)| first + others);
         let is_shared = is_safe
             && keys.is_none()
