@@ -152,6 +152,37 @@ BEGIN
 END $$;
 SELECT k.name, c.outcome FROM kinds k, flip(k) c WHERE flips = 'rows' ORDER BY 1, 2;
 SELECT DISTINCT regexp_replace(c.outcome, k.name, 'KIND') FROM kinds k, flip(k) c WHERE flips = 'error' ORDER BY 1;
+-- Frames to skip, of any length.
+CREATE FUNCTION skipped(n int) RETURNS bytea LANGUAGE sql AS $$ SELECT '\x512a4d18'::bytea || set_byte('\x00000000', 0, n) || decode(repeat('aa', n), 'hex') $$;
+CREATE FUNCTION with_skipped(kind text, n int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+	CALL write_bytes('broken', pg_read_binary_file(path_of('few.' || kind)) || skipped(n) || pg_read_binary_file(path_of('few.' || kind)));
+	RETURN n || ' ' || outcome();
+END $$;
+ALTER FOREIGN TABLE broken OPTIONS (SET compression 'auto');
+SELECT with_skipped('lz4', n) FROM generate_series(0, 4) n;
+SELECT with_skipped('zst', n) FROM generate_series(0, 4) n;
+CALL write_bytes('broken', pg_read_binary_file(path_of('few.lz4')) || skipped(0) || substr(pg_read_binary_file(path_of('few.lz4')), 1, 2));
+SELECT outcome();
+-- Nobody reads on: the thread ends.
+CREATE FUNCTION threads() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	n bigint;
+BEGIN
+	FOR i IN 1 .. 200 LOOP
+		SELECT count(*) INTO n FROM pg_ls_dir('/proc/self/task');
+		EXIT WHEN n = 1;
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+	RETURN n;
+END $$;
+SELECT string_agg(pg_read_binary_file(path_of('many.gz')), '') AS large FROM generate_series(1, 100) \gset
+CALL write_bytes('broken', :'large');
+SELECT id FROM broken LIMIT 1;
+SELECT threads();
+SET statement_timeout = '100ms';
+DO $$ BEGIN PERFORM count(word) FROM broken b, generate_series(1, 1000); EXCEPTION WHEN query_canceled THEN NULL; END $$;
+RESET statement_timeout;
+SELECT threads();
 -- Where it breaks off, of pieces that come before.
 SELECT count(*) FROM t;
 CALL write_bytes('broken', substr(pg_read_binary_file(path_of('many.gz')), 1, 2000));

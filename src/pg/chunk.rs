@@ -56,7 +56,7 @@ impl Stream {
 
     /// What the open file is. `None` if it is no regular file.
     pub fn identity(&self) -> Option<Identity> {
-        self.size()?;
+        self.file_size()?;
         let meta = self.source().metadata().ok()?;
         Some(Identity {
             device: meta.dev(),

@@ -6,6 +6,8 @@
 
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
 
+use super::lz4_frames::Frames;
+
 /// How a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
@@ -96,7 +98,7 @@ impl Compression {
         Ok(match self {
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(source)?),
-            Compression::Lz4 => Box::new(Frames { decoder: Some(lz4::Decoder::new(source)?) }),
+            Compression::Lz4 => Box::new(Frames::new(source)?),
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
             Compression::Xz => {
                 let flags = liblzma::stream::CONCATENATED;
@@ -123,31 +125,6 @@ impl Compressed {
             Compressed::Auto => Compression::of(first),
             Compressed::No => None,
             Compressed::By(compression) => Some(compression),
-        }
-    }
-}
-
-/// One lz4 frame after the other.
-struct Frames<R: Read> {
-    /// None once it has failed, or has ended.
-    decoder: Option<lz4::Decoder<R>>,
-}
-
-impl<R: BufRead> Read for Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        loop {
-            let Some(decoder) = &mut self.decoder else { return Ok(0) };
-            let n = decoder.read(buffer)?;
-            if n > 0 || buffer.is_empty() {
-                return Ok(n);
-            }
-            let Some((mut source, outcome)) = self.decoder.take().map(lz4::Decoder::finish) else { return Ok(0) };
-            // It says so of one that has not come to its end.
-            outcome.map_err(|error| Error::new(ErrorKind::UnexpectedEof, error))?;
-            if source.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            self.decoder = Some(lz4::Decoder::new(source)?);
         }
     }
 }

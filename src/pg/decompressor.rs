@@ -10,16 +10,19 @@
 //!
 //! **The thread knows nothing of the server.** It has a descriptor of its own, memory that it takes from and gives back to
 //! Rust's allocator, and no signal: all are blocked in it, so that the server's handlers run where they expect to. It ends
-//! when there is no more to do, when the other end of the channel is gone, and with the process. Nobody waits for it where
-//! that could take long: it may be reading from a disk that does not answer. What it has ahead is bounded, so what a few
-//! bytes may stand for is, too.
+//! when there is no more to do, when nobody is left to read, and with the process. Nobody waits for its end: it may be reading
+//! from a disk that does not answer. What it has ahead is bounded, so what a few bytes may stand for is, too.
+//!
+//! **No memory.** What a thread needs to begin cannot be asked for in a way that may fail: the process would end, and the
+//! server with it. So more than that is taken, and given back, before; and until the thread has what it needs, the server's
+//! own thread waits and takes none.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Error, Read, Result};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -33,6 +36,11 @@ const READ: usize = 256 << 10;
 /// How long nobody looks for interrupts.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Bytes of the first piece: somebody may want no more than a few rows.
+const FIRST: usize = 64 << 10;
+/// More than a thread's stack, an arena of the allocator, a decoder, and what is read at a time.
+const RESERVE: usize = 128 << 20;
+
 /// Some bytes; none at the end.
 type Piece = Result<Vec<u8>>;
 
@@ -43,9 +51,17 @@ pub struct Decompressor {
     used: SyncSender<Vec<u8>>,
     /// Bytes of the file that were decompressed.
     consumed: Arc<AtomicU64>,
+    /// Nobody is left to read.
+    stop: Arc<AtomicBool>,
     piece: Vec<u8>,
     taken: usize,
     is_over: bool,
+}
+
+impl Drop for Decompressor {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
 }
 
 /// What came of asking for bytes.
@@ -60,15 +76,24 @@ pub enum Got {
 impl Decompressor {
     /// Begin with the start of a regular file.
     pub fn start(file: File, compression: Compression) -> Result<Decompressor> {
+        let mut reserve = Vec::<u8>::new();
+        reserve.try_reserve_exact(RESERVE).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
         let (to_reader, pieces) = sync_channel(AHEAD);
         let (used, empties) = sync_channel(AHEAD + 2);
-        let consumed = Arc::new(AtomicU64::new(0));
+        let (consumed, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let input = Input { file, offset: 0, stop: Arc::clone(&stop) };
         let counter = Arc::clone(&consumed);
+        drop(reserve);
         without_signals(|| {
-            let work = move || work(file, compression, counter, &to_reader, &empties);
+            let work = move || work(input, compression, counter, &to_reader, &empties);
             std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
         })?;
-        Ok(Decompressor { pieces, used, consumed, piece: Vec::new(), taken: 0, is_over: false })
+        // It has begun, or says why not.
+        match pieces.recv() {
+            Ok(began) => drop(began?),
+            Err(_) => return Err(failed()),
+        }
+        Ok(Decompressor { pieces, used, consumed, stop, piece: Vec::new(), taken: 0, is_over: false })
     }
 
     /// Bytes of the file that were decompressed.
@@ -97,7 +122,7 @@ impl Decompressor {
                 Err(RecvTimeoutError::Timeout) => return Ok(Got::NotYet),
                 Err(RecvTimeoutError::Disconnected) => {
                     self.is_over = true;
-                    return Err(Error::other("the decoder has failed"));
+                    return Err(failed());
                 }
             }
         }
@@ -111,15 +136,20 @@ impl Decompressor {
     }
 }
 
+/// The thread has ended without a word.
+fn failed() -> Error {
+    Error::other("the decoder has failed")
+}
+
 /// What the thread does.
 fn work(
-    file: File,
+    input: Input,
     compression: Compression,
     consumed: Arc<AtomicU64>,
     to_reader: &SyncSender<Piece>,
     empties: &Receiver<Vec<u8>>,
 ) {
-    let source = Counted { inner: BufReader::with_capacity(READ, Whole { file, offset: 0 }), consumed };
+    let source = Counted { inner: BufReader::with_capacity(READ, input), consumed };
     let mut decoder = match compression.decoder(source) {
         Ok(decoder) => decoder,
         Err(error) => {
@@ -127,15 +157,20 @@ fn work(
             return;
         }
     };
+    if to_reader.send(Ok(Vec::new())).is_err() {
+        return;
+    }
+    let mut wanted = FIRST;
     loop {
         let mut piece = empties.try_recv().unwrap_or_default();
         piece.clear();
-        // Room is taken before it is needed: an allocation that fails is an error here, and not the end of the process.
-        if piece.try_reserve_exact(PIECE).is_err() {
-            let _ = to_reader.send(Err(Error::from(std::io::ErrorKind::OutOfMemory)));
+        // Room is taken before it is needed, so that none is no end of the process.
+        if piece.try_reserve_exact(wanted).is_err() {
+            let _ = to_reader.send(Err(Error::from(ErrorKind::OutOfMemory)));
             return;
         }
-        let outcome = decoder.by_ref().take(PIECE as u64).read_to_end(&mut piece);
+        let outcome = decoder.by_ref().take(wanted as u64).read_to_end(&mut piece);
+        wanted = PIECE;
         let is_over = outcome.is_ok() && piece.is_empty();
         // Rows before what is wrong are good.
         if !piece.is_empty() && to_reader.send(Ok(piece)).is_err() {
@@ -155,14 +190,18 @@ fn work(
     }
 }
 
-/// A file from its start, whatever others do with the position that its descriptors share.
-struct Whole {
+/// A file from its start, whatever others do with the position that its descriptors share; as long as somebody wants it.
+struct Input {
     file: File,
     offset: u64,
+    stop: Arc<AtomicBool>,
 }
 
-impl Read for Whole {
+impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.stop.load(Relaxed) {
+            return Err(Error::other("nobody is left to read"));
+        }
         let n = self.file.read_at(buffer, self.offset)?;
         self.offset += n as u64;
         Ok(n)
@@ -196,16 +235,21 @@ impl<R: BufRead> BufRead for Counted<R> {
 
 /// Do something that begins with the signals of its maker, without any.
 fn without_signals<T>(what: impl FnOnce() -> T) -> T {
+    /// Puts a mask back, whatever happens.
+    struct Mask(libc::sigset_t);
+    impl Drop for Mask {
+        fn drop(&mut self) {
+            // SAFETY: a mask that was this thread's.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        }
+    }
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills the set; the old mask is written before it is read, and put back whatever came of it.
-    unsafe {
+    // SAFETY: sigfillset fills the set; the old mask is read only where it was written.
+    let _mask = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         let blocked = libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), old.as_mut_ptr()) == 0;
-        let result = what();
-        if blocked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut());
-        }
-        result
-    }
+        blocked.then(|| Mask(old.assume_init()))
+    };
+    what()
 }

@@ -38,6 +38,7 @@ pub mod jsonb;
 pub mod leaf;
 pub mod lock;
 pub mod look;
+pub mod lz4_frames;
 pub mod number_sort;
 pub mod option_value;
 pub mod original;

@@ -73,6 +73,12 @@ impl Location {
         std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        // Of others nobody is to learn what they begin with.
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let allowed = guc::allowed_directories().is_none_or(|allowed| is_below(fd, &allowed));
+        if !allowed {
+            return None;
+        }
         compressed.of(&first_bytes(&file)).is_none().then(|| meta.size())
     }
 
@@ -158,11 +164,23 @@ struct Fetch {
     from: Handle,
     /// What was read already.
     first: Vec<u8>,
+    /// Bytes that it may take.
+    left: u64,
     failed: Rc<RefCell<Option<Error>>>,
 }
 
 impl Read for Fetch {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let buffer = buffer.get_mut(..most).unwrap_or_default();
+        let n = self.fetch(buffer)?;
+        self.left -= n as u64;
+        Ok(n)
+    }
+}
+
+impl Fetch {
+    fn fetch(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.first.is_empty() {
             return self.from.read(buffer).map_err(|error| {
                 *self.failed.borrow_mut() = Some(error);
@@ -173,6 +191,12 @@ impl Read for Fetch {
         buffer.iter_mut().zip(self.first.drain(..n)).for_each(|(to, from)| *to = from);
         Ok(n)
     }
+}
+
+/// Is what a descriptor of this process means below one of these directories?
+fn is_below(fd: c_int, directories: &[PathBuf]) -> bool {
+    let real = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+    directories.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)))
 }
 
 /// What a regular file begins with, as far as it tells how it is compressed. What cannot be read now is for who reads the
@@ -188,13 +212,16 @@ fn first_bytes(file: &File) -> Vec<u8> {
     first
 }
 
+/// Bytes that are read for a sample, whatever they stand for.
+const SAMPLE: u64 = 2 << 20;
+
 /// Bytes that a decoder is given at a time where they are decompressed when they are wanted.
 const PORTION: usize = 16 << 10;
 
 impl Here {
-    fn begin(compression: Compression, from: Handle, first: Vec<u8>) -> std::io::Result<Here> {
+    fn begin(compression: Compression, from: Handle, first: Vec<u8>, most: u64) -> std::io::Result<Here> {
         let (consumed, failed) = (Arc::new(AtomicU64::new(0)), Rc::new(RefCell::new(None)));
-        let fetch = Fetch { from, first, failed: Rc::clone(&failed) };
+        let fetch = Fetch { from, first, left: most, failed: Rc::clone(&failed) };
         let inner = BufReader::with_capacity(PORTION, fetch);
         let decoder = compression.decoder(Counted { inner, consumed: Arc::clone(&consumed) })?;
         Ok(Here { decoder, consumed, failed })
@@ -340,9 +367,7 @@ impl Source {
     /// pg_bulk.allowed_directories, asked of the descriptor.
     fn check_directory(&self) -> Result<()> {
         let Some(allowed) = guc::allowed_directories() else { return Ok(()) };
-        let real = std::fs::read_link(format!("/proc/self/fd/{}", self.from.fd)).unwrap_or_default();
-        let inside = |dir: &PathBuf| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir));
-        if allowed.iter().any(inside) {
+        if is_below(self.from.fd, &allowed) {
             return Ok(());
         }
         let message = format!("file \"{}\" is not below a directory of pg_bulk.allowed_directories", self.name);
@@ -394,7 +419,7 @@ impl Source {
 
     /// Size of a regular file whose bytes are delivered as they are, and can be read anywhere.
     pub fn size(&self) -> Option<u64> {
-        self.file_size.filter(|_| matches!(self.decoding, Decoding::Plain))
+        self.file_size.filter(|_| self.from.fd >= 0 && matches!(self.decoding, Decoding::Plain))
     }
 
     /// Size of a regular file, compressed or not.
@@ -444,12 +469,15 @@ impl Source {
                     buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
                     *told += n;
                     self.bytes_read += n as u64;
-                    if *told == first.len() {
+                    if n == 0 && !buffer.is_empty() {
+                        if self.from.at_end.get() {
+                            // Another writer's bytes, if one comes, are no more of it.
+                            return Ok(0);
+                        }
                         self.decoding = Decoding::Plain;
+                        continue;
                     }
-                    if n > 0 {
-                        return Ok(n);
-                    }
+                    return Ok(n);
                 }
                 Decoding::New(compression) => {
                     let compression = *compression;
@@ -498,7 +526,8 @@ impl Source {
 
     /// Decompress where it is read, beginning with these bytes.
     fn here(&self, compression: Compression, first: Vec<u8>) -> Result<Decoding> {
-        let here = Here::begin(compression, self.from.clone(), first);
+        let most = if self.stays_close { SAMPLE } else { u64::MAX };
+        let here = Here::begin(compression, self.from.clone(), first, most);
         here.map(|here| Decoding::Here(compression, here)).map_err(|error| self.undecodable(compression, &error))
     }
 
