@@ -102,6 +102,33 @@ $node->psql('postgres', "SET statement_timeout = '300ms'; SELECT count(b) FROM t
 like($said,
 	qr/canceling statement due to statement timeout/, '... until it is cancelled');
 
+# When nobody is left to read, the thread that decompresses ends, whatever it is at: here at 256 GB of frames to skip, which the
+# file system does not store.
+my $frame = slurp_file($ENV{PG_ABS_SRCDIR} . '/data/compressed/few.zst');
+open my $sparse, '>:raw', "$directory/sparse" or die "sparse: $!";
+print $sparse $frame;
+for (1 .. 64)
+{
+	print $sparse pack('V2', 0x184D2A50, 0xFFFFFFFF);
+	seek $sparse, 0xFFFFFFFF, 1 or die "seek: $!";
+}
+print $sparse $frame;
+close $sparse or die "sparse: $!";
+is($node->safe_psql('postgres', <<"SQL"), 1, 'a thread that nobody reads from ends');
+CREATE FOREIGN TABLE sparse (a int, b text) SERVER bulk_files OPTIONS (filename ${\sql_string("$directory/sparse")}, $csv);
+SET statement_timeout = '300ms';
+DO \$\$ BEGIN PERFORM count(b) FROM sparse; EXCEPTION WHEN query_canceled THEN NULL; END \$\$;
+RESET statement_timeout;
+DO \$\$ BEGIN
+	FOR i IN 1 .. 100 LOOP
+		EXIT WHEN (SELECT count(*) FROM pg_ls_dir('/proc/self/task')) = 1;
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+END \$\$;
+SELECT count(*) FROM pg_ls_dir('/proc/self/task');
+SQL
+unlink "$directory/sparse";
+
 # A load has memory for the pages of many partitions, but no more than it may.
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION IF NOT EXISTS pg_bulk;

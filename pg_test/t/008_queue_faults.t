@@ -279,6 +279,8 @@ $queue->sql('TRUNCATE t');
 # Two transactions that start a dispatcher each before they commit. Whoever of these comes second has the first one look.
 ok($queue->idle, 'idle');
 point_set($node, 'commit.started', 'wait');
+# Neither is there for the other one to find, however slow that one is.
+point_set($node, 'dispatcher.connects', 'wait');
 my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
 my @backends = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
 for my $i (0, 1)
@@ -288,6 +290,7 @@ for my $i (0, 1)
 	$sessions[$i]{run}->pump_nb;
 }
 point_wait($node, 'commit.started', 2);
+point_clear($node, 'dispatcher.connects');
 ok($queue->becomes("SELECT count(*) = 2 FROM ($DISPATCHER) d"), 'two transactions start a dispatcher each');
 my @both;
 kill 'STOP', $backends[1];

@@ -44,7 +44,8 @@ my @places = (
 	[ 'load.first',    'leader' ],
 	[ 'load.launched', 'leader' ],
 	[ 'worker.begin',  'worker' ],
-	[ 'chunk.turn',    'worker' ],
+	# Whoever takes one first: there may be none left for a worker.
+	[ 'chunk.turn',    '' ],
 	[ 'worker.end',    'worker' ],
 	[ 'load.received', 'leader' ],
 	[ 'load.settle',   'leader' ],
