@@ -50,6 +50,17 @@ SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SELECT plan FROM of_each('EXPLAIN (COSTS OFF) SELECT count(*) FROM many_KIND WHERE id > 0') plan WHERE plan ~ 'Parallel';
 SELECT of_each('SELECT count(*) FROM many_KIND WHERE id > 0');
+-- A plan of several processes is kept, and the file is another one by then.
+CALL make_table('swapped', 'id int, word text', $$format 'csv', encoding 'UTF8'$$, repeat(E'1,word\n', 100000));
+SET plan_cache_mode = force_generic_plan;
+PREPARE kept AS SELECT count(*), sum(id), sum(length(word)) FROM swapped;
+EXPLAIN (COSTS OFF) EXECUTE kept
+\g |grep -o 'Parallel Foreign Scan.*'
+EXECUTE kept;
+CALL write_bytes('swapped', pg_read_binary_file(path_of('many.gz')));
+EXECUTE kept;
+EXECUTE kept;
+RESET plan_cache_mode;
 RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;
