@@ -90,11 +90,15 @@ $primary->safe_psql('postgres', 'VACUUM grows');
 is(rows(), '31003|64000', '... afterwards');
 healthy($primary, '... afterwards');
 
-# No page is to be had.
-point_set($primary, 'leaf.page', 'error after=5 once');
-my (undef, undef, $err) = $primary->psql('postgres', load(64_001, 70_000));
-like($err, qr/ERROR:.*leaf\.page/, 'an error while pages are made');
-point_clear($primary);
+# No page is to be had: no free one, and, when these are used up, none at the end, of which some are there by then.
+for my $case ('leaf.page', 'leaf.extend after=5')
+{
+	my ($point, $after) = split / /, $case;
+	point_set($primary, $point, ($after // '') . ' error once');
+	my (undef, undef, $err) = $primary->psql('postgres', load(64_001, 120_000));
+	like($err, qr/ERROR:.*$point/, "an error while pages are made: $point");
+	point_clear($primary);
+}
 is($primary->safe_psql('postgres', 'INSERT INTO grows VALUES (64001); ' . load(64_002, 70_000)), '5999', '... nothing is locked');
 $primary->safe_psql('postgres', 'VACUUM grows');
 afterwards('37003|70000', '... afterwards');

@@ -114,10 +114,10 @@ impl Appended {
 }
 
 /// The extension lock.
-struct ExtensionLock(pg_sys::Relation);
+pub struct ExtensionLock(pg_sys::Relation);
 
 impl ExtensionLock {
-    fn take(relation: pg_sys::Relation) -> ExtensionLock {
+    pub fn take(relation: pg_sys::Relation) -> ExtensionLock {
         // SAFETY: a guarded call on an open relation.
         unsafe { pg_sys::LockRelationForExtension(relation, pg_sys::ExclusiveLock.cast_signed()) };
         ExtensionLock(relation)
@@ -218,7 +218,7 @@ impl Appender {
             // SAFETY: a page of the batch.
             unsafe { pg_sys::PageSetChecksumInplace(batch.as_ptr(page).cast::<c_char>(), first + page as u32) };
         }
-        let (written, outcome) = self.file.write(&pieces.0, batch.pages(), &section);
+        let (written, outcome) = self.file.write(&pieces.list, batch.pages(), &section);
         if outcome.is_err() && self.traits.needs_wal {
             section.critically(|| self.log_empty(first, written, count));
             point_quiet!("append.emptied");

@@ -21,8 +21,8 @@ pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
 pub use self::index::{
-    first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page, read_block,
-    reindex_index, reindex_relation,
+    extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page,
+    read_block, reindex_index, reindex_relation,
 };
 pub use self::planner::{adjust_to_child, expression_tree_mutator, prunes_at_run_time};
 pub use self::rights::{

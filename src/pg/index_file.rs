@@ -182,7 +182,7 @@ fn write(
     }
     // SAFETY: pages are arrays of bytes, one after the other.
     let bytes = unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) };
-    let (_, outcome) = file.write(&pieces.0, bytes, &section);
+    let (_, outcome) = file.write(&pieces.list, bytes, &section);
     drop(section);
     drop(pieces);
     outcome

@@ -17,6 +17,7 @@
 //! of it, or a tuple and its high key: then no other leaf can have the key, and this one has not. A key that is equal to
 //! something, or comes first in its leaf, is core's to judge.
 
+mod fresh;
 mod grow;
 
 use pg_bulk_format::btree::{
@@ -77,6 +78,8 @@ pub struct LeafWriter {
     /// NULLs are equal to nothing.
     nulls_distinct: bool,
     needs_wal: bool,
+    /// The free space map was seen to have no page.
+    no_free_pages: bool,
 }
 
 /// The keys of a tuple.
@@ -121,7 +124,8 @@ impl LeafWriter {
             // Before version 4, equal keys were in no order.
             let key = if (*key).heapkeyspace { key } else { std::ptr::null_mut() };
             let keys = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
-            LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal: compat::needs_wal(index) }
+            let needs_wal = compat::needs_wal(index);
+            LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false }
         }
     }
 

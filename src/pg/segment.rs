@@ -51,6 +51,7 @@ impl RelationFile {
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
         }
         let mut done = 0;
+        let mut reserved = true;
         while done < count {
             // Within MAX_BLOCK, checked above.
             let block = first + done as u32;
@@ -59,10 +60,11 @@ impl RelationFile {
             let fd = self.open(segment, libc::O_CREAT)?;
             let piece = Piece { fd, segment, first: done, count: pages, offset: i64::from(within) * BLCKSZ as i64 };
             let (offset, len) = (piece.offset, (pages * BLCKSZ) as i64);
-            pieces.0.push(piece);
-            allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
+            pieces.list.push(piece);
+            reserved &= allocate(fd, offset, len).map_err(|e| self.extend_error(&e))?;
             done += pages;
         }
+        pieces.reserved = reserved;
         Ok(pieces)
     }
 
@@ -112,7 +114,8 @@ impl RelationFile {
     pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
         for segment in segments {
             let fd = self.open(segment, libc::O_CREAT)?;
-            let pieces = Pieces(vec![Piece { fd, segment, first: 0, count: 0, offset: 0 }]);
+            let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
+            let pieces = Pieces { list: vec![piece], reserved: false };
             let whole = i64::from(SEGMENT) * BLCKSZ as i64;
             // SAFETY: system calls on an open descriptor. A segment is never longer, so that nothing is cut off, whoever writes
             // to it meanwhile.
@@ -124,7 +127,7 @@ impl RelationFile {
                 return Err(self.extend_error(&std::io::Error::last_os_error()));
             }
             if !self.temporary {
-                pieces.0.iter().for_each(|piece| self.request_sync(piece));
+                pieces.list.iter().for_each(|piece| self.request_sync(piece));
             }
         }
         Ok(())
@@ -223,30 +226,34 @@ pub struct Piece {
 
 /// Open segments; closed on the way out, whatever happens.
 #[derive(Debug, Default)]
-pub struct Pieces(pub Vec<Piece>);
+pub struct Pieces {
+    pub list: Vec<Piece>,
+    /// The file system has set the space aside; not each can.
+    pub reserved: bool,
+}
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        for piece in &self.0 {
+        for piece in &self.list {
             // SAFETY: a transient file that this transaction opened; an error of close() is of no use here.
             unsafe { pg_sys::CloseTransientFile(piece.fd) };
         }
     }
 }
 
-/// Allocate space without moving the end of the file. A file system that cannot is written to without.
-fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<()> {
+/// Allocate space without moving the end of the file. False if the file system cannot; it is written to without.
+fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
     loop {
         // SAFETY: a system call on an open descriptor.
         let result = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
         let error = match point_errno!("append.allocate") {
             Some(errno) => std::io::Error::from_raw_os_error(errno),
-            None if result == 0 => return Ok(()),
+            None if result == 0 => return Ok(true),
             None => std::io::Error::last_os_error(),
         };
         match error.raw_os_error() {
             Some(libc::EINTR) => (),
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Ok(()),
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Ok(false),
             _ => return Err(error),
         }
     }

@@ -129,6 +129,19 @@ pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) ->
     }
 }
 
+/// Make the main fork of a relation so long that a block is its last one, which is written as zeroes. Guarded.
+///
+/// # Safety
+/// An open relation, whose extension lock is held; it has no such block.
+pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
+    let mut zeroes = [0u64; pg_sys::BLCKSZ as usize / size_of::<u64>()];
+    // SAFETY: the caller vouches for the relation; a page that is only read.
+    unsafe {
+        let smgr = pg_sys::RelationGetSmgr(relation);
+        pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.as_mut_ptr().cast(), false);
+    }
+}
+
 /// `reindex_relation` without a statement of the user's.
 ///
 /// # Safety

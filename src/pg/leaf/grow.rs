@@ -29,7 +29,7 @@ use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START}
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
-use super::{LeafWriter, NOT_ORDINARY, add, aligned_size, free_space, page_of};
+use super::{LeafWriter, NOT_ORDINARY, add, aligned_size, free_space, fresh, page_of};
 use crate::pg::compat;
 use crate::pg::points::{point_plain, point_quiet};
 use crate::pg::unguarded as c;
@@ -39,6 +39,7 @@ pub const MOST_PAGES: usize = pg_sys::XLR_MAX_BLOCK_ID as usize + 1 - 2;
 /// XLOG_FPI (pg_control.h)
 const FULL_PAGES: u8 = 0xB0;
 const LINE_POINTER: usize = size_of::<pg_sys::ItemIdData>();
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
 /// A high key, or a link to a page, is not longer.
 const LONGEST_LINK: usize = 128;
@@ -117,13 +118,10 @@ impl LeafWriter {
                 c::XLogEnsureRecordSpace(pg_sys::XLR_MAX_BLOCK_ID as i32, 0);
             }
             let (mut held, mut blocks) = (Held::new(), [NO_BLOCK; MOST_PAGES]);
+            self.get_pages(leaves.len(), &mut held);
             let blocks = blocks.get_unchecked_mut(..leaves.len());
-            for place in blocks.iter_mut() {
-                point_plain!("leaf.page");
-                let buffer = compat::new_index_page(self.index, self.heap);
-                // As after an error in _bt_split: VACUUM finds what is not used.
-                std::ptr::write_bytes(page_of(buffer), 0, PAGE_SIZE);
-                *place = held.add(buffer);
+            for (place, &buffer) in blocks.iter_mut().zip(held.buffers()) {
+                *place = c::BufferGetBlockNumber(buffer);
             }
             leaves.place(blocks, end.leaf);
             self.search(first);
@@ -152,6 +150,30 @@ impl LeafWriter {
             }
             held.release();
             true
+        }
+    }
+
+    /// Pages that the index does not use yet, locked, and all zeroes: until one has tuples, that is what an error leaves, as one in
+    /// _bt_split does, and VACUUM finds it.
+    ///
+    /// # Safety
+    /// As [`LeafWriter::put`]; none are held, and there is room for as many.
+    unsafe fn get_pages(&mut self, wanted: usize, held: &mut Held) {
+        // SAFETY: the caller vouches for frame and room; buffers are pinned and locked.
+        unsafe {
+            while held.count < wanted {
+                if self.no_free_pages {
+                    let room = held.list.as_mut_ptr().add(held.count);
+                    held.count += fresh::extend(self.index, room, wanted - held.count);
+                }
+                if held.count < wanted {
+                    point_plain!("leaf.page");
+                    let end = c::RelationGetNumberOfBlocksInFork(self.index, MAIN);
+                    let buffer = compat::new_index_page(self.index, self.heap);
+                    std::ptr::write_bytes(page_of(buffer), 0, PAGE_SIZE);
+                    self.no_free_pages = held.add(buffer) >= end;
+                }
+            }
         }
     }
 
@@ -272,8 +294,8 @@ impl Held {
     unsafe fn lock(&mut self, index: pg_sys::Relation, block: u32) -> *mut u8 {
         // SAFETY: the caller vouches for both.
         unsafe {
-            let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
-            let buffer = c::ReadBufferExtended(index, fork, block, mode, std::ptr::null_mut());
+            let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
+            let buffer = c::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
             c::LockBuffer(buffer, EXCLUSIVE);
             self.add(buffer);
             page_of(buffer)

@@ -1,0 +1,81 @@
+//! Pages for new leaves, many at a time.
+//!
+//! core gets pages for an index one by one: each asks the free space map, takes the extension lock, looks for the end of the file
+//! and writes a page of zeroes. So the first page is core's. If it was the end of the file that gave it, the map has
+//! none, and all others come from there, too: for each step the file is made longer once, and the pages come into shared buffers
+//! without being read.
+//!
+//! The tricky point is who else comes to such a page. While the extension lock is held, nobody: no one else knows yet that the
+//! file is longer. Until it is given back, all of the pages are locked. From then on they are what core's own are before their first
+//! change: whoever reads on to the end of the file, as VACUUM does, waits for the lock, and finds a leaf or a page of zeroes.
+//! Such a page VACUUM notes as free, also one that a crash leaves.
+//!
+//! The file ends where it is written to last, as in _hash_alloc_buckets (hashpage.c). The space before is asked of the file system
+//! first, so that a full disk is an error here, and not one of the checkpoint that writes the pages. Where the file system cannot
+//! promise it, pages are core's.
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::page_of;
+use crate::error::{OrRaise, Result};
+use crate::pg::append::{ExtensionLock, Traits};
+use crate::pg::compat;
+use crate::pg::points::point;
+use crate::pg::segment::RelationFile;
+
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+
+/// Make an open index longer by so many pages, or fewer, and put them into `buffers`, pinned, locked as for writing, and all
+/// zeroes. Returns how many there are; none if that is not possible here. Guarded.
+///
+/// # Safety
+/// An open index, and room for so many.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn extend(index: pg_sys::Relation, buffers: *mut pg_sys::Buffer, wanted: usize) -> usize {
+    // SAFETY: the caller vouches for both.
+    unsafe { pages_behind(index, std::slice::from_raw_parts_mut(buffers, wanted)).or_raise() }
+}
+
+/// # Safety
+/// An open index.
+unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) -> Result<usize> {
+    // SAFETY: guarded calls on the caller's index.
+    unsafe {
+        let traits = Traits::of(index);
+        // Where the file is this process's alone, nothing is at stake.
+        if !traits.shared {
+            return Ok(0);
+        }
+        let file = RelationFile::new(index, traits.temporary)?;
+        let lock = ExtensionLock::take(index);
+        let first = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
+        // Only within a segment: the one before would have to be made complete first.
+        let rest = pg_sys::RELSEG_SIZE - first % pg_sys::RELSEG_SIZE;
+        let count = buffers.len().min(rest as usize);
+        let Some(last) = (count as u32).checked_sub(1).and_then(|more| first.checked_add(more)) else { return Ok(0) };
+        let pieces = file.open_pieces(first, count)?;
+        if !pieces.reserved {
+            return Ok(0);
+        }
+        drop(pieces);
+        compat::extend_to(index, last);
+        let mut got = 0;
+        for block in first..=last {
+            point!("leaf.extend");
+            let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
+            let buffer = pg_sys::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
+            // PageIsNew (bufpage.h)
+            let is_new = (*page_of(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper == 0;
+            match buffers.get_mut(got).filter(|_| is_new) {
+                Some(place) => {
+                    *place = buffer;
+                    got += 1;
+                }
+                // A page in memory that was never there: core's own extension says so (ReadBuffer_common, bufmgr.c).
+                None => pg_sys::UnlockReleaseBuffer(buffer),
+            }
+        }
+        drop(lock);
+        Ok(got)
+    }
+}
