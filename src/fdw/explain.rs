@@ -6,7 +6,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::aggregate::Aggregates;
 use super::options::TableOptions;
-use super::plan::others;
+use super::plan::{order_of, others};
 use super::scan::Scan;
 use crate::error::OrRaise;
 use crate::pg::soft::OnError;
@@ -92,6 +92,12 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
                 number(c"Foreign File Size", Some(c"b"), meta.len(), es);
             }
         }
+    }
+    // SAFETY: a plan that was made here.
+    let order = unsafe { order_of((*(*node).ss.ps.plan.cast::<pg_sys::ForeignScan>()).fdw_private) };
+    if !order.is_empty() {
+        let columns: Vec<_> = order.iter().map(|column| column.describe(relid)).collect();
+        text(c"Sorted By", &columns.join(", "), es);
     }
     if verbose {
         // SAFETY: a plan that was made here; what others say of its path are strings.

@@ -1,13 +1,14 @@
 //! The foreign data wrapper `bulk_fdw`: files as tables.
 //!
-//! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `parallel` is a scan by
-//! several processes, `aggregate` one that returns no rows but what they add up to. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `order` is what
+//! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
 mod aggregate;
 mod analyze;
 mod estimate;
 mod explain;
 mod options;
+mod order;
 mod parallel;
 mod plan;
 mod scan;
@@ -41,7 +42,7 @@ pub fn file_of(relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
     Ok((options.location()?.clone(), options.copy))
 }
 
-/// Is it a scan of ours that has begun, of a file that somebody else can read in its place?
+/// Is it a scan of ours that has begun, of a file that somebody else can read in its place, in whatever order?
 ///
 /// # Safety
 /// A valid state.
@@ -50,7 +51,7 @@ pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
     unsafe {
         let begin = (*node).fdwroutine.as_ref().and_then(|routine| routine.BeginForeignScan);
         begin.is_some_and(|begin| begin as usize == scan::begin_foreign_scan as *const () as usize)
-            && (*node).fdw_state.cast::<Scan>().as_ref().is_some_and(Scan::reads_a_regular_file)
+            && (*node).fdw_state.cast::<Scan>().as_ref().is_some_and(Scan::is_replaceable)
     }
 }
 
@@ -77,7 +78,7 @@ pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u
 
 /// The columns of a foreign table's file, whose options are known. Guarded; the current memory context must outlive them.
 pub fn columns_of(relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
-    TableOptions { location: None, copy: copy.clone() }.columns(relation)
+    TableOptions { location: None, sorted_by: None, copy: copy.clone() }.columns(relation)
 }
 
 /// The routines of `bulk_fdw`.

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
+use super::order;
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
@@ -19,13 +20,15 @@ use crate::pg::source::Location;
 const COLUMN_OPTIONS: &[&str] = &["force_not_null", "force_null"];
 
 fn table_options() -> Vec<&'static str> {
-    ["filename", "program"].iter().chain(copy_options::NAMES).copied().collect()
+    ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by"]).copied().collect()
 }
 
 /// The options of a foreign table.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     pub location: Option<Location>,
+    /// The order that its rows are said to be in.
+    pub sorted_by: Option<CString>,
     pub copy: CopyOptions,
 }
 
@@ -47,6 +50,9 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
         return options.iter().try_for_each(|(name, value)| Caller::ForeignTable.boolean(name, value).map(drop));
     }
     let parsed = TableOptions::parse(options)?;
+    if let Some(order) = &parsed.sorted_by {
+        order::validate(order)?;
+    }
     check_rights(parsed.location.as_ref())?;
     if catalog == pg_sys::ForeignTableRelationId && parsed.location.is_none() {
         let message = "either filename or program is required for bulk_fdw foreign tables";
@@ -76,6 +82,7 @@ impl TableOptions {
     fn parse(options: &[(String, Vec<u8>)]) -> Result<TableOptions> {
         let mut draft = Draft::new(Caller::ForeignTable);
         let mut location = None;
+        let mut sorted_by = None;
         for (name, bytes) in options {
             match name.as_str() {
                 "filename" | "program" => {
@@ -86,6 +93,7 @@ impl TableOptions {
                     let make = if name == "program" { Location::Program } else { Location::File };
                     location = Some(make(CString::new(bytes.as_slice()).unwrap_or_default()));
                 }
+                "sorted_by" => sorted_by = Some(CString::new(bytes.as_slice()).unwrap_or_default()),
                 name => {
                     if !draft.set(name, &Value::Text(bytes.clone()))? {
                         return Err(Caller::ForeignTable.unknown(name, &table_options()));
@@ -93,7 +101,7 @@ impl TableOptions {
                 }
             }
         }
-        Ok(TableOptions { location, copy: draft.finish()? })
+        Ok(TableOptions { location, sorted_by, copy: draft.finish()? })
     }
 
     /// The options of a foreign table, as stored. Guarded.

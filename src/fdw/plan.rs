@@ -5,6 +5,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::aggregate;
 use super::estimate::estimate;
 use super::options::TableOptions;
+use super::order::{self, Ordered};
 use crate::error::OrRaise;
 use crate::pg::chunk::bytes_tell;
 use crate::pg::compat;
@@ -118,24 +119,37 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
         let per_tuple = pg_sys::cpu_tuple_cost + 3.0 * pg_sys::cpu_operator_cost + (*rel).baserestrictcost.per_tuple;
         let total = startup + pg_sys::seq_page_cost * f64::from((*rel).pages) + per_tuple * (*rel).tuples;
         let options = TableOptions::of_table(relid).or_raise();
-        let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
-        // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
-        (*path).path.parallel_safe &= options.copy.encoding.is_some();
-        pg_sys::add_path(rel, path.cast());
-        if (*rel).consider_parallel && (*rel).lateral_relids.is_null() && has_chunks(&options) {
+        let workers = if (*rel).consider_parallel && (*rel).lateral_relids.is_null() && has_chunks(&options) {
             let most = pg_sys::max_parallel_workers_per_gather;
-            let workers = pg_sys::compute_parallel_worker(rel, f64::from((*rel).pages), -1.0, most);
+            pg_sys::compute_parallel_worker(rel, f64::from((*rel).pages), -1.0, most)
+        } else {
+            0
+        };
+        let add = |pathkeys, per_row: f64| {
+            let total = total + per_row * (*rel).rows;
+            let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
+            // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
+            (*path).path.parallel_safe &= options.copy.encoding.is_some();
+            (*path).path.pathkeys = pathkeys;
+            pg_sys::add_path(rel, path.cast());
             if workers > 0 {
                 // As cost_seqscan: the rows are shared, to read the file takes as long as ever.
                 let divisor = divisor(workers);
-                let total =
-                    startup + pg_sys::seq_page_cost * f64::from((*rel).pages) + per_tuple * (*rel).tuples / divisor;
+                let read = startup + pg_sys::seq_page_cost * f64::from((*rel).pages);
+                let total = read + (per_tuple * (*rel).tuples + per_row * (*rel).rows) / divisor;
                 let rows = pg_sys::clamp_row_est((*rel).rows / divisor);
                 let path = compat::create_foreignscan_path(root, rel, rows, startup, total);
+                (*path).path.pathkeys = pathkeys;
                 (*path).path.parallel_aware = true;
                 (*path).path.parallel_workers = workers;
                 pg_sys::add_partial_path(rel, path.cast());
             }
+        };
+        add(std::ptr::null_mut(), 0.0);
+        let order = options.sorted_by.as_ref();
+        if let Some((pathkeys, columns)) = order.and_then(|order| order::useful(root, rel, relid, order).or_raise()) {
+            // Each row is compared with the one before.
+            add(pathkeys, columns.len() as f64 * pg_sys::cpu_operator_cost);
         }
     }
 }
@@ -163,7 +177,7 @@ fn has_chunks(options: &TableOptions) -> bool {
 /// Called by the planner.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn get_foreign_plan(
-    _root: *mut pg_sys::PlannerInfo,
+    root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     relid: pg_sys::Oid,
     path: *mut pg_sys::ForeignPath,
@@ -177,17 +191,45 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
             return aggregate::plan(path, tlist, outer_plan);
         }
         let clauses = pg_sys::extract_actual_clauses(clauses, false);
-        let wanted = wanted(rel, relid, clauses);
+        let mut wanted = wanted(rel, relid, clauses);
+        // What somebody relies on is checked, whether or not he looks at it.
+        let mut order = Vec::new();
+        if !(*path).path.pathkeys.is_null() {
+            let options = TableOptions::of_table(relid).or_raise();
+            if let Some(option) = &options.sorted_by {
+                order = order::promised(root, rel, relid, option, (*path).path.pathkeys).or_raise();
+            }
+            for column in order.iter().map(|column| i32::from(column.number)) {
+                if !wanted.by_quals.contains(&column) && !wanted.besides.contains(&column) {
+                    wanted.besides.push(column);
+                }
+            }
+        }
+        let private = wanted.into_private((*path).fdw_private);
+        let private = pg_sys::lappend(private, std::ptr::null_mut());
+        let private = pg_sys::lappend(private, Ordered::to_list(&order).cast());
         pg_sys::make_foreignscan(
             tlist,
             clauses,
             (*rel).relid,
             std::ptr::null_mut(),
-            wanted.into_private((*path).fdw_private),
+            private,
             std::ptr::null_mut(),
             std::ptr::null_mut(),
             outer_plan,
         )
+    }
+}
+
+/// The order that a plan relies on: its columns, none if it relies on none. Guarded.
+///
+/// # Safety
+/// The private list of a plan made here.
+pub unsafe fn order_of(private: *mut pg_sys::List) -> Vec<Ordered> {
+    // SAFETY: the caller vouches for the list.
+    unsafe {
+        let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(4).unwrap_or(std::ptr::null_mut());
+        Ordered::from_list(list)
     }
 }
 

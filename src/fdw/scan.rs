@@ -17,8 +17,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::aggregate::Aggregates;
 use super::aggregate::run::{self, Aggregation};
 use super::options::TableOptions;
+use super::order::{self, Check, IN_ORDER};
 use super::parallel::Part;
-use super::plan::Wanted;
+use super::plan::{Wanted, order_of};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::chunk::changed;
 use crate::pg::column::Column;
@@ -42,6 +43,8 @@ pub struct Scan {
     /// The subtransaction in which the source was opened.
     begun_in: pg_sys::SubTransactionId,
     wanted: Wanted,
+    /// Somebody relies on the order of the rows.
+    order: Option<Check>,
     options: TableOptions,
     /// Columns that the quals look at, or all that are wanted where there are none.
     first: Vec<usize>,
@@ -138,9 +141,10 @@ impl Scan {
         }
     }
 
-    /// The scan has begun, and what it reads is a regular file: it can be read by somebody else from its start.
-    pub fn reads_a_regular_file(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.stream().identity().is_some())
+    /// The scan has begun, and what it reads is a regular file: it can be read by somebody else from its start, unless it has
+    /// promised its rows in order.
+    pub fn is_replaceable(&self) -> bool {
+        self.order.is_none() && self.rows.as_ref().is_some_and(|rows| rows.stream().identity().is_some())
     }
 
     /// Somebody else is going to read the file, and to report how far that is. Guarded.
@@ -190,6 +194,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let options = TableOptions::of_table(relid).or_raise();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
+        let order = Check::new(&order_of((*plan).fdw_private), relation);
         // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
         // is read unless a row is asked for.
         let rechecks = !(*estate).es_epq_active.is_null();
@@ -221,6 +226,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             relation,
             begun_in: pg_sys::GetCurrentSubTransactionId(),
             wanted,
+            order,
             first: Vec::new(),
             first_attributes: Vec::new(),
             rest: Vec::new(),
@@ -489,6 +495,22 @@ pub unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
     }
 }
 
+/// Raise the error about a row that may not come next by this column of the order.
+///
+/// # Safety
+/// As [`next_row`].
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_out_of_order(scan: *mut Scan, column: usize) {
+    // SAFETY: the caller vouches for it.
+    let scan = unsafe { &mut *scan };
+    if let (Some(order), Some(rows)) = (&scan.order, &mut scan.rows) {
+        // The line may hold what the user may not see.
+        (rows.is_discreet, rows.is_converting) = (true, false);
+        // SAFETY: the scan's relation.
+        unsafe { order.complaint(column, scan.relation) }.raise();
+    }
+}
+
 /// # Safety
 /// Called by the executor, in the per-tuple memory context.
 pub unsafe extern "C-unwind" fn iterate_foreign_scan(
@@ -555,6 +577,12 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 }
                 convert_rest(scan, rows, arrays, econtext);
             }
+            if let Some(check) = &mut (*scan).order {
+                let column = order::follows(check, arrays);
+                if column != IN_ORDER {
+                    raise_out_of_order(scan, column);
+                }
+            }
             unguarded::store_virtual(slot);
             break;
         }
@@ -612,6 +640,9 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         scan.tolerance.bad_rows = 0;
         if let Some(aggregation) = &mut scan.aggregation {
             aggregation.again();
+        }
+        if let Some(order) = &mut scan.order {
+            order.again();
         }
     }
 }

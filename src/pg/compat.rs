@@ -24,7 +24,7 @@ pub use self::index::{
     extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page,
     read_block, reindex_index, reindex_relation,
 };
-pub use self::planner::{adjust_to_child, expression_tree_mutator, prunes_at_run_time};
+pub use self::planner::{adjust_to_child, expression_tree_mutator, is_constant, known_eclass, prunes_at_run_time};
 pub use self::rights::{
     Rights, check_insert_rights, forgo_insert_rights, owns_relation, restrict_search_path, wanted_rights,
 };

@@ -64,3 +64,48 @@ pub unsafe fn adjust_to_child(
         pg_sys::adjust_appendrel_attrs_multilevel(root, node, rel, (*rel).top_parent)
     }
 }
+
+/// The class of expressions that this one is known to be equal to (`get_eclass_for_sort_expr`); null if the query has none.
+///
+/// # Safety
+/// Planner pointers of the current planning; called from a guarded frame.
+pub unsafe fn known_eclass(
+    root: *mut pg_sys::PlannerInfo,
+    expression: *mut pg_sys::Expr,
+    families: *mut pg_sys::List,
+    input: pg_sys::Oid,
+    collation: pg_sys::Oid,
+    relids: pg_sys::Relids,
+) -> *mut pg_sys::EquivalenceClass {
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::get_eclass_for_sort_expr(
+            root,
+            expression,
+            std::ptr::null_mut(),
+            families,
+            input,
+            collation,
+            0,
+            relids,
+            false,
+        );
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::get_eclass_for_sort_expr(root, expression, families, input, collation, 0, relids, false)
+    }
+}
+
+/// Does it have but one value wherever it is looked at (`EC_MUST_BE_REDUNDANT`)?
+///
+/// # Safety
+/// A valid class.
+pub unsafe fn is_constant(class: *const pg_sys::EquivalenceClass) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*class).ec_has_const && !(*class).ec_below_outer_join;
+        #[cfg(not(feature = "pg15"))]
+        (*class).ec_has_const
+    }
+}

@@ -8,6 +8,8 @@ use super::Opaque;
 use crate::pg::compat::Locale;
 
 unsafe extern "C-unwind" {
+    /// datum.c. Raises nothing but out of memory.
+    pub fn datumCopy(value: pg_sys::Datum, typByVal: bool, typLen: c_int) -> pg_sys::Datum;
     /// predicate.c.
     pub fn TransferPredicateLocksToHeapRelation(relation: pg_sys::Relation);
     /// nbtsearch.c.

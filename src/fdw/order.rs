@@ -1,0 +1,353 @@
+//! The order that the option `sorted_by` says the rows of a file are in.
+//!
+//! ```text
+//!   option ─► keys ─► columns ─► pathkeys ─► path ─► plan: the columns that count ─► check, row by row
+//!   text      names   types      what the query   only if it is chosen
+//!                     operators  can use
+//! ```
+//!
+//! The text is what could follow ORDER BY, columns only, and the server's grammar reads it. What its names mean is found out
+//! each time a query is planned, so a column that is renamed or dropped is an error from then on, and not another order.
+//!
+//! The planner is offered the order beside the scan without it, at the price of comparing each row with the one before. So
+//! nothing is checked where nobody relies on it; where somebody does, the scan checks the rows that it returns ([`check`]):
+//! their order is what the plan has been promised. Which columns count goes through the plan, so what is checked is what was
+//! promised, whatever the option says by then.
+//!
+//! **Several processes.** Each takes stretches of the file in ascending order, so the rows of each are in order if those of
+//! the file are; and each checks its own, which is all that Gather Merge relies on.
+//!
+//! A scan that is not asked for all rows has not looked at what is behind: LIMIT, min() and a merge join whose other side
+//! has ended take the option at its word.
+
+mod check;
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys::NodeTag;
+use pgrx::{PgList, PgSqlErrorCode as Code, PgTryBuilder, pg_sys};
+
+pub use self::check::{Check, IN_ORDER, follows};
+use crate::error::{Error, Result};
+use crate::pg::compat;
+use crate::pg::copy_options::attribute_number;
+use crate::pg::option_value::invalid;
+
+/// A column as the option names it. What it points to lives in the memory context in which the option was read.
+#[derive(Debug)]
+struct Key {
+    name: CString,
+    /// Names of a collation, or null.
+    collation: *mut pg_sys::List,
+    descending: bool,
+    nulls_first: bool,
+}
+
+/// A column of the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ordered {
+    /// The column's number.
+    pub number: i16,
+    /// The operator that sorts it so.
+    pub operator: pg_sys::Oid,
+    pub collation: pg_sys::Oid,
+    pub nulls_first: bool,
+}
+
+fn malformed() -> Error {
+    let message = "argument to option \"sorted_by\" must be a list of column names";
+    invalid(message.into())
+        .hint("Each may be followed by COLLATE, ASC or DESC, NULLS FIRST or NULLS LAST, as in ORDER BY.")
+}
+
+/// Can it be read? Guarded.
+pub fn validate(option: &CStr) -> Result<()> {
+    keys(option).map(drop)
+}
+
+/// Guarded.
+fn keys(option: &CStr) -> Result<Vec<Key>> {
+    let statement = CString::new([b"SELECT ORDER BY ", option.to_bytes()].concat()).unwrap_or_default();
+    // Where the parser does not understand it, it would point into a statement that nobody wrote.
+    let parsed = PgTryBuilder::new(|| {
+        // SAFETY: a guarded call, which only allocates.
+        unsafe { pg_sys::raw_parser(statement.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT) }
+    })
+    .catch_when(Code::ERRCODE_SYNTAX_ERROR, |_| std::ptr::null_mut())
+    .execute();
+    // SAFETY: what the parser returned; tags say what nodes are.
+    unsafe { sort_clause(parsed).and_then(|clause| clause.iter_ptr().map(|item| key(item)).collect()) }
+        .ok_or_else(malformed)
+}
+
+/// The clause, if it is all there is. Guarded.
+///
+/// # Safety
+/// What the parser returned, or null.
+unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>> {
+    // SAFETY: the parser makes lists of RawStmt; tags say what nodes are; a guarded comparison.
+    unsafe {
+        let statements = PgList::<pg_sys::RawStmt>::from_pg(parsed);
+        let statement = (*statements.get_ptr(0).filter(|_| statements.len() == 1)?).stmt;
+        if (*statement).type_ != NodeTag::T_SelectStmt {
+            return None;
+        }
+        let statement = statement.cast::<pg_sys::SelectStmt>();
+        let clause = std::mem::replace(&mut (*statement).sortClause, std::ptr::null_mut());
+        // What is left must be nothing.
+        let mut nothing = pg_sys::SelectStmt { type_: NodeTag::T_SelectStmt, ..Default::default() };
+        nothing.limitOption = (*statement).limitOption;
+        let is_all = pg_sys::equal(statement.cast(), (&raw const nothing).cast());
+        (is_all && !clause.is_null()).then(|| PgList::from_pg(clause))
+    }
+}
+
+/// # Safety
+/// An item of a sort clause.
+unsafe fn key(item: *mut pg_sys::Node) -> Option<Key> {
+    // SAFETY: the caller vouches for it; tags say what nodes are.
+    unsafe {
+        if (*item).type_ != NodeTag::T_SortBy {
+            return None;
+        }
+        let item = item.cast::<pg_sys::SortBy>();
+        let descending = match (*item).sortby_dir {
+            pg_sys::SortByDir::SORTBY_DEFAULT | pg_sys::SortByDir::SORTBY_ASC => false,
+            pg_sys::SortByDir::SORTBY_DESC => true,
+            _ => return None,
+        };
+        let nulls_first = match (*item).sortby_nulls {
+            pg_sys::SortByNulls::SORTBY_NULLS_FIRST => true,
+            pg_sys::SortByNulls::SORTBY_NULLS_LAST => false,
+            _ => descending,
+        };
+        let mut node = (*item).node;
+        let mut collation = std::ptr::null_mut();
+        if (*node).type_ == NodeTag::T_CollateClause {
+            let clause = node.cast::<pg_sys::CollateClause>();
+            (node, collation) = ((*clause).arg, (*clause).collname);
+        }
+        if node.is_null() || (*node).type_ != NodeTag::T_ColumnRef {
+            return None;
+        }
+        let fields = PgList::<pg_sys::Node>::from_pg((*node.cast::<pg_sys::ColumnRef>()).fields);
+        let field = fields.get_ptr(0).filter(|field| fields.len() == 1 && (**field).type_ == NodeTag::T_String)?;
+        let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval).to_owned();
+        Some(Key { name, collation, descending, nulls_first })
+    }
+}
+
+/// The columns of the order, and how the planner knows them. Guarded.
+fn columns(relid: pg_sys::Oid, option: &CStr) -> Result<Vec<(Ordered, Known)>> {
+    keys(option)?.iter().map(|key| column(relid, key)).collect()
+}
+
+/// What else the planner wants to know of a column.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    type_: pg_sys::Oid,
+    modifier: i32,
+    own_collation: pg_sys::Oid,
+    family: pg_sys::Oid,
+    input: pg_sys::Oid,
+    strategy: i16,
+}
+
+fn column(relid: pg_sys::Oid, key: &Key) -> Result<(Ordered, Known)> {
+    let number = attribute_number(relid, &key.name)
+        .map_err(|error| error.hint("The option sorted_by of the foreign table names the column."))?;
+    let none = pg_sys::InvalidOid;
+    let (mut type_, mut modifier, mut own_collation) = (none, -1, none);
+    let (mut family, mut input, mut strategy) = (none, none, 0);
+    // SAFETY: guarded catalog lookups; the cache's entry is there.
+    unsafe {
+        pg_sys::get_atttypetypmodcoll(relid, number, &raw mut type_, &raw mut modifier, &raw mut own_collation);
+        let type_name = || CStr::from_ptr(pg_sys::format_type_be(type_)).to_string_lossy();
+        let mut collation = own_collation;
+        if !key.collation.is_null() {
+            if own_collation == none {
+                let message = format!("collations are not supported by type {}", type_name());
+                return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message));
+            }
+            collation = pg_sys::get_collation_oid(key.collation, false);
+        }
+        let flags = pg_sys::TYPECACHE_LT_OPR | pg_sys::TYPECACHE_GT_OPR;
+        let operators = pg_sys::lookup_type_cache(type_, flags.cast_signed());
+        let operator = if key.descending { (*operators).gt_opr } else { (*operators).lt_opr };
+        if operator == none
+            || !pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut input, &raw mut strategy)
+        {
+            let message = format!("could not identify an ordering operator for type {}", type_name());
+            let hint = format!("The option sorted_by names column \"{}\".", key.name.to_string_lossy());
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message).hint(hint));
+        }
+        let ordered = Ordered { number, operator, collation, nulls_first: key.nulls_first };
+        Ok((ordered, Known { type_, modifier, own_collation, family, input, strategy }))
+    }
+}
+
+/// The order of a table's file as far as a query speaks of it.
+#[derive(Debug)]
+struct Spoken {
+    columns: Vec<Ordered>,
+    pathkeys: *mut pg_sys::List,
+    /// For each of these, the number of columns up to it.
+    up_to: Vec<usize>,
+}
+
+impl Spoken {
+    /// The columns that so many pathkeys take.
+    fn columns(mut self, pathkeys: *const pg_sys::List) -> Vec<Ordered> {
+        // SAFETY: a list or null.
+        let count = unsafe { pathkeys.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+        if let Some(&columns) = count.checked_sub(1).and_then(|last| self.up_to.get(last)) {
+            self.columns.truncate(columns);
+        }
+        self.columns
+    }
+}
+
+/// Guarded.
+///
+/// # Safety
+/// The planner's structures.
+unsafe fn spoken(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    relid: pg_sys::Oid,
+    option: &CStr,
+) -> Result<Spoken> {
+    let columns = columns(relid, option)?;
+    let mut pathkeys = PgList::<pg_sys::PathKey>::new();
+    let mut up_to = Vec::new();
+    // SAFETY: the caller vouches for the structures; guarded calls.
+    unsafe {
+        for (i, (ordered, known)) in columns.iter().enumerate() {
+            // As make_pathkey_from_sortinfo and build_index_pathkeys.
+            let equal = pg_sys::BTEqualStrategyNumber as i16;
+            let equality = pg_sys::get_opfamily_member(known.family, known.input, known.input, equal);
+            let families = pg_sys::get_mergejoin_opfamilies(equality);
+            let place = (*rel).relid.cast_signed();
+            let var = pg_sys::makeVar(place, ordered.number, known.type_, known.modifier, known.own_collation, 0);
+            let class = compat::known_eclass(root, var.cast(), families, known.input, ordered.collation, (*rel).relids);
+            if class.is_null() {
+                // Nobody asks for the order of this one.
+                break;
+            }
+            let strategy = i32::from(known.strategy);
+            let key = pg_sys::make_canonical_pathkey(root, class, known.family, strategy, ordered.nulls_first);
+            let class = (*key).pk_eclass;
+            if !compat::is_constant(class) && pathkeys.iter_ptr().all(|other| (*other).pk_eclass != class) {
+                pathkeys.push(key);
+                up_to.push(i + 1);
+            }
+        }
+    }
+    let columns = columns.into_iter().map(|(ordered, _)| ordered).collect();
+    Ok(Spoken { columns, pathkeys: pathkeys.into_pg(), up_to })
+}
+
+/// What a query can use of the order of a table's file: as pathkeys, and the columns that they take; `None` if nothing.
+/// Guarded.
+///
+/// # Safety
+/// The planner's structures.
+pub unsafe fn useful(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    relid: pg_sys::Oid,
+    option: &CStr,
+) -> Result<Option<(*mut pg_sys::List, Vec<Ordered>)>> {
+    // SAFETY: the caller vouches for the structures; a guarded call.
+    unsafe {
+        let spoken = spoken(root, rel, relid, option)?;
+        let useful = pg_sys::truncate_useless_pathkeys(root, rel, spoken.pathkeys);
+        Ok((!useful.is_null()).then(|| (useful, spoken.columns(useful))))
+    }
+}
+
+/// The columns that the pathkeys of a path take which [`useful`] has made. Guarded.
+///
+/// # Safety
+/// The planner's structures, which are by now what they were then.
+pub unsafe fn promised(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    relid: pg_sys::Oid,
+    option: &CStr,
+    pathkeys: *const pg_sys::List,
+) -> Result<Vec<Ordered>> {
+    // SAFETY: the caller vouches for the structures.
+    Ok(unsafe { spoken(root, rel, relid, option)? }.columns(pathkeys))
+}
+
+impl Ordered {
+    /// Columns, on their way through a path and a plan. Guarded.
+    pub fn to_list(columns: &[Ordered]) -> *mut pg_sys::List {
+        let oid = |oid: pg_sys::Oid| oid.to_u32().cast_signed();
+        let numbers = columns.iter().flat_map(|column| {
+            let Ordered { number, operator, collation, nulls_first } = *column;
+            [i32::from(number), oid(operator), oid(collation), i32::from(nulls_first)]
+        });
+        // SAFETY: a guarded call on a list made here.
+        numbers.fold(std::ptr::null_mut(), |list, number| unsafe { pg_sys::lappend_int(list, number) })
+    }
+
+    /// # Safety
+    /// What [`Ordered::to_list`] made, or null.
+    pub unsafe fn from_list(list: *mut pg_sys::List) -> Vec<Ordered> {
+        // SAFETY: the caller vouches for the list, of integers.
+        let numbers: Vec<i32> = unsafe {
+            let list = list.as_ref();
+            let length = list.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+            (0..length).map(|i| list.map_or(0, |list| (*list.elements.add(i)).int_value)).collect()
+        };
+        let oid = |number: i32| pg_sys::Oid::from_u32(number.cast_unsigned());
+        let column = |numbers: &[i32]| match *numbers {
+            [number, operator, collation, nulls_first] => Some(Ordered {
+                number: i16::try_from(number).ok()?,
+                operator: oid(operator),
+                collation: oid(collation),
+                nulls_first: nulls_first != 0,
+            }),
+            _ => None,
+        };
+        numbers.chunks(4).filter_map(column).collect()
+    }
+
+    /// As ORDER BY says it. Guarded.
+    pub fn describe(&self, relid: pg_sys::Oid) -> String {
+        let none = pg_sys::InvalidOid;
+        let (mut family, mut input, mut strategy) = (none, none, 0);
+        let (mut type_, mut modifier, mut own_collation) = (none, -1, none);
+        // SAFETY: guarded catalog lookups.
+        unsafe {
+            let name = pg_sys::get_attname(relid, self.number, true);
+            let name = if name.is_null() { c"?".as_ptr() } else { pg_sys::quote_identifier(name) };
+            let mut text = CStr::from_ptr(name).to_string_lossy().into_owned();
+            pg_sys::get_atttypetypmodcoll(
+                relid,
+                self.number,
+                &raw mut type_,
+                &raw mut modifier,
+                &raw mut own_collation,
+            );
+            if self.collation != own_collation {
+                let name = pg_sys::get_collation_name(self.collation);
+                if !name.is_null() {
+                    let name = CStr::from_ptr(pg_sys::quote_identifier(name));
+                    text.push_str(&format!(" COLLATE {}", name.to_string_lossy()));
+                }
+            }
+            pg_sys::get_ordering_op_properties(self.operator, &raw mut family, &raw mut input, &raw mut strategy);
+            let descending = u32::from(strategy.cast_unsigned()) == pg_sys::BTGreaterStrategyNumber;
+            if descending {
+                text.push_str(" DESC");
+            }
+            if self.nulls_first != descending {
+                text.push_str(if self.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+            }
+            text
+        }
+    }
+}
