@@ -4,8 +4,8 @@ CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA public;
 RESET client_min_messages;
 
 -- How it is done, and what comes of it if that is the same with direct_insert on and off: rows, row count, ids, or
--- error. Else both. By one process and, where that is asked for, by several. Nothing stays. The target is a table, or a
--- query of it in parentheses.
+-- error. Else both. By one process and, where that is asked for, by several. Of many rows only the number. Nothing stays. The
+-- target is a table, or a query of it in parentheses.
 CREATE FUNCTION either_way(statement text, target text DEFAULT 't', processes int[] DEFAULT '{0}') RETURNS SETOF text LANGUAGE plpgsql
 SET client_min_messages = warning AS $$
 DECLARE
@@ -39,8 +39,11 @@ BEGIN
 	-- Minus one stands for core's way.
 	FOREACH mode IN ARRAY -1 || processes LOOP
 		PERFORM set_config('pg_bulk.direct_insert', CASE mode WHEN -1 THEN 'off' ELSE 'on' END, true);
-		IF mode > 0 THEN
-			PERFORM set_config('pg_bulk.workers', mode::text, true), set_config('pg_bulk.chunk_size', '64', true);
+		IF mode >= 0 THEN
+			PERFORM set_config('pg_bulk.workers', mode::text, true);
+		END IF;
+		IF mode > 0 AND (SELECT source = 'default' FROM pg_settings WHERE name = 'pg_bulk.chunk_size') THEN
+			PERFORM set_config('pg_bulk.chunk_size', '64', true);
 		END IF;
 		PERFORM setval(q::regclass, 1, false) FROM (SELECT format('%I.%I', schemaname, sequencename) q FROM pg_sequences
 			WHERE schemaname = schema) s WHERE has_sequence_privilege(q, 'UPDATE');
@@ -52,6 +55,11 @@ BEGIN
 				AND (c.oid = %L::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree(%2$L)))', current_setting('is_superuser'), relation) LOOP
 				RETURN NEXT mode || ' corrupt: ' || line;
 			END LOOP;
+			IF current_setting('is_superuser')::boolean THEN
+				PERFORM public.bt_index_parent_check(c.oid, true, true) FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+				WHERE relkind = 'i' AND relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND indisvalid
+					AND (indrelid = to_regclass(relation) OR indrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(relation))));
+			END IF;
 			results := ARRAY[n || ' inserted'] || results;
 			SET CONSTRAINTS ALL IMMEDIATE;
 			RAISE SQLSTATE 'UNDO0';
@@ -64,10 +72,10 @@ BEGIN
 		END;
 		result := array_to_string(results, E'\n', 'NULL');
 		IF mode = -1 THEN
-			RETURN NEXT coalesce(result, 'NULL');
 			cores := result;
+			RETURN NEXT coalesce(CASE WHEN cardinality(results) > 20 THEN results[1] ELSE result END, 'NULL');
 		ELSIF result IS DISTINCT FROM cores THEN
-			RETURN NEXT format(E'with %s workers:\n%s', mode, coalesce(result, 'NULL'));
+			RETURN NEXT format(E'with %s workers:\n%s', mode, coalesce(array_to_string(results[:20], E'\n', 'NULL'), 'NULL'));
 		END IF;
 	END LOOP;
 END $$;

@@ -34,57 +34,8 @@ SELECT * FROM fresh;
 \set ECHO none
 \getenv data PGB_DATA
 SELECT set_config('test.dir', :'data', false) AS data \gset
--- How it is done, and what comes of it if that is the same with direct_insert on and off: rows, row count, FOUND, ids,
--- or error. Else both. Nothing stays.
-CREATE FUNCTION either_way(statement text, target text DEFAULT 't') RETURNS SETOF text LANGUAGE plpgsql
-SET client_min_messages = warning AS $$
-DECLARE
-	mode text;
-	line text;
-	how text := 'core';
-	n bigint;
-	state text;
-	message text;
-	detail text;
-	con text;
-	results text[];
-	all_results text[] := '{}';
-BEGIN
-	PERFORM set_config('pg_bulk.direct_insert', 'on', true);
-	FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) ' || statement LOOP
-		how := CASE WHEN line ~ '^ *(->  )?Custom Scan' THEN 'direct' ELSE coalesce(substring(line FROM 'Direct Insert: no.*'), how) END;
-	END LOOP;
-	RETURN NEXT how;
-	FOREACH mode IN ARRAY ARRAY['on', 'off'] LOOP
-		PERFORM set_config('pg_bulk.direct_insert', mode, true);
-		PERFORM setval(q::regclass, 1, false) FROM (SELECT format('%I.%I', schemaname, sequencename) q FROM pg_sequences
-			WHERE schemaname = 'insert_select') s WHERE has_sequence_privilege(q, 'UPDATE');
-		BEGIN
-			EXECUTE statement;
-			GET DIAGNOSTICS n = ROW_COUNT;
-			EXECUTE format('SELECT array_agg(x::text ORDER BY x::text) FROM %s x', target) INTO results;
-			FOR line IN EXECUTE format('SELECT v::text FROM pg_class c, public.verify_heapam(c.oid) v WHERE c.oid = %L::regclass AND relkind = ''r'' AND %L', target, current_setting('is_superuser')) LOOP
-				RETURN NEXT mode || ' corrupt: ' || line;
-			END LOOP;
-			results := ARRAY[n || ' inserted'] || results;
-			SET CONSTRAINTS ALL IMMEDIATE;
-			RAISE SQLSTATE 'UNDO0';
-		EXCEPTION WHEN SQLSTATE 'UNDO0' THEN NULL;
-		WHEN OTHERS THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, con = CONSTRAINT_NAME;
-			results := ARRAY[without_path(concat_ws(' | ', state, message, nullif(detail, ''), nullif(con, '')))];
-		END;
-		all_results := all_results || array_to_string(results, E'\n', 'NULL');
-	END LOOP;
-	IF all_results[1] = all_results[2] THEN
-		RETURN NEXT all_results[1];
-	ELSE
-		RETURN NEXT E'direct:\n' || coalesce(all_results[1], 'NULL');
-		RETURN NEXT E'core:\n' || coalesce(all_results[2], 'NULL');
-	END IF;
-END $$;
-CALL make_table('ft', 'id int, word text, day date, n int', $$format 'csv'$$,
-	E'1,one,2001-01-01,10\n2,,2001-02-02,\n3,three,2001-03-03,30\n');
+\set helpers :data '/insert_helpers.sql'
+\i :helpers
 \set ECHO all
 
 -- Columns: in any order, not all of them, defaults, ids, generated ones.
