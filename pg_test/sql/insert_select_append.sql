@@ -47,60 +47,8 @@ BEGIN
 		END LOOP;
 	END LOOP;
 END $$;
--- How it is done, and what comes of it if that is the same with direct_insert on and off: rows, row count, or error. Else
--- both. Of many rows only the number. Nothing stays.
-CREATE FUNCTION either_way(statement text, target text DEFAULT 't') RETURNS SETOF text LANGUAGE plpgsql
-SET client_min_messages = warning AS $$
-DECLARE
-	mode text;
-	line text;
-	how text := 'core';
-	n bigint;
-	state text;
-	message text;
-	detail text;
-	con text;
-	results text[];
-	all_results text[] := '{}';
-	all_rows text[];
-	differ boolean;
-BEGIN
-	PERFORM set_config('pg_bulk.direct_insert', 'on', true);
-	FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) ' || statement LOOP
-		how := CASE WHEN line ~ '^ *(->  )?Custom Scan' THEN 'direct' ELSE coalesce(substring(line FROM 'Direct Insert: no.*'), how) END;
-	END LOOP;
-	FOREACH mode IN ARRAY ARRAY['on', 'off'] LOOP
-		PERFORM set_config('pg_bulk.direct_insert', mode, true);
-		PERFORM setval(q::regclass, 1, false) FROM (SELECT format('%I.%I', schemaname, sequencename) q FROM pg_sequences
-			WHERE schemaname = 'insert_select_append') s;
-		BEGIN
-			EXECUTE statement;
-			GET DIAGNOSTICS n = ROW_COUNT;
-			EXECUTE format('SELECT array_agg(x::text ORDER BY x::text) FROM %s x', target) INTO results;
-			FOR line IN SELECT complaints(target) LOOP
-				RETURN NEXT mode || ' corrupt: ' || line;
-			END LOOP;
-			SET CONSTRAINTS ALL IMMEDIATE;
-			RAISE SQLSTATE 'UNDO0';
-		EXCEPTION WHEN SQLSTATE 'UNDO0' THEN NULL;
-		WHEN OTHERS THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, con = CONSTRAINT_NAME;
-			n := NULL;
-			results := ARRAY[without_path(concat_ws(' | ', state, message, nullif(detail, ''), nullif(con, '')))];
-		END;
-		results := ARRAY[coalesce(n || ' inserted', 'error')] || results;
-		IF mode = 'on' THEN
-			all_rows := results;
-		END IF;
-	END LOOP;
-	RETURN NEXT how || ': ' || results[1];
-	IF all_rows IS DISTINCT FROM results THEN
-		RETURN NEXT E'direct:\n' || array_to_string(all_rows[:20], E'\n', 'NULL');
-		RETURN NEXT E'core:\n' || array_to_string(results[:20], E'\n', 'NULL');
-	ELSIF cardinality(results) < 20 THEN
-		RETURN NEXT array_to_string(results[2:], ' ', 'NULL');
-	END IF;
-END $$;
+\set helpers :data '/insert_helpers.sql'
+\i :helpers
 \set ECHO all
 
 -- EXPLAIN tells of each file.
@@ -280,6 +228,26 @@ SELECT either_way('INSERT INTO t SELECT * FROM e UNION ALL SELECT * FROM a UNION
 SELECT either_way('INSERT INTO t SELECT * FROM e WHERE id > 0 UNION ALL SELECT * FROM a');
 SELECT count(*) FROM t;
 
+-- Errors about keys name the later of two rows, in whichever file it is.
+CREATE FUNCTION key_error(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY SELECT l FROM error_of(statement) l WHERE l !~ '^HINT';
+END $$;
+CREATE TABLE ids (id int PRIMARY KEY, word text, n int);
+SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT * FROM a');
+SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT * FROM c WHERE id = 6 UNION ALL SELECT * FROM a WHERE id = 2');
+SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT id / 4, word, 1 FROM c WHERE id = 6 UNION ALL SELECT id + 10, word, n FROM a');
+SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT 5, word::text, 1 FROM b UNION ALL SELECT id + 10, word, n FROM a');
+INSERT INTO ids VALUES (2);
+SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT * FROM c WHERE id = 6');
+TRUNCATE ids;
+-- What cannot be read again.
+CREATE FOREIGN TABLE printed (id int, word text, n int) SERVER bulk_files OPTIONS (program 'printf "id,word,n\n21,x,1\n22,\"a\nb\",1\n3,y,1\n"', format 'csv', header 'true');
+SELECT key_error('INSERT INTO ids SELECT * FROM printed UNION ALL SELECT id, word, n FROM c WHERE id = 6 UNION ALL SELECT id * 11 + 11, word, n FROM a WHERE id = 1');
+SELECT key_error('INSERT INTO ids SELECT * FROM a UNION ALL SELECT * FROM printed UNION ALL SELECT id, word, n FROM c WHERE id = 6');
+CREATE UNIQUE INDEX ON ids (word);
+SELECT key_error('INSERT INTO ids SELECT * FROM c WHERE id = 6 UNION ALL SELECT id, ''six'', n FROM a WHERE id = 3 UNION ALL SELECT id + 10, word, n FROM a');
+
 -- Rights are those of the parent; a view's are its owner's.
 CREATE ROLE insert_select_append_user;
 GRANT USAGE ON SCHEMA insert_select_append TO insert_select_append_user;
@@ -367,11 +335,11 @@ BEGIN
 	CALL make_table('m2', 'n int, id int, word text, day date', $f$format 'csv', header 'true'$f$, '');
 	CALL make_table('m3', 'id int, word text, day date, n int', $f$format 'csv'$f$, E'70001,tiny,2001-01-01,7\n');
 	CALL make_table('m4', 'id int, word text, day date, n int', $f$format 'csv'$f$, '');
-	made := (SELECT string_agg(format(line, i, repeat('w', i % 30), date '2000-01-01' + i % 100, i % 7), '' ORDER BY i) FROM generate_series(1, 12000) i);
+	made := (SELECT string_agg(format(line, i, repeat('w', i % 30), date '2000-01-01' + i % 100, i % 7), '' ORDER BY i) FROM generate_series(1, 12000, 3) i);
 	CALL write_file('m1', made);
-	made := (SELECT string_agg(format(line, i % 7, i, repeat('x', i % 50), date '2000-01-01' + i % 100), '' ORDER BY i DESC) FROM generate_series(20001, 30000) i);
+	made := (SELECT string_agg(format(line, i % 7, i, repeat('x', i % 50), date '2000-01-01' + i % 100), '' ORDER BY i DESC) FROM generate_series(20001, 30000, 3) i);
 	CALL write_file('m2', E'n,id,word,day\n' || made);
-	made := (SELECT string_agg(format(line, i, CASE i % 1000 WHEN 0 THEN repeat(md5(i::text), 200) ELSE i::text END, date '2000-01-01' + i % 100, i % 7), '' ORDER BY i % 10, i) FROM generate_series(40001, 48000) i);
+	made := (SELECT string_agg(format(line, i, CASE i % 1000 WHEN 0 THEN repeat(md5(i::text), 200) ELSE i::text END, date '2000-01-01' + i % 100, i % 7), '' ORDER BY i % 10, i) FROM generate_series(40002, 48000, 2) i);
 	CALL write_file('m4', made);
 END $$;
 CREATE VIEW all_files AS SELECT id, word, day, n FROM m1 UNION ALL SELECT id, word, day, n FROM m2 UNION ALL SELECT id, word, day, n FROM m3 UNION ALL SELECT id, word, day, n FROM m4;
@@ -385,13 +353,8 @@ CREATE INDEX ON l USING hash (n);
 -- The ids are as many and in order, but there are gaps.
 CREATE VIEW result AS SELECT count(*), sum(id) ids, sum(length(word)) words, max(day), sum(n) ns, count(DISTINCT s) s, md5(string_agg(md5((id, word, day, n)::text), '' ORDER BY id)) FROM l;
 CREATE FUNCTION result_of(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-	workers int;
 BEGIN
-	FOR workers IN SELECT generate_series(0, 2) LOOP
-		PERFORM set_config('pg_bulk.workers', workers::text, true);
-		RETURN QUERY SELECT workers || ': ' || either_way(statement, 'result');
-	END LOOP;
+	RETURN QUERY SELECT either_way(statement, 'result', '{0,1,2}');
 	RETURN QUERY SELECT complaints('l');
 END $$;
 SET pg_bulk.chunk_size = 4096;
@@ -400,11 +363,20 @@ SELECT result_of('INSERT INTO l (id, word, day, n) SELECT * FROM all_files WHERE
 SELECT result_of('INSERT INTO l (id, word, day, n) SELECT id * 2, word || ''x'', day + n, n FROM all_files');
 SELECT result_of('INSERT INTO l (id, word, day, n) SELECT * FROM m3 UNION ALL SELECT * FROM m1 UNION ALL SELECT id, word, day, n FROM m2');
 SELECT result_of('INSERT INTO l (id, word, day, n) SELECT id + 1, word, day, n FROM m3 UNION ALL SELECT * FROM m3 UNION ALL SELECT * FROM m4');
-SELECT result_of('INSERT INTO l (id, word) SELECT id % 65001, word FROM all_files');
+SELECT result_of('INSERT INTO l (id, word) SELECT id % 65002, word FROM all_files');
 SELECT result_of('INSERT INTO l (id, n) SELECT id, 1 / (id - 45000) FROM all_files');
-SELECT result_of('INSERT INTO l (id, n) SELECT id, n FROM m1 UNION ALL SELECT id - 36000, n FROM m4 WHERE id > 47999 OR id < 42000');
+SELECT result_of('INSERT INTO l (id, n) SELECT id, n FROM m1 UNION ALL SELECT id - 36000, n FROM m4 WHERE id > 47999 OR id = 40006');
+CREATE FUNCTION key_errors(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	FOR workers IN 0 .. 2 LOOP
+		PERFORM set_config('pg_bulk.workers', workers::text, true);
+		RETURN QUERY SELECT key_error(statement);
+	END LOOP;
+END $$;
+SELECT DISTINCT key_errors('INSERT INTO l (id, word, day, n) SELECT * FROM m4 UNION ALL SELECT id + 60000, word, day, n FROM m1 UNION ALL SELECT * FROM m3 UNION ALL
+	SELECT id + 30000, word, day, n FROM m1 WHERE id = 10996 OR id < 1000 UNION ALL SELECT id + 80000, word, day, n FROM m1');
 -- Behind rows that are there, and into a table that is new.
-INSERT INTO l (id, word, day, n, s) SELECT -i, md5(i::text), '2001-01-01', i, -i FROM generate_series(1, 3000) i;
+INSERT INTO l (id, word, day, n, s) SELECT -i, md5(i::text), '2001-01-01', i, -i FROM generate_series(1, 1000) i;
 SELECT result_of('INSERT INTO l (id, word, day, n) SELECT * FROM all_files');
 SET pg_bulk.workers = 2;
 TRUNCATE l;

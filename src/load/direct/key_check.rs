@@ -172,7 +172,7 @@ impl KeyCheck {
                 number,
                 relation,
                 rows: 0,
-                trail: Trail::new(self.lines),
+                trail: Trail::new(self.lines, 0),
                 suspects: Suspects::new(indexes.list.len(), share, false),
                 indexes,
                 exclusions,
@@ -375,7 +375,7 @@ unsafe fn leave_out(
             continue;
         }
         table.lose(row);
-        say(leader, what, Place { position, behind })?;
+        say(leader, what, Place { file: 0, position, behind })?;
         count += 1;
     }
     sort.end();

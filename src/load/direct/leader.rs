@@ -26,7 +26,7 @@ use super::executor;
 use super::failure;
 use super::key_check;
 use super::offender::{self, Offender};
-use super::origin::Target;
+use super::origin::{Earlier, Target};
 use super::process::{Executor, Process};
 use super::rejects::TooMuch;
 use super::row_loop;
@@ -36,8 +36,9 @@ use super::spec::Spec;
 use crate::error::{OrRaise, Result};
 use crate::load::Load;
 use crate::load::duplicate::Duplicates;
-use crate::load::options::IndexesOption;
+use crate::load::options::{IndexesOption, LoadOptions};
 use crate::load::report::Counts;
+use crate::load::source::Mapping;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::original::Original;
@@ -70,8 +71,11 @@ pub struct Leader {
     pub gathered: Vec<u64>,
     /// What workers have used, for each of them.
     pub shares: *mut Share,
-    /// The files that are still to be read.
+    /// The files that are done and those that are still to be read.
+    pub earlier: Vec<Earlier>,
     pub further: VecDeque<Further>,
+    /// What the rows of the current file are made by, if there are others behind it.
+    current: Option<(LoadOptions, Mapping)>,
     /// Workers that there may be for this one.
     pub most_workers: usize,
     /// Workers that were started for it, for all files up to it, and most of them at a time.
@@ -219,7 +223,7 @@ unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
 #[pg_guard]
 unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
     // SAFETY: the caller vouches for it.
-    unsafe { &mut *leader }.process.pause();
+    unsafe { &mut *leader }.process.pause().or_raise();
 }
 
 /// The rows of a file.

@@ -217,7 +217,7 @@ impl Leader {
                 // SAFETY: a row of the load.
                 unsafe { removal.put(row)? };
                 self.counts.loaded -= 1;
-                self.leave_out(Place { position, behind }, loss, complaint)?;
+                self.leave_out(Place { file: 0, position, behind }, loss, complaint)?;
                 continue;
             }
             for &(index, group, holder) in &keys {
@@ -309,7 +309,7 @@ impl Leader {
         let mut sort = self.in_file_order(number, rows, memory, false)?;
         while let Some([position, behind, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
-            self.keep_record(Place { position, behind }, complaint.clone())?;
+            self.keep_record(Place { file: 0, position, behind }, complaint.clone())?;
         }
         sort.end();
         Ok(())
@@ -408,7 +408,7 @@ pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPo
             return false;
         };
         *row = row_of(first);
-        *place = Place { position, behind };
+        *place = Place { file: 0, position, behind };
         order.stretch = Some([position, behind + 1, first + 1, count - 1]);
         true
     }

@@ -4,7 +4,7 @@
 //! one that is being inserted is remembered, and when its error has been caught, its record is found again. COPY would have
 //! come by it at its line: of two rows of the file with equal keys, by the later one.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -24,8 +24,8 @@ pub struct Offender {
     pub row: Option<pg_sys::ItemPointerData>,
     /// Another row of the load with the same key.
     pub other: Option<pg_sys::ItemPointerData>,
-    /// What is found out in the end.
-    line: Option<u64>,
+    /// What is found out in the end: a line, and the names of the table and the file that it is of.
+    line: Option<(u64, CString, CString)>,
 }
 
 /// Let an error about a key say which line it came from.
@@ -65,12 +65,11 @@ unsafe extern "C-unwind" fn find_line(leader: Opaque) {
 unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sys::ErrorData) {
     // SAFETY: the caller vouches for both; strings of errors are NUL-terminated or null.
     unsafe {
-        let Some(line) = (*leader).offender.line else { return };
-        let rows = &(*leader).process.rows;
+        let Some((line, relation, file)) = &(*leader).offender.line else { return };
         let mut text = b"COPY ".to_vec();
-        text.extend(rows.relation_name.as_bytes());
+        text.extend(relation.as_bytes());
         text.extend(format!(", line {line}\n").bytes());
-        text.extend(rows.described.as_bytes());
+        text.extend(file.as_bytes());
         if !(*error).context.is_null() {
             text.push(b'\n');
             text.extend(CStr::from_ptr((*error).context).to_bytes());
@@ -81,7 +80,7 @@ unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sy
 }
 
 impl Leader {
-    fn line_of_offender(&mut self) -> Result<Option<u64>> {
+    fn line_of_offender(&mut self) -> Result<Option<(u64, CString, CString)>> {
         let Offender { relation, row, other, .. } = self.offender;
         let origins = &mut self.process.origins;
         let mut latest = None;
@@ -89,12 +88,19 @@ impl Leader {
             latest = latest.max(origins.of_row(relation, block_of(&row), row.ip_posid)?);
         }
         let Some(place) = latest else { return Ok(None) };
-        if self.process.traces == Traces::Lines {
-            return Ok(Some(place.position + place.behind));
+        if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.earlier.get_mut(file)) {
+            // SAFETY: open as long as the executor's state is.
+            let target = unsafe { (*self.process.executor.target).ri_RelationDesc };
+            return Ok(Some((earlier.line_of(place, target)?, earlier.relation.clone(), earlier.described.clone())));
         }
         let (mut target, source) = (Target::default(), self.source());
         let process = &mut self.process;
-        process.origins.find(&mut target, &source, &mut process.rows, place)?;
-        Ok(Some(process.rows.reader().line_number()))
+        let line = if process.traces == Traces::Lines {
+            place.position + place.behind
+        } else {
+            process.origins.find(&mut target, &source, &mut process.rows, place)?;
+            process.rows.reader().line_number()
+        };
+        Ok(Some((line, process.rows.relation_name.clone(), process.rows.described.clone())))
     }
 }

@@ -18,11 +18,16 @@
 //!
 //! Where the file cannot be read again (programs, FIFOs, files that are converted), a position is a line number, and that is all
 //! that can be said of a row.
+//!
+//! A load may have several files, one after the other: a stretch is of one of them, and says of which. Where a file ends, so does the
+//! stretch, though pages go on. What it takes to read a file again that is done is kept with it ([`Earlier`]).
 
+mod earlier;
 mod find;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+pub use self::earlier::Earlier;
 pub use self::find::{Source, Target};
 use crate::error::{Error, Result};
 
@@ -54,12 +59,14 @@ pub struct Stretch {
     first: u16,
     count: u16,
     skip: u32,
-    unused: u32,
+    /// Number of the file among those of the load.
+    file: u32,
 }
 
-/// Which record it was: so many behind the one at a position. Ascends in the order of the file.
+/// Which record it was: so many behind the one at a position of a file. Ascends in the order of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
+    pub file: u32,
     pub position: u64,
     pub behind: u64,
 }
@@ -68,7 +75,8 @@ impl Stretch {
     /// Where the row at this place of the stretch's block came from, if it is one of its rows.
     fn place(&self, block: u32, offset: u16) -> Option<Place> {
         let behind = offset.checked_sub(self.first).filter(|&behind| behind < self.count)?;
-        let place = Place { position: self.position, behind: u64::from(self.skip) + u64::from(behind) };
+        let behind = u64::from(self.skip) + u64::from(behind);
+        let place = Place { file: self.file, position: self.position, behind };
         (self.block == block).then_some(place)
     }
 }
@@ -83,11 +91,18 @@ pub struct Trail {
     placed: Vec<Stretch>,
     /// Number of the last record.
     last: u64,
+    /// The file that rows come from.
+    file: u32,
 }
 
 impl Trail {
-    pub fn new(lines: bool) -> Trail {
-        Trail { lines, pending: Vec::new(), placed: Vec::new(), last: 0 }
+    pub fn new(lines: bool, file: u32) -> Trail {
+        Trail { lines, pending: Vec::new(), placed: Vec::new(), last: 0, file }
+    }
+
+    /// From now on rows come from another file.
+    pub fn turn_to(&mut self, lines: bool, file: u32) {
+        (self.lines, self.file) = (lines, file);
     }
 
     /// A row went to a page of the batch.
@@ -95,13 +110,14 @@ impl Trail {
     pub fn follow(&mut self, page: u32, offset: u16, origin: Origin) {
         if origin.number == self.last.wrapping_add(1)
             && let Some(stretch) = self.pending.last_mut()
-            && stretch.block == page
+            && (stretch.block, stretch.file) == (page, self.file)
             && (!self.lines || origin.position == stretch.position + u64::from(stretch.count))
         {
             stretch.count += 1;
         } else {
             let Origin { position, .. } = origin;
-            self.pending.push(Stretch { position, block: page, first: offset, count: 1, ..Stretch::default() });
+            let file = self.file;
+            self.pending.push(Stretch { position, block: page, first: offset, count: 1, file, ..Stretch::default() });
         }
         self.last = origin.number;
     }
@@ -142,7 +158,8 @@ impl Trail {
     /// A row went there.
     pub fn place_one(&mut self, block: u32, offset: u16, origin: Origin) {
         let Origin { position, number } = origin;
-        self.placed.push(Stretch { position, block, first: offset, count: 1, ..Stretch::default() });
+        let file = self.file;
+        self.placed.push(Stretch { position, block, first: offset, count: 1, file, ..Stretch::default() });
         self.last = number;
     }
 
@@ -227,13 +244,15 @@ impl Tape {
 pub struct Origins {
     /// One for each of the load's relations.
     tapes: Vec<Tape>,
-    /// Where records begin, and the lines before, in no order.
+    /// Where records of the current file begin, and the lines before, in no order.
     pub anchors: Vec<(u64, u64)>,
+    /// The number of that file.
+    pub file: u32,
 }
 
 impl Origins {
     pub fn new(relations: usize) -> Origins {
-        Origins { tapes: (0..relations).map(|_| Tape::new()).collect(), anchors: Vec::new() }
+        Origins { tapes: (0..relations).map(|_| Tape::new()).collect(), anchors: Vec::new(), file: 0 }
     }
 
     /// Remember stretches of a relation. Guarded.
@@ -245,11 +264,13 @@ impl Origins {
         }
     }
 
-    /// The same of what [`bytes_of`] made. Guarded.
+    /// The same of what [`bytes_of`] made of a worker's, which are all of the current file. Guarded.
     pub fn add_bytes(&mut self, relation: usize, bytes: &[u8]) {
+        let file = self.file;
         let stretch = |bytes: &[u8]| {
             // SAFETY: as long as a stretch, which is plain data.
-            unsafe { bytes.as_ptr().cast::<Stretch>().read_unaligned() }
+            let stretch = unsafe { bytes.as_ptr().cast::<Stretch>().read_unaligned() };
+            Stretch { file, ..stretch }
         };
         let stretches: Vec<Stretch> = bytes.chunks_exact(size_of::<Stretch>()).map(stretch).collect();
         self.add(relation, &stretches);
@@ -260,7 +281,7 @@ impl Origins {
     pub fn for_each(&mut self, relation: usize, mut look: impl FnMut(u32, u16, u16, Place)) -> Result<()> {
         let Some(tape) = self.tapes.get_mut(relation) else { return Ok(()) };
         tape.for_each(|stretch| {
-            let place = Place { position: stretch.position, behind: u64::from(stretch.skip) };
+            let place = Place { file: stretch.file, position: stretch.position, behind: u64::from(stretch.skip) };
             look(stretch.block, stretch.first, stretch.count, place);
         })
     }
@@ -290,7 +311,7 @@ mod tests {
 
     #[test]
     fn consecutive_records_are_one_stretch() {
-        let mut trail = Trail::new(false);
+        let mut trail = Trail::new(false, 0);
         trail.follow(0, 1, origin(1, 0));
         trail.follow(0, 2, origin(2, 10));
         trail.follow(0, 3, origin(4, 30));
@@ -307,7 +328,7 @@ mod tests {
 
     #[test]
     fn rows_are_found_wherever_they_went() {
-        let mut trail = Trail::new(false);
+        let mut trail = Trail::new(false, 0);
         for number in 1..=4 {
             trail.follow(0, number as u16, origin(number, number * 10));
         }
@@ -321,11 +342,25 @@ mod tests {
 
     #[test]
     fn lines_that_are_not_consecutive_end_a_stretch() {
-        let mut trail = Trail::new(true);
+        let mut trail = Trail::new(true, 0);
         for (number, line) in [(1, 1), (2, 2), (3, 5)] {
             trail.follow(0, number as u16, origin(number, line));
         }
         trail.place(0, 1);
         assert_eq!(places(&mut trail, &[(0, 1), (0, 2), (0, 3)]), [(1, 0), (1, 1), (5, 0)].map(Some));
+    }
+    #[test]
+    fn a_file_ends_a_stretch() {
+        let mut trail = Trail::new(false, 0);
+        trail.follow(0, 1, origin(1, 0));
+        trail.follow(0, 2, origin(2, 10));
+        trail.turn_to(false, 1);
+        trail.follow(0, 3, origin(3, 0));
+        trail.follow(0, 4, origin(4, 10));
+        trail.place_each([(1, 1), (1, 2), (1, 3), (1, 4)].into_iter());
+        let stretches = trail.take();
+        let place = |offset| stretches.iter().find_map(|s| s.place(1, offset));
+        let at = |file, position, behind| Some(Place { file, position, behind });
+        assert_eq!([1, 2, 3, 4].map(place), [at(0, 0, 0), at(0, 0, 1), at(1, 0, 0), at(1, 0, 1)]);
     }
 }

@@ -157,7 +157,7 @@ impl Leader {
                 continue;
             }
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
-            let place = Place { position, behind };
+            let place = Place { file: 0, position, behind };
             // SAFETY: a row of the load.
             unsafe { removal.put(row)? };
             self.counts.loaded -= 1;

@@ -282,7 +282,7 @@ impl Process {
         }
         heap.collectors = self.collectors(index, relation);
         if self.traces != Traces::Nothing {
-            heap.trail = Some(Trail::new(self.traces == Traces::Lines));
+            heap.trail = Some(Trail::new(self.traces == Traces::Lines, self.origins.file));
         }
         self.page_bytes += heap.bytes();
         self.by_oid.insert(oid.to_u32(), self.heaps.len());

@@ -141,7 +141,7 @@ impl Leader {
             if self.is_last() {
                 self.process.finish()?;
             } else {
-                self.process.pause();
+                self.process.pause()?;
             }
             point!("load.received");
             if let Some(parallel) = &self.parallel {

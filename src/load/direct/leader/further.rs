@@ -11,9 +11,10 @@
 use std::collections::VecDeque;
 
 use super::Leader;
-use super::prepare::{fields, is_safe_to_read, most_workers};
+use super::prepare::{fields, is_safe_to_read, most_workers, traces};
 use crate::error::Result;
-use crate::load::direct::process::File;
+use crate::load::direct::origin::Earlier;
+use crate::load::direct::process::{File, Traces};
 use crate::load::direct::projection::{Nodes, Projection};
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
@@ -64,12 +65,14 @@ impl Leader {
     pub fn go_on(&mut self) -> Result<bool> {
         let Some(Further { source, workers }) = self.further.pop_front() else { return Ok(false) };
         self.process.tolerance.report();
+        self.keep_track();
         self.process.rows.close()?;
         let Source { options, path, mapping, projection } = source;
         let executor = self.process.executor;
         // SAFETY: open as long as the executor's state is.
         let relation = unsafe { (*executor.target).ri_RelationDesc };
         let rows = source::open_rows(relation, &options, Some(&mapping))?;
+        let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
         self.most_workers = most_workers(&rows, &options).min(workers);
         self.launched = 0;
@@ -103,7 +106,26 @@ impl Leader {
             rejects: Rejects::new(copy, std::ptr::null_mut()),
             skip: copy.skip,
             limit: copy.limit.unwrap_or(u64::MAX),
+            traces,
         });
+        self.current = (!self.further.is_empty()).then_some((options, mapping));
         Ok(true)
+    }
+
+    /// Keep what it takes to read the current file again.
+    fn keep_track(&mut self) {
+        let Some((options, mapping)) = self.current.take() else { return };
+        let source = self.source();
+        let process = &mut self.process;
+        self.earlier.push(Earlier {
+            options,
+            mapping,
+            identity: process.rows.stream().identity(),
+            source,
+            traces: process.traces,
+            anchors: std::mem::take(&mut process.origins.anchors),
+            relation: process.rows.relation_name.clone(),
+            described: process.rows.described.clone(),
+        });
     }
 }

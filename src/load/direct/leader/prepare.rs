@@ -68,11 +68,7 @@ impl Leader {
         };
         let starts: Vec<u32> = relations.iter().map(blocks).collect();
         let mut list = Vec::new();
-        let traces = if rows.stream().has_offsets() && rows.stream().size().is_some() {
-            Traces::Positions
-        } else {
-            Traces::Lines
-        };
+        let traces = traces(&rows);
         // SAFETY: as above; closed, the locks stay.
         let (is_safe, complain, keys) = unsafe {
             let hazards = Hazards::new();
@@ -114,8 +110,8 @@ impl Leader {
             (safe, complain, keys)
         };
         let copy = &options.copy;
-        // What a place in a file means, if there are several of them, nobody would know.
-        let traces = if complain && more.is_empty() { traces } else { Traces::Nothing };
+        let traces = if complain { traces } else { Traces::Nothing };
+        let current = (!more.is_empty()).then(|| (options.clone(), mapping.clone()));
         let alone = Box::new(Shared::alone());
         let sizes = more
             .iter()
@@ -198,7 +194,9 @@ impl Leader {
             counters: std::ptr::null(),
             gathered: Vec::new(),
             shares: std::ptr::null_mut(),
+            earlier: Vec::new(),
             further,
+            current,
             most_workers,
             launched: 0,
             workers: 0,
@@ -238,6 +236,11 @@ pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], node
     // SAFETY: as above.
     nodes.is_none_or(|nodes| unsafe { hazards.is_safe(nodes.all()) })
         && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
+}
+
+/// How rows of a file can be traced to its records.
+pub(super) fn traces(rows: &Rows) -> Traces {
+    if rows.stream().has_offsets() && rows.stream().size().is_some() { Traces::Positions } else { Traces::Lines }
 }
 
 /// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.

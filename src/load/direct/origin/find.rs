@@ -51,17 +51,17 @@ impl Origins {
                     }
                     None => rows.restart(source.header, |_| Err(lost()))?,
                 }
-                next(rows)?.ok_or_else(lost)?
+                next(rows, place.file)?.ok_or_else(lost)?
             }
         };
         while at.position < place.position {
-            at = next(rows)?.ok_or_else(lost)?;
+            at = next(rows, place.file)?.ok_or_else(lost)?;
         }
         if at.position > place.position {
             return Err(lost());
         }
         for _ in at.behind..place.behind {
-            next(rows)?.ok_or_else(lost)?;
+            next(rows, place.file)?.ok_or_else(lost)?;
         }
         target.at = Some(place);
         Ok(())
@@ -69,13 +69,13 @@ impl Origins {
 }
 
 /// Go to the next record: where it is; none at the end.
-fn next(rows: &mut Rows) -> Result<Option<Place>> {
+fn next(rows: &mut Rows, file: u32) -> Result<Option<Place>> {
     loop {
         pgrx::check_for_interrupts!();
         match rows.stream_mut().advance() {
             Ok(Advance::Record) => {
                 let position = rows.reader().record_offset();
-                return Ok(Some(Place { position, behind: 0 }));
+                return Ok(Some(Place { file, position, behind: 0 }));
             }
             Ok(Advance::Header) => (),
             Ok(Advance::End) => return Ok(None),

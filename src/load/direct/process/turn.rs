@@ -4,7 +4,8 @@
 //! of which nobody else knows yet, the keys that were collected, ids that were taken. So the pages and the indexes of a
 //! load are those of all its files together.
 
-use super::{Process, Projection};
+use super::{Process, Projection, Traces};
+use crate::error::Result;
 use crate::load::direct::rejects::Rejects;
 use crate::pg::chunks::Chunks;
 use crate::pg::row::Rows;
@@ -20,6 +21,7 @@ pub struct File {
     pub rejects: Rejects,
     pub skip: u64,
     pub limit: u64,
+    pub traces: Traces,
 }
 
 impl Process {
@@ -39,15 +41,16 @@ impl Process {
     }
 
     /// The rows of a file are in, and there is another file: what is still to be appended waits for its rows. Guarded.
-    pub fn pause(&mut self) {
+    pub fn pause(&mut self) -> Result<()> {
         self.report();
         self.show();
         self.shared().rest(self.number);
+        self.tell_origins(0)
     }
 
     /// Go on with another file. In the leader, when it has no workers. Guarded.
     pub fn turn_to(&mut self, file: File) {
-        let File { mut rows, projection, tolerance, rejects, skip, limit } = file;
+        let File { mut rows, projection, tolerance, rejects, skip, limit, traces } = file;
         // Collectors know it.
         rows.elsewhere = self.rows.elsewhere.clone();
         let mut old = std::mem::replace(&mut self.rows, rows);
@@ -60,6 +63,11 @@ impl Process {
         (self.skip_left, self.limit, self.records_left) = (skip, limit, u64::MAX);
         (self.round, self.reported) = (0, 0);
         self.defaults.go_on();
+        self.origins.file += 1;
+        (self.traces, self.last_anchor) = (traces, 0);
+        for trail in self.heaps.iter_mut().filter_map(|heap| heap.trail.as_mut()) {
+            trail.turn_to(traces == Traces::Lines, self.origins.file);
+        }
         self.adapt();
     }
 }
