@@ -36,6 +36,7 @@ pub extern "C-unwind" fn _PG_init() {
         owns: fdw::owns,
         file: fdw::file_of,
         columns: fdw::columns_of,
+        wanted: fdw::wanted,
         is_replaceable: fdw::is_replaceable,
         replace: fdw::replace,
         count: fdw::count,

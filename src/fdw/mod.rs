@@ -42,6 +42,16 @@ pub fn file_of(relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
     Ok((options.location()?.clone(), options.copy))
 }
 
+/// The numbers of the columns that the conditions of a scan look at, and of those that are wanted besides. Guarded.
+///
+/// # Safety
+/// The plan of a scan of one of our tables.
+pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
+    // SAFETY: the caller vouches for the plan.
+    let plan::Wanted { by_quals, besides } = unsafe { plan::Wanted::from_private((*scan).fdw_private) };
+    [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
+}
+
 /// Is it a scan of ours that has begun, of a file that somebody else can read in its place, in whatever order?
 ///
 /// # Safety

@@ -26,6 +26,7 @@
 
 mod expression;
 mod insertion;
+mod joins;
 mod judge;
 mod new_table;
 mod node;
@@ -41,6 +42,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::insertion::Insertion;
 use crate::error::{Error, Result};
+use crate::load::direct;
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::encoding::to_server;
@@ -55,6 +57,8 @@ pub struct Wrapper {
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
     /// The columns of an open table's file.
     pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
+    /// The columns that the conditions of a scan look at, and those that are wanted besides.
+    pub wanted: unsafe fn(*const pg_sys::ForeignScan) -> [Vec<i16>; 2],
     /// Is it the wrapper's scan, of a file that a load can read in its place?
     pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
     /// A load is going to. Guarded.
@@ -96,6 +100,7 @@ impl Wrapper {
 pub fn init(wrapper: Wrapper) {
     let _ = WRAPPER.set(wrapper);
     node::register();
+    direct::register_leaf();
     new_table::register();
     // SAFETY: a variable of this process, which has one thread.
     unsafe {

@@ -86,6 +86,8 @@ pub struct Load {
     pub where_clause: WhereClause,
     /// What an INSERT makes of the file's rows, if they are not stored as they are.
     pub projection: Option<direct::Nodes>,
+    /// The plan that they go through, if an INSERT joins them with other tables.
+    pub joined: Option<direct::Joined>,
     /// The files that an INSERT reads after this one, and what they are called.
     pub more: Vec<Source>,
     also: Vec<String>,
@@ -563,6 +565,7 @@ impl Load {
             rows: None,
             where_clause: WhereClause::NONE,
             projection: None,
+            joined: None,
             more: Vec::new(),
             also: Vec::new(),
             statement: None,

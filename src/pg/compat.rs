@@ -7,6 +7,7 @@ mod encoding;
 mod executor_hook;
 mod foreign;
 mod index;
+mod planned;
 mod planner;
 mod rights;
 mod soft;
@@ -24,6 +25,7 @@ pub use self::index::{
     extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page,
     read_block, reindex_index, reindex_relation,
 };
+pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{adjust_to_child, expression_tree_mutator, is_constant, known_eclass, prunes_at_run_time};
 pub use self::rights::{
     Rights, check_insert_rights, forgo_insert_rights, owns_relation, restrict_search_path, wanted_rights,

@@ -59,6 +59,9 @@ pub fn displayed(data: &[u8]) -> CString {
 pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
     // SAFETY: pushed with a pointer to Rows that outlives the push.
     let rows = unsafe { &*rows.cast::<Rows>() };
+    if rows.is_quiet {
+        return;
+    }
     // Everything that could panic comes first and stays in here; what is passed on is plain data.
     let lines = std::panic::catch_unwind(AssertUnwindSafe(|| describe(rows)));
     let Ok((relation, line, what, file)) = lines else { return };

@@ -120,6 +120,8 @@ pub struct Rows {
     /// Messages show the line only while values are made of it: who may not see all of it may hear of what becomes of the
     /// values.
     pub is_discreet: bool,
+    /// What is done now is about no line at all.
+    pub is_quiet: bool,
     /// Values are made of the current line.
     pub is_converting: bool,
     pub relation_name: CString,
@@ -170,6 +172,7 @@ impl Rows {
             attention: Attention::NONE,
             elsewhere: Elsewhere::default(),
             is_discreet: false,
+            is_quiet: false,
             is_converting: true,
             relation_name,
             described,

@@ -24,6 +24,7 @@ use pgrx::{pg_guard, pg_sys};
 pub use self::further::Further;
 use super::executor;
 use super::failure;
+use super::join::Beginning;
 use super::key_check;
 use super::offender::{self, Offender};
 use super::origin::{Earlier, Target};
@@ -56,6 +57,7 @@ pub const KEY_SPEC: u64 = 3;
 pub const KEY_QUEUES: u64 = 4;
 pub const KEY_REJECTS: u64 = 5;
 pub const KEY_SHARES: u64 = 6;
+pub const KEY_FIGURES: u64 = 7;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -71,6 +73,8 @@ pub struct Leader {
     pub gathered: Vec<u64>,
     /// What workers have used, for each of them.
     pub shares: *mut Share,
+    /// And what was measured of the plan that their rows went through.
+    pub figures: *mut pg_sys::Instrumentation,
     /// The files that are done and those that are still to be read.
     pub earlier: Vec<Earlier>,
     pub further: VecDeque<Further>,
@@ -241,7 +245,14 @@ unsafe fn work_on_file(leader: *mut Leader) {
         };
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
-        if (*leader).most_workers > 0 {
+        if (*leader).most_workers > 0 && (*process).join.is_some() {
+            // The plan pulls: whoever it asks for the second record starts the workers.
+            (*process).records_left = (*process).skip_left + 1;
+            (*process).beginning = Some(Beginning { begin: start_workers, leader });
+            row_loop::run(process);
+            (*process).beginning = None;
+            (*process).records_left = u64::MAX;
+        } else if (*leader).most_workers > 0 {
             (*process).records_left = (*process).skip_left + 1;
             row_loop::run(process);
             point_plain!("load.first");

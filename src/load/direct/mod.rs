@@ -21,6 +21,7 @@ mod freeze;
 mod heap;
 mod index_keys;
 mod indexes;
+mod join;
 mod key_check;
 mod key_query;
 mod leader;
@@ -44,6 +45,8 @@ mod workers;
 
 pub use exclusive::{WORTH_EXCLUSIVE, renew};
 pub use freeze::check_freeze;
+pub use join::Joined;
+pub use join::leaf::{Columns, in_place_of, register as register_leaf};
 pub use leader::load;
 pub use projection::Nodes;
 pub use statement::Statement;

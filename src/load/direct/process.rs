@@ -20,6 +20,7 @@ pub use self::turn::File;
 use super::defaults::Defaults;
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
+use super::join::{Beginning, Join};
 use super::key_check::KeyCheck;
 use super::origin::{Origins, Trail};
 use super::projection::Projection;
@@ -92,6 +93,12 @@ pub struct Process {
     pub wanted: Vec<usize>,
     /// What is made of the file's rows, if they are not stored as they are.
     pub projection: Option<Projection>,
+    /// The plan that rows of the file go through, if they are joined.
+    pub join: Option<Join>,
+    /// In the leader: what is done before the second record, once. Then [`Process::records_left`] says where that is.
+    pub beginning: Option<Beginning>,
+    /// Where the values of a record are made: with a join, a record may have many rows.
+    pub fields: *mut pg_sys::ExprContext,
     pub heaps: Vec<Heap>,
     /// Which of these is a relation's.
     by_oid: HashMap<u32, usize>,
@@ -110,6 +117,8 @@ pub struct Process {
     /// The leaf that the last row went to: its result relation and the index of its heap.
     pub last_leaf: (*mut pg_sys::ResultRelInfo, usize),
     pub filtered: u64,
+    /// All of them, of this process.
+    pub filtered_here: u64,
     /// Rows since interrupts were last looked for.
     round: u32,
     /// Rows and bytes that were reported.
@@ -154,6 +163,7 @@ pub const SHORT: i32 = 2;
 #[derive(Debug)]
 pub struct Parts {
     pub projection: Option<Projection>,
+    pub join: Option<Join>,
     pub rows: Rows,
     pub chunks: Chunks,
     pub shared: *const Shared,
@@ -179,10 +189,24 @@ impl Process {
     pub fn new(parts: Parts) -> Result<Process> {
         let Parts { rows, chunks, shared, number, executor, defaults, tolerance, .. } = parts;
         let Parts {
-            projection, rejects, is_dry, skip, limit, traits, starts, stamp, wide, counters, plan, traces, ..
+            projection,
+            join,
+            rejects,
+            is_dry,
+            skip,
+            limit,
+            traits,
+            starts,
+            stamp,
+            wide,
+            counters,
+            plan,
+            traces,
+            ..
         } = parts;
         let wanted = projection.as_ref().map_or_else(|| rows.all(), |projection| projection.first.clone());
         let relations = traits.len();
+        let fields = join.as_ref().map_or(executor.econtext, |join| join.joined().fields());
         let mut process = Process {
             rows,
             chunks,
@@ -204,6 +228,9 @@ impl Process {
             unset_not_null: Vec::new(),
             wanted,
             projection,
+            join,
+            beginning: None,
+            fields,
             heaps: Vec::new(),
             by_oid: HashMap::new(),
             page_bytes: 0,
@@ -216,6 +243,7 @@ impl Process {
             form: FormBuffer::new(),
             last_leaf: (std::ptr::null_mut(), 0),
             filtered: 0,
+            filtered_here: 0,
             round: 0,
             unreported_rows: 0,
             reported: 0,

@@ -108,6 +108,33 @@ enum Part {
     },
 }
 
+/// Columns that nobody looks at are NULL in every row.
+///
+/// # Safety
+/// A virtual slot.
+unsafe fn clear_columns(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller vouches for the slot, whose arrays are as long as its descriptor.
+    unsafe {
+        for attribute in 0..usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0) {
+            *(*slot).tts_isnull.add(attribute) = true;
+            *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
+        }
+    }
+}
+
+/// The places of the columns that are converted before the conditions are evaluated, and after.
+fn stages(by_quals: &[i16], no_quals: bool, columns: &[Column], on_error: OnError) -> (Vec<usize>, Vec<usize>) {
+    let is_early = |column: &Column| {
+        // Which rows survive must not depend on what is looked at.
+        on_error != OnError::Stop
+            || no_quals
+            || by_quals.iter().any(|&number| usize::try_from(number - 1) == Ok(column.attribute))
+    };
+    let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
+    let places = |early: bool| wanted().filter(|(_, c)| is_early(c) == early).map(|(i, _)| i).collect();
+    (places(true), places(false))
+}
+
 /// Ready to run.
 #[derive(Debug)]
 pub struct Projection {
@@ -141,11 +168,7 @@ impl Projection {
             let descriptor = pg_sys::CreateTupleDescCopy((*relation).rd_att);
             pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
             let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
-            for attribute in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
-                // Columns that nobody looks at are NULL in every row.
-                *(*slot).tts_isnull.add(attribute) = true;
-                *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
-            }
+            clear_columns(slot);
             let quals = pg_sys::ExecInitQual(nodes.quals, std::ptr::null_mut());
             let mut parts = Vec::new();
             for entry in PgList::<pg_sys::TargetEntry>::from_pg(nodes.targets).iter_ptr() {
@@ -159,17 +182,27 @@ impl Projection {
                 });
             }
             pg_sys::MemoryContextSwitchTo(old);
-            let by_quals = columns_of(nodes.quals);
-            let is_early = |column: &Column| {
-                // Which rows survive must not depend on what is looked at.
-                on_error != OnError::Stop
-                    || nodes.quals.is_null()
-                    || by_quals.iter().any(|&number| usize::try_from(number - 1) == Ok(column.attribute))
-            };
-            let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
-            let places = |early: bool| wanted().filter(|(_, c)| is_early(c) == early).map(|(i, _)| i).collect();
-            Projection { slot, quals, parts, first: places(true), rest: places(false), is_partial: false }
+            let (first, rest) = stages(&columns_of(nodes.quals), nodes.quals.is_null(), columns, on_error);
+            Projection { slot, quals, parts, first, rest, is_partial: false }
         }
+    }
+
+    /// For the rows of a foreign table that are a scan's, whose slot this is, and its conditions, which look at `by_quals`.
+    /// Nothing is made of the rows that pass.
+    ///
+    /// # Safety
+    /// A virtual slot of the foreign table's rows, and an expression or null, which live as long.
+    pub unsafe fn of_scan(
+        slot: *mut pg_sys::TupleTableSlot,
+        quals: *mut pg_sys::ExprState,
+        by_quals: &[i16],
+        columns: &[Column],
+        on_error: OnError,
+    ) -> Projection {
+        // SAFETY: the caller vouches for the slot.
+        unsafe { clear_columns(slot) };
+        let (first, rest) = stages(by_quals, quals.is_null(), columns, on_error);
+        Projection { slot, quals, parts: Vec::new(), first, rest, is_partial: false }
     }
 
     /// The arrays of the row.
@@ -209,7 +242,7 @@ pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
             decode_rest(process, projection);
             let rows = &raw mut (*process).rows;
             if (*rows).has_queue() {
-                Rows::convert(rows, (*projection).arrays(), (*process).executor.econtext);
+                Rows::convert(rows, (*projection).arrays(), (*process).fields);
             }
         }
     }
@@ -218,19 +251,19 @@ pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
 /// # Safety
 /// A valid process, and the arrays of its slot.
 #[pg_guard]
-unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
+pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
     // SAFETY: the caller vouches for both.
     unsafe { (*process).defaults.set(*arrays) }.or_raise();
 }
 
-/// Make the target's attributes of the row, but for defaults that are expressions. False if it does not pass.
+/// Does the row pass? What is left of its columns is converted then.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
-pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
+/// A plain frame, with the memory context of the row's values; a valid process, and its projection.
+pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
     unsafe {
-        let econtext = (*process).executor.econtext;
+        let econtext = (*process).fields;
         let rows = &raw mut (*process).rows;
         let slot = (*projection).slot;
         unguarded::store_virtual(slot);
@@ -242,6 +275,21 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
         (*rows).is_converting = true;
         convert_rest(process, projection);
         (*rows).is_converting = false;
+        true
+    }
+}
+
+/// Make the target's attributes of the row, but for defaults that are expressions. False if it does not pass.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
+pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
+    unsafe {
+        if !passes(process, projection) {
+            return false;
+        }
+        let econtext = (*process).executor.econtext;
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;
         for i in 0..(*parts).len() {

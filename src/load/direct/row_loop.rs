@@ -14,6 +14,8 @@
 use pgrx::{pg_guard, pg_sys};
 
 use super::defaults::Default;
+use super::join;
+use super::join::Beginning;
 use super::key_check;
 use super::process::{END, Process, SHORT};
 use super::projection;
@@ -119,6 +121,55 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     }
 }
 
+/// Make the next record a row of the foreign table that passes, for the plan that it goes through. False if there is none.
+///
+/// # Safety
+/// A plain frame; a valid process with a join, whose memory for fields is empty.
+pub unsafe fn fetch(process: *mut Process) -> bool {
+    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    unsafe {
+        let Some(projection) = (*process).projection.as_mut() else { return false };
+        let projection = &raw mut *projection;
+        let rows = &raw mut (*process).rows;
+        let econtext = (*process).fields;
+        let memory = (*econtext).ecxt_per_tuple_memory;
+        loop {
+            pg_sys::CurrentMemoryContext = memory;
+            ((*rows).is_quiet, (*rows).is_converting) = (false, true);
+            let what = step(process);
+            if what == END {
+                (*rows).is_quiet = true;
+                if (*process).records_left > 0 {
+                    return false;
+                }
+                let Some(Beginning { begin, leader }) = (*process).beginning.take() else { return false };
+                // What it makes is there for as long as the workers are.
+                pg_sys::CurrentMemoryContext = (*process).memory;
+                begin(leader);
+                (*process).records_left = u64::MAX;
+                continue;
+            }
+            if (*rows).has_queue() {
+                let mut watch = (*process).stages.sample();
+                Rows::convert(rows, (*projection).arrays(), econtext);
+                (*process).stages.lap_sample(&mut watch, Stage::Convert);
+            }
+            if what == SHORT {
+                projection::convert_rest(process, projection);
+                raise_missing(process);
+            }
+            let passes = projection::passes(process, projection);
+            (*rows).is_quiet = true;
+            if passes {
+                return true;
+            }
+            (*process).filtered += 1;
+            (*process).filtered_here += 1;
+            unguarded::MemoryContextReset(memory);
+        }
+    }
+}
+
 /// # Safety
 /// As [`run`].
 unsafe extern "C-unwind" fn rows(process: Opaque) {
@@ -136,30 +187,44 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             None => std::ptr::null_mut(),
         };
         let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
+        let join = match (*process).join.as_ref() {
+            Some(join) => {
+                join.belong(process);
+                &raw const *join
+            }
+            None => std::ptr::null(),
+        };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            (*rows).is_converting = true;
-            let what = step(process);
-            if what == END {
-                break;
-            }
-            if (*rows).has_queue() {
-                let mut watch = (*process).stages.sample();
-                Rows::convert(rows, fields, e.econtext);
-                (*process).stages.lap_sample(&mut watch, Stage::Convert);
-            }
-            if what == SHORT {
-                if !projection.is_null() {
-                    projection::convert_rest(process, projection);
+            if !join.is_null() {
+                if !join::next(process, join, arrays) {
+                    break;
                 }
-                raise_missing(process);
-            }
-            (*rows).is_converting = false;
-            if !projection.is_null() && !projection::project(process, projection, arrays) {
-                (*process).filtered += 1;
-                pg_sys::CurrentMemoryContext = memory;
-                clear(e.slot, per_tuple);
-                continue;
+            } else {
+                (*rows).is_converting = true;
+                let what = step(process);
+                if what == END {
+                    break;
+                }
+                if (*rows).has_queue() {
+                    let mut watch = (*process).stages.sample();
+                    Rows::convert(rows, fields, e.econtext);
+                    (*process).stages.lap_sample(&mut watch, Stage::Convert);
+                }
+                if what == SHORT {
+                    if !projection.is_null() {
+                        projection::convert_rest(process, projection);
+                    }
+                    raise_missing(process);
+                }
+                (*rows).is_converting = false;
+                if !projection.is_null() && !projection::project(process, projection, arrays) {
+                    (*process).filtered += 1;
+                    (*process).filtered_here += 1;
+                    pg_sys::CurrentMemoryContext = memory;
+                    clear(e.slot, per_tuple);
+                    continue;
+                }
             }
             evaluate_defaults(process, arrays);
             let mut slot = e.slot;

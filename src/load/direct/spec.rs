@@ -9,6 +9,7 @@ use std::ffi::{CString, c_char};
 use pgrx::pg_sys;
 
 use super::index_keys::Planned;
+use super::join;
 use super::projection::Text;
 use crate::pg::append::Traits;
 use crate::pg::sequence::Parameters;
@@ -37,6 +38,8 @@ pub struct Spec {
     pub condition: Option<CString>,
     /// What is made of rows, if they are not stored as they are.
     pub projection: Option<Text>,
+    /// The plan that rows of the file go through, if they are joined.
+    pub join: Option<join::Text>,
     /// The relations that rows may go to.
     pub traits: Vec<(pg_sys::Oid, Traits)>,
     pub sequences: Vec<Parameters>,
@@ -136,6 +139,14 @@ impl Spec {
             w.bytes(targets.as_bytes());
             w.bytes(quals.as_bytes());
         }
+        w.number(u64::from(self.join.is_some()));
+        if let Some(join::Text { statement, parameters, sets, instrument }) = &self.join {
+            w.bytes(statement.as_bytes());
+            w.bytes(parameters);
+            w.number(sets.len() as u64);
+            sets.iter().for_each(|attnum| w.number(u64::from(attnum.cast_unsigned())));
+            w.number(u64::from(instrument.cast_unsigned()));
+        }
         w.number(self.traits.len() as u64);
         for (relation, traits) in &self.traits {
             w.number(u64::from(relation.to_u32()));
@@ -183,6 +194,14 @@ impl Spec {
         let condition = r.string()?;
         let projects = r.number()? != 0;
         let projection = if projects { Some(Text { targets: r.string()?, quals: r.string()? }) } else { None };
+        let join = if r.number()? != 0 {
+            let (statement, parameters) = (r.string()?, r.bytes()?.to_vec());
+            let sets = r.list(|r| Some(u16::try_from(r.number()?).ok()?.cast_signed()))?;
+            let instrument = u32::try_from(r.number()?).ok()?.cast_signed();
+            Some(join::Text { statement, parameters, sets, instrument })
+        } else {
+            None
+        };
         let traits = r.list(|r| Some((oid(r.number()?)?, traits_from_number(r.number()?))))?;
         let sequences = r.list(|r| {
             let bytes = r.bytes()?;
@@ -215,6 +234,7 @@ impl Spec {
             inserted,
             condition,
             projection,
+            join,
             traits,
             sequences,
             keys,

@@ -13,7 +13,8 @@ use super::defaults::Defaults;
 use super::executor;
 use super::failure;
 use super::index_keys::KeyPlan;
-use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
+use super::join::{self, Join, figures};
+use super::leader::{KEY_COUNTERS, KEY_FIGURES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
 use super::process::{Parts, Process, Traces};
 use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
@@ -124,6 +125,11 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     process.shared().account_cpu(Cpu::now());
     process.wide.detach();
     process.rows.close().or_raise();
+    if let Some(join) = process.join.take() {
+        // SAFETY: there is room for the figures of each worker.
+        unsafe { figures::report(&join, lookup(toc, KEY_FIGURES).cast(), process.number - 1) };
+        join.end();
+    }
     executor::tear_down(&process.executor);
     if let Some(files) = process.plan.files.take() {
         files.release();
@@ -178,6 +184,11 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     if let Some(nodes) = nodes {
         nodes.complete(&mut mapping);
     }
+    let join = spec.join.as_ref().map(join::Text::attach).transpose()?;
+    if let (Some(join), Some(text)) = (&join, &spec.join) {
+        join.joined().complete(&mut mapping);
+        mapping.computed = text.sets.clone();
+    }
     let rows = source::open_rows(relation, &options, Some(&mapping))?;
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
@@ -219,8 +230,11 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         // SAFETY: the leader's nodes, which are about this table; it was opened with the rows.
         unsafe { Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor) }
     });
+    let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
+    let projection = projection.or_else(|| join.as_ref().map(of_scan));
     let mut process = Process::new(Parts {
         projection,
+        join,
         rows,
         chunks: Chunks::Shared { cutter: Box::new(cutter), number: 0 },
         shared,

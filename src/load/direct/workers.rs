@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::leader::{KEY_COUNTERS, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader};
+use super::join::figures;
+use super::leader::{KEY_COUNTERS, KEY_FIGURES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader};
 use super::rejects::{Tally, TooMuch};
 use super::shared::Shared;
 use super::wide::QUEUE;
@@ -50,6 +51,8 @@ impl Leader {
         let stretches = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
         parallel.estimate(stretches * size_of::<Tally>());
         parallel.estimate(wanted * size_of::<Share>());
+        let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
+        parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
         parallel.initialize();
         let wanted = parallel.most_workers().min(wanted);
         if wanted == 0 {
@@ -64,6 +67,8 @@ impl Leader {
         let rejects = parallel.insert(KEY_REJECTS, stretches * size_of::<Tally>()).cast::<Tally>();
         let bad = self.alone.bad.swap(0, Relaxed);
         let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
+        let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
+        let figures = figures.cast::<pg_sys::Instrumentation>();
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
@@ -76,6 +81,9 @@ impl Leader {
             }
             for i in 0..wanted {
                 shares.add(i).write(Share::default());
+            }
+            for i in 0..wanted * nodes {
+                figures.add(i).write(pg_sys::Instrumentation::default());
             }
             text.cast::<u64>().write(spec.len() as u64);
             std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());
@@ -90,6 +98,7 @@ impl Leader {
         self.parallel = Some(parallel);
         self.counters = counts;
         self.shares = shares;
+        self.figures = figures;
         self.launched = launched;
         self.workers += launched;
         self.builders = self.builders.max(launched);
@@ -149,6 +158,10 @@ impl Leader {
             }
             // SAFETY: a share for each worker, and they are gone.
             (0..self.launched).for_each(|i| unsafe { usage::take_share(self.shares.add(i)) });
+            if let Some(join) = &self.process.join {
+                // SAFETY: as for the shares.
+                unsafe { figures::take(join, self.figures, self.launched) };
+            }
             self.gather()?;
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();

@@ -11,6 +11,13 @@ use crate::load::source::Mapping;
 pub const DEFAULT: i32 = 0;
 pub const EXPRESSION: i32 = -1;
 
+/// Which processes may run the plan that rows of a file go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Leader,
+    Everywhere,
+}
+
 /// What is inserted where, of one foreign table.
 #[derive(Debug, Clone)]
 pub struct Insertion {
@@ -20,6 +27,8 @@ pub struct Insertion {
     pub place: usize,
     /// There are conditions.
     pub filters: bool,
+    /// Rows are joined with other tables.
+    pub joins: Option<Reach>,
     /// For each attribute of the target, the number of the foreign table's column that it gets; or one of the others.
     pub columns: Vec<i32>,
     /// Its conditions and expressions, where they are not those of the plan.
@@ -27,7 +36,7 @@ pub struct Insertion {
 }
 
 /// The numbers before those of columns.
-const HEAD: usize = 5;
+const HEAD: usize = 6;
 
 impl Insertion {
     /// As a list that a plan can carry. Guarded.
@@ -48,6 +57,7 @@ impl Insertion {
         push(i32::try_from(self.place).unwrap_or(0));
         push(i32::from(self.filters));
         push(i32::from(self.own.is_some()));
+        push(self.joins.map_or(0, |reach| 1 + reach as i32));
         self.columns.iter().copied().for_each(push);
         let nodes = self.own.unwrap_or(Nodes { targets: null_mut(), quals: null_mut() });
         let mut list = PgList::<pg_sys::List>::new();
@@ -84,6 +94,7 @@ impl Insertion {
             place: usize::try_from(number(2)).unwrap_or(0),
             filters: number(3) != 0,
             own: (number(4) != 0).then_some(own),
+            joins: (number(5) != 0).then(|| if number(5) > 1 { Reach::Everywhere } else { Reach::Leader }),
             columns: numbers.get(HEAD..).unwrap_or_default().to_vec(),
         }
     }
@@ -92,7 +103,10 @@ impl Insertion {
     pub fn projects(&self) -> bool {
         let twice =
             |(i, number): (usize, &i32)| *number > 0 && self.columns.iter().take(i).any(|other| other == number);
-        self.filters || self.columns.contains(&EXPRESSION) || self.columns.iter().enumerate().any(twice)
+        self.filters
+            || self.joins.is_some()
+            || self.columns.contains(&EXPRESSION)
+            || self.columns.iter().enumerate().any(twice)
     }
 
     /// The entries of a target list, which has one for each attribute, that say what is not a default. Guarded.
@@ -113,7 +127,7 @@ impl Insertion {
     /// # Safety
     /// The plan of this insertion.
     pub unsafe fn nodes(&self, plan: *const pg_sys::CustomScan) -> Option<Nodes> {
-        if !self.projects() {
+        if !self.projects() || self.joins.is_some() {
             return None;
         }
         // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.

@@ -14,7 +14,8 @@ use pgrx::{PgList, pg_sys};
 
 use super::Wrapper;
 use super::expression::{asks_for_last_id, of_expression, takes_ids};
-use super::insertion::{DEFAULT, EXPRESSION, Insertion};
+use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
+use super::joins::{self, Joins};
 use super::parts::{self, Above, Part};
 use super::translate::to_row;
 use crate::error::OrRaise;
@@ -50,14 +51,25 @@ pub unsafe fn judge(
             return no("pg_bulk.direct_insert is off");
         }
         of_statement(root, path)?;
-        let parts = of_source(root, input, path)?;
         let target = (*(*(*root).simple_rte_array.add((*(*root).parse).resultRelation as usize))).relid;
+        if (*input).reloptkind == pg_sys::RelOptKind::RELOPT_JOINREL {
+            return of_join(root, path, target);
+        }
+        let parts = of_source(root, input, path)?;
         let mut insertions = Vec::with_capacity(parts.len());
         for part in &parts {
             let Part { foreign, place, .. } = *part;
-            let columns = of_columns(part.targets, place, target, foreign)?;
+            let columns = of_columns(part.targets, target, Some((place, foreign)))?;
             of_expression(part.quals.cast(), place, foreign)?;
-            insertions.push(Insertion { target, foreign, place, filters: !part.quals.is_null(), columns, own: None });
+            insertions.push(Insertion {
+                target,
+                foreign,
+                place,
+                filters: !part.quals.is_null(),
+                joins: None,
+                columns,
+                own: None,
+            });
         }
         of_defaults(&parts, &mut insertions)?;
         if !parts.iter().all(|part| part.is_plain) {
@@ -69,6 +81,29 @@ pub unsafe fn judge(
         }
         of_tables(&insertions, false)?;
         Ok(insertions)
+    }
+}
+
+/// The same, where rows of one foreign table are joined with other tables. Guarded.
+///
+/// # Safety
+/// As [`judge`]; the target.
+unsafe fn of_join(
+    root: *mut pg_sys::PlannerInfo,
+    path: *mut pg_sys::ModifyTablePath,
+    target: pg_sys::Oid,
+) -> Answer<Vec<Insertion>> {
+    // SAFETY: the caller vouches for the structures.
+    unsafe {
+        let Joins { foreign, place, reach } = joins::judge(root, (*path).subpath, target)?;
+        let columns = of_columns((*root).processed_tlist, target, None)?;
+        let reach = match joins::of_expressions(root, &columns)? {
+            Reach::Everywhere => reach,
+            Reach::Leader => Reach::Leader,
+        };
+        let insertion = Insertion { target, foreign, place, filters: false, joins: Some(reach), columns, own: None };
+        of_tables(std::slice::from_ref(&insertion), false)?;
+        Ok(vec![insertion])
     }
 }
 
@@ -155,7 +190,9 @@ pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
         if !(*parse).setOperations.is_null() {
             return no("The SELECT is more than a UNION ALL of columns of the same types.");
         }
-        if (*parse).hasSubLinks || !(*root).init_plans.is_null() {
+        // One that has become a join has no plan of its own.
+        let has_subplans = (*parse).hasSubLinks && !(*(*root).glob).subplans.is_null();
+        if has_subplans || !(*root).init_plans.is_null() {
             return no("The SELECT has subqueries.");
         }
         if (*root).hasPseudoConstantQuals {
@@ -179,7 +216,7 @@ unsafe fn of_source(
         let is_base = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
             && pg_sys::bms_equal((*input).relids, (*root).all_baserels);
         if !is_base {
-            return no("The SELECT joins tables.");
+            return no("The SELECT does more than read rows.");
         }
         let above = Above { targets: (*root).processed_tlist, quals: std::ptr::null_mut(), is_plain: true };
         let mut found = Vec::new();
@@ -206,12 +243,12 @@ pub unsafe fn without_relabels(expression: *mut pg_sys::Node) -> *mut pg_sys::No
 /// For each attribute of the target, where its value comes from. Guarded.
 ///
 /// # Safety
-/// The target list of an INSERT, with an entry for each attribute of the target, and the place of the foreign table.
+/// The target list of an INSERT, with an entry for each attribute of the target, and the foreign table and its place if it is
+/// the one table that is read.
 unsafe fn of_columns(
     list: *mut pg_sys::List,
-    place: usize,
     target: pg_sys::Oid,
-    foreign: pg_sys::Oid,
+    only: Option<(usize, pg_sys::Oid)>,
 ) -> Answer<Vec<i32>> {
     // SAFETY: the caller vouches for the list; guarded calls on a relation that the parser has locked.
     unsafe {
@@ -224,7 +261,7 @@ unsafe fn of_columns(
         for attribute in 0..natts {
             let of_attribute = match entries.get_ptr(attribute) {
                 Some(entry) if usize::try_from((*entry).resno) == Ok(attribute + 1) && !(*entry).resjunk => {
-                    of_column((*entry).expr, place, relation, attribute, foreign)
+                    of_column((*entry).expr, relation, attribute, only)
                 }
                 _ => no("The target list is not as expected."),
             };
@@ -283,10 +320,9 @@ impl Sequences {
 /// As [`of_columns`]; an expression for an attribute of the target.
 unsafe fn of_column(
     expression: *mut pg_sys::Expr,
-    place: usize,
     relation: pg_sys::Relation,
     attribute: usize,
-    foreign: pg_sys::Oid,
+    only: Option<(usize, pg_sys::Oid)>,
 ) -> Answer<i32> {
     // SAFETY: the caller vouches for the arguments; tags say what nodes are, the attribute exists.
     unsafe {
@@ -296,7 +332,7 @@ unsafe fn of_column(
         }
         // What is only taken for another type is stored as it is.
         let value = without_relabels(expression.cast());
-        if (*value).type_ == pg_sys::NodeTag::T_Var {
+        if let (Some((place, foreign)), pg_sys::NodeTag::T_Var) = (only, (*value).type_) {
             let var = value.cast::<pg_sys::Var>();
             let is_ours = usize::try_from((*var).varno) == Ok(place) && (*var).varlevelsup == 0 && (*var).varattno > 0;
             let fits = pg_sys::exprType(expression.cast()) == form.atttypid;
@@ -317,7 +353,14 @@ unsafe fn of_column(
         if is_default {
             return Ok(DEFAULT);
         }
-        of_expression(expression.cast(), place, foreign).map(|()| EXPRESSION)
+        match only {
+            Some((place, foreign)) => of_expression(expression.cast(), place, foreign)?,
+            None if takes_ids(expression.cast(), std::ptr::null_mut()) => {
+                return no("An expression takes ids of a sequence.");
+            }
+            None => (),
+        }
+        Ok(EXPRESSION)
     }
 }
 
@@ -353,9 +396,12 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
             return no("The foreign table has the option default.");
         }
         // Which rows there are must not depend on which columns are asked for.
-        if insertion.filters && copy.limit.is_some() {
+        if (insertion.filters || insertion.joins.is_some()) && copy.limit.is_some() {
             // Of the rows of the file, and not of those that pass.
             return no("The foreign table has the option limit.");
+        }
+        if insertion.joins.is_some() && copy.on_error != OnError::Stop {
+            return no("The foreign table has the option on_error.");
         }
         if copy.on_error != OnError::Stop && !insertion.projects() && mapping.fields.iter().any(Option::is_none) {
             return no("The foreign table has the option on_error, and not all of its columns are inserted.");

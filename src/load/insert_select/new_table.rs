@@ -113,7 +113,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
         }
         let mut outcome = Outcome::default();
         replace(scan);
-        run::run(insertions, null(), None, &raw mut outcome);
+        run::run(insertions, null(), None, null_mut(), &raw mut outcome);
         (*(*state).state).es_processed = outcome.rows;
         for node in [gather, scan.cast()] {
             if !node.is_null() && !(*node).instrument.is_null() {
@@ -195,7 +195,8 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
             return no("No column is made.");
         }
         let target = pg_sys::InvalidOid;
-        let insertion = Insertion { target, foreign, place, filters: !quals.is_null(), columns, own: None };
+        let insertion =
+            Insertion { target, foreign, place, filters: !quals.is_null(), joins: None, columns, own: None };
         let own = Some(nodes(scan, &insertion));
         Ok(Insertion { own, ..insertion })
     }

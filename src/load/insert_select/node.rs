@@ -9,7 +9,8 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::Wrapper;
-use super::insertion::Insertion;
+use super::insertion::{Insertion, Reach};
+use super::joins;
 use super::judge;
 use super::parts;
 use super::run::{self, Outcome};
@@ -84,6 +85,10 @@ unsafe extern "C-unwind" fn plan_path(
             PgList::<pg_sys::Plan>::from_pg(plans).get_ptr(0).map_or(null_mut(), |modify| (*modify).lefttree);
         let mut insertions = Insertion::all_of_list((*path).custom_private);
         match insertions.first() {
+            Some(insertion) if insertion.joins.is_some() => {
+                // Those of the plan are for EXPLAIN.
+                (*scan).custom_scan_tlist = variables_of((*scan).scan.plan.targetlist);
+            }
             Some(insertion) if insertion.own.is_none() => {
                 while below.as_ref().is_some_and(|plan| plan.type_ == pg_sys::NodeTag::T_Result) {
                     below = (*below).lefttree;
@@ -182,6 +187,8 @@ struct State {
     /// Core's node, if it is to run; then `why` says why.
     child: *mut pg_sys::PlanState,
     why: *mut std::ffi::c_char,
+    /// The plan that rows of the file go through, if they are joined; else null.
+    joined: *mut pg_sys::PlanState,
     /// The foreign tables are open, so that nobody in this session changes them meanwhile.
     foreign: *mut Vec<pg_sys::Relation>,
     is_done: bool,
@@ -212,25 +219,34 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
         let state = node.cast::<State>();
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let insertions = Insertion::all_of_list((*plan).custom_private);
-        let answer = if guc::direct_insert() != DirectInsert::Off {
+        let modify = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
+        let mut answer = if guc::direct_insert() != DirectInsert::Off {
             judge::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
         } else {
             Err("pg_bulk.direct_insert is off".into())
         };
+        if let Some(insertion) = insertions.first().filter(|insertion| insertion.joins.is_some() && answer.is_ok()) {
+            match joins::plan(modify, insertion, estate) {
+                Ok(plan) => {
+                    (*state).joined = pg_sys::ExecInitNode(plan, estate, flags);
+                    (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).joined.cast());
+                }
+                Err(why) => answer = Err(why),
+            }
+        }
         let open = |insertion: &Insertion| pg_sys::table_open(insertion.foreign, pg_sys::NoLock.cast_signed());
         let foreign: Vec<pg_sys::Relation> = insertions.iter().map(open).collect();
         let mut memory = PgMemoryContexts::For((*estate).es_query_cxt);
         (*state).foreign = memory.leak_and_drop_on_delete(foreign);
         (*state).insertions = memory.leak_and_drop_on_delete(insertions);
         if answer.is_ok() && flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0 {
-            let modify = PgList::<pg_sys::ModifyTable>::from_pg((*plan).custom_plans).get_ptr(0);
-            let place = modify.map_or(0, |modify| pg_sys::list_nth_int((*modify).resultRelations, 0));
+            let modify = modify.cast::<pg_sys::ModifyTable>().as_ref();
+            let place = modify.map_or(0, |modify| pg_sys::list_nth_int(modify.resultRelations, 0));
             (*state).statement = Some(Statement::begin(estate, place.cast_unsigned()));
         }
         if let Err(why) = answer {
             (*state).why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
-            let child = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
-            (*state).child = pg_sys::ExecInitNode(child, estate, flags);
+            (*state).child = pg_sys::ExecInitNode(modify, estate, flags);
             (*node).custom_ps = pg_sys::lappend(null_mut(), (*state).child.cast());
         }
     }
@@ -254,7 +270,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
         if !(*state).is_done {
             (*state).is_done = true;
             let plan = (*node).ss.ps.plan.cast();
-            run::run((*state).insertions, plan, (*state).statement, &raw mut (*state).outcome);
+            run::run((*state).insertions, plan, (*state).statement, (*state).joined, &raw mut (*state).outcome);
             count(state);
         }
         null_mut()
@@ -274,7 +290,9 @@ unsafe fn count(state: *mut State) {
         if (*modify).canSetTag {
             (*(*ps).state).es_processed += (*state).outcome.rows;
         }
-        count_filtered(ps, &raw const (*state).outcome);
+        if (*state).joined.is_null() {
+            count_filtered(ps, &raw const (*state).outcome);
+        }
     }
 }
 
@@ -300,6 +318,9 @@ unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
         let state = &mut *node.cast::<State>();
         if !state.child.is_null() {
             pg_sys::ExecEndNode(state.child);
+        }
+        if !state.joined.is_null() {
+            pg_sys::ExecEndNode(state.joined);
         }
         if let Some(foreign) = state.foreign.as_mut() {
             foreign.drain(..).for_each(|relation| pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()));
@@ -349,8 +370,8 @@ unsafe extern "C-unwind" fn explain(
                 };
                 text(label, name);
                 if (*es).verbose {
-                    let workers =
-                        location.plain_size(copy.compressed).map_or(0, |size| direct::workers_for(None, size));
+                    let size = location.plain_size(copy.compressed).filter(|_| insertion.joins != Some(Reach::Leader));
+                    let workers = size.map_or(0, |size| direct::workers_for(None, size));
                     number(c"Workers Planned", workers as u64);
                 }
             }

@@ -5,10 +5,10 @@ use std::ffi::CString;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::insertion::Insertion;
+use super::insertion::{Insertion, Reach};
 use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
-use crate::load::direct::{Nodes, Statement};
+use crate::load::direct::{Joined, Nodes, Statement};
 use crate::load::options::LoadOptions;
 use crate::load::source::{Mapping, Source};
 use crate::load::target::{Kind, Target};
@@ -32,11 +32,13 @@ pub struct Outcome {
 ///
 /// # Safety
 /// A plain frame, in the execution of the statement, or of one that creates the table; tables are locked, and it has been
-/// judged. The plan is for insertions that have no nodes of their own; `statement` is what the executor knows of an INSERT.
+/// judged. The plan is for insertions that have no nodes of their own; `statement` is what the executor knows of an INSERT, and
+/// `joined` the plan that rows go through, or null.
 pub unsafe fn run(
     insertions: *const Vec<Insertion>,
     plan: *const pg_sys::CustomScan,
     statement: Option<Statement>,
+    joined: *mut pg_sys::PlanState,
     outcome: *mut Outcome,
 ) {
     // SAFETY: the caller vouches for the insertions; the load is used by one step at a time.
@@ -44,6 +46,7 @@ pub unsafe fn run(
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertions);
         (*load).statement = statement;
+        set_joined(load, joined, insertions);
         pg_sys::CurrentMemoryContext = (*load).memory;
         open(load, insertions, plan);
         (*outcome).exclusively = renew(load);
@@ -58,6 +61,24 @@ pub unsafe fn run(
         finish(load);
         pg_sys::CurrentMemoryContext = caller;
         end(load, outcome);
+    }
+}
+
+/// # Safety
+/// As [`run`], with a load that has begun.
+#[pg_guard]
+unsafe extern "C-unwind" fn set_joined(
+    load: *mut Load,
+    joined: *mut pg_sys::PlanState,
+    insertions: *const Vec<Insertion>,
+) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        let reach = (*insertions).first().and_then(|insertion| insertion.joins);
+        (*load).joined = reach.and_then(|reach| Joined::new(joined, reach == Reach::Everywhere));
+        if reach.is_some() && (*load).joined.is_none() {
+            Error::new(Code::ERRCODE_INTERNAL_ERROR, "the plan reads no file").raise();
+        }
     }
 }
 
@@ -116,6 +137,9 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
         load.target.reopen();
         let Some((first, others)) = insertions.split_first() else { return };
         (load.mapping, load.projection) = mapping_of(first, plan);
+        if let Some(joined) = load.joined {
+            joined.complete(&mut load.mapping);
+        }
         for insertion in others {
             let (options, path) = options_of(insertion);
             let (mapping, projection) = mapping_of(insertion, plan);

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, plan};
+use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::Target;
@@ -76,6 +77,7 @@ impl Leader {
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
                 && is_safe_to_read(&hazards, rows.columns(), load.projection)
+                && load.joined.is_none_or(|joined| joined.is_safe)
                 && more
                     .iter()
                     .try_fold(true, |safe, source| Ok::<_, Error>(safe && Further::is_safe(source, &hazards)?))?
@@ -110,7 +112,8 @@ impl Leader {
             (safe, complain, keys)
         };
         let copy = &options.copy;
-        let traces = if complain { traces } else { Traces::Nothing };
+        // What a row of a join has for a place in the file, nobody would know.
+        let traces = if complain && load.joined.is_none() { traces } else { Traces::Nothing };
         let current = (!more.is_empty()).then(|| (options.clone(), mapping.clone()));
         let alone = Box::new(Shared::alone());
         let sizes = more
@@ -120,6 +123,8 @@ impl Leader {
         let size = rows.stream().size().zip(sizes).map(|(first, others)| first + others);
         let is_shared = is_safe
             && keys.is_none()
+            // A record has as many rows as the plan makes of it, which nobody can take ids for beforehand.
+            && (load.joined.is_none() || defaults.sequences().is_empty())
             && (options.foreign.is_none() || defaults.have_room(size.unwrap_or(0))?)
             && traits.iter().all(|(_, t)| !t.temporary);
         let most_workers = if is_shared { most_workers(&rows, options) } else { 0 };
@@ -144,6 +149,7 @@ impl Leader {
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
             projection: load.projection.map(Nodes::text),
+            join: load.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
             sequences: defaults.sequences(),
             keys: list.clone(),
@@ -161,8 +167,11 @@ impl Leader {
             // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
             unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor) }
         });
+        let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
+        let projection = projection.or_else(|| load.joined.map(of_scan));
         let mut process = Process::new(Parts {
             projection,
+            join: load.joined.map(|joined| Join::new(joined, &mapping.computed)),
             rows,
             chunks: Chunks::InOrder,
             shared: &raw const *alone,
@@ -195,6 +204,7 @@ impl Leader {
             gathered: Vec::new(),
             shares: std::ptr::null_mut(),
             earlier: Vec::new(),
+            figures: std::ptr::null_mut(),
             further,
             current,
             most_workers,

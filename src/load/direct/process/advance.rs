@@ -130,7 +130,7 @@ impl Process {
             self.stages.lap_sample(&mut watch, Stage::Convert);
             if self.tolerance.on_error != OnError::Stop && self.rows.has_queue() {
                 // SAFETY: as above.
-                let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.executor.econtext) }?;
+                let outcome = unsafe { self.rows.convert_softly(&mut self.tolerance, arrays, self.fields) }?;
                 self.stages.lap_sample(&mut watch, Stage::Convert);
                 original::forget();
                 if self.tolerance.bad_rows > 0 {
@@ -141,7 +141,7 @@ impl Process {
                     Outcome::Raises => return Ok(ROW),
                     Outcome::LeftOut => {
                         // SAFETY: nothing of the row is needed any more; a guarded call.
-                        unsafe { pg_sys::MemoryContextReset((*self.executor.econtext).ecxt_per_tuple_memory) };
+                        unsafe { pg_sys::MemoryContextReset((*self.fields).ecxt_per_tuple_memory) };
                         continue;
                     }
                 }

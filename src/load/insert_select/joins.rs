@@ -1,0 +1,274 @@
+//! Which joins come to the same as a load: those of one foreign table with small tables, where rows of the file can go through
+//! the join one after the other.
+//!
+//! ```text
+//!   HashPath ─┬─ outer: HashPath ─┬─ outer: ForeignPath       the file, a record at a time
+//!             └─ inner: small     └─ inner: small, or looked up by an index
+//! ```
+//!
+//! Each process of the load runs the whole plan over its own part of the file, with inner sides of its own. So a
+//! row that is of no row of the file (full and right joins) would be there once for each process; an inner side must be the
+//! same wherever it is read, and not worth sharing. What may not run in a worker, or cannot be read there, is run by the leader
+//! alone.
+//!
+//! It is judged by the paths; the plan is taken as it is when the statement runs ([`plan`]).
+
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::NodeTag;
+use pgrx::{PgList, pg_sys};
+
+use super::Wrapper;
+use super::insertion::{DEFAULT, Insertion, Reach};
+use super::judge::{Answer, no};
+use crate::error::OrRaise;
+use crate::load::direct::{self, Columns};
+use crate::load::volatile;
+use crate::pg::unguarded;
+
+/// PROPARALLEL_SAFE (pg_proc.h)
+const SAFE: i8 = b's' as i8;
+
+/// The foreign table that rows go through a join from, and who may run the join.
+#[derive(Debug)]
+pub struct Joins {
+    pub foreign: pg_sys::Oid,
+    /// Its place in the range table.
+    pub place: usize,
+    pub reach: Reach,
+}
+
+/// Find it. Guarded.
+///
+/// # Safety
+/// The planner's structures: the path of a join, and the table that its rows go to.
+pub unsafe fn judge(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, target: pg_sys::Oid) -> Answer<Joins> {
+    // SAFETY: the caller vouches for the structures; guarded calls.
+    unsafe {
+        if !(*(*root).glob).subplans.is_null() {
+            return no("The SELECT has subqueries.");
+        }
+        let mut targets = Vec::new();
+        let list =
+            unguarded::guard(|| unguarded::find_all_inheritors(target, pg_sys::NoLock.cast_signed(), null_mut()));
+        let len = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+        targets.extend((0..len).map(|i| (*(*list).elements.add(i)).oid_value));
+        let mut search = Search { targets, is_temporary: false };
+        let (foreign, place) = search.outer(root, path)?;
+        let reach = if search.is_temporary { Reach::Leader } else { Reach::Everywhere };
+        Ok(Joins { foreign, place, reach })
+    }
+}
+
+/// What the expressions of a query must not have in them; and who may evaluate them. `columns` says which attributes get
+/// their default. Guarded.
+///
+/// # Safety
+/// The planner's structures, at the end of planning.
+pub unsafe fn of_expressions(root: *mut pg_sys::PlannerInfo, columns: &[i32]) -> Answer<Reach> {
+    // SAFETY: the caller vouches for the structures; a copy of a node that is only looked at.
+    unsafe {
+        let mut query = *(*root).parse;
+        let entries = PgList::<pg_sys::TargetEntry>::from_pg((*root).processed_tlist);
+        let mut targets = PgList::<pg_sys::TargetEntry>::new();
+        let set = entries.iter_ptr().zip(columns).filter(|(_, number)| **number != DEFAULT);
+        set.for_each(|(entry, _)| targets.push(entry));
+        query.targetList = targets.into_pg();
+        let node = (&raw mut query).cast::<pg_sys::Node>();
+        let own = [query.targetList.cast::<pg_sys::Node>(), query.jointree.cast()];
+        if pg_sys::contain_volatile_functions(node) || own.into_iter().any(|node| volatile::calls_volatile(node)) {
+            return no("An expression calls a volatile function.");
+        }
+        Ok(if pg_sys::max_parallel_hazard(&raw mut query) == SAFE { Reach::Everywhere } else { Reach::Leader })
+    }
+}
+
+struct Search {
+    /// Tables that rows go to.
+    targets: Vec<pg_sys::Oid>,
+    /// A table is read that workers do not see.
+    is_temporary: bool,
+}
+
+impl Search {
+    /// The side that rows go through.
+    ///
+    /// # Safety
+    /// The planner's structures. Guarded.
+    unsafe fn outer(
+        &mut self,
+        root: *mut pg_sys::PlannerInfo,
+        path: *mut pg_sys::Path,
+    ) -> Answer<(pg_sys::Oid, usize)> {
+        // SAFETY: the caller vouches for the structures; tags say what nodes are.
+        unsafe {
+            match (*path).type_ {
+                NodeTag::T_ProjectionPath => self.outer(root, (*path.cast::<pg_sys::ProjectionPath>()).subpath),
+                NodeTag::T_HashPath | NodeTag::T_NestPath => {
+                    let join = &*path.cast::<pg_sys::JoinPath>();
+                    if !preserves_outer(join.jointype) {
+                        return no("The join has rows that are of no row of the file.");
+                    }
+                    let found = self.outer(root, join.outerjoinpath)?;
+                    self.inner(root, join.innerjoinpath)?;
+                    if !is_small(path) { no("A joined table is not small.") } else { Ok(found) }
+                }
+                NodeTag::T_ForeignPath if (*path).param_info.is_null() => {
+                    let rel = (*path).parent;
+                    if !Wrapper::get().or_raise().has(rel) {
+                        return no("The SELECT reads foreign tables of another wrapper.");
+                    }
+                    let place = (*rel).relid as usize;
+                    Ok(((*(*(*root).simple_rte_array.add(place))).relid, place))
+                }
+                NodeTag::T_AppendPath => no("The SELECT joins more than one foreign table."),
+                _ => no("The join does not go through the file row by row."),
+            }
+        }
+    }
+
+    /// A side that each process reads for itself.
+    ///
+    /// # Safety
+    /// As [`Search::outer`].
+    unsafe fn inner(&mut self, root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path) -> Answer<()> {
+        // SAFETY: the caller vouches for the structures; tags say what nodes are.
+        unsafe {
+            let rel = (*path).parent;
+            macro_rules! below {
+                ($path:ident) => {
+                    self.inner(root, (*path.cast::<pg_sys::$path>()).subpath)
+                };
+            }
+            match (*path).type_ {
+                NodeTag::T_Path => match (*path).pathtype {
+                    NodeTag::T_SeqScan => self.table(root, rel),
+                    NodeTag::T_FunctionScan | NodeTag::T_ValuesScan | NodeTag::T_Result => Ok(()),
+                    _ => no("The SELECT joins more than tables."),
+                },
+                NodeTag::T_IndexPath | NodeTag::T_BitmapHeapPath => self.table(root, rel),
+                NodeTag::T_GroupResultPath => Ok(()),
+                NodeTag::T_SubqueryScanPath => {
+                    self.inner((*rel).subroot, (*path.cast::<pg_sys::SubqueryScanPath>()).subpath)
+                }
+                NodeTag::T_ProjectionPath => below!(ProjectionPath),
+                NodeTag::T_MaterialPath => below!(MaterialPath),
+                NodeTag::T_MemoizePath => below!(MemoizePath),
+                NodeTag::T_UniquePath => below!(UniquePath),
+                NodeTag::T_UpperUniquePath => below!(UpperUniquePath),
+                NodeTag::T_SortPath | NodeTag::T_IncrementalSortPath => below!(SortPath),
+                NodeTag::T_GroupPath => below!(GroupPath),
+                NodeTag::T_AggPath => below!(AggPath),
+                NodeTag::T_AppendPath => {
+                    let paths = PgList::<pg_sys::Path>::from_pg((*path.cast::<pg_sys::AppendPath>()).subpaths);
+                    paths.iter_ptr().try_for_each(|path| self.inner(root, path))
+                }
+                NodeTag::T_MergeAppendPath => {
+                    let paths = PgList::<pg_sys::Path>::from_pg((*path.cast::<pg_sys::MergeAppendPath>()).subpaths);
+                    paths.iter_ptr().try_for_each(|path| self.inner(root, path))
+                }
+                NodeTag::T_NestPath | NodeTag::T_MergePath | NodeTag::T_HashPath => {
+                    let join = path.cast::<pg_sys::JoinPath>();
+                    self.inner(root, (*join).outerjoinpath)?;
+                    self.inner(root, (*join).innerjoinpath)
+                }
+                // The outer side has one.
+                NodeTag::T_ForeignPath if Wrapper::get().or_raise().has(rel) => {
+                    no("The SELECT joins more than one foreign table.")
+                }
+                NodeTag::T_ForeignPath => no("The SELECT reads foreign tables of another wrapper."),
+                _ => no("The SELECT joins more than tables."),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Search::outer`]; a base relation.
+    unsafe fn table(&mut self, root: *mut pg_sys::PlannerInfo, rel: *const pg_sys::RelOptInfo) -> Answer<()> {
+        // SAFETY: the caller vouches for the structures; a guarded catalog lookup.
+        unsafe {
+            let relid = (*(*(*root).simple_rte_array.add((*rel).relid as usize))).relid;
+            if self.targets.contains(&relid) {
+                return no("The SELECT reads the table that rows are inserted into.");
+            }
+            self.is_temporary |= pg_sys::get_rel_persistence(relid).cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
+            Ok(())
+        }
+    }
+}
+
+/// Is each row of such a join of a row of its outer side?
+fn preserves_outer(kind: pg_sys::JoinType::Type) -> bool {
+    use pg_sys::JoinType::{JOIN_ANTI, JOIN_INNER, JOIN_LEFT, JOIN_SEMI};
+    [JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_ANTI].contains(&kind)
+}
+
+/// Is the inner side of a join such that each process may have it in its memory, as far as the planner can tell?
+///
+/// # Safety
+/// The path of a hash join or a nested loop.
+unsafe fn is_small(path: *const pg_sys::Path) -> bool {
+    // SAFETY: the caller vouches for the path; a guarded call.
+    unsafe {
+        if (*path).type_ == NodeTag::T_HashPath {
+            return (*path.cast::<pg_sys::HashPath>()).num_batches <= 1;
+        }
+        let inner = &*(*path.cast::<pg_sys::JoinPath>()).innerjoinpath;
+        // What is looked up for each row is not kept.
+        let bytes = inner.rows * f64::from((*inner.pathtarget).width + 24);
+        !inner.param_info.is_null() || bytes <= pg_sys::get_hash_memory_limit() as f64
+    }
+}
+
+/// The plan that is run below a load: the one below core's INSERT, with the load's records in place of the foreign scan, and
+/// without what the load makes itself. Guarded; allocates in the current memory context.
+///
+/// # Safety
+/// Core's plan of an INSERT that was judged to be this insertion, and the state of the statement.
+pub unsafe fn plan(
+    modify: *const pg_sys::Plan,
+    insertion: &Insertion,
+    estate: *mut pg_sys::EState,
+) -> Answer<*mut pg_sys::Plan> {
+    // SAFETY: the caller vouches for the plan, of which a copy is changed; tags say what nodes are.
+    unsafe {
+        let mut top = pg_sys::copyObjectImpl((*modify).lefttree.cast()).cast::<pg_sys::Plan>();
+        let entries = PgList::<pg_sys::TargetEntry>::from_pg((*top).targetlist);
+        for (entry, _) in entries.iter_ptr().zip(&insertion.columns).filter(|(_, number)| **number == DEFAULT) {
+            let expression = (*entry).expr.cast::<pg_sys::Node>();
+            let (kind, modifier) = (pg_sys::exprType(expression), pg_sys::exprTypmod(expression));
+            (*entry).expr = pg_sys::makeNullConst(kind, modifier, pg_sys::exprCollation(expression)).cast();
+        }
+        let unexpected = || no("The plan is not as expected.");
+        if entries.len() != insertion.columns.len() {
+            return unexpected();
+        }
+        let mut place = &raw mut top;
+        loop {
+            let Some(node) = (*place).as_mut() else { return unexpected() };
+            match node.type_ {
+                NodeTag::T_Result => (),
+                NodeTag::T_HashJoin | NodeTag::T_NestLoop => {
+                    if !preserves_outer((*(*place).cast::<pg_sys::Join>()).jointype) {
+                        return unexpected();
+                    }
+                }
+                NodeTag::T_ForeignScan => break,
+                _ => return unexpected(),
+            }
+            place = &raw mut node.lefttree;
+        }
+        let scan = (*place).cast::<pg_sys::ForeignScan>();
+        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*estate).es_range_table);
+        let entry = ((*scan).scan.scanrelid as usize).checked_sub(1).and_then(|place| entries.get_ptr(place));
+        if entry.is_none_or(|entry| (*entry).relid != insertion.foreign) {
+            return unexpected();
+        }
+        if (*scan).fsSystemCol {
+            return no("A system column of the foreign table is looked at.");
+        }
+        let [by_quals, besides] = (Wrapper::get().or_raise().wanted)(scan);
+        *place = direct::in_place_of(scan, &Columns { by_quals, besides });
+        Ok(top)
+    }
+}

@@ -1,0 +1,71 @@
+//! Plans that are sent to workers.
+
+use std::ffi::c_void;
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::pg::unguarded;
+
+/// A statement that is a part of another one's plan, for workers to run (ExecSerializePlan, execParallel.c). It has no subplans.
+/// Allocates in the current memory context.
+///
+/// # Safety
+/// A plan, and the state of the statement that it is a part of; called from a guarded frame.
+pub unsafe fn statement_for_workers(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: the caller vouches for both; zeroed memory is what makeNode starts from.
+    unsafe {
+        let statement = pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>()).cast::<pg_sys::PlannedStmt>();
+        (*statement).type_ = pg_sys::NodeTag::T_PlannedStmt;
+        (*statement).commandType = pg_sys::CmdType::CMD_SELECT;
+        (*statement).canSetTag = true;
+        (*statement).planTree = plan;
+        (*statement).rtable = (*estate).es_range_table;
+        (*statement).paramExecTypes = (*(*estate).es_plannedstmt).paramExecTypes;
+        (*statement).stmt_location = -1;
+        (*statement).stmt_len = -1;
+        #[cfg(not(feature = "pg15"))]
+        {
+            (*statement).permInfos = (*estate).es_rteperminfos;
+        }
+        #[cfg(feature = "pg18")]
+        {
+            (*statement).partPruneInfos = (*estate).es_part_prune_infos;
+            (*statement).unprunableRelids = (*estate).es_unpruned_relids;
+        }
+        statement
+    }
+}
+
+/// What is called with the state of a node, and what it was given.
+type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::PlanState, *mut c_void) -> bool;
+
+unsafe extern "C-unwind" {
+    /// nodeFuncs.c. Calls the walker with each child of a node; raises nothing of its own but that the stack is used up.
+    #[cfg_attr(not(feature = "pg15"), link_name = "planstate_tree_walker_impl")]
+    fn planstate_tree_walker(planstate: *mut pg_sys::PlanState, walker: Walker, context: *mut c_void) -> bool;
+}
+
+/// The states of all nodes of a plan, in an order that is the same wherever it is run.
+///
+/// # Safety
+/// The state of a plan; called from a guarded frame.
+pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanState> {
+    let mut nodes = Vec::new();
+    // SAFETY: the caller vouches for the state; the list outlives the walk.
+    unsafe { add_nodes(top, (&raw mut nodes).cast()) };
+    nodes
+}
+
+/// # Safety
+/// The state of a node, and a list of such.
+#[pg_guard]
+unsafe extern "C-unwind" fn add_nodes(node: *mut pg_sys::PlanState, nodes: *mut c_void) -> bool {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        if !node.is_null() {
+            (*nodes.cast::<Vec<*mut pg_sys::PlanState>>()).push(node);
+            unguarded::guard(|| planstate_tree_walker(node, add_nodes, nodes));
+        }
+    }
+    false
+}
