@@ -116,6 +116,10 @@ ANALYZE long;
 CREATE TABLE wide (id int, word text, plain text);
 CREATE INDEX ON wide (word) WHERE id < 0;
 SELECT joined('INSERT INTO wide SELECT o.id, l.word, l.plain FROM orders o JOIN long l ON l.id = o.item', 'wide');
+-- Values that the server's input functions make stay for all rows of a record, whatever is evaluated for one of them.
+CALL make_table('points', 'id int, p point, word text', $$format 'text'$$, E'1\t(1,2)\ta\n4\t(3,4)\tb\n7\t(5,6)\tc\n12\t(7,8)\td\n');
+CREATE TABLE placed (id int, p point, who text DEFAULT current_user || now()::text, at text, CHECK (p::text || who <> ''));
+SELECT joined('INSERT INTO placed (id, p, at) SELECT o.id, o.p, o.p::text || i.name FROM points o LEFT JOIN items i ON i.id < o.id', 'placed');
 -- Keys: built and checked when all rows are in.
 CREATE TABLE kept (id int PRIMARY KEY);
 CREATE TABLE keyed (id int, name text, item int REFERENCES kept (id), PRIMARY KEY (id, name));
@@ -146,9 +150,11 @@ SELECT error_of('INSERT INTO t (id, n) SELECT o.id, 1 / (o.id - 333) FROM bad o 
 RESET pg_bulk.direct_insert;
 SELECT count(*) FROM t;
 -- Canceled in the middle of a join.
+\set VERBOSITY terse
 SET statement_timeout = '100ms';
 SELECT error_of('INSERT INTO t (id) SELECT o.id FROM orders o, items a, items b, items c, items d WHERE a.price + b.price + c.price + d.price + o.id < 0');
 RESET statement_timeout;
+\set VERBOSITY default
 -- Parameters.
 SET plan_cache_mode = force_generic_plan;
 PREPARE by_price (int, text) AS INSERT INTO t (id, word) SELECT o.id, i.name || $2 FROM orders o JOIN items i ON i.id = o.item WHERE i.price > $1 AND o.n > $1 / 100;
