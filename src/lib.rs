@@ -31,6 +31,7 @@ extension_sql_file!("../sql/rejects.sql", name = "rejects", requires = ["load"])
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::init();
+    fdw::init();
     load::scan::init();
     load::insert_select::init(load::insert_select::Wrapper {
         owns: fdw::owns,

@@ -26,9 +26,11 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
     let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
     // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
     let location = options.location().or_raise();
-    let Some(path) = location.path() else { return false };
+    if location.path().is_none() {
+        return false;
+    }
     let message = || format!("could not stat file \"{}\"", location.display());
-    let meta = std::fs::metadata(path).map_err(|e| crate::error::Error::file_access(&message(), &e)).or_raise();
+    let meta = location.metadata().map_err(|e| crate::error::Error::file_access(&message(), &e)).or_raise();
     if !meta.is_file() {
         return false;
     }

@@ -31,8 +31,7 @@ pub struct Estimate {
 pub fn estimate(options: &TableOptions) -> Estimate {
     let unknown = Estimate { size: UNKNOWN_SIZE, record: None };
     let Some(location) = &options.location else { return unknown };
-    let is_file = |path| std::fs::metadata(path).is_ok_and(|m| m.is_file());
-    if !location.path().is_some_and(is_file) {
+    if !location.metadata().is_ok_and(|meta| meta.is_file()) {
         return unknown;
     }
     let Ok(mut source) = Source::open(location, options.copy.compressed) else { return unknown };

@@ -82,13 +82,10 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     let options = TableOptions::of_table(relid).or_raise();
     match options.location().or_raise() {
         location @ Location::Program(_) => text(c"Foreign Program", &location.display(), es),
-        location @ Location::File(_) => {
+        location @ (Location::File(_) | Location::Below(_)) => {
             text(c"Foreign File", &location.display(), es);
             // As file_fdw: no size where no costs are shown.
-            if costs
-                && let Some(path) = location.path()
-                && let Ok(meta) = std::fs::metadata(path)
-            {
+            if costs && let Ok(meta) = location.metadata() {
                 number(c"Foreign File Size", Some(c"b"), meta.len(), es);
             }
         }

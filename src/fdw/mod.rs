@@ -1,7 +1,8 @@
 //! The foreign data wrapper `bulk_fdw`: files as tables.
 //!
 //! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `order` is what
-//! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to;
+//! `servers` are those with a directory. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
 mod aggregate;
 mod analyze;
@@ -12,12 +13,14 @@ mod order;
 mod parallel;
 mod plan;
 mod scan;
+mod servers;
 
 use pgrx::prelude::*;
 use pgrx::{AllocatedByRust, pg_sys};
 
 use self::options::TableOptions;
 use self::scan::Scan;
+pub use self::servers::init;
 use crate::error::{OrRaise, Result};
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;

@@ -2,17 +2,19 @@
 //!
 //! The names are COPY's and file_fdw's, of every version. [`validate`] is asked when an option is set, and is the only
 //! place where the right to name a file or a program is checked, as in file_fdw: whoever may read the table may read
-//! the file behind it, so only foreign tables take `filename` and `program`. [`TableOptions::of_table`] reads what
+//! the file behind it, so only foreign tables take `filename` and `program`. (Where a server's directory may take the place of
+//! that right, `servers` goes on.) [`TableOptions::of_table`] reads what
 //! is stored, each time a statement needs it.
 
 use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
-use super::order;
+use super::{order, servers};
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::directory::{Below, DIRECTORY, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
 use crate::pg::option_value::{Caller, Value, text};
 use crate::pg::source::Location;
@@ -38,6 +40,8 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
         table_options()
     } else if catalog == pg_sys::AttributeRelationId {
         COLUMN_OPTIONS.to_vec()
+    } else if catalog == pg_sys::ForeignServerRelationId {
+        vec![DIRECTORY]
     } else {
         Vec::new()
     };
@@ -48,6 +52,9 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
     }
     if catalog == pg_sys::AttributeRelationId {
         return options.iter().try_for_each(|(name, value)| Caller::ForeignTable.boolean(name, value).map(drop));
+    }
+    if catalog == pg_sys::ForeignServerRelationId {
+        return servers::validate(options);
     }
     let parsed = TableOptions::parse(options)?;
     if let Some(order) = &parsed.sorted_by {
@@ -62,19 +69,29 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
 }
 
 fn check_rights(location: Option<&Location>) -> Result<()> {
-    let (role, role_name, option) = match location {
-        None => return Ok(()),
-        Some(Location::File(_)) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "filename"),
-        Some(Location::Program(_)) => (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "program"),
-    };
     // SAFETY: guarded calls.
-    if unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) } {
-        return Ok(());
+    unsafe {
+        let user = pg_sys::GetUserId();
+        match location {
+            Some(Location::File(_)) if reads_all(user) => Ok(()),
+            Some(Location::File(path)) => servers::remember("filename", path),
+            Some(Location::Program(command)) => {
+                if !pg_sys::has_privs_of_role(user, pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM.into()) {
+                    return Err(role_missing("pg_execute_server_program", "program", "foreign table"));
+                }
+                servers::remember("program", command)
+            }
+            Some(Location::Below(_)) | None => Ok(()),
+        }
     }
+}
+
+/// The complaint about an option of an object that takes a role.
+pub fn role_missing(role: &str, option: &str, object: &str) -> Error {
     let message = format!(
-        "only superuser or a role with privileges of the {role_name} role may specify the {option} option of a bulk_fdw foreign table"
+        "only superuser or a role with privileges of the {role} role may specify the {option} option of a bulk_fdw {object}"
     );
-    Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
+    Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
 }
 
 impl TableOptions {
@@ -106,12 +123,21 @@ impl TableOptions {
 
     /// The options of a foreign table, as stored. Guarded.
     pub fn of_table(relid: pg_sys::Oid) -> Result<TableOptions> {
+        servers::settle()?;
         // SAFETY: guarded catalog lookups.
-        let options = unsafe {
+        let (options, server) = unsafe {
             let table = pg_sys::GetForeignTable(relid);
-            stored((*table).options)
+            (stored((*table).options), (*table).serverid)
         };
-        TableOptions::parse(&options)
+        let mut parsed = TableOptions::parse(&options)?;
+        if let Some(directory) = directory_of(server) {
+            parsed.location = match parsed.location {
+                Some(Location::File(name)) => Some(Location::Below(Below::new(server, &directory, &name))),
+                Some(Location::Program(_)) => return Err(servers::no_programs(server)),
+                other => other,
+            };
+        }
+        Ok(parsed)
     }
 
     /// Where the data are.

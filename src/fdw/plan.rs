@@ -283,6 +283,6 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     // in one process; a program is run by the leader.
     options.copy.dialect.default.is_none()
         && options.copy.on_error == OnError::Stop
-        && matches!(options.location, Some(Location::File(_)))
+        && matches!(options.location, Some(Location::File(_) | Location::Below(_)))
         && Hazards::new().types_are_safe(relid)
 }

@@ -12,6 +12,7 @@ use super::duplicate::{Duplicates, Keep};
 use super::insert_select::Wrapper;
 use crate::error::{Error, Result};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::directory::file_of;
 use crate::pg::jsonb::{self, Json};
 use crate::pg::option_value::{Caller, HeaderOption, Value, text};
 use crate::pg::soft::{OnError, Verbosity};
@@ -22,6 +23,7 @@ const NAMES: &[&str] = &[
     "columns",
     "match_by",
     "program",
+    "server",
     "where",
     "truncate",
     "freeze",
@@ -184,6 +186,7 @@ impl LoadOptions {
     fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
         let mut draft = Draft::new(Caller::Function);
         let (mut columns, mut match_by_name, mut program, mut where_clause) = (None, false, false, None);
+        let mut server = None;
         let (mut truncate, mut freeze, mut analyze) = (false, false, false);
         let (mut writer, mut workers) = (WriterOption::Auto, None);
         let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
@@ -203,6 +206,7 @@ impl LoadOptions {
             match name.as_str() {
                 "match_by" => match_by_name = word(name, bytes, &[("position", false), ("name", true)])?,
                 "program" => program = Caller::Function.boolean(name, bytes)?,
+                "server" => server = Some(c_string(bytes)),
                 "where" => where_clause = Some(c_string(bytes)),
                 "truncate" => truncate = Caller::Function.boolean(name, bytes)?,
                 "freeze" => freeze = Caller::Function.boolean(name, bytes)?,
@@ -244,7 +248,12 @@ impl LoadOptions {
             }
         }
         duplicates.check()?;
-        let location = if program { Location::Program(path) } else { Location::File(path) };
+        let location = match server {
+            Some(_) if program => return Err(invalid("cannot specify both program and server")),
+            Some(server) => Location::Below(file_of(&server, &path, Wrapper::get()?.owns)?),
+            None if program => Location::Program(path),
+            None => Location::File(path),
+        };
         Ok(LoadOptions {
             copy,
             location,

@@ -14,6 +14,7 @@ use super::options::{LoadOptions, LockOption};
 use super::source::Mapping;
 use crate::error::{Error, Result};
 use crate::pg::compat::{self, Rights};
+use crate::pg::directory::check_usage;
 use crate::pg::encoding::from_server;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{find_all_inheritors, guard};
@@ -52,9 +53,11 @@ pub fn check_transaction(function: &CStr) {
     }
 }
 
-/// May the current user read files, or run programs? Asked before anything looks whether there is such a file. Guarded.
+/// May the current user read files, those of a server's directory, or run programs? Asked before anything looks whether there is such a file. Guarded.
 pub fn check_location(location: &Location) -> Result<()> {
     let (role, name, what) = match location {
+        // SAFETY: a guarded call.
+        Location::Below(below) => return check_usage(below.server, unsafe { pg_sys::GetUserId() }),
         Location::File(_) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "a file"),
         Location::Program(_) => {
             (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "an external program")

@@ -28,6 +28,7 @@ pub mod context;
 pub mod copy_options;
 pub mod database;
 pub mod decompressor;
+pub mod directory;
 pub mod encoding;
 pub mod hazard;
 pub mod header;

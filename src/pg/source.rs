@@ -31,6 +31,7 @@ use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 use super::chunk::changed;
 use super::compression::{Compressed, Compression, TELLING, is_truncated};
 use super::decompressor::{Counted, Decompressor, Got};
+use super::directory::Below;
 use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
 use crate::pg::points::{point, point_errno};
@@ -40,6 +41,8 @@ use crate::pg::points::{point, point_errno};
 pub enum Location {
     /// A file of the server's machine.
     File(CString),
+    /// A file that must be below the directory of a server.
+    Below(Below),
     /// A shell command whose output is read.
     Program(CString),
 }
@@ -47,22 +50,33 @@ pub enum Location {
 impl Location {
     /// The path or command, for messages.
     pub fn display(&self) -> std::borrow::Cow<'_, str> {
-        let (Location::File(name) | Location::Program(name)) = self;
-        name.to_string_lossy()
+        self.name().to_string_lossy()
+    }
+
+    fn name(&self) -> &CStr {
+        match self {
+            Location::File(name) | Location::Program(name) => name,
+            Location::Below(below) => &below.path,
+        }
+    }
+
+    /// What the system knows of a file, without opening it.
+    pub fn metadata(&self) -> std::io::Result<std::fs::Metadata> {
+        match self {
+            Location::Below(below) => below.metadata(),
+            _ => self.path().map_or_else(|| Err(ErrorKind::NotFound.into()), std::fs::metadata),
+        }
     }
 
     /// The CONTEXT line that names it.
     pub fn described(&self) -> CString {
-        let (kind, name) = match self {
-            Location::File(path) => (b"file \"".as_slice(), path),
-            Location::Program(command) => (b"program \"".as_slice(), command),
-        };
-        CString::new([kind, name.as_bytes(), b"\""].concat()).unwrap_or_default()
+        let kind = if self.path().is_some() { b"file \"".as_slice() } else { b"program \"" };
+        CString::new([kind, self.name().to_bytes(), b"\""].concat()).unwrap_or_default()
     }
 
     /// How large a regular file is, if it is there.
     pub fn size(&self) -> Option<u64> {
-        let meta = std::fs::metadata(self.path()?).ok().filter(std::fs::Metadata::is_file)?;
+        let meta = self.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some(meta.len())
     }
 
@@ -70,13 +84,13 @@ impl Location {
     pub fn plain_size(&self, compressed: Compressed) -> Option<u64> {
         let path = self.path()?;
         // Others must not be opened just to look.
-        std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        self.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         // Of others nobody is to learn what they begin with.
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         let allowed = guc::allowed_directories().is_none_or(|allowed| is_below(fd, &allowed));
-        if !allowed {
+        if !allowed || matches!(self, Location::Below(below) if !below.admits(fd)) {
             return None;
         }
         compressed.of(&first_bytes(&file)).is_none().then(|| meta.size())
@@ -85,7 +99,7 @@ impl Location {
     /// The path of a file.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Location::File(path) => Some(Path::new(OsStr::from_bytes(path.as_bytes()))),
+            Location::File(_) | Location::Below(_) => Some(Path::new(OsStr::from_bytes(self.name().to_bytes()))),
             Location::Program(_) => None,
         }
     }
@@ -194,7 +208,7 @@ impl Fetch {
 }
 
 /// Is what a descriptor of this process means below one of these directories?
-fn is_below(fd: c_int, directories: &[PathBuf]) -> bool {
+pub fn is_below(fd: c_int, directories: &[PathBuf]) -> bool {
     let real = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
     directories.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)))
 }
@@ -288,12 +302,16 @@ impl Source {
     /// Open a location. Guarded.
     pub fn open(location: &Location, compressed: Compressed) -> Result<Source> {
         match location {
-            Location::File(path) => Source::open_file(path, compressed),
+            Location::File(path) => Source::open_file(path, None, compressed),
+            Location::Below(below) => {
+                below.check_name()?;
+                Source::open_file(&below.path, Some(below), compressed)
+            }
             Location::Program(command) => Source::open_program(command, compressed),
         }
     }
 
-    fn open_file(c_path: &CStr, compressed: Compressed) -> Result<Source> {
+    fn open_file(c_path: &CStr, below: Option<&Below>, compressed: Compressed) -> Result<Source> {
         let path = c_path.to_string_lossy();
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: a guarded call with a valid string.
@@ -319,7 +337,7 @@ impl Source {
             stays_close: false,
             bytes_read: 0,
         };
-        match source.inspect() {
+        match below.map_or(Ok(()), |below| below.check(fd)).and_then(|()| source.inspect()) {
             Ok(()) => Ok(source),
             Err(e) => {
                 source.close_quietly();

@@ -251,6 +251,17 @@ unsafe extern "C-unwind" {
     /// pquery.c.
     pub fn FreeQueryDesc(qdesc: *mut pg_sys::QueryDesc);
     /// utility.c.
+    pub fn standard_ProcessUtility(
+        pstmt: *mut pg_sys::PlannedStmt,
+        queryString: *const c_char,
+        readOnlyTree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        params: pg_sys::ParamListInfo,
+        queryEnv: *mut pg_sys::QueryEnvironment,
+        dest: *mut pg_sys::DestReceiver,
+        qc: *mut pg_sys::QueryCompletion,
+    );
+    /// utility.c.
     pub fn ProcessUtility(
         pstmt: *mut pg_sys::PlannedStmt,
         queryString: *const c_char,

@@ -366,6 +366,7 @@ unsafe extern "C-unwind" fn explain(
                 let (location, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
                 let (label, name) = match &location {
                     Location::File(path) => (c"Foreign File", path),
+                    Location::Below(below) => (c"Foreign File", &below.path),
                     Location::Program(command) => (c"Foreign Program", command),
                 };
                 text(label, name);

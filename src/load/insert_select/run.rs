@@ -104,6 +104,7 @@ fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
     let options = LoadOptions::of_foreign_table(insertion.foreign).or_raise();
     let path = match &options.location {
         Location::File(path) | Location::Program(path) => path.clone(),
+        Location::Below(below) => below.path.clone(),
     };
     (options, path)
 }

@@ -13,6 +13,22 @@ pub fn owns_relation(relid: pg_sys::Oid) -> bool {
     }
 }
 
+/// Raise an error unless the role has USAGE on a foreign server. Guarded.
+pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
+    let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_foreign_server_aclcheck(server, role, mode);
+        #[cfg(not(feature = "pg15"))]
+        let result = pg_sys::object_aclcheck(pg_sys::ForeignServerRelationId, server, role, mode);
+        if result != pg_sys::AclResult::ACLCHECK_OK {
+            let name = (*pg_sys::GetForeignServer(server)).servername;
+            pg_sys::aclcheck_error(result, pg_sys::ObjectType::OBJECT_FOREIGN_SERVER, name);
+        }
+    }
+}
+
 /// Rights that an expression over a relation wants: those of a range table entry.
 ///
 /// # Safety

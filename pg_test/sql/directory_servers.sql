@@ -1,0 +1,238 @@
+--
+-- Servers with a directory: USAGE is enough to read below it, and nothing leads out.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema directory_servers
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+\! mkdir -p "$PGB_DATA/dir/sub" "$PGB_DATA/dir_not" && echo 1,one >"$PGB_DATA/dir/a.csv" && echo 2,two >"$PGB_DATA/dir/sub/b.csv" && echo 9,secret >"$PGB_DATA/dir_not/s.csv"
+\! cd "$PGB_DATA/dir" && ln -s ../dir_not/s.csv link_out && ln -s ../dir_not link_dir && ln -s sub/b.csv link_in && mkfifo -m 666 fifo
+SET client_min_messages = warning;
+CREATE ROLE dir_admin IN ROLE pg_read_server_files;
+CREATE ROLE dir_user LOGIN;
+CREATE ROLE dir_other;
+GRANT USAGE, CREATE ON SCHEMA directory_servers TO PUBLIC;
+GRANT USAGE ON FOREIGN DATA WRAPPER bulk_fdw TO dir_admin, dir_user;
+RESET client_min_messages;
+
+-- The option: for servers only, and of those who may read all files.
+SET test.dir TO :'data';
+CREATE FUNCTION do_sql(statement text, VARIADIC arguments text[] DEFAULT '{}') RETURNS SETOF text LANGUAGE sql AS $$ SELECT error_of(format(statement, VARIADIC arguments)) $$;
+SELECT do_sql('CREATE SERVER bad FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory ''relative'')');
+SELECT do_sql('CREATE SERVER bad FOREIGN DATA WRAPPER bulk_fdw OPTIONS (dictionary ''/'')');
+SELECT do_sql('CREATE FOREIGN TABLE bad (a int) SERVER bulk_files OPTIONS (filename ''x'', directory ''/'')');
+SET ROLE dir_user;
+SELECT do_sql('CREATE SERVER bad FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory ''/'')');
+CREATE SERVER dir_own FOREIGN DATA WRAPPER bulk_fdw;
+SELECT do_sql('ALTER SERVER dir_own OPTIONS (ADD directory ''/'')');
+SELECT do_sql('CREATE FOREIGN TABLE bad (a int) SERVER dir_own OPTIONS (filename ''a.csv'')');
+SET ROLE dir_admin;
+SELECT do_sql('CREATE SERVER dir_files FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory %L)', data_path('dir'));
+SELECT without_path(srvoptions::text) FROM pg_foreign_server WHERE srvname = 'dir_files';
+
+-- Tables: without USAGE none, with it any below, whatever it is called.
+SET ROLE dir_user;
+SELECT do_sql('CREATE FOREIGN TABLE a (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+SET ROLE dir_admin;
+GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
+SET ROLE dir_user;
+SELECT do_sql('CREATE FOREIGN TABLE a (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+TABLE a;
+CREATE FUNCTION reading(name text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('ALTER FOREIGN TABLE a OPTIONS (SET filename %L)', name);
+	RETURN QUERY SELECT without_path(name) || ' -> ' || e FROM error_of('SELECT * FROM a') e;
+	IF FOUND AND (SELECT count(*) FROM error_of('SELECT * FROM a') e WHERE e = 'no error') = 1 THEN
+		RETURN QUERY SELECT a::text FROM a;
+	END IF;
+END $$;
+SELECT reading('sub/b.csv');
+SELECT reading('./sub/../a.csv');
+SELECT reading('link_in');
+SELECT reading(data_path('dir/a.csv'));
+SELECT reading(data_path('dir//sub/./b.csv'));
+SELECT reading('missing');
+-- Out, in each way; what is there and what is not looks the same.
+SELECT reading('../dir_not/s.csv');
+SELECT reading('../dir_not/missing');
+SELECT reading('sub/../../dir_not/s.csv');
+SELECT reading('link_out');
+SELECT reading('link_dir/s.csv');
+SELECT reading('link_dir/../dir_not/s.csv');
+SELECT reading(data_path('dir_not/s.csv'));
+SELECT reading(data_path('dir/../dir_not/s.csv'));
+SELECT reading(data_path('dir_not/missing'));
+SELECT reading('/etc/passwd');
+SELECT reading('/proc/self/cwd/PG_VERSION');
+-- Nor does a plan, or ANALYZE, tell of what is outside.
+SELECT reading(data_path('dir_not/s.csv'));
+SELECT plan_of('TABLE a', 'COSTS ON') ~ 'Size';
+SELECT reading('link_out');
+SELECT plan_of('TABLE a', 'COSTS ON') ~ 'Size';
+SELECT error_of('ANALYZE a');
+SELECT reading('a.csv');
+SELECT plan_of('TABLE a', 'COSTS ON') ~ 'Size';
+ANALYZE a;
+-- Programs are for nobody there.
+SELECT do_sql('ALTER FOREIGN TABLE a OPTIONS (DROP filename, ADD program ''id'')');
+RESET ROLE;
+SELECT do_sql('ALTER FOREIGN TABLE a OPTIONS (DROP filename, ADD program ''id'')');
+SELECT do_sql('CREATE FOREIGN TABLE p (id int) SERVER dir_files OPTIONS (program ''echo 1'')');
+-- Superusers' tables are confined, too.
+SELECT do_sql('CREATE FOREIGN TABLE s (id int, word text) SERVER dir_files OPTIONS (filename ''/etc/passwd'')');
+SELECT error_of('TABLE s');
+DROP FOREIGN TABLE s;
+
+-- In a session that has not met the library, the statement alone, and in a transaction: no later than its end, and before the table can be read.
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+BEGIN;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+SAVEPOINT s;
+SELECT count(*) FROM c;
+ROLLBACK TO s;
+SELECT count(*) FROM c;
+ROLLBACK TO s;
+COMMIT;
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+DO $$ BEGIN
+	CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+	BEGIN
+		PERFORM count(*) FROM c;
+	EXCEPTION WHEN insufficient_privilege THEN NULL;
+	END;
+END $$;
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_files OPTIONS (filename 'a.csv', format 'csv')\; TABLE c;
+DROP FOREIGN TABLE c;
+RESET ROLE;
+SELECT count(*) FROM pg_class WHERE relname = 'c';
+\getenv data PGB_DATA
+SET test.dir TO :'data';
+
+-- The directory stays one, whoever alters the server; but those who may read all files can set another.
+SET ROLE dir_admin;
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory)');
+RESET ROLE;
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory)');
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (SET directory ''sub'')');
+SELECT do_sql('ALTER SERVER dir_files VERSION ''2'' OPTIONS (SET directory %L)', data_path('dir/sub'));
+SELECT reading('a.csv');
+SELECT reading('b.csv');
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory, ADD directory %L)', data_path('dir'));
+SELECT reading('a.csv');
+\c -
+SET search_path = directory_servers, public;
+ALTER SERVER dir_files OPTIONS (DROP directory);
+\getenv data PGB_DATA
+SET test.dir TO :'data';
+-- An owner without the role can neither change it nor give away what is behind it.
+GRANT USAGE ON FOREIGN DATA WRAPPER bulk_fdw TO dir_other;
+ALTER SERVER dir_files OWNER TO dir_other;
+SET ROLE dir_other;
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory)');
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (SET directory ''/'')');
+SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
+SET ROLE dir_user;
+SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+-- Tables that are there can be read, and not changed.
+TABLE a;
+SELECT do_sql('ALTER FOREIGN TABLE a OPTIONS (SET filename ''b.csv'')');
+RESET ROLE;
+ALTER SERVER dir_files OWNER TO dir_admin;
+SET ROLE dir_user;
+SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+DROP FOREIGN TABLE o;
+-- Of those to whom it was passed on, too, the role is asked.
+SET ROLE dir_admin;
+GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user WITH GRANT OPTION;
+SET ROLE dir_user;
+GRANT USAGE ON FOREIGN SERVER dir_files TO dir_other;
+SET ROLE dir_other;
+SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+SET ROLE dir_admin;
+GRANT USAGE ON FOREIGN SERVER dir_files TO PUBLIC;
+SET ROLE dir_other;
+SELECT do_sql('CREATE FOREIGN TABLE o (id int, word text) SERVER dir_files OPTIONS (filename ''a.csv'', format ''csv'')');
+TABLE o;
+-- Without USAGE the owner of a table cannot name another file.
+SET ROLE dir_admin;
+REVOKE USAGE ON FOREIGN SERVER dir_files FROM PUBLIC;
+REVOKE USAGE ON FOREIGN SERVER dir_files FROM dir_user CASCADE;
+GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
+SET ROLE dir_other;
+SELECT do_sql('ALTER FOREIGN TABLE o OPTIONS (SET filename ''sub/b.csv'')');
+TABLE o;
+
+-- Loads, INSERTs, jobs.
+SET ROLE dir_user;
+CREATE TABLE t (id int, word text);
+SELECT do_sql('SELECT bulk_load(''a.csv'', ''t'', ''{"format": "csv"}'')');
+SELECT do_sql('SELECT bulk_load(''a.csv'', ''t'', ''{"format": "csv", "server": "dir_files"}'')');
+SELECT do_sql('SELECT bulk_load(''../dir_not/s.csv'', ''t'', ''{"format": "csv", "server": "dir_files"}'')');
+SELECT do_sql('SELECT bulk_load(''link_out'', ''t'', ''{"format": "csv", "server": "dir_files"}'')');
+SELECT do_sql('SELECT bulk_load(''a.csv'', ''t'', ''{"format": "csv", "server": "dir_own"}'')');
+SELECT do_sql('SELECT bulk_load(''a.csv'', ''t'', ''{"format": "csv", "server": "bulk_files"}'')');
+SELECT do_sql('SELECT bulk_load(''a.csv'', ''t'', ''{"format": "csv", "server": "no_server"}'')');
+SELECT do_sql('SELECT bulk_load(''id'', ''t'', ''{"program": true, "server": "dir_files"}'')');
+SELECT do_sql('SELECT bulk_check(''a.csv'', ''t'', ''{"format": "csv", "server": "dir_files"}'')');
+INSERT INTO t SELECT * FROM a;
+TABLE t;
+SELECT do_sql('SELECT bulk_enqueue(''link_out'', ''t'', ''{"format": "csv", "server": "dir_own"}'')');
+SET ROLE dir_other;
+SELECT do_sql('SELECT bulk_load(''a.csv'', ''t'', ''{"format": "csv", "server": "dir_files"}'')');
+SELECT do_sql('SELECT bulk_enqueue(''a.csv'', ''t'', ''{"format": "csv", "server": "dir_files"}'')');
+SET ROLE dir_user;
+SELECT error_of('EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) INSERT INTO t SELECT * FROM a');
+SELECT bulk_enqueue('sub/b.csv', 't', '{"format": "csv", "server": "dir_files"}') AS job \gset
+SELECT bulk_wait(:job);
+TABLE t;
+-- The right is asked again when the job runs.
+BEGIN;
+SELECT bulk_enqueue('sub/b.csv', 't', '{"format": "csv", "server": "dir_files"}') AS job \gset
+SET ROLE dir_admin;
+REVOKE USAGE ON FOREIGN SERVER dir_files FROM dir_user;
+COMMIT;
+RESET ROLE;
+SET client_min_messages = warning;
+SELECT bulk_wait(:job);
+RESET client_min_messages;
+SELECT status, error_sqlstate, error_message FROM bulk_jobs WHERE job_id = :job;
+SET ROLE dir_admin;
+GRANT USAGE ON FOREIGN SERVER dir_files TO dir_user;
+RESET ROLE;
+-- In several processes.
+CALL write_file('dir/many.csv', repeat(E'1,word\n', 400000));
+SET ROLE dir_user;
+TRUNCATE t;
+SELECT rows_loaded, workers FROM bulk_load('many.csv', 't', '{"format": "csv", "server": "dir_files", "workers": 1}');
+RESET ROLE;
+-- pg_bulk.allowed_directories holds there as well.
+ALTER SYSTEM SET pg_bulk.allowed_directories = '/no/such';
+SELECT pg_reload_conf();
+\c -
+SET search_path = directory_servers, public;
+\getenv data PGB_DATA
+SET test.dir TO :'data';
+SELECT error_of('TABLE o');
+ALTER SYSTEM RESET pg_bulk.allowed_directories;
+SELECT pg_reload_conf();
+SET client_min_messages = warning;
+DROP SERVER dir_own, dir_files CASCADE;
+DROP SCHEMA directory_servers CASCADE;
+DROP OWNED BY dir_admin, dir_user, dir_other;
+DROP ROLE dir_admin, dir_user, dir_other;

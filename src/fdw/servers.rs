@@ -1,0 +1,295 @@
+//! Servers with the option `directory`, and what may be done with their tables by whom.
+//!
+//! A table's `filename` may be set by who has pg_read_server_files, or by who has USAGE on a server whose directory the file
+//! must be below. The validator is told the options, and not the server. So where the role is missing it takes the file name
+//! for the moment ([`remember`]), and the catalog is asked when the statement has said which table it is for ([`settle`]):
+//!
+//! * at the end of the statement, by ProcessUtility_hook;
+//! * before the table can be used, whenever the options of a table are read;
+//! * before the transaction commits. The library may have been loaded in the middle of the statement, so that its end is not
+//!   seen, and nobody need use the table.
+//!
+//! Rows of pg_foreign_table are looked for that this transaction has written, with the file name. What was to be settled stays so until no such
+//! row is against the rules: a subtransaction that catches the error does not get past it.
+//!
+//! **A directory cannot be taken away again**, or tables that were made without the role would read everything: an
+//! object_access_hook sees to it. Who alters a server calls the validator first, so the library is there by then.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::options::{role_missing, stored};
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::directory::{DIRECTORY, check_usage, directory_of, reads_all};
+use crate::pg::encoding::from_server;
+use crate::pg::option_value::text;
+use crate::pg::unguarded;
+
+/// A table's source that somebody has named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    option: &'static str,
+    value: Vec<u8>,
+    by: pg_sys::Oid,
+}
+
+/// The server and the options of a foreign table.
+type Written = (pg_sys::Oid, Vec<(String, Vec<u8>)>);
+
+/// More than any statement or script names; each is looked for.
+const MOST: usize = 10_000;
+
+thread_local! {
+    static TO_SETTLE: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
+    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+static OBJECT_ACCESS: OnceLock<pg_sys::object_access_hook_type> = OnceLock::new();
+static PROCESS_UTILITY: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
+
+/// Called once, when the library is loaded. Guarded.
+pub fn init() {
+    // SAFETY: variables of this process, which has one thread of the server's.
+    unsafe {
+        let _ = OBJECT_ACCESS.set(pg_sys::object_access_hook);
+        pg_sys::object_access_hook = Some(object_access);
+        let _ = PROCESS_UTILITY.set(pg_sys::ProcessUtility_hook);
+        pg_sys::ProcessUtility_hook = Some(process_utility);
+    }
+}
+
+/// Check the options of a server.
+pub fn validate(options: &[(String, Vec<u8>)]) -> Result<()> {
+    let Some((_, directory)) = options.iter().find(|(name, _)| name == DIRECTORY) else { return Ok(()) };
+    // SAFETY: a guarded call.
+    if !reads_all(unsafe { pg_sys::GetUserId() }) {
+        return Err(role_missing("pg_read_server_files", DIRECTORY, "server"));
+    }
+    if directory.first() != Some(&b'/') {
+        let message = format!("directory \"{}\" is not an absolute path", text(directory));
+        return Err(Error::new(Code::ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE, message));
+    }
+    Ok(())
+}
+
+/// The current user has set this option of a table: whether he may, depends on the server. Guarded.
+pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
+    // SAFETY: guarded calls; the callback stays registered.
+    let by = unsafe {
+        if !IS_REGISTERED.replace(true) {
+            pg_sys::RegisterXactCallback(Some(at_transaction_end), std::ptr::null_mut());
+        }
+        pg_sys::GetUserId()
+    };
+    let named = Named { option, value: value.to_bytes().to_vec(), by };
+    TO_SETTLE.with_borrow_mut(|list| {
+        if list.len() >= MOST {
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many foreign tables in one statement"));
+        }
+        if !list.contains(&named) {
+            list.push(named);
+        }
+        Ok(())
+    })
+}
+
+/// Were the options set that the tables' servers allow? Guarded.
+pub fn settle() -> Result<()> {
+    let named = TO_SETTLE.with_borrow(Clone::clone);
+    if named.is_empty() {
+        return Ok(());
+    }
+    for (server, options) in written() {
+        for named in &named {
+            if options.iter().any(|(name, value)| name == named.option && *value == named.value) {
+                check(server, named)?;
+            }
+        }
+    }
+    TO_SETTLE.with_borrow_mut(Vec::clear);
+    Ok(())
+}
+
+/// May he, on a table of this server?
+fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
+    // SAFETY: a guarded call, which returns valid routines.
+    if !unsafe { super::owns(pg_sys::GetFdwRoutineByServerId(server)) } {
+        return Ok(());
+    }
+    let directory = directory_of(server);
+    match (named.option, directory) {
+        ("program", Some(_)) => Err(no_programs(server)),
+        ("program", None) => Ok(()),
+        (_, Some(_)) => check_usage(server, named.by),
+        (option, None) if !reads_all(named.by) => Err(role_missing("pg_read_server_files", option, "foreign table")),
+        (_, None) => Ok(()),
+    }
+}
+
+/// The complaint about a program where there is a directory. Guarded.
+pub fn no_programs(server: pg_sys::Oid) -> Error {
+    // SAFETY: a guarded catalog lookup.
+    let name = from_server(unsafe { CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername) });
+    let message = format!("foreign tables of server \"{name}\" cannot have a program");
+    Error::new(Code::ERRCODE_FDW_INVALID_OPTION_NAME, message).detail("It has a directory of files.")
+}
+
+/// The servers and options of foreign tables that this transaction has made or altered. Guarded.
+fn written() -> Vec<Written> {
+    let mut found = Vec::new();
+    // SAFETY: guarded calls; the row of a table begins with its oid and its server's, and ends with its options.
+    unsafe {
+        each_row(pg_sys::ForeignTableRelationId, |tuple, values| {
+            let xmin = (*(*tuple).t_data).t_choice.t_heap.t_xmin;
+            if !pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
+                return;
+            }
+            let [_, Some(server), Some(options)] = *values else { return };
+            let options = stored(pg_sys::untransformRelOptions(options));
+            found.push((pg_sys::Oid::from_u32(server.value() as u32), options));
+        });
+    }
+    found
+}
+
+/// The rows of a catalog as they are now, the last command's among them. Guarded.
+fn each_row(catalog: pg_sys::Oid, mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>])) {
+    // SAFETY: guarded calls on a catalog; there is room for each attribute.
+    unsafe {
+        let lock = pg_sys::AccessShareLock.cast_signed();
+        let relation = pg_sys::table_open(catalog, lock);
+        let snapshot = &raw mut pg_sys::SnapshotSelfData;
+        let none = std::ptr::null_mut();
+        let scan = pg_sys::systable_beginscan(relation, pg_sys::InvalidOid, false, snapshot, 0, none);
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let attributes = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
+            let (mut values, mut nulls) = (vec![pg_sys::Datum::from(0usize); attributes], vec![true; attributes]);
+            pg_sys::heap_deform_tuple(tuple, (*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+            let row: Vec<_> = values.into_iter().zip(nulls).map(|(value, null)| (!null).then_some(value)).collect();
+            look(tuple, &row);
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(relation, lock);
+    }
+}
+
+/// # Safety
+/// Called by the server.
+unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
+    use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE};
+    match event {
+        XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => settle_guarded(),
+        XACT_EVENT_ABORT => forget(),
+        _ => (),
+    }
+}
+
+/// # Safety
+/// Called by the server.
+#[pg_guard]
+extern "C-unwind" fn settle_guarded() {
+    settle().or_raise();
+}
+
+/// Raises nothing.
+extern "C-unwind" fn forget() {
+    TO_SETTLE.with_borrow_mut(Vec::clear);
+}
+
+/// # Safety
+/// Called by the server, with a utility statement.
+unsafe extern "C-unwind" fn process_utility(
+    planned: *mut pg_sys::PlannedStmt,
+    query: *const std::ffi::c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    dest: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: passed on; the statement outlives its execution, but for one that ends the transaction.
+    unsafe {
+        let ends = (*(*planned).utilityStmt).type_ == pg_sys::NodeTag::T_TransactionStmt;
+        match PROCESS_UTILITY.get().copied().flatten() {
+            Some(previous) => {
+                previous(planned, query, read_only, context, params, environment, dest, completion);
+            }
+            None => unguarded::standard_ProcessUtility(
+                planned,
+                query,
+                read_only,
+                context,
+                params,
+                environment,
+                dest,
+                completion,
+            ),
+        }
+        if !ends && has_to_settle() {
+            settle_guarded();
+        }
+    }
+}
+
+/// Raises nothing.
+fn has_to_settle() -> bool {
+    TO_SETTLE.with_borrow(|list| !list.is_empty())
+}
+
+/// # Safety
+/// Called by the server.
+unsafe extern "C-unwind" fn object_access(
+    access: pg_sys::ObjectAccessType::Type,
+    class: pg_sys::Oid,
+    object: pg_sys::Oid,
+    sub: c_int,
+    argument: *mut c_void,
+) {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: passed on.
+    unsafe {
+        if let Some(previous) = OBJECT_ACCESS.get().copied().flatten() {
+            previous(access, class, object, sub, argument);
+        }
+        if access == pg_sys::ObjectAccessType::OAT_POST_ALTER && class == pg_sys::ForeignServerRelationId {
+            keep_directory(object);
+        }
+    }
+}
+
+/// A server was altered: it must have a directory if it had one. The row is not visible yet, so the cache has the old one.
+#[pg_guard]
+extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
+    if directory_of(server).is_none() {
+        return;
+    }
+    let mut has_one = false;
+    // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its options.
+    unsafe {
+        each_row(pg_sys::ForeignServerRelationId, |_, values| {
+            let [Some(oid), .., options] = *values else { return };
+            if oid.value() as u32 == server.to_u32() {
+                let options = options.map(|options| stored(pg_sys::untransformRelOptions(options)));
+                has_one = options.is_some_and(|options| options.iter().any(|(name, _)| name == DIRECTORY));
+            }
+        });
+        if has_one || !super::owns(pg_sys::GetFdwRoutineByServerId(server)) {
+            return;
+        }
+        let name = from_server(CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername));
+        let message = format!("cannot drop the directory of server \"{name}\"");
+        Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+            .detail("Its foreign tables could then read any file.")
+            .hint("Set another directory, or drop the server.")
+            .raise()
+    }
+}
