@@ -27,6 +27,12 @@ AS 'MODULE_PATHNAME', 'bulk_load';
 
 COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';
 
+CREATE FUNCTION bulk_read(path text, options jsonb DEFAULT '{}') RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_read';
+
+COMMENT ON FUNCTION bulk_read(text, jsonb) IS 'the rows of a file; call it in FROM, with a column definition list';
+
 -- How bulk_load hands rows to an INSERT. It answers no other call: the token is a load's own, made at random.
 CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
 LANGUAGE c VOLATILE PARALLEL UNSAFE

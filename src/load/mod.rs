@@ -36,6 +36,7 @@ mod memory;
 mod obstacle;
 pub mod options;
 pub mod phase;
+mod read;
 pub mod rejects;
 pub mod report;
 pub mod scan;

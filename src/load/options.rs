@@ -111,7 +111,7 @@ fn c_string(bytes: &[u8]) -> CString {
 }
 
 /// A JSON value as COPY's options see it; None for null.
-fn value(name: &str, json: Json) -> Result<Option<Value>> {
+pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
     match json {
         Json::Null => Ok(None),
         Json::Text(text) | Json::Literal(text) => Ok(Some(Value::Text(text))),

@@ -68,7 +68,17 @@ impl Column {
     /// The column of one attribute. Otherwise as [`Column::of_relation`].
     pub fn of_attribute(relation: pg_sys::Relation, attribute: usize, session: &Session, default: bool) -> Column {
         // SAFETY: the caller says that the relation has the attribute.
-        let form = unsafe { &*compat::attribute((*relation).rd_att, attribute) };
+        let column = unsafe { Column::of_descriptor((*relation).rd_att, attribute, session) };
+        if default { Column { default: default_expression(relation, attribute), ..column } } else { column }
+    }
+
+    /// The column of one attribute of a row's descriptor, without a default.
+    ///
+    /// # Safety
+    /// A valid descriptor that has the attribute. Guarded; memory as in [`Column::of_relation`].
+    pub unsafe fn of_descriptor(descriptor: pg_sys::TupleDesc, attribute: usize, session: &Session) -> Column {
+        // SAFETY: the caller vouches for it.
+        let form = unsafe { &*compat::attribute(descriptor, attribute) };
         // SAFETY: guarded catalog lookups that fill what they are given.
         let (input, typioparam) = unsafe {
             let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
@@ -86,7 +96,7 @@ impl Column {
             wants_null: !input.fn_strict,
             force_not_null: false,
             force_null: false,
-            default: if default { default_expression(relation, attribute) } else { std::ptr::null_mut() },
+            default: std::ptr::null_mut(),
             input,
             typioparam,
             typmod: form.atttypmod,

@@ -244,7 +244,7 @@ impl CopyOptions {
         Ok(stream)
     }
 
-    /// Apply `force_null` and `force_not_null` to the columns of a relation's file. Guarded.
+    /// Apply `force_null` and `force_not_null` to the columns of a relation's file, or of no relation's. Guarded.
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
         mark(&self.force_not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
         mark(&self.force_null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
@@ -273,7 +273,9 @@ fn mark(
         ColumnSet::All => columns.iter_mut().for_each(mark),
         ColumnSet::Named(names) => {
             for name in names {
-                attribute_number(relid, name)?;
+                if relid != pg_sys::InvalidOid {
+                    attribute_number(relid, name)?;
+                }
                 let Some(column) = columns.iter_mut().find(|c| c.name == *name) else {
                     let message = format!("{option} column \"{}\" not referenced by COPY", name.to_string_lossy());
                     return Err(Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message));

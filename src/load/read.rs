@@ -1,0 +1,307 @@
+//! `bulk_read`: the rows of a file, without a table.
+//!
+//! The query's column definition list says which columns there are. The rows are those of a foreign table over the same file; a
+//! function in FROM has its rows collected before the first one is used, so that is where they go, with `work_mem` of memory.
+//!
+//! [`bulk_read`] is a plain frame, as a scan is: input functions run under it, and COPY's error context is pushed. What takes no
+//! input function is done in [`collect`], many rows a guard.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::insert_select::Wrapper;
+use super::options::value;
+use super::target::check_location;
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::column::{self, Column};
+use crate::pg::context::copy_context;
+use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::directory::file_of;
+use crate::pg::encoding::Encodings;
+use crate::pg::jsonb;
+use crate::pg::option_value::{Caller, HeaderOption, invalid, text};
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::soft::{self, OnError, Outcome, Tolerance};
+use crate::pg::source::Location;
+
+/// The names besides COPY's format options.
+const NAMES: &[&str] = &["program", "server"];
+
+/// A file that is being read.
+struct Reading {
+    rows: Rows,
+    all: Vec<usize>,
+    tolerance: Tolerance,
+    /// Most bad rows, of all, in per cent.
+    percent: Option<f64>,
+    records: u64,
+    skip_left: u64,
+    limit_left: u64,
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+    /// What a row takes.
+    econtext: *mut pg_sys::ExprContext,
+    store: *mut pg_sys::Tuplestorestate,
+    descriptor: pg_sys::TupleDesc,
+    memory: pg_sys::MemoryContext,
+}
+
+const END: i32 = 0;
+/// The row has values that input functions are to make.
+const CONVERT: i32 = 1;
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_read() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_read(path, options)`.
+///
+/// # Safety
+/// Called by the executor, with two arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: what `begin` makes is used by one step at a time, and lives until `end`.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let reading = begin(fcinfo);
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*reading).rows).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        while collect(reading) != END {
+            let arrays = RowArrays { values: (*reading).values.as_mut_ptr(), nulls: (*reading).nulls.as_mut_ptr() };
+            pg_sys::CurrentMemoryContext = (*(*reading).econtext).ecxt_per_tuple_memory;
+            Rows::convert(&raw mut (*reading).rows, arrays, (*reading).econtext);
+            pg_sys::CurrentMemoryContext = caller;
+            keep(reading);
+        }
+        pg_sys::error_context_stack = context.previous;
+        end(reading);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// Which file, and what it means.
+///
+/// # Safety
+/// `options` is a datum of type jsonb. Guarded.
+unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOptions)> {
+    // SAFETY: the caller vouches for the datum.
+    let Some(members) = (unsafe { jsonb::members(options) }) else {
+        return Err(invalid("options must be a JSON object".into()));
+    };
+    let mut draft = Draft::new(Caller::Function);
+    let (mut program, mut server) = (false, None);
+    for (name, json) in members {
+        let name = text(&name).into_owned();
+        if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
+            let valid: Vec<_> = copy_options::NAMES.iter().chain(NAMES).copied().collect();
+            return Err(Caller::Function.unknown(&name, &valid));
+        }
+        let Some(value) = value(&name, json)? else { continue };
+        match name.as_str() {
+            "program" => program = Caller::Function.boolean(&name, value.one(&name)?)?,
+            "server" => server = Some(CString::new(value.one(&name)?).unwrap_or_default()),
+            _ => drop(draft.set(&name, &value)?),
+        }
+    }
+    let copy = draft.finish()?;
+    if copy.on_error == OnError::Table {
+        return Err(invalid("COPY ON_ERROR \"table\" not recognized".into()));
+    }
+    let location = match server {
+        Some(_) if program => return Err(invalid("cannot specify both program and server".into())),
+        Some(server) => Location::Below(file_of(&server, path, Wrapper::get()?.owns)?),
+        None if program => Location::Program(path.to_owned()),
+        None => Location::File(path.to_owned()),
+    };
+    Ok((location, copy))
+}
+
+/// Rights first, then the file.
+///
+/// # Safety
+/// A call with the arguments that are declared.
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Reading {
+    // SAFETY: the caller vouches for the arguments; guarded calls.
+    unsafe {
+        let argument = |index: usize, name: &str| {
+            let argument = *(*fcinfo).args.as_ptr().add(index);
+            let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
+            (!argument.isnull).then_some(argument.value).ok_or_else(missing)
+        };
+        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+        if result.is_null() || (*result).expectedDesc.is_null() {
+            let message = "function returning record called in context that cannot accept type record";
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+                .hint("Call it in FROM, with a column definition list.")
+                .raise();
+        }
+        let path = argument(0, "path").or_raise();
+        let json = argument(1, "options").or_raise();
+        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let (location, copy) = parse(path, json).or_raise();
+        check_location(&location).or_raise();
+        pg_sys::InitMaterializedSRF(fcinfo, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
+        let (store, descriptor) = ((*result).setResult, (*result).setDesc);
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            pg_sys::CurrentMemoryContext,
+            c"bulk_read".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let rows = open(&location, &copy, descriptor).or_raise();
+        let econtext = pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState());
+        pg_sys::MemoryContextSwitchTo(old);
+        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+        let mut reading = Reading {
+            all: rows.all(),
+            rows,
+            tolerance: copy.tolerance(),
+            percent: copy.reject_percent,
+            records: 0,
+            skip_left: copy.skip,
+            limit_left: copy.limit.unwrap_or(u64::MAX),
+            values: vec![pg_sys::Datum::from(0usize); natts],
+            nulls: vec![true; natts],
+            econtext,
+            store,
+            descriptor,
+            memory,
+        };
+        if copy.on_error == OnError::Stop && copy.limit.is_none() {
+            reading.rows.decode_together(natts, &[]);
+        }
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(reading)
+    }
+}
+
+/// The file's rows, of these columns. Guarded; the current memory context must outlive them.
+fn open(location: &Location, copy: &CopyOptions, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
+    let session = column::session(Encodings::new(copy.encoding)?.charset());
+    // SAFETY: a valid descriptor.
+    let natts = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
+    // SAFETY: it has so many attributes.
+    let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
+    copy.force(pg_sys::InvalidOid, &mut columns)?;
+    let stream = copy.open(location, copy.header(), columns.len())?;
+    let match_header = copy.header == HeaderOption::Match;
+    Ok(Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header))
+}
+
+/// Collect rows, up to one that input functions are to make values of.
+///
+/// # Safety
+/// A valid reading that nobody else uses.
+#[pg_guard]
+unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
+    // SAFETY: the caller vouches for it.
+    let r = unsafe { &mut *reading };
+    let tolerant = r.tolerance.on_error != OnError::Stop;
+    loop {
+        if r.limit_left == 0 || !r.rows.advance().or_raise() {
+            return END;
+        }
+        if r.skip_left > 0 {
+            r.skip_left -= 1;
+            continue;
+        }
+        r.records += 1;
+        let mut decoded = r.rows.decoded();
+        if decoded.is_some() {
+            while let Some(row) = decoded {
+                // SAFETY: a row with the descriptor's attributes, which is new; guarded calls.
+                unsafe {
+                    r.rows.make_datums(row).or_raise();
+                    pg_sys::tuplestore_putvalues(r.store, r.descriptor, row.values, row.nulls);
+                }
+                decoded = r.rows.advance_decoded();
+            }
+            continue;
+        }
+        r.rows.reset();
+        // A row that is too short must not show what is left of the one before.
+        r.nulls.fill(true);
+        let arrays = RowArrays { values: r.values.as_mut_ptr(), nulls: r.nulls.as_mut_ptr() };
+        // SAFETY: the arrays are as long as the descriptor; the context is this row's.
+        unsafe {
+            let row_memory = (*r.econtext).ecxt_per_tuple_memory;
+            pg_sys::MemoryContextReset(row_memory);
+            r.rows.decode(&r.all, arrays);
+            if r.rows.has_queue() {
+                if !tolerant {
+                    return CONVERT;
+                }
+                let old = pg_sys::MemoryContextSwitchTo(row_memory);
+                let outcome = r.rows.convert_softly(&mut r.tolerance, arrays, r.econtext).or_raise();
+                pg_sys::MemoryContextSwitchTo(old);
+                match outcome {
+                    Outcome::Good => (),
+                    Outcome::LeftOut => {
+                        pgrx::check_for_interrupts!();
+                        continue;
+                    }
+                    Outcome::Raises => return CONVERT,
+                }
+            }
+        }
+        r.keep();
+    }
+}
+
+impl Reading {
+    /// The row is complete. Guarded.
+    fn keep(&mut self) {
+        self.rows.check_missing().or_raise();
+        self.limit_left -= 1;
+        // SAFETY: a guarded call with a row of the descriptor's.
+        unsafe {
+            let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
+            pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls);
+        }
+    }
+}
+
+/// The row has all its values now.
+///
+/// # Safety
+/// As [`collect`].
+#[pg_guard]
+unsafe extern "C-unwind" fn keep(reading: *mut Reading) {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*reading).keep() }
+}
+
+/// Close the file and forget it.
+///
+/// # Safety
+/// As [`collect`]; nobody uses it afterwards.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(reading: *mut Reading) {
+    // SAFETY: the caller vouches for it; deleting the context drops it.
+    unsafe {
+        let memory = {
+            let r = &mut *reading;
+            if let Some(percent) = r.percent {
+                soft::check_share(r.tolerance.on_error, percent, r.tolerance.bad_rows, r.records).or_raise();
+            }
+            r.tolerance.report();
+            r.rows.close().or_raise();
+            pg_sys::FreeExecutorState((*r.econtext).ecxt_estate);
+            r.memory
+        };
+        pg_sys::MemoryContextDelete(memory);
+    }
+}
