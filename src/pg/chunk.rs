@@ -10,10 +10,12 @@ use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{LOOKAHEAD, Place};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
-use pgrx::PgSqlErrorCode as Code;
+use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
 
 use super::encoding::{Encodings, Treatment};
+use super::ring::{Arrival, NAP, Ring};
 use super::stream::Stream;
+use super::stretches::Stretches;
 use crate::error::{Error, Result, out_of_memory};
 
 /// Room for the beginning of a chunk's first record, without moving what was read.
@@ -54,6 +56,26 @@ impl Stream {
         self.size().is_some() && bytes_tell(self.encodings(), self.reader.dialect())
     }
 
+    /// Can several processes read what this compressed file stands for, if one decompresses it?
+    pub fn can_share(&self) -> bool {
+        self.source().can_share() && bytes_tell(self.encodings(), self.reader.dialect())
+    }
+
+    /// Wait until a stretch of what is shared is there. `None` if it is not wanted any more. Guarded, and interruptible.
+    pub fn wait_for_stretch(&self, shared: &Stretches, number: u64, offset: u64, len: usize) -> Option<Arrival> {
+        let ring = self.source().ring()?;
+        loop {
+            if shared.is_over(number) {
+                return None;
+            }
+            if let Some(arrival) = ring.look(offset, len, shared.is_turn(number)) {
+                return Some(arrival);
+            }
+            check_for_interrupts!();
+            std::thread::sleep(NAP);
+        }
+    }
+
     /// What the open file is. `None` if it is no regular file.
     pub fn identity(&self) -> Option<Identity> {
         self.file_size()?;
@@ -76,7 +98,8 @@ impl Stream {
 
     /// Read the `len` bytes at `offset` of the file, and the few behind them that may matter. Guarded.
     pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
-        let left = self.size().unwrap_or(0).saturating_sub(offset);
+        let size = self.source().ring().map_or_else(|| self.size().unwrap_or(0), Ring::filled);
+        let left = size.saturating_sub(offset);
         let known = (len + LOOKAHEAD).min(usize::try_from(left).unwrap_or(usize::MAX)).max(len);
         let (source, reader) = self.source_and_reader();
         let buffer = reader.chunk_space(ROOM + known).ok_or_else(out_of_memory)?;

@@ -3,11 +3,13 @@
 //! A process takes the next stretch, reads it, waits for its turn to cut it, and has the records that end in it. When
 //! a cut finds what may be the end of the data, a record of COPY's greatest length, or the file's last line without an
 //! end, nobody takes a stretch behind it: the process reads the file in order from there on, to where it ends then.
+//! What a compressed file stands for is divided in the same way where it is shared ([`super::ring`]); it cannot grow.
 
 use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::reader::{LINE_LIMIT, Place};
 
 use super::points::point;
+use super::ring::Arrival;
 use super::row::Rows;
 use super::stages::{Stage, Stages};
 use super::stretches::Stretches;
@@ -45,8 +47,25 @@ impl Chunks {
             *number = claimed;
             point!("chunk.claimed");
             let (offset, len) = shared.grid.stretch(claimed);
-            let is_last = offset + len as u64 >= shared.grid.end;
+            let mut is_last = offset + len as u64 >= shared.grid.end;
+            let mut len = len;
             let stream = rows.stream_mut();
+            let is_compressed = stream.source().ring().is_some();
+            let mut is_lost = false;
+            if is_compressed {
+                let mut watch = stages.watch();
+                let arrival = stream.wait_for_stretch(shared, claimed, offset, len);
+                stages.lap(&mut watch, Stage::Read);
+                match arrival {
+                    None | Some(Arrival::Last(0)) => {
+                        shared.rest(process);
+                        return Ok(false);
+                    }
+                    Some(Arrival::Whole) => (),
+                    Some(Arrival::Last(all)) => (len, is_last) = (all, true),
+                    Some(Arrival::Never) => (len, is_lost) = (0, true),
+                }
+            }
             stream.shrink(len);
             let mut watch = stages.watch();
             let stretch = stream.read_stretch(offset, len)?;
@@ -64,19 +83,32 @@ impl Chunks {
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.
             let is_open = is_last && !cut.ends_with_record(len);
-            if cut.suspicious || is_huge || is_open {
+            if cut.suspicious || is_huge || is_lost || (is_open && !is_compressed) {
                 shared.end_at(claimed);
                 *self = Chunks::InOrder;
                 rows.stream_mut().resume(place)?;
                 return Ok(true);
             }
-            let end = cut.end.unwrap_or(0);
-            reserve(cut.most_records)?;
+            // What is shared ends with it, whatever it is.
+            let end = if is_open { len } else { cut.end.unwrap_or(0) };
+            reserve(cut.most_records + u64::from(is_open))?;
+            // The turn lets go of what is before the next record.
+            if let Some(ring) = stream.source().ring() {
+                ring.hold(process, place.offset);
+            }
             shared.pass_turn(claimed, cut.edge);
+            if let Some(ring) = stream.source().ring() {
+                ring.pass(cut.edge.record);
+            }
+            if end > 0 {
+                stream.begin_chunk(stretch, place, end)?;
+            }
+            if let Some(ring) = stream.source().ring() {
+                ring.let_go(process);
+            }
             if end == 0 {
                 continue;
             }
-            rows.stream_mut().begin_chunk(stretch, place, end)?;
             return Ok(true);
         }
     }

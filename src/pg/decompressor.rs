@@ -76,14 +76,12 @@ pub enum Got {
 impl Decompressor {
     /// Begin with the start of a regular file.
     pub fn start(file: File, compression: Compression) -> Result<Decompressor> {
-        let mut reserve = Vec::<u8>::new();
-        reserve.try_reserve_exact(RESERVE).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
+        reserve()?;
         let (to_reader, pieces) = sync_channel(AHEAD);
         let (used, empties) = sync_channel(AHEAD + 2);
         let (consumed, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let input = Input { file, offset: 0, stop: Arc::clone(&stop) };
         let counter = Arc::clone(&consumed);
-        drop(reserve);
         without_signals(|| {
             let work = move || work(input, compression, counter, &to_reader, &empties);
             std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
@@ -136,8 +134,14 @@ impl Decompressor {
     }
 }
 
+/// Is there as much memory as a thread needs to begin?
+pub fn reserve() -> Result<()> {
+    let mut reserve = Vec::<u8>::new();
+    reserve.try_reserve_exact(RESERVE).map_err(|_| ErrorKind::OutOfMemory.into())
+}
+
 /// The thread has ended without a word.
-fn failed() -> Error {
+pub fn failed() -> Error {
     Error::other("the decoder has failed")
 }
 
@@ -191,10 +195,10 @@ fn work(
 }
 
 /// A file from its start, whatever others do with the position that its descriptors share; as long as somebody wants it.
-struct Input {
-    file: File,
-    offset: u64,
-    stop: Arc<AtomicBool>,
+pub struct Input {
+    pub file: File,
+    pub offset: u64,
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Read for Input {
@@ -234,7 +238,7 @@ impl<R: BufRead> BufRead for Counted<R> {
 }
 
 /// Do something that begins with the signals of its maker, without any.
-fn without_signals<T>(what: impl FnOnce() -> T) -> T {
+pub fn without_signals<T>(what: impl FnOnce() -> T) -> T {
     /// Puts a mask back, whatever happens.
     struct Mask(libc::sigset_t);
     impl Drop for Mask {

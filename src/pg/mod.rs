@@ -49,6 +49,7 @@ pub mod parallel;
 pub mod points;
 pub mod progress;
 pub mod removal;
+pub mod ring;
 pub mod role;
 pub mod row;
 pub mod section;

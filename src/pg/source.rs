@@ -32,6 +32,7 @@ use super::chunk::changed;
 use super::compression::{Compressed, Compression, TELLING, is_truncated};
 use super::decompressor::{Counted, Decompressor, Got};
 use super::directory::Below;
+use super::ring::Ring;
 use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
 use crate::pg::points::{point, point_errno};
@@ -114,6 +115,18 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// None.
+    pub const NONE: Descriptor = Descriptor { process: 0, fd: -1 };
+
+    /// One of this process.
+    pub fn new(fd: c_int) -> Descriptor {
+        Descriptor { process: std::process::id(), fd }
+    }
+
+    pub fn is_none(self) -> bool {
+        self.fd < 0
+    }
+
     pub fn location(self) -> Location {
         Location::File(CString::new(format!("/proc/{}/fd/{}", self.process, self.fd)).unwrap_or_default())
     }
@@ -157,6 +170,8 @@ enum Decoding {
     New(Compression),
     Ahead(Compression, Decompressor),
     Here(Compression, Here),
+    /// Others read along; each what it wants ([`Source::read_exactly`]).
+    Shared(Ring),
 }
 
 impl std::fmt::Debug for Decoding {
@@ -427,7 +442,7 @@ impl Source {
 
     /// What it is in this process.
     pub fn descriptor(&self) -> Descriptor {
-        Descriptor { process: std::process::id(), fd: self.from.fd }
+        Descriptor::new(self.from.fd)
     }
 
     /// Messages are to call it so.
@@ -443,6 +458,41 @@ impl Source {
     /// Size of a regular file, compressed or not.
     pub fn file_size(&self) -> Option<u64> {
         self.file_size
+    }
+
+    /// Can what this compressed file stands for be read by several processes?
+    pub fn can_share(&self) -> bool {
+        let compressed = matches!(self.decoding, Decoding::New(_) | Decoding::Ahead(..) | Decoding::Here(..));
+        self.file_size.is_some() && self.from.fd >= 0 && compressed
+    }
+
+    /// Let them read what it stands for from `base` on, each what it wants, and say what they [`Source::join`] by. `None` if that cannot be had;
+    /// then nothing has changed.
+    pub fn share(&mut self, base: u64, processes: usize, stretch: usize) -> Option<Descriptor> {
+        let compression = match &self.decoding {
+            Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
+                *compression
+            }
+            _ => return None,
+        };
+        let ring = Ring::start(self.file().try_clone().ok()?, compression, base, processes, stretch).ok()?;
+        let descriptor = ring.descriptor()?;
+        self.decoding = Decoding::Shared(ring);
+        self.bytes_read = 0;
+        Some(descriptor)
+    }
+
+    /// Read what another process shares. False if that cannot be done.
+    pub fn join(&mut self, leaders: Descriptor) -> bool {
+        Ring::join(leaders).is_ok_and(|ring| {
+            self.decoding = Decoding::Shared(ring);
+            true
+        })
+    }
+
+    /// What is shared.
+    pub fn ring(&self) -> Option<&Ring> {
+        if let Decoding::Shared(ring) = &self.decoding { Some(ring) } else { None }
     }
 
     /// From now on decompress no more than is wanted: it is a sample.
@@ -525,6 +575,7 @@ impl Source {
                         }
                     }
                 }
+                Decoding::Shared(_) => return Ok(0),
                 Decoding::Here(compression, here) => {
                     let read = here.decoder.read(buffer);
                     self.bytes_read = here.consumed.load(Relaxed);
@@ -575,6 +626,15 @@ impl Source {
     /// Fill `buffer` with the bytes at `offset` of a regular file. Guarded, and interruptible.
     pub fn read_exactly(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
         use std::os::unix::fs::FileExt;
+        if let Decoding::Shared(ring) = &self.decoding {
+            check_for_interrupts!();
+            ring.read(buffer, offset);
+            // One process tells of it.
+            if ring.leads() {
+                self.bytes_read = ring.consumed();
+            }
+            return Ok(());
+        }
         self.bytes_read += buffer.len() as u64;
         while !buffer.is_empty() {
             check_for_interrupts!();
@@ -597,7 +657,7 @@ impl Source {
         if self.file_size.is_none() {
             return Ok(false);
         }
-        self.seek(0)?;
+        self.seek_file(0)?;
         self.from.at_end.set(false);
         self.bytes_read = 0;
         self.file_size = self.file().metadata().ok().map(|m| m.size());
@@ -605,8 +665,28 @@ impl Source {
         Ok(true)
     }
 
-    /// Go to `offset` of a regular file.
+    /// Go to `offset` of a regular file, or of what it stands for: then all that is before must be decompressed again.
     pub fn seek(&mut self, offset: u64) -> Result<()> {
+        if matches!(self.decoding, Decoding::Plain) {
+            return self.seek_file(offset);
+        }
+        self.seek_file(0)?;
+        self.from.at_end.set(false);
+        self.bytes_read = 0;
+        self.decoding = self.undecoded();
+        let mut left = offset;
+        let mut nothing = vec![0; PORTION];
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PORTION);
+            match self.read(nothing.get_mut(..most).unwrap_or_default())? {
+                0 => break,
+                n => left -= n as u64,
+            }
+        }
+        Ok(())
+    }
+
+    fn seek_file(&mut self, offset: u64) -> Result<()> {
         use std::io::{Seek, SeekFrom};
         let sought = (&*self.file()).seek(SeekFrom::Start(offset));
         sought.map(drop).map_err(|e| Error::file_access(&format!("could not seek in file \"{}\"", self.name), &e))

@@ -224,7 +224,7 @@ impl Stream {
         &self.encodings
     }
 
-    pub(super) fn source(&self) -> &Source {
+    pub fn source(&self) -> &Source {
         &self.source
     }
 

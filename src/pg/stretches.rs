@@ -41,6 +41,11 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// The stretches from a record on, of what ends nobody knows where.
+    pub fn endless(base: u64) -> Grid {
+        Grid::from(base, base.saturating_add(1 << 62))
+    }
+
     /// The stretches from a record on to the end.
     pub fn from(base: u64, end: u64) -> Grid {
         let size = guc::chunk_size();
@@ -157,6 +162,11 @@ impl Stretches {
             // SAFETY: it is our turn.
             (self.turn.load(SeqCst) == number).then(|| Some(unsafe { *self.edge.get() }))
         })
+    }
+
+    /// Is it this stretch's turn?
+    pub fn is_turn(&self, number: u64) -> bool {
+        self.turn.load(SeqCst) == number
     }
 
     /// Pass the turn on.

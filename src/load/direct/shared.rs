@@ -13,6 +13,7 @@ use pg_bulk_format::reader::Place;
 
 use crate::pg::baton::Baton;
 use crate::pg::chunk::Identity;
+use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
 use crate::pg::stretches::{Grid, Stretches};
 use crate::pg::usage::Cpu;
@@ -24,6 +25,8 @@ pub struct Shared {
     /// The build of the leader's library.
     pub build: u64,
     pub file: Identity,
+    /// What a compressed file is shared by.
+    pub ring: Descriptor,
     stretches: Stretches,
     pub baton: Baton,
     /// For progress: rows made, records left out, bytes read.
@@ -63,6 +66,7 @@ impl Shared {
         Shared {
             build,
             file,
+            ring: Descriptor::NONE,
             stretches: Stretches::new(grid, place),
             baton: Baton::new(),
             rows: AtomicU64::new(0),

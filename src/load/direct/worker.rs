@@ -189,12 +189,15 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         join.joined().complete(&mut mapping);
         mapping.computed = text.sets.clone();
     }
-    let rows = source::open_rows(relation, &options, Some(&mapping))?;
+    let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
     if rows.stream().identity() != Some(shared_state.file) {
         return Err(changed(&options.location.display()));
     }
+    // Who cannot read along has nothing to do.
+    let ring = shared_state.ring;
+    let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
     let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
@@ -245,7 +248,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         rejects,
         is_dry: spec.is_dry,
         skip: 0,
-        limit: u64::MAX,
+        limit: if is_absent { 0 } else { u64::MAX },
         traits: spec.traits,
         starts: Vec::new(),
         stamp: Stamp { xmin, cid: spec.command, frozen: spec.frozen },

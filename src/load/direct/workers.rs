@@ -17,9 +17,11 @@ use crate::pg::build_id::build_id;
 use crate::pg::chunks::Chunks;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
+use crate::pg::ring::Ring;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
+use crate::pg::source::Descriptor;
 use crate::pg::stretches::{Grid, MOST_PROCESSES};
 use crate::pg::usage::{self, Share};
 
@@ -31,7 +33,8 @@ impl Leader {
             return Ok(());
         };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
-        let grid = Grid::from(place.offset, file.size);
+        let is_compressed = stream.size().is_none();
+        let grid = if is_compressed { Grid::endless(place.offset) } else { Grid::from(place.offset, file.size) };
         let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());
@@ -60,6 +63,17 @@ impl Leader {
             self.notes.push("no shared memory for workers; the load ran in one process".into());
             return Ok(());
         }
+        let mut ring = Descriptor::NONE;
+        if is_compressed {
+            let stretch = usize::try_from(grid.len).unwrap_or(0);
+            match self.process.rows.stream_mut().source_mut().share(place.offset, wanted + 1, stretch) {
+                Some(descriptor) => ring = descriptor,
+                None => {
+                    parallel.finish();
+                    return Ok(());
+                }
+            }
+        }
         let shared = parallel.insert(KEY_SHARED, size_of::<Shared>()).cast::<Shared>();
         let counts = parallel.insert(KEY_COUNTERS, counters * size_of::<AtomicU64>()).cast::<AtomicU64>();
         let text = parallel.insert(KEY_SPEC, spec.len() + 8);
@@ -72,6 +86,7 @@ impl Leader {
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
+            (*shared).ring = ring;
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
             for i in 0..stretches {
                 rejects.add(i).write(Tally::new());
@@ -90,7 +105,7 @@ impl Leader {
             (0..wanted).map(|i| parallel.queue(queues.add(i * QUEUE), QUEUE)).collect()
         };
         // SAFETY: made above; it is there until the workers are gone.
-        unsafe { self.process.hand_over(shared, place.offset) };
+        unsafe { self.process.hand_over(shared, if is_compressed { 0 } else { place.offset }) };
         let launched = parallel.launch();
         point!("load.launched");
         // SAFETY: queues of workers that were launched.
@@ -221,6 +236,10 @@ impl Leader {
         if let Some(size) = self.process.rows.stream().size() {
             // Beginnings of records are read more than once.
             bytes_read = bytes_read.min(size);
+        } else if let Some(size) = self.process.rows.stream().file_size() {
+            // So is a compressed file that had to be read in order after all. What was decompressed ahead counts.
+            let ahead = self.process.rows.stream().source().ring().map_or(0, Ring::consumed);
+            bytes_read = bytes_read.max(ahead).min(size);
         }
         self.counts.bytes_read += bytes_read;
         self.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();

@@ -125,7 +125,7 @@ impl Leader {
             && keys.is_none()
             // A record has as many rows as the plan makes of it, which nobody can take ids for beforehand.
             && (load.joined.is_none() || defaults.sequences().is_empty())
-            && (options.foreign.is_none() || defaults.have_room(size.unwrap_or(0))?)
+            && (options.foreign.is_none() || defaults.have_room(most_rows(&rows, size))?)
             && traits.iter().all(|(_, t)| !t.temporary);
         let most_workers = if is_shared { most_workers(&rows, options) } else { 0 };
         let further = Further::of(more, if is_shared { MOST_PROCESSES - 1 - most_workers } else { 0 });
@@ -250,17 +250,28 @@ pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], node
 
 /// How rows of a file can be traced to its records.
 pub(super) fn traces(rows: &Rows) -> Traces {
-    if rows.stream().has_offsets() && rows.stream().size().is_some() { Traces::Positions } else { Traces::Lines }
+    let is_divided = rows.stream().size().is_some() || rows.stream().can_share();
+    if rows.stream().has_offsets() && is_divided { Traces::Positions } else { Traces::Lines }
 }
 
 /// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.
 pub(super) fn most_workers(rows: &Rows, options: &LoadOptions) -> usize {
     let copy = &options.copy;
-    if rows.stream().has_chunks() && survives(copy, rows.columns()) && copy.limit.is_none() {
-        workers_for(options.workers, rows.stream().size().unwrap_or(0))
+    let stream = rows.stream();
+    // Of what is compressed nobody knows how many stretches there are to judge.
+    let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
+    let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
+    if is_divided && survives(copy, rows.columns()) && copy.limit.is_none() {
+        workers_for(options.workers, stream.file_size().unwrap_or(0))
     } else {
         0
     }
+}
+
+/// Rows that a file has at most, if it is known how large all of them are together.
+fn most_rows(rows: &Rows, size: Option<u64>) -> u64 {
+    let compressed = || rows.stream().file_size().filter(|_| rows.stream().can_share());
+    size.or_else(|| compressed().map(|size| size.saturating_mul(1 << 20))).unwrap_or(0)
 }
 
 /// Bytes for each of so many collections of keys: all together get what one index that is built may have.

@@ -41,7 +41,9 @@ impl Origins {
         let lost = || changed(&source.name);
         let here = target.at.filter(|at| *at <= place);
         let anchor = self.anchor(place.position).zip(source.eol);
-        let is_near = |at: Place| anchor.is_none_or(|((offset, _), _)| offset <= at.position);
+        // What is compressed would have to be decompressed from its start on.
+        let goes_on = rows.stream().size().is_none();
+        let is_near = |at: Place| goes_on || anchor.is_none_or(|((offset, _), _)| offset <= at.position);
         let mut at = match here.filter(|at| is_near(*at)) {
             Some(at) => at,
             None => {

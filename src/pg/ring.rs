@@ -1,0 +1,355 @@
+//! What a compressed file stands for, where several processes can read it.
+//!
+//! ```text
+//!   leader's thread: file ─► decoder ─► ┌───────────── ring ─────────────┐
+//!                                       │ kept .. stretches .. filled    │
+//!   leader, workers:                    └── each copies its stretch ◄────┘
+//! ```
+//!
+//! One process can decompress a stream, but then others can work on what comes of it. Its bytes are numbered as if they were a
+//! file's, so they are divided into stretches like one ([`super::chunks`]); only that nobody knows where they end before they do, and
+//! that they are there for a while only: from the first record that is not cut yet, or that somebody has still to fetch the beginning of.
+//!
+//! **The memory is the ring's own**, and not the server's dynamic shared memory: that is unmapped when a transaction ends, and the thread may
+//! write at that moment. It is a file without a name, which workers open by the leader's descriptor; a mapping goes when the last one who uses it
+//! has let go of it, the thread among them.
+//!
+//! **Nobody is woken.** The thread cannot tell a process of the server's anything; so those who wait look again after [`NAP`], and so does it.
+//!
+//! What cannot be done here is done in order by one process, from the file's start: a record that is longer than the ring, data that cannot
+//! be decompressed (the error is then the one that a single process would meet), whatever [`super::chunks`] finds suspicious.
+
+use std::fs::File;
+use std::io::{BufReader, Error, ErrorKind, Read, Result};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use pg_bulk_format::reader::LOOKAHEAD;
+
+use super::compression::Compression;
+use super::decompressor::{Counted, Input, failed, reserve, without_signals};
+use super::source::Descriptor;
+use super::stretches::MOST_PROCESSES;
+
+/// How long somebody waits before he looks again.
+pub const NAP: Duration = Duration::from_micros(200);
+/// Bytes that a ring has at least, and those that are decompressed at a time.
+const LEAST: usize = 16 << 20;
+const PIECE: usize = 256 << 10;
+/// Bytes of the file that are read at a time.
+const READ: usize = 256 << 10;
+/// Room for the head.
+const HEAD: usize = 4096;
+/// Not known, or nothing.
+const NONE: u64 = u64::MAX;
+
+/// What stands before the bytes.
+#[repr(C)]
+struct Head {
+    /// Bytes of the ring.
+    size: u64,
+    /// Up to here they are there.
+    filled: AtomicU64,
+    /// Where they end, once that is known.
+    end: AtomicU64,
+    /// There is more, and it cannot be decompressed.
+    has_failed: AtomicBool,
+    /// Of the file.
+    consumed: AtomicU64,
+    /// The first record that is not cut yet.
+    turn: AtomicU64,
+    /// What each process has still to fetch.
+    held: [AtomicU64; MOST_PROCESSES],
+}
+
+const _: () = assert!(size_of::<Head>() <= HEAD);
+
+/// The ring's memory, in this process.
+#[derive(Debug)]
+struct Map {
+    at: *mut u8,
+    len: usize,
+}
+
+// SAFETY: what changes in the head is atomic. A byte is written by the thread alone, when nobody needs what was there, and read by others
+// after `filled` has passed it.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and used by nobody any more.
+        unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}
+
+impl Map {
+    fn new(file: &File) -> Result<Map> {
+        let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+        if len < HEAD {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of an open file.
+        let at = unsafe { libc::mmap(null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if at == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        Ok(Map { at: at.cast(), len })
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the mapping is page-aligned and longer than a head, of which any bytes are one.
+        unsafe { &*self.at.cast::<Head>() }
+    }
+
+    /// Bytes of the ring, as this process sees it.
+    fn size(&self) -> usize {
+        self.len - HEAD
+    }
+
+    /// Where the byte at `offset` is, and how many behind it are next to it.
+    fn place(&self, offset: u64) -> (*mut u8, usize) {
+        let size = self.size();
+        let at = usize::try_from(offset % size as u64).unwrap_or(0);
+        // SAFETY: within the mapping.
+        (unsafe { self.at.add(HEAD + at) }, size - at)
+    }
+
+    /// From here on the bytes are needed.
+    fn kept(&self) -> u64 {
+        let head = self.head();
+        // Whoever moves the turn has said before what he holds.
+        let turn = head.turn.load(SeqCst);
+        head.held.iter().map(|held| held.load(SeqCst)).fold(turn, u64::min)
+    }
+}
+
+/// A ring, as one process has it.
+#[derive(Debug)]
+pub struct Ring {
+    map: Arc<Map>,
+    /// In the leader, what others open, and how the thread learns that it is over.
+    leads: Option<(File, Arc<AtomicBool>)>,
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some((_, stop)) = &self.leads {
+            stop.store(true, Relaxed);
+        }
+    }
+}
+
+/// What is there of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    Whole,
+    /// So many bytes, and that is all; none if the stretch lies behind the end.
+    Last(usize),
+    /// It will not be there: the file is to be read in order.
+    Never,
+}
+
+impl Ring {
+    /// Begin to decompress a file, whose bytes from `base` on are wanted, by so many processes in stretches of so many bytes.
+    pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
+        reserve()?;
+        let size = LEAST.max(stretch.saturating_mul(processes + 2)).next_multiple_of(HEAD);
+        // SAFETY: a call with a string, whose result is checked.
+        let fd = unsafe { libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that is nobody else's.
+        let shared = unsafe { File::from_raw_fd(fd) };
+        let len = libc::off_t::try_from(HEAD + size).map_err(|_| ErrorKind::OutOfMemory)?;
+        // Memory that is not to be had is an error now, and not a signal later.
+        // SAFETY: an open file.
+        let error = unsafe { libc::posix_fallocate(shared.as_raw_fd(), 0, len) };
+        if error != 0 {
+            return Err(Error::from_raw_os_error(error));
+        }
+        let map = Map::new(&shared)?;
+        // SAFETY: nobody else looks at it yet.
+        unsafe {
+            map.at.cast::<Head>().write(Head {
+                size: size as u64,
+                filled: AtomicU64::new(base),
+                end: AtomicU64::new(NONE),
+                has_failed: AtomicBool::new(false),
+                consumed: AtomicU64::new(0),
+                turn: AtomicU64::new(base),
+                held: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
+            });
+        }
+        let (map, stop) = (Arc::new(map), Arc::new(AtomicBool::new(false)));
+        let input = Input { file, offset: 0, stop: Arc::clone(&stop) };
+        let writer = Writer { map: Arc::clone(&map), stop: Arc::clone(&stop) };
+        let (began, has_begun) = sync_channel(1);
+        without_signals(|| {
+            let work = move || {
+                let consumed = Arc::new(AtomicU64::new(0));
+                let source = Counted { inner: BufReader::with_capacity(READ, input), consumed: Arc::clone(&consumed) };
+                match compression.decoder(source) {
+                    Ok(decoder) => {
+                        let _ = began.send(Ok(()));
+                        writer.work(decoder, &consumed, base);
+                    }
+                    Err(error) => drop(began.send(Err(error))),
+                }
+            };
+            std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
+        })?;
+        has_begun.recv().map_err(|_| failed())??;
+        Ok(Ring { map, leads: Some((shared, stop)) })
+    }
+
+    /// The leader's ring, in a worker.
+    pub fn join(leaders: Descriptor) -> Result<Ring> {
+        let location = leaders.location();
+        let path = location.path().ok_or(ErrorKind::NotFound)?;
+        let map = Map::new(&File::options().read(true).write(true).open(path)?)?;
+        if map.head().size != map.size() as u64 {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        Ok(Ring { map: Arc::new(map), leads: None })
+    }
+
+    /// What workers join by.
+    pub fn descriptor(&self) -> Option<Descriptor> {
+        self.leads.as_ref().map(|(file, _)| Descriptor::new(file.as_raw_fd()))
+    }
+
+    pub fn leads(&self) -> bool {
+        self.leads.is_some()
+    }
+
+    /// Bytes of the file that were decompressed.
+    pub fn consumed(&self) -> u64 {
+        self.map.head().consumed.load(Relaxed)
+    }
+
+    /// Up to here bytes are there.
+    pub fn filled(&self) -> u64 {
+        self.map.head().filled.load(Acquire)
+    }
+
+    /// Is a stretch there, with what is behind it that may matter? `None`: not yet. If it is its turn, nobody is going to make
+    /// room for what does not fit.
+    pub fn look(&self, offset: u64, len: usize, is_turn: bool) -> Option<Arrival> {
+        let head = self.map.head();
+        let (behind, wanted) = (offset + len as u64, offset + (len + LOOKAHEAD) as u64);
+        // In this order: what is said of the end is said when all is there.
+        let (end, has_failed) = (head.end.load(SeqCst), head.has_failed.load(SeqCst));
+        let filled = self.filled();
+        if end != NONE && end <= behind {
+            return Some(Arrival::Last(usize::try_from(end.saturating_sub(offset)).unwrap_or(0)));
+        }
+        if filled >= wanted || (end != NONE && filled >= behind) {
+            return Some(Arrival::Whole);
+        }
+        let is_too_long = is_turn && wanted - head.turn.load(SeqCst) > head.size;
+        (has_failed || is_too_long).then_some(Arrival::Never)
+    }
+
+    /// Copy bytes that are there.
+    pub fn read(&self, buffer: &mut [u8], mut offset: u64) {
+        let mut left = buffer;
+        while !left.is_empty() {
+            let (at, together) = self.map.place(offset);
+            let n = together.min(left.len());
+            let Some((now, later)) = left.split_at_mut_checked(n) else { return };
+            // SAFETY: `place` says that so many bytes are there; nobody writes to them before they are let go of.
+            unsafe { std::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), n) };
+            offset += n as u64;
+            left = later;
+        }
+    }
+
+    /// This process is going to read what is at `offset`, though the turn passes on.
+    pub fn hold(&self, process: usize, offset: u64) {
+        if let Some(held) = self.map.head().held.get(process) {
+            held.store(offset, SeqCst);
+        }
+    }
+
+    /// No more.
+    pub fn let_go(&self, process: usize) {
+        self.hold(process, NONE);
+    }
+
+    /// The first record that is not cut yet is at `record`.
+    pub fn pass(&self, record: u64) {
+        // The next one may have passed it on already.
+        self.map.head().turn.fetch_max(record, SeqCst);
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    map: Arc<Map>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Writer {
+    fn work(&self, mut decoder: Box<dyn Read + '_>, consumed: &AtomicU64, base: u64) {
+        let head = self.map.head();
+        let outcome = self.fill(&mut *decoder, consumed, base);
+        head.consumed.store(consumed.load(Relaxed), Relaxed);
+        match outcome {
+            Ok(end) => head.end.store(end, SeqCst),
+            Err(_) => head.has_failed.store(true, SeqCst),
+        }
+    }
+
+    /// Where the bytes end.
+    fn fill(&self, decoder: &mut dyn Read, consumed: &AtomicU64, base: u64) -> Result<u64> {
+        let head = self.map.head();
+        let mut before = base;
+        while before > 0 {
+            let mut nothing = [0; 16 << 10];
+            let most = usize::try_from(before).unwrap_or(usize::MAX).min(nothing.len());
+            match decoder.read(nothing.get_mut(..most).unwrap_or_default()) {
+                Ok(0) => return Ok(base),
+                Ok(n) => before -= n as u64,
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        let (mut filled, mut kept) = (base, base);
+        let size = self.map.size() as u64;
+        loop {
+            let mut room = size - (filled - kept);
+            if room < PIECE as u64 {
+                kept = self.map.kept();
+                room = size - (filled - kept);
+            }
+            if self.stop.load(Relaxed) {
+                return Err(Error::other("nobody is left to read"));
+            }
+            if room == 0 {
+                std::thread::sleep(NAP);
+                continue;
+            }
+            let (at, together) = self.map.place(filled);
+            let most = together.min(PIECE).min(usize::try_from(room).unwrap_or(usize::MAX));
+            // SAFETY: so many bytes are next to each other, and nobody needs what is there.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(at, most) };
+            match decoder.read(buffer) {
+                Ok(0) => return Ok(filled),
+                Ok(n) => filled += n as u64,
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+            head.filled.store(filled, Release);
+            head.consumed.store(consumed.load(Relaxed), Relaxed);
+        }
+    }
+}
