@@ -36,6 +36,9 @@ static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60)
 /// database is bounded.
 static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 
+/// Off: a COPY is the server's own until somebody wants it otherwise.
+static COPY: GucSetting<bool> = GucSetting::<bool>::new(false);
+
 /// What an INSERT from a foreign table may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectInsert {
@@ -95,6 +98,14 @@ pub fn init() {
         c"INSERT ... SELECT from a foreign table of bulk_fdw is done as a load, where that comes to the same.",
         c"EXPLAIN (VERBOSE) tells whether it is, and if not why not. With \"exclusive\", an empty table that is free is locked exclusively for it.",
         &DIRECT_INSERT,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_bulk.copy",
+        c"COPY FROM is done as a load, where that comes to the same.",
+        c"A DEBUG1 message tells whether it is, and if not why not. Only in sessions that have the library: it is to be preloaded.",
+        &COPY,
         GucContext::Userset,
         GucFlags::default(),
     );
@@ -174,6 +185,11 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::UNIT_S,
     );
+}
+
+/// May a COPY be done as a load?
+pub fn copy() -> bool {
+    COPY.get()
 }
 
 /// May an INSERT be done as a load?

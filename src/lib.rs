@@ -42,5 +42,6 @@ pub extern "C-unwind" fn _PG_init() {
         replace: fdw::replace,
         count: fdw::count,
     });
+    load::copy::init();
     queue::init();
 }

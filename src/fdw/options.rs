@@ -81,7 +81,7 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
                 }
                 servers::remember("program", command)
             }
-            Some(Location::Below(_)) | None => Ok(()),
+            Some(Location::Below(_) | Location::Client(_)) | None => Ok(()),
         }
     }
 }

@@ -24,10 +24,10 @@
 //! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`. It takes no lock but an INSERT's, with
 //! one exception: an empty table gets a new file, as bulk_load would give it one, if `pg_bulk.direct_insert` is `exclusive`.
 
-mod expression;
+pub mod expression;
 mod insertion;
 mod joins;
-mod judge;
+pub mod judge;
 mod new_table;
 mod node;
 mod parts;

@@ -27,6 +27,7 @@
 
 mod buffered;
 mod check;
+pub mod copy;
 mod direct;
 pub mod duplicate;
 mod feed;
@@ -65,7 +66,7 @@ use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
-use crate::pg::progress::{Figures, Progress};
+use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::row::Rows;
 use crate::pg::soft::{self, OnError};
 use crate::pg::source::Location;
@@ -597,8 +598,12 @@ impl Load {
         let size = self.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
         let size = size.zip(more).map(|(size, more)| size + more);
-        let program = matches!(self.options.location, Location::Program(_));
-        self.phases.progress = Progress::of_load(self.target.relid, self.id, program, size, Figures::default());
+        let kind = match self.options.location {
+            Location::File(_) | Location::Below(_) => Kind::File,
+            Location::Program(_) => Kind::Program,
+            Location::Client(_) => Kind::Client,
+        };
+        self.phases.progress = Progress::of_load(self.target.relid, self.id, kind, size, Figures::default());
         self.phases.enter(Phase::Rows);
     }
 

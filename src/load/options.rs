@@ -86,6 +86,8 @@ pub struct LoadOptions {
     pub duplicates: Duplicates,
     /// The foreign table whose file it is, and whose options these are.
     pub foreign: Option<pg_sys::Oid>,
+    /// It is a COPY, and nobody is to notice that it is a load.
+    pub is_copy: bool,
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -169,7 +171,20 @@ impl LoadOptions {
             indexes: IndexesOption::Auto,
             duplicates: Duplicates::ERROR,
             foreign: Some(relid),
+            is_copy: false,
         })
+    }
+
+    /// Be those of a COPY.
+    pub fn settle_for_copy(&mut self) {
+        self.is_copy = true;
+        self.copy.keeps_bom = true;
+        self.writer = WriterOption::Direct;
+    }
+
+    /// Is the load a statement of another name, which does not use up what it does not need?
+    pub fn is_statement(&self) -> bool {
+        self.is_copy || self.foreign.is_some()
     }
 
     /// What matters when nothing is written: rows with errors are looked for, all of them.
@@ -183,7 +198,8 @@ impl LoadOptions {
         self.lock = LockOption::Online;
     }
 
-    fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
+    /// Make sense of options that are given by name. Guarded.
+    pub fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
         let mut draft = Draft::new(Caller::Function);
         let (mut columns, mut match_by_name, mut program, mut where_clause) = (None, false, false, None);
         let mut server = None;
@@ -270,6 +286,7 @@ impl LoadOptions {
             indexes,
             duplicates,
             foreign: None,
+            is_copy: false,
         })
     }
 }

@@ -127,7 +127,9 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     };
     let stream = options.copy.open(&options.location, header, columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
-    Ok(Rows::new(stream, columns, name, options.location.described(), match_header))
+    // A COPY does not say where its data are.
+    let described = if options.is_copy { CString::default() } else { options.location.described() };
+    Ok(Rows::new(stream, columns, name, described, match_header))
 }
 
 /// The rows of a foreign table's file. Its columns make values of the fields, and messages speak of it; where the values

@@ -62,6 +62,7 @@ pub fn check_location(location: &Location) -> Result<()> {
         Location::Program(_) => {
             (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "an external program")
         }
+        Location::Client(_) => return Ok(()),
     };
     // SAFETY: guarded calls.
     if unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) } {
@@ -101,13 +102,22 @@ impl Target {
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
                 .detail("Its rows are on other servers; pg_bulk writes to tables of this one."));
         }
-        // SAFETY: an open relation; guarded catalog lookups, and strings that they return.
-        let name = unsafe {
-            let form = (*relation).rd_rel;
-            let schema = pg_sys::get_namespace_name((*form).relnamespace);
-            CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, (*form).relname.data.as_ptr())).to_owned()
-        };
-        Ok(Target { relation, relid, kind, name, obstacles: Vec::new() })
+        Ok(Target { relation, relid, kind, name: qualified(relation), obstacles: Vec::new() })
+    }
+
+    /// A plain or partitioned table that is open and locked. Guarded.
+    ///
+    /// # Safety
+    /// Such a table.
+    pub unsafe fn of_open(relation: pg_sys::Relation) -> Result<Target> {
+        Ok(Target {
+            relation,
+            // SAFETY: the caller vouches for it.
+            relid: unsafe { (*relation).rd_id },
+            kind: kind(relation)?,
+            name: qualified(relation),
+            obstacles: Vec::new(),
+        })
     }
 
     /// Close it, and keep the lock. Guarded.
@@ -166,6 +176,16 @@ impl Target {
             pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false);
         }
         Ok(())
+    }
+}
+
+/// Schema and name, quoted. Guarded.
+fn qualified(relation: pg_sys::Relation) -> CString {
+    // SAFETY: an open relation; guarded catalog lookups, and strings that they return.
+    unsafe {
+        let form = (*relation).rd_rel;
+        let schema = pg_sys::get_namespace_name((*form).relnamespace);
+        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, (*form).relname.data.as_ptr())).to_owned()
     }
 }
 

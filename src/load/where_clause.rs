@@ -56,6 +56,24 @@ pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> W
         }
         let state = c::make_parsestate(std::ptr::null_mut());
         (*state).p_sourcetext = statement;
+        let clause = transform(state, relation, expression);
+        pg_sys::error_context_stack = context.previous;
+        clause
+    }
+}
+
+/// What DoCopy (copy.c) makes of its WHERE.
+///
+/// # Safety
+/// A plain frame; an open relation; an expression that nobody else uses, as the parser has made it of the state's text. The result
+/// lives as long as the current memory context.
+pub unsafe fn transform(
+    state: *mut pg_sys::ParseState,
+    relation: pg_sys::Relation,
+    expression: *mut pg_sys::Node,
+) -> WhereClause {
+    // SAFETY: the caller vouches for the arguments.
+    unsafe {
         let lock = pg_sys::RowExclusiveLock.cast_signed();
         let item = c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
         c::addNSItemToQuery(state, item, false, true, true);
@@ -67,7 +85,6 @@ pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> W
         let node = c::eval_const_expressions(std::ptr::null_mut(), node);
         let node = c::canonicalize_qual(node.cast(), false);
         let conditions = c::make_ands_implicit(node);
-        pg_sys::error_context_stack = context.previous;
         WhereClause { conditions, rights: compat::wanted_rights(item) }
     }
 }

@@ -92,7 +92,10 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
             What::Relation => unguarded::errcontext_msg(c"COPY %s".as_ptr(), relation.as_ptr()),
             What::Line(None) => unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line),
         };
-        unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
+        // A COPY does not say where its data are.
+        if !file.is_empty() {
+            unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
+        }
     }
 }
 

@@ -59,6 +59,8 @@ pub struct CopyOptions {
     pub skip: u64,
     pub limit: Option<u64>,
     pub compressed: Compressed,
+    /// A byte order mark is data.
+    pub keeps_bom: bool,
 }
 
 /// Options that are being collected.
@@ -209,6 +211,7 @@ impl Draft {
             skip: self.skip,
             limit: self.limit,
             compressed: self.compressed,
+            keeps_bom: false,
         })
     }
 }
@@ -235,7 +238,7 @@ impl CopyOptions {
 
     /// The records of a location, of so many fields. Guarded.
     pub fn open(&self, location: &Location, header: Header, fields: usize) -> Result<Stream> {
-        let encodings = Encodings::new(self.encoding)?;
+        let encodings = Encodings::new(self.encoding)?.keeping_bom(self.keeps_bom);
         let mut stream =
             Stream::new(Source::open(location, self.compressed)?, self.dialect.clone(), encodings, header, fields);
         if self.on_error == OnError::Table {

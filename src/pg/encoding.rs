@@ -29,6 +29,8 @@ pub struct Encodings {
     file: c_int,
     server: c_int,
     conversion: Option<pg_sys::Oid>,
+    /// A byte order mark is data.
+    keeps_bom: bool,
 }
 
 /// What happens to bytes on their way in.
@@ -62,7 +64,7 @@ impl Encodings {
         let (file, server) =
             unsafe { (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding()) };
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
-            return Ok(Encodings { file, server, conversion: None });
+            return Ok(Encodings { file, server, conversion: None, keeps_bom: false });
         }
         // SAFETY: a guarded catalog lookup.
         let conversion = unsafe { pg_sys::FindDefaultConversionProc(file, server) };
@@ -71,7 +73,7 @@ impl Encodings {
             let message = format!("default conversion function for encoding \"{from}\" to \"{to}\" does not exist");
             return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
         }
-        Ok(Encodings { file, server, conversion: Some(conversion) })
+        Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false })
     }
 
     pub fn treatment(&self) -> Treatment {
@@ -93,9 +95,14 @@ impl Encodings {
         self.file
     }
 
+    /// A byte order mark is data, as COPY sees it.
+    pub fn keeping_bom(self, keeps_bom: bool) -> Encodings {
+        Encodings { keeps_bom, ..self }
+    }
+
     /// May the file start with a byte order mark?
     pub fn has_bom(&self) -> bool {
-        self.file == UTF8
+        self.file == UTF8 && !self.keeps_bom
     }
 
     /// Most bytes of one character of the file.

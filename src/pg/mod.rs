@@ -20,6 +20,7 @@ pub mod build_id;
 pub mod changed;
 pub mod chunk;
 pub mod chunks;
+pub mod client;
 pub mod column;
 pub mod commit;
 pub mod compat;

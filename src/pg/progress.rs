@@ -27,6 +27,14 @@ const WORKERS: u32 = 17;
 const REJECTED: u32 = 18;
 const LOAD: u32 = 19;
 
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Program,
+    Client,
+}
+
 /// How far it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -65,12 +73,17 @@ impl Progress {
 
     /// Take the slot for a scan if it is free. Guarded.
     pub fn start(relid: pg_sys::Oid, program: bool, total: Option<u64>) -> Progress {
-        Progress::of_load(relid, 0, program, total, Figures::default())
+        let kind = if program { Kind::Program } else { Kind::File };
+        Progress::of_load(relid, 0, kind, total, Figures::default())
     }
 
     /// The same for a load. Guarded.
-    pub fn of_load(relid: pg_sys::Oid, load: i64, program: bool, total: Option<u64>, figures: Figures) -> Progress {
-        let kind = if program { pg_sys::PROGRESS_COPY_TYPE_PROGRAM } else { pg_sys::PROGRESS_COPY_TYPE_FILE };
+    pub fn of_load(relid: pg_sys::Oid, load: i64, kind: Kind, total: Option<u64>, figures: Figures) -> Progress {
+        let kind = match kind {
+            Kind::File => pg_sys::PROGRESS_COPY_TYPE_FILE,
+            Kind::Program => pg_sys::PROGRESS_COPY_TYPE_PROGRAM,
+            Kind::Client => pg_sys::PROGRESS_COPY_TYPE_PIPE,
+        };
         let total = total.unwrap_or(0);
         let progress = Progress { relid, load, kind, total, wanted: is_free(), figures };
         progress.show();

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use super::chunk::changed;
+use super::client::Client;
 use super::compression::{Compressed, Compression, TELLING, is_truncated};
 use super::decompressor::{Counted, Decompressor, Got};
 use super::directory::Below;
@@ -46,6 +47,8 @@ pub enum Location {
     Below(Below),
     /// A shell command whose output is read.
     Program(CString),
+    /// The client of a COPY FROM STDIN, which is asked for so many columns.
+    Client(usize),
 }
 
 impl Location {
@@ -58,6 +61,7 @@ impl Location {
         match self {
             Location::File(name) | Location::Program(name) => name,
             Location::Below(below) => &below.path,
+            Location::Client(_) => c"stdin",
         }
     }
 
@@ -71,7 +75,11 @@ impl Location {
 
     /// The CONTEXT line that names it.
     pub fn described(&self) -> CString {
-        let kind = if self.path().is_some() { b"file \"".as_slice() } else { b"program \"" };
+        let kind = match self {
+            Location::File(_) | Location::Below(_) => b"file \"".as_slice(),
+            Location::Program(_) => b"program \"",
+            Location::Client(_) => return c"stdin".to_owned(),
+        };
         CString::new([kind, self.name().to_bytes(), b"\""].concat()).unwrap_or_default()
     }
 
@@ -101,7 +109,7 @@ impl Location {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Location::File(_) | Location::Below(_) => Some(Path::new(OsStr::from_bytes(self.name().to_bytes()))),
-            Location::Program(_) => None,
+            Location::Program(_) | Location::Client(_) => None,
         }
     }
 }
@@ -172,6 +180,8 @@ enum Decoding {
     Here(Compression, Here),
     /// Others read along; each what it wants ([`Source::read_exactly`]).
     Shared(Ring),
+    /// There is no descriptor.
+    Client(Client),
 }
 
 impl std::fmt::Debug for Decoding {
@@ -323,6 +333,7 @@ impl Source {
                 Source::open_file(&below.path, Some(below), compressed)
             }
             Location::Program(command) => Source::open_program(command, compressed),
+            Location::Client(columns) => Ok(Source::of_client(Client::ask(*columns))),
         }
     }
 
@@ -436,6 +447,19 @@ impl Source {
         Ok(source)
     }
 
+    fn of_client(client: Client) -> Source {
+        Source {
+            from: Handle::new(-1, false),
+            pipe: std::ptr::null_mut(),
+            name: "stdin".into(),
+            file_size: None,
+            compressed: Compressed::No,
+            decoding: Decoding::Client(client),
+            stays_close: false,
+            bytes_read: 0,
+        }
+    }
+
     fn file(&self) -> ManuallyDrop<File> {
         self.from.file()
     }
@@ -511,6 +535,11 @@ impl Source {
             match &mut self.decoding {
                 Decoding::Plain => {
                     let n = self.from.read(buffer)?;
+                    self.bytes_read += n as u64;
+                    return Ok(n);
+                }
+                Decoding::Client(client) => {
+                    let n = client.read(buffer)?;
                     self.bytes_read += n as u64;
                     return Ok(n);
                 }
@@ -590,6 +619,14 @@ impl Source {
                     };
                 }
             }
+        }
+    }
+
+    /// The data have ended, whatever still comes. Guarded.
+    pub fn ignore_rest(&mut self) -> Result<()> {
+        match &mut self.decoding {
+            Decoding::Client(client) => client.ignore_rest(),
+            _ => Ok(()),
         }
     }
 

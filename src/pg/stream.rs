@@ -102,7 +102,10 @@ impl Stream {
             match event {
                 Event::Record => return Ok(Advance::Record),
                 Event::Header => return Ok(Advance::Header),
-                Event::End => return Ok(Advance::End),
+                Event::End => {
+                    self.source.ignore_rest()?;
+                    return Ok(Advance::End);
+                }
                 Event::NeedData => self.feed()?,
                 Event::Error(error) if self.reader.goes_on() => return Err(self.about_record(error)),
                 Event::Error(ReadError::Encoding) => {

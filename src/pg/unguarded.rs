@@ -5,6 +5,7 @@
 #![allow(non_snake_case)]
 
 mod access;
+mod client;
 mod process;
 
 use std::ffi::{c_char, c_int, c_void};
@@ -12,6 +13,7 @@ use std::ffi::{c_char, c_int, c_void};
 use pgrx::pg_sys;
 
 pub use self::access::*;
+pub use self::client::*;
 pub use self::process::*;
 
 unsafe extern "C-unwind" {
@@ -251,17 +253,6 @@ unsafe extern "C-unwind" {
     /// pquery.c.
     pub fn FreeQueryDesc(qdesc: *mut pg_sys::QueryDesc);
     /// utility.c.
-    pub fn standard_ProcessUtility(
-        pstmt: *mut pg_sys::PlannedStmt,
-        queryString: *const c_char,
-        readOnlyTree: bool,
-        context: pg_sys::ProcessUtilityContext::Type,
-        params: pg_sys::ParamListInfo,
-        queryEnv: *mut pg_sys::QueryEnvironment,
-        dest: *mut pg_sys::DestReceiver,
-        qc: *mut pg_sys::QueryCompletion,
-    );
-    /// utility.c.
     pub fn ProcessUtility(
         pstmt: *mut pg_sys::PlannedStmt,
         queryString: *const c_char,
@@ -272,6 +263,23 @@ unsafe extern "C-unwind" {
         dest: *mut pg_sys::DestReceiver,
         qc: *mut pg_sys::QueryCompletion,
     );
+    /// utility.c. What ProcessUtility does without hooks.
+    pub fn standard_ProcessUtility(
+        pstmt: *mut pg_sys::PlannedStmt,
+        queryString: *const c_char,
+        readOnlyTree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        params: pg_sys::ParamListInfo,
+        queryEnv: *mut pg_sys::QueryEnvironment,
+        dest: *mut pg_sys::DestReceiver,
+        qc: *mut pg_sys::QueryCompletion,
+    );
+    /// jsonb.c.
+    pub fn jsonb_in(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+    /// copyfuncs.c.
+    pub fn copyObjectImpl(from: *const c_void) -> *mut c_void;
+    /// postgres.c.
+    pub fn check_stack_depth();
     /// sequence.c.
     pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
     /// partition.c. Looks into the catalogs.

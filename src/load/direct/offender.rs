@@ -68,8 +68,11 @@ unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sy
         let Some((line, relation, file)) = &(*leader).offender.line else { return };
         let mut text = b"COPY ".to_vec();
         text.extend(relation.as_bytes());
-        text.extend(format!(", line {line}\n").bytes());
-        text.extend(file.as_bytes());
+        text.extend(format!(", line {line}").bytes());
+        if !file.is_empty() {
+            text.push(b'\n');
+            text.extend(file.as_bytes());
+        }
         if !(*error).context.is_null() {
             text.push(b'\n');
             text.extend(CStr::from_ptr((*error).context).to_bytes());

@@ -28,6 +28,8 @@ pub struct Spec {
     /// The options: a jsonb, with its header; nothing if they are a foreign table's.
     pub options: Vec<u8>,
     pub foreign: Option<pg_sys::Oid>,
+    /// It is a COPY.
+    pub is_copy: bool,
     /// Encoding of the file.
     pub encoding: i32,
     /// The fields' attribute numbers, 0 for none, and names.
@@ -124,6 +126,7 @@ impl Spec {
         w.bytes(self.path.as_bytes());
         w.bytes(&self.options);
         w.number(self.foreign.map_or(0, |relid| u64::from(relid.to_u32())));
+        w.number(u64::from(self.is_copy));
         w.number(u64::from(self.encoding.cast_unsigned()));
         w.number(self.fields.len() as u64);
         for (attnum, name) in &self.fields {
@@ -187,6 +190,7 @@ impl Spec {
         let path = r.string()?;
         let options = r.bytes()?.to_vec();
         let foreign = Some(oid(r.number()?)?).filter(|relid| *relid != pg_sys::InvalidOid);
+        let is_copy = r.number()? != 0;
         let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
         let fields = r.list(|r| Some((u16::try_from(r.number()?).ok()?.cast_signed(), r.string()?)))?;
         let inserted = r.list(|r| Some(u16::try_from(r.number()?).ok()?.cast_signed()))?;
@@ -229,6 +233,7 @@ impl Spec {
             path,
             options,
             foreign,
+            is_copy,
             encoding,
             fields,
             inserted,

@@ -174,6 +174,9 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     if spec.is_dry {
         options.settle_for_check();
     }
+    if spec.is_copy {
+        options.settle_for_copy();
+    }
     options.copy.encoding = Some(spec.encoding);
     let mut mapping = Mapping {
         fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
@@ -205,7 +208,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
     })?;
-    if options.foreign.is_some() {
+    if options.is_statement() {
         defaults.be_sparing();
     }
     let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());

@@ -289,15 +289,15 @@ unsafe fn of_columns(
 }
 
 /// The sequences that defaults take ids of; None for one that is not known.
-#[derive(Default)]
-struct Sequences(Vec<Option<pg_sys::Oid>>);
+#[derive(Debug, Default)]
+pub struct Sequences(Vec<Option<pg_sys::Oid>>);
 
 impl Sequences {
     /// Guarded.
     ///
     /// # Safety
     /// A default.
-    unsafe fn add(&mut self, default: *mut pg_sys::Node) {
+    pub unsafe fn add(&mut self, default: *mut pg_sys::Node) {
         // SAFETY: the caller vouches for the default; guarded calls.
         unsafe {
             if takes_ids(default, std::ptr::null_mut()) {
@@ -307,7 +307,7 @@ impl Sequences {
     }
 
     /// Each column takes ids for many rows at a time: core takes one for each column in turn.
-    fn have_turns(&self) -> bool {
+    pub fn have_turns(&self) -> bool {
         let has_twin = |(i, sequence): (usize, &Option<pg_sys::Oid>)| {
             let mut others = self.0.iter().enumerate().filter(|(j, _)| *j != i);
             others.any(|(_, other)| sequence.is_none() || other.is_none() || other == sequence)

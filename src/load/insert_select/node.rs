@@ -368,6 +368,7 @@ unsafe extern "C-unwind" fn explain(
                     Location::File(path) => (c"Foreign File", path),
                     Location::Below(below) => (c"Foreign File", &below.path),
                     Location::Program(command) => (c"Foreign Program", command),
+                    Location::Client(_) => continue,
                 };
                 text(label, name);
                 if (*es).verbose {

@@ -105,6 +105,7 @@ fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
     let path = match &options.location {
         Location::File(path) | Location::Program(path) => path.clone(),
         Location::Below(below) => below.path.clone(),
+        Location::Client(_) => CString::default(),
     };
     (options, path)
 }

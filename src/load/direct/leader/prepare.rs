@@ -57,7 +57,7 @@ impl Leader {
         let relations = unsafe { settle::lock_leaves(relation) };
         let expressions = source::defaults(relation, mapping);
         let mut defaults = Defaults::new(&expressions, |default| default.open())?;
-        if options.foreign.is_some() {
+        if options.is_statement() {
             defaults.be_sparing();
         }
         // SAFETY: open relations, in the process that may have made them.
@@ -125,7 +125,7 @@ impl Leader {
             && keys.is_none()
             // A record has as many rows as the plan makes of it, which nobody can take ids for beforehand.
             && (load.joined.is_none() || defaults.sequences().is_empty())
-            && (options.foreign.is_none() || defaults.have_room(most_rows(&rows, size))?)
+            && (!options.is_statement() || defaults.have_room(most_rows(&rows, size))?)
             && traits.iter().all(|(_, t)| !t.temporary);
         let most_workers = if is_shared { most_workers(&rows, options) } else { 0 };
         let further = Further::of(more, if is_shared { MOST_PROCESSES - 1 - most_workers } else { 0 });
@@ -143,6 +143,7 @@ impl Leader {
             // SAFETY: a jsonb.
             options: unsafe { load.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
             foreign: options.foreign,
+            is_copy: options.is_copy,
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
             inserted: inserted_by(load),

@@ -1,0 +1,129 @@
+//! Which COPYs come to the same as a load.
+//!
+//! The answer "no" is a sentence, for a DEBUG1 message.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+
+use pgrx::pg_sys;
+
+use crate::load::insert_select::expression::takes_ids;
+use crate::load::insert_select::judge::{Answer, Sequences, no};
+use crate::load::options::LoadOptions;
+use crate::load::source::{self, Mapping};
+use crate::load::where_clause::WhereClause;
+use crate::load::{direct, duplicate::Keep, obstacle, volatile};
+use crate::pg::column::default_expression;
+use crate::pg::compat;
+
+/// What can be said before the table is opened. Guarded.
+///
+/// # Safety
+/// A COPY FROM as the parser has made it.
+pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<()> {
+    // SAFETY: the caller vouches for the statement; guarded calls, and variables of this process.
+    unsafe {
+        if statement.relation.is_null() || !statement.query.is_null() {
+            return no("It is not about a table.");
+        }
+        if pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() {
+            return no("Nothing can be written here.");
+        }
+        if pg_sys::IsBinaryUpgrade {
+            return no("The cluster is being upgraded.");
+        }
+        if statement.filename.is_null() {
+            if pg_sys::whereToSendOutput != pg_sys::CommandDest::DestRemote {
+                return no("There is no client.");
+            }
+            return Ok(());
+        }
+        let role = if statement.is_program {
+            pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM
+        } else {
+            pg_sys::ROLE_PG_READ_SERVER_FILES
+        };
+        if !pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) {
+            return no("The current user may not read there.");
+        }
+        if !statement.is_program {
+            let path = OsStr::from_bytes(CStr::from_ptr(statement.filename).to_bytes());
+            let is_known = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_fifo());
+            if !is_known {
+                return no("There is no such file.");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is to be said of the table, and of what goes into it. Guarded.
+///
+/// # Safety
+/// The table, open and locked, options that belong to it, and the condition.
+pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions, clause: &WhereClause) -> Answer<Mapping> {
+    // SAFETY: the caller vouches for all; guarded calls on an open relation.
+    unsafe {
+        let form = &*(*relation).rd_rel;
+        let relid = (*relation).rd_id;
+        let kind = form.relkind.cast_unsigned();
+        if kind != pg_sys::RELKIND_RELATION && kind != pg_sys::RELKIND_PARTITIONED_TABLE {
+            return no("The target is not a table.");
+        }
+        if form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp {
+            return no("The table is another session's.");
+        }
+        let Ok(Some(mapping)) = source::by_position(relation, options) else {
+            return no("The list of columns makes no sense.");
+        };
+        let mut found = obstacle::of_named(relation, Keep::Error);
+        obstacle::of_conditions(relation, &mut found);
+        if obstacle::has_before_statement(relation) {
+            // It may change the settings that fields are read by.
+            found.push("The table has a BEFORE statement trigger.".into());
+        }
+        found.extend(volatile::obstacles(relation, Some(&mapping), clause.conditions));
+        if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
+            found.push("The condition takes ids of a sequence.".into());
+        }
+        if take_turns(relation, &mapping) {
+            found.push("Two columns take turns at the ids of a sequence.".into());
+        }
+        if found.is_empty() && obstacle::is_distributed(relid) {
+            found.push("The table is distributed by Citus.".into());
+        }
+        if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
+            found.push("Its rows cannot be frozen.".into());
+        }
+        // If the answer is no already, no lock is needed.
+        if found.is_empty() {
+            obstacle::of_free_leaves(relation, &mut found);
+        }
+        found.into_iter().next().map_or(Ok(mapping), Err)
+    }
+}
+
+/// # Safety
+/// An open relation. Guarded.
+unsafe fn take_turns(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
+    let mut sequences = Sequences::default();
+    // SAFETY: the caller vouches for the relation; attributes below natts exist.
+    unsafe {
+        let descriptor = (*relation).rd_att;
+        // Identity columns have no default that is listed.
+        for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
+            let attribute = &*compat::attribute(descriptor, index);
+            let has_default = attribute.atthasdef || attribute.attidentity != 0;
+            let is_set = mapping.attributes().any(|attnum| attnum == attribute.attnum);
+            if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
+                continue;
+            }
+            let default = default_expression(relation, index);
+            if !default.is_null() {
+                sequences.add((*default).expr.cast());
+            }
+        }
+    }
+    sequences.have_turns()
+}

@@ -1,0 +1,168 @@
+//! The options of a COPY, as those of a load.
+//!
+//! Only what is beyond doubt is taken: an option that this server's COPY knows, given once, with a value of the kind that it
+//! wants. All else is core's, which has its own words for it.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgList, pg_sys};
+
+use crate::load::insert_select::judge::{Answer, no};
+use crate::load::options::LoadOptions;
+use crate::pg::compat;
+use crate::pg::option_value::Value;
+use crate::pg::source::Location;
+
+/// The options of a statement, and the same as bytes of JSON, for workers. Guarded.
+///
+/// # Safety
+/// A COPY FROM as the parser has made it.
+pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions, Vec<u8>)> {
+    // SAFETY: the caller vouches for the statement; lists have nodes of the types that the grammar makes.
+    unsafe {
+        let mut values: Vec<(String, Value)> = vec![("compression".into(), Value::Text(b"none".to_vec()))];
+        for element in PgList::<pg_sys::DefElem>::from_pg(statement.options).iter_ptr() {
+            let name = CStr::from_ptr((*element).defname).to_string_lossy().into_owned();
+            if values.iter().any(|(other, _)| *other == name) {
+                return no("An option is given twice.");
+            }
+            let value = value(&name, (*element).arg)?;
+            values.push((name, value));
+        }
+        if !statement.attlist.is_null() {
+            values.push(("columns".into(), Value::List(names(statement.attlist)?)));
+        }
+        let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
+        if statement.is_program {
+            values.push(("program".into(), Value::Text(b"true".to_vec())));
+        }
+        let Ok(mut options) = LoadOptions::of_values(path, &values) else {
+            return no("The options make no sense.");
+        };
+        if statement.filename.is_null() {
+            options.location = Location::Client(0);
+        }
+        options.settle_for_copy();
+        Ok((options, json(&values)))
+    }
+}
+
+/// An option's value.
+///
+/// # Safety
+/// A node that the grammar makes, or null.
+unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
+    let text = |bytes: &[u8]| Ok(Value::Text(bytes.to_vec()));
+    // SAFETY: the caller vouches for the node; tags say what nodes are.
+    unsafe {
+        let string = string_of(node);
+        match name {
+            "freeze" | "header" => {
+                let word = string.map(|word| word.to_bytes().to_ascii_lowercase());
+                match word.as_deref() {
+                    None if node.is_null() => text(b"true"),
+                    Some(b"true" | b"on") => text(b"true"),
+                    Some(b"false" | b"off") => text(b"false"),
+                    Some(b"match") if name == "header" => text(b"match"),
+                    None if (*node).type_ == pg_sys::NodeTag::T_Integer => {
+                        match (*node.cast::<pg_sys::Integer>()).ival {
+                            0 => text(b"false"),
+                            1 => text(b"true"),
+                            _ => no("The options make no sense."),
+                        }
+                    }
+                    _ => no("The options make no sense."),
+                }
+            }
+            "force_null" | "force_not_null" => {
+                if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_List {
+                    return no("An option is not about a list of columns.");
+                }
+                names(node.cast()).map(Value::List)
+            }
+            "default" if compat::MAJOR < 16 => no("There is no such option."),
+            "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
+                Some(string) if name == "format" && string == c"binary" => no("The format is binary."),
+                Some(string) => text(string.to_bytes()),
+                None => no("The options make no sense."),
+            },
+            _ => Err(format!("It has the option {name}.")),
+        }
+    }
+}
+
+/// A word.
+///
+/// # Safety
+/// A node, or null.
+unsafe fn string_of<'a>(node: *mut pg_sys::Node) -> Option<&'a CStr> {
+    // SAFETY: the caller vouches for the node; tags say what nodes are.
+    unsafe {
+        let node = node.as_ref()?;
+        match node.type_ {
+            pg_sys::NodeTag::T_String => {
+                Some(CStr::from_ptr((*std::ptr::from_ref(node).cast::<pg_sys::String>()).sval))
+            }
+            pg_sys::NodeTag::T_Boolean => {
+                let is = (*std::ptr::from_ref(node).cast::<pg_sys::Boolean>()).boolval;
+                Some(if is { c"true" } else { c"false" })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Names of columns.
+///
+/// # Safety
+/// A list of nodes.
+unsafe fn names(list: *mut pg_sys::List) -> Answer<Vec<CString>> {
+    // SAFETY: the caller vouches for the list; tags say what nodes are.
+    unsafe {
+        let nodes = PgList::<pg_sys::Node>::from_pg(list);
+        let names = nodes.iter_ptr().map(|node| match (*node).type_ {
+            pg_sys::NodeTag::T_String => Some(CStr::from_ptr((*node.cast::<pg_sys::String>()).sval).to_owned()),
+            _ => None,
+        });
+        names.collect::<Option<Vec<_>>>().ok_or_else(|| "An option is not about a list of columns.".into())
+    }
+}
+
+/// Options as a JSON object, in the server's encoding.
+fn json(values: &[(String, Value)]) -> Vec<u8> {
+    let mut object = b"{".to_vec();
+    for (i, (name, value)) in values.iter().enumerate() {
+        if i > 0 {
+            object.push(b',');
+        }
+        quote(&mut object, name.as_bytes());
+        object.push(b':');
+        match value {
+            Value::Text(text) => quote(&mut object, text),
+            Value::List(names) => {
+                object.push(b'[');
+                for (i, name) in names.iter().enumerate() {
+                    if i > 0 {
+                        object.push(b',');
+                    }
+                    quote(&mut object, name.as_bytes());
+                }
+                object.push(b']');
+            }
+        }
+    }
+    object.push(b'}');
+    object
+}
+
+fn quote(json: &mut Vec<u8>, text: &[u8]) {
+    json.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => json.extend([b'\\', byte]),
+            0..0x20 => json.extend(format!("\\u{byte:04x}").bytes()),
+            _ => json.push(byte),
+        }
+    }
+    json.push(b'"');
+}

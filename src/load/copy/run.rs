@@ -1,0 +1,115 @@
+//! The load that a COPY is.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
+
+use super::{judge, options};
+use crate::error::OrRaise;
+use crate::guc;
+use crate::load::insert_select::judge::{Answer, no};
+use crate::load::target::Target;
+use crate::load::where_clause::WhereClause;
+use crate::load::{Load, Writer, finish, load_context, memory_context, source, summary, write};
+use crate::pg::source::Location;
+use crate::pg::unguarded as c;
+
+/// Make the load, up to its open file, or say why not. A client has been asked for its data then. Guarded.
+///
+/// # Safety
+/// A COPY FROM, its table, open and locked, and its condition.
+pub unsafe fn begin(
+    statement: &pg_sys::CopyStmt,
+    relation: pg_sys::Relation,
+    clause: WhereClause,
+) -> Answer<*mut Load> {
+    // SAFETY: the caller vouches for all; guarded calls. The load is dropped with its memory context.
+    unsafe {
+        let (mut options, json) = options::of_statement(statement)?;
+        let mapping = judge::of_table(relation, &options, &clause)?;
+        if matches!(options.location, Location::Client(_)) {
+            options.location = Location::Client(mapping.fields.len());
+        }
+        let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
+        target.check_insert(Some(&mapping), clause.rights).or_raise();
+        let memory = memory_context();
+        let caller = pg_sys::MemoryContextSwitchTo(memory);
+        let rows = source::open_rows(relation, &options, Some(&mapping));
+        let Ok(rows) = rows else {
+            // Whatever it is, it is core's to say.
+            pg_sys::MemoryContextSwitchTo(caller);
+            pg_sys::MemoryContextDelete(memory);
+            return no("The data cannot be read.");
+        };
+        let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
+        let json = match options.location {
+            // Only files have workers.
+            Location::File(_) => Some(jsonb(json)),
+            _ => None,
+        };
+        let load = Load {
+            json,
+            mapping,
+            rows: Some(rows),
+            where_clause: clause,
+            writer: Writer::Direct,
+            ..Load::new(options, path, target, memory)
+        };
+        let load = PgMemoryContexts::For(memory).leak_and_drop_on_delete(load);
+        (*load).begin_rows();
+        pg_sys::MemoryContextSwitchTo(caller);
+        Ok(load)
+    }
+}
+
+/// Guarded; allocates in the current memory context.
+fn jsonb(json: Vec<u8>) -> pg_sys::Datum {
+    let json = CString::new(json).unwrap_or_default();
+    // SAFETY: a guarded call with a string.
+    unsafe {
+        let json = pg_sys::Datum::from(json.as_ptr());
+        pg_sys::DirectFunctionCall1Coll(Some(c::jsonb_in), pg_sys::InvalidOid, json)
+    }
+}
+
+/// Do it, and say how many rows there were.
+///
+/// # Safety
+/// A plain frame, and a load that has begun, whose memory context is a child of `caller`, the current one.
+pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
+    // SAFETY: the caller vouches for the load, which is used by one step at a time.
+    unsafe {
+        pg_sys::CurrentMemoryContext = (*load).memory;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(load_context),
+            arg: load.cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        write(load.cast());
+        pg_sys::error_context_stack = context.previous;
+        finish(load);
+        pg_sys::CurrentMemoryContext = caller;
+        end(load)
+    }
+}
+
+/// # Safety
+/// A load that is done. The current memory context is not the load's.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(load: *mut Load) -> u64 {
+    // SAFETY: the caller vouches for it; deleting the context drops the load.
+    unsafe {
+        let (memory, rows) = {
+            let load = &mut *load;
+            load.took = load.began.elapsed();
+            if guc::log_timing() {
+                summary::log(load);
+            }
+            (load.memory, load.counts.loaded)
+        };
+        pg_sys::MemoryContextDelete(memory);
+        rows
+    }
+}

@@ -1,0 +1,35 @@
+//! The connection to the client.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pgrx::pg_sys;
+
+/// `PQcommMethods` (libpq.h), as far as it is looked at; the same from 9.5 to 18.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CommMethods {
+    comm_reset: *const c_void,
+    pub flush: unsafe extern "C-unwind" fn() -> c_int,
+}
+
+unsafe extern "C-unwind" {
+    /// pqcomm.c. Who sends messages: to the client, or to the leader of a parallel worker.
+    #[allow(non_upper_case_globals)]
+    pub static PqCommMethods: *const CommMethods;
+    /// pqformat.c. Raises nothing but out of memory.
+    pub fn pq_beginmessage(buffer: *mut pg_sys::StringInfoData, kind: c_char);
+    /// pqformat.c. Raises nothing but out of memory.
+    pub fn pq_sendbytes(buffer: *mut pg_sys::StringInfoData, data: *const c_void, length: c_int);
+    /// pqformat.c. Sends it, and frees the buffer's memory.
+    pub fn pq_endmessage(buffer: *mut pg_sys::StringInfoData);
+    /// pqcomm.c. From here to the message's end, to lose track is the end of the connection.
+    pub fn pq_startmsgread();
+    /// pqcomm.c. Raises nothing.
+    pub fn pq_endmsgread();
+    /// pqcomm.c. Waits for a byte, or -1; serves SIGTERM while it waits.
+    pub fn pq_getbyte() -> c_int;
+    /// pqcomm.c. 1 if there is a byte, 0 if none is there yet, or -1.
+    pub fn pq_getbyte_if_available(byte: *mut u8) -> c_int;
+    /// pqcomm.c. The rest of a message; not 0 if there is none. Waits.
+    pub fn pq_getmessage(buffer: *mut pg_sys::StringInfoData, most: c_int) -> c_int;
+}
