@@ -176,6 +176,8 @@ pub struct Reader {
 
     /// Lines with errors are passed.
     tolerant: bool,
+    /// Nothing is read behind a `\.`, wherever it stands.
+    ends_at_marker: bool,
     /// Bytes before this position may be invalid.
     dirty_end: usize,
 }
@@ -214,6 +216,7 @@ impl Reader {
             chunk_lines: None,
             exact_line: None,
             tolerant: false,
+            ends_at_marker: false,
             dirty_end: 0,
         }
     }
@@ -222,6 +225,11 @@ impl Reader {
     /// it. Its invalid bytes do not close the window, either, where the reader verifies by itself.
     pub fn tolerate(&mut self) {
         self.tolerant = true;
+    }
+
+    /// A `\.` behind data ends the data, too, as where a client sends them. Of a file COPY goes on to read the next line (up to 17).
+    pub fn end_at_marker(&mut self) {
+        self.ends_at_marker = true;
     }
 
     /// After an error: is there more to come?

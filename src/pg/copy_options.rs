@@ -241,6 +241,9 @@ impl CopyOptions {
         let encodings = Encodings::new(self.encoding)?.keeping_bom(self.keeps_bom);
         let mut stream =
             Stream::new(Source::open(location, self.compressed)?, self.dialect.clone(), encodings, header, fields);
+        if matches!(location, Location::Client(_)) {
+            stream.reader.end_at_marker();
+        }
         if self.on_error == OnError::Table {
             stream.tolerate();
         }

@@ -100,6 +100,9 @@ impl Reader {
         self.pass(next, number, last);
         let is_header = self.header_left > 0;
         self.header_left = self.header_left.saturating_sub(1);
+        if last && self.ends_at_marker {
+            self.finished = true;
+        }
         if last && (content == 0 || is_header) {
             self.finished = true;
             if !(is_header && self.header_fields) {

@@ -1,0 +1,235 @@
+
+# COPY FROM as a load. Each case runs with pg_bulk.copy off and on, from a file, a program and a client, and what comes of it must
+# be the same: rows in their order, command tag, error with all of its fields, NOTICEs. A DEBUG1 message says who did it, and why.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use File::Spec::Functions qw(rel2abs);
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(write_bytes);
+use Load qw(healthy load_server numbers_file standby_equal standby_of);
+
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('copy'));
+chmod 0755, $directory;
+my $node = load_server('copy', shared_preload_libraries => 'pg_bulk,pg_stat_statements', session_preload_libraries => '',
+	allows_streaming => 1, max_prepared_transactions => 2);
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE ROLE limited; CREATE ROLE filtered; GRANT pg_read_server_files, pg_execute_server_program TO filtered');
+
+# What makes the table t, the columns and options of the COPY, the data, and who does it: LOAD, or a part of why it is core's.
+use constant LOAD => '';
+my $plain = 'CREATE TABLE t (a int, b text, c date)';
+my $key = 'CREATE TABLE t (a int PRIMARY KEY, b text, c date)';
+my $three = "1\tone\t2001-01-01\n2\t\\N\t\\N\n3\tthree\\tx\t2003-03-03\n";
+my $three_csv = "1,one,2001-01-01\n2,,\n3,\"th\"\"ree,\n\",2003-03-03\n";
+my $log = q{CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '% % % %', TG_NAME, TG_OP, TG_LEVEL, NEW; RETURN NEW; END $$;};
+my @cases = (
+	# Formats and options.
+	[ $plain, '', '', $three, LOAD ],
+	[ $plain, '', 'csv', $three_csv, LOAD ],
+	[ $plain, '', '(FORMAT csv)', $three_csv, LOAD ],
+	[ $plain, '', "(FORMAT 'CSV')", $three_csv, 'The options make no sense' ],
+	[ $plain, '', "(FORMAT csv, HEADER, DELIMITER ';', NULL 'nil', QUOTE '''', ESCAPE '\\')", "a;b;c\n1;'x\\'y';nil\n", LOAD ],
+	[ $plain, '', 'csv header', "x\n$three_csv", LOAD ],
+	[ $plain, '', '(FORMAT csv, HEADER match)', "a,b,c\n$three_csv", LOAD ],
+	[ $plain, '', '(FORMAT csv, HEADER MATCH)', "a,x,c\n$three_csv", LOAD ],
+	[ $plain, '', '(HEADER match)', "a\tb\n$three", LOAD ],
+	[ $plain, '', '(HEADER 1)', "x\n$three", LOAD ],
+	[ $plain, '', '(HEADER 2)', $three, 'The options make no sense' ],
+	[ $plain, '', "(HEADER '1')", $three, 'The options make no sense' ],
+	[ $plain, '', '(HEADER off, FREEZE off)', $three, LOAD ],
+	[ $plain, '', '(FORMAT csv, FORCE_NULL (b), FORCE_NOT_NULL (a))', "1,\"\",\n", LOAD ],
+	[ $plain, '', '(FORMAT csv, FORCE_NOT_NULL (b))', "1,,\n", LOAD ],
+	[ $plain, '(a)', '(FORMAT csv, FORCE_NULL (b))', "1\n", 'The data cannot be read' ],
+	[ $plain, '', '(FORCE_NULL (b))', "1\n", 'The data cannot be read|The options make no sense' ],
+	[ $plain, '', "(DELIMITER 'ab')", $three, 'The options make no sense' ],
+	[ $plain, '', "(DELIMITER E'\\n')", $three, 'The options make no sense' ],
+	[ $plain, '', "(NULL '')", "1\tx\t\n\tx\t\n", LOAD ],
+	[ $plain, '', '(FORMAT text, FORMAT csv)', $three, 'An option is given twice' ],
+	[ $plain, '', '(FORMAT binary)', $three, 'The format is binary' ],
+	[ $plain, '', '(nonsense)', $three, 'It has the option nonsense' ],
+	[ $plain, '', '(compression)', $three, 'It has the option compression|An option is given twice' ],
+	[ $plain, '', '(skip 1)', $three, 'It has the option skip' ],
+	[ $plain, '', '(ON_ERROR ignore)', $three, 'It has the option on_error' ],
+	[ $plain, '', "(ENCODING 'latin1')", "1\t\xe4\\xe4\t\\N\n", LOAD ],
+	[ $plain, '', "(ENCODING 'sql_ascii')", "1\t\xc3\xa4\t\\N\n", LOAD ],
+	[ $plain, '', "(ENCODING 'nonsense')", $three, 'The options make no sense' ],
+	[ $plain, '', "(ENCODING 'mule_internal')", $three, LOAD . '|The data cannot be read' ],
+	[ $plain, '(b, a)', '', "x\t1\ny\t2\n", LOAD ],
+	[ $plain, '(b, a, b)', '', "x\t1\n", 'The list of columns makes no sense' ],
+	[ $plain, '(b, x)', '', "x\t1\n", 'The list of columns makes no sense' ],
+	[ 'CREATE TABLE t ()', '', '', "\n\n", LOAD ],
+	[ 'CREATE TABLE t ()', '', '', "x\n", LOAD ],
+
+	# Data.
+	[ $plain, '', '', '', LOAD ],
+	[ $plain, '', '', $three =~ s/\n/\r\n/gr, LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\tb\t\\N", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n\\.\nnonsense\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\tb\t\\N\\.\n3\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n\\.x\n", LOAD ],
+	[ $plain, '', 'csv', "1,a,\n\\.\nnonsense\n", LOAD ],
+	[ $plain, '', 'csv', "1,a,\n2,\\.,\n\"\\.\"\n", LOAD ],
+	[ $plain, '', '', "\xef\xbb\xbf1\ta\t\\N\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\r\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\nx\ty\tz\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\tb\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\tb\t\\N\t4\n", LOAD ],
+	[ $plain, '', 'csv', "1,a,\n2,\"b,\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\tb\xff\t\\N\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\t\\377\t\\N\n", LOAD ],
+	[ $plain, '', '', "1\ta\t\\N\n2\tb\t2001-02-30\n", LOAD ],
+	[ $plain, '', '', "1\t" . ('long ' x 5000) . "\t\\N\n", LOAD ],
+	[ $plain, '', '', "1\t" . ('long ' x 50) . "\t\\N\nx" . ('long ' x 50) . "\t\\N\n", LOAD ],
+	[ $plain, '', '', join('', map { "$_\trow $_\t2001-01-01\n" } 1 .. 3000), LOAD ],
+	[ $plain, '', '', join('', map { "$_\trow $_\t2001-01-01\n" } 1 .. 30000) . "x\n", LOAD ],
+
+	# WHERE.
+	[ $plain, '', 'WHERE a > 1', $three, LOAD ],
+	[ $plain, '', "(FORMAT csv) WHERE b IS NOT NULL AND a % 2 = 1", $three_csv, LOAD ],
+	[ $plain, '', 'WHERE x > 1', $three, undef ],
+	[ $plain, '', 'WHERE a', $three, undef ],
+	[ $plain, '', 'WHERE 1 / (a - 2) > 0', $three, LOAD ],
+	[ $plain, '', 'WHERE a IN (SELECT 1)', $three, undef ],
+	[ $plain, '', 'WHERE max(a) > 1', $three, undef ],
+	[ "$plain; CREATE FUNCTION f(int) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM t) < 2; END'", '', 'WHERE f(a)', $three, 'The condition calls a volatile function' ],
+	[ "$plain; CREATE SEQUENCE s", '', "WHERE nextval('s') > 1", $three, 'The condition takes ids of a sequence' ],
+	[ 'CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a + 1) STORED)', '', 'WHERE b > 1', "1\n", undef ],
+	[ $plain, '', 'WHERE t IS NOT NULL', $three, LOAD ],
+
+	# Constraints and indexes.
+	[ $key, '', '', $three, LOAD ],
+	[ "$key; INSERT INTO t VALUES (2)", '', '', $three, LOAD ],
+	[ $key, '', '', $three . "2\tagain\t\\N\n4\n", undef ],
+	[ $key, '', '', "1\ta\t\\N\n\\N\tb\t\\N\n", LOAD ],
+	[ 'CREATE TABLE t (a int CHECK (a < 3), b text, c date)', '', '', $three, LOAD ],
+	[ 'CREATE TABLE t (a int CONSTRAINT odd CHECK (a <> lastval()), b text, c date)', '', '', $three, 'The constraint "odd" calls a volatile function' ],
+	[ 'CREATE DOMAIN small AS int CHECK (VALUE < 3); CREATE TABLE t (a small, b text, c date)', '', '', $three, LOAD ],
+	[ "$plain; CREATE UNIQUE INDEX u ON t (lower(b)) WHERE a > 1; CREATE INDEX ON t USING gin ((ARRAY[a])); CREATE INDEX ON t USING brin (c)", '', '', $three . "4\tTHREE\\tX\t\\N\n", LOAD ],
+	[ 'CREATE TABLE t (a int, b text, c date, EXCLUDE USING btree (a WITH =))', '', '', $three . "3\t\\N\t\\N\n", LOAD ],
+	[ "CREATE TABLE r (a int PRIMARY KEY); INSERT INTO r VALUES (1), (2); CREATE TABLE t (a int REFERENCES r, b text, c date)", '', '', $three, LOAD ],
+	[ "CREATE TABLE r (a int PRIMARY KEY); INSERT INTO r VALUES (1), (2); CREATE TABLE t (a int REFERENCES r DEFERRABLE INITIALLY DEFERRED, b text, c date)", '', '', $three, LOAD ],
+	[ 'CREATE TABLE t (a int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, b text, c date)', '', '', $three . "1\t\\N\t\\N\n", LOAD ],
+
+	# Defaults.
+	[ "CREATE TABLE t (a int, b text DEFAULT 'd', c date DEFAULT current_date)", '(a)', '', "1\n2\n", LOAD ],
+	[ 'CREATE TABLE t (a serial, b text, c bigint GENERATED ALWAYS AS IDENTITY)', '(b)', '', "x\ny\nz\n", LOAD ],
+	[ 'CREATE TABLE t (a serial, b text, c bigint GENERATED ALWAYS AS IDENTITY)', '', '', "7\tx\t8\n", LOAD ],
+	[ "CREATE SEQUENCE s; CREATE TABLE t (a int DEFAULT nextval('s'), b text, c int DEFAULT nextval('s'))", '(b)', '', "x\ny\n", 'Two columns take turns at the ids of a sequence' ],
+	[ "CREATE SEQUENCE s; SELECT nextval('s'); CREATE TABLE t (a int DEFAULT currval('s'), b text)", '(b)', '', "x\n", 'The default of column "a" calls a volatile function' ],
+	[ 'CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a + 1) STORED, c int)', '', '', "1\t2\n", LOAD ],
+	[ 'CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a + 1) STORED, c int)', '(a, b)', '', "1\t2\n", 'The list of columns makes no sense' ],
+	[ "$plain; ALTER TABLE t DROP b, ADD d text DEFAULT 'd'", '', '', "1\t\\N\tx\n", LOAD ],
+
+	# Triggers and rules.
+	[ "$log $plain; CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION log()", '', '', $three, 'has BEFORE or INSTEAD OF row triggers' ],
+	[ "$log $plain; CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION log(); CREATE TRIGGER y AFTER INSERT ON t EXECUTE FUNCTION log()", '', '', $three, LOAD ],
+	[ "$log $plain; CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW WHEN (NEW.a > 1) EXECUTE FUNCTION log()", '', '', $three, LOAD ],
+	[ "$log $plain; CREATE TRIGGER x BEFORE INSERT ON t EXECUTE FUNCTION log()", '', '', $three, 'The table has a BEFORE statement trigger' ],
+	[ "$log $plain; CREATE TRIGGER x AFTER INSERT ON t REFERENCING NEW TABLE AS n EXECUTE FUNCTION log()", '', '', $three, 'has an INSERT trigger with a transition table' ],
+	[ "$plain; CREATE RULE r AS ON INSERT TO t DO INSTEAD NOTHING", '', '', $three, 'has rules on INSERT' ],
+
+	# Kinds of tables.
+	[ 'CREATE TEMP TABLE t (a int PRIMARY KEY, b text, c date)', '', '', $three, LOAD ],
+	[ 'CREATE UNLOGGED TABLE t (a int PRIMARY KEY, b text, c date)', '', '', $three, LOAD ],
+	[ 'CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1, 3); CREATE TABLE t2 PARTITION OF t DEFAULT', '', '', $three, LOAD ],
+	[ 'CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 (c date, a int, b text); ALTER TABLE t ATTACH PARTITION t1 FOR VALUES IN (1, 3)', '', '', $three, LOAD ],
+	[ 'CREATE TABLE p (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t PARTITION OF p FOR VALUES IN (1, 3)', '', '', $three, LOAD ],
+	[ "$log CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t DEFAULT; CREATE TRIGGER x BEFORE INSERT ON t1 FOR EACH ROW EXECUTE FUNCTION log()", '', '', $three, 'Table "t1" has BEFORE or INSTEAD OF row triggers' ],
+	[ 'CREATE TABLE o (a int, b text, c date); CREATE VIEW t AS SELECT * FROM o', '', '', $three, 'The target is not a table' ],
+	[ 'CREATE SEQUENCE t', '', '', $three, 'The target is not a table' ],
+	[ 'CREATE TABLE o (a int)', '', '', $three, undef ],
+	[ 'CREATE TABLE p (a int, b text, c date); CREATE TABLE t () INHERITS (p)', '', '', $three, LOAD ],
+
+	# Rights.
+	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', '', $three, LOAD ],
+	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT (a, b) ON t TO filtered; SET ROLE filtered", '(a, b)', '', "1\tx\n", LOAD ],
+	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT (a, b) ON t TO filtered; SET ROLE filtered", '', '', $three, undef ],
+	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', 'WHERE a > 1', $three, undef ],
+	[ "$plain; GRANT ALL ON SCHEMA c TO limited; GRANT INSERT ON t TO limited; SET ROLE limited", '', '', $three, undef ],
+	[ "$plain; ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', '', $three, 'Row-level security applies' ],
+	[ "$plain; ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered; SET row_security = off", '', '', $three, 'Row-level security applies' ],
+
+	# Transactions; what is behind BEGIN ends with the case.
+	[ "BEGIN; $key", '', 'FREEZE', $three, LOAD, 'COMMIT' ],
+	[ "$key; BEGIN; TRUNCATE t", '', 'csv FREEZE', $three_csv, LOAD, 'COMMIT' ],
+	[ "$key; BEGIN", '', 'FREEZE', $three, 'Its rows cannot be frozen', 'COMMIT' ],
+	[ "$key; BEGIN; TRUNCATE t; SAVEPOINT s", '', 'FREEZE', $three, 'Its rows cannot be frozen', 'COMMIT' ],
+	[ "BEGIN; $key; DECLARE d CURSOR FOR TABLE t; FETCH d", '', '', $three, LOAD, 'FETCH d; COMMIT' ],
+	[ "$key; BEGIN; INSERT INTO t VALUES (9); DECLARE d CURSOR FOR TABLE t; FETCH d", '', '', $three, LOAD, 'FETCH d; COMMIT' ],
+	[ "$key; BEGIN; SAVEPOINT s", '', '', $three, LOAD, 'ROLLBACK TO s; COMMIT' ],
+	[ "$key; BEGIN READ ONLY", '', '', $three, 'Nothing can be written here', 'COMMIT' ],
+	[ "$key; BEGIN ISOLATION LEVEL SERIALIZABLE", '', '', $three, LOAD, 'COMMIT' ],
+	[ "$key; BEGIN", '', '', $three, LOAD, "PREPARE TRANSACTION 'x'; COMMIT PREPARED 'x'" ],
+	[ "CREATE TEMP TABLE t (a int, b text, c date) ON COMMIT DELETE ROWS; BEGIN", '', '', $three, LOAD, 'SELECT count(*) FROM t; COMMIT' ]);
+
+# What a session says to the script of all cases, by case: stdout and stderr, and who did it.
+my @sources = ('client', 'file', 'program');
+sub session
+{
+	my ($mode) = @_;
+	my $script = "\\set VERBOSITY verbose\n\\set SHOW_CONTEXT always\nSET pg_bulk.copy = $mode;\n";
+	for my $number (0 .. $#cases)
+	{
+		my ($table, $columns, $options, undef, undef, $after) = @{ $cases[$number] };
+		my $path = "$directory/$number";
+		my %from = (client => "\\copy t $columns FROM '$path' $options", file => "COPY t $columns FROM '$path' $options;",
+			program => "COPY t $columns FROM PROGRAM 'cat $path' $options;");
+		for my $source (@sources)
+		{
+			$script .= "\\echo CASE $number $source\n\\warn CASE $number $source\nSET client_min_messages = error;\nSET client_encoding = utf8;\n"
+			  . "CREATE SCHEMA c; SET search_path = c, public;\n$table;\nSET client_min_messages = debug1;\n$from{$source}\n"
+			  . "SET client_min_messages = notice;\n" . ($after ? "$after;\n" : '') . "RESET ROLE;\nRESET row_security;\n\\echo rows\nTABLE t;\nSELECT last_value, is_called FROM t_a_seq;\nSET client_min_messages = error;\n"
+			  . "SELECT c.relname, v FROM pg_class c, public.verify_heapam(c.oid) v WHERE relkind = 'r' AND relnamespace = to_regnamespace('c');\n"
+			  . "SELECT public.bt_index_check(c.oid, true) FROM pg_class c JOIN pg_am m ON m.oid = relam WHERE amname = 'btree' AND c.relkind = 'i' AND relnamespace = to_regnamespace('c');\n"
+			  . "SELECT mode FROM pg_locks WHERE relation = to_regclass('t') AND mode LIKE '%Exclusive%';\n"
+			  . "DROP TABLE IF EXISTS pg_temp.t; DROP SCHEMA c CASCADE;\n";
+		}
+	}
+	my ($stdout, $stderr) = ('', '');
+	$node->psql('postgres', $script, stdout => \$stdout, stderr => \$stderr, on_error_stop => 0);
+	my (%out, %said, %who);
+	my $case = '';
+	for (split /^/, $stdout)
+	{
+		$case = $1 if /^CASE (.*)/;
+		$out{$case} .= $_;
+	}
+	for (split /^/, $stderr)
+	{
+		s/^psql:\S+: //;
+		$case = $1 if /^CASE (.*)/;
+		if (/COPY "t" is (not done|done) by pg_bulk(?:: (.*))?/)
+		{
+			$who{$case} = $2 // '';
+			next;
+		}
+		$said{$case} .= $_ unless /^(LOCATION|DEBUG):/;
+	}
+	return (\%out, \%said, \%who);
+}
+write_bytes("$directory/$_", $cases[$_][3]) for 0 .. $#cases;
+my ($core_out, $core_said, $core_who) = session('off');
+my ($out, $said, $who) = session('on');
+is(scalar keys %$core_who, 0, 'with pg_bulk.copy off, nobody asks');
+for my $number (0 .. $#cases)
+{
+	my ($table, $columns, $options, undef, $expected) = @{ $cases[$number] };
+	for my $source (@sources)
+	{
+		my $case = "$number $source";
+		my $name = "$case: $table $columns $options" =~ s/\s+/ /gr;
+		is(($out->{$case} // '') . ($said->{$case} // ''), ($core_out->{$case} // '') . ($core_said->{$case} // ''), $name);
+		next unless defined $expected;
+		my $done = $who->{$case} // 'nobody was asked';
+		if ($expected eq LOAD) { is($done, '', "$case: a load"); }
+		else { like($done, qr/$expected/, "$case: why not"); }
+	}
+}
+done_testing();
