@@ -136,8 +136,10 @@ impl Client {
             let message = match self.ended_by {
                 Some(message) => message,
                 None => {
-                    check_for_interrupts!();
                     let (buffer, waits) = (self.message, filled == 0);
+                    if waits {
+                        check_for_interrupts!();
+                    }
                     // SAFETY: the message's buffer, in which nothing is left.
                     unsafe { c::guard(|| receive(buffer, waits)) }
                 }

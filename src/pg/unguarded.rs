@@ -317,14 +317,20 @@ unsafe extern "C-unwind" {
     pub fn UpdateActiveSnapshotCommandId();
 }
 
+/// `INTERRUPTS_PENDING_CONDITION()` (miscadmin.h).
+#[inline(always)]
+pub fn are_interrupts_pending() -> bool {
+    // SAFETY: a signal handler sets the flag; a volatile read, as in miscadmin.h, is all that is needed.
+    unsafe { std::ptr::read_volatile(&raw const pg_sys::InterruptPending) != 0 }
+}
+
 /// `CHECK_FOR_INTERRUPTS()` for plain frames.
 ///
 /// # Safety
 /// The caller is a plain frame.
 #[inline(always)]
 pub unsafe fn check_for_interrupts() {
-    // SAFETY: a signal handler sets the flag; a volatile read, as in miscadmin.h, is all that is needed.
-    if unsafe { std::ptr::read_volatile(&raw const pg_sys::InterruptPending) } != 0 {
+    if are_interrupts_pending() {
         // SAFETY: the caller is a plain frame.
         unsafe { ProcessInterrupts() }
     }

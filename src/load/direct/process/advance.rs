@@ -19,6 +19,7 @@ use crate::pg::original;
 use crate::pg::row::RowArrays;
 use crate::pg::soft::{OnError, Outcome};
 use crate::pg::stages::Stage;
+use crate::pg::unguarded;
 
 /// Stretches that are worth a message.
 const SOME: usize = 500;
@@ -63,7 +64,8 @@ impl Process {
         let arrays = self.arrays();
         loop {
             self.round += 1;
-            if self.round >= ROUND {
+            // As COPY would, while the last row is what a message is about.
+            if self.round >= ROUND || unguarded::are_interrupts_pending() {
                 self.round = 0;
                 pgrx::check_for_interrupts!();
                 if self.chunks.is_over(self.shared()) {
