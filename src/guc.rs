@@ -39,6 +39,9 @@ static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 /// Off: a COPY is the server's own until somebody wants it otherwise.
 static COPY: GucSetting<bool> = GucSetting::<bool>::new(false);
 
+/// 64 kB: what a load takes to begin, core spends on about as many bytes.
+static COPY_MIN_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+
 /// What an INSERT from a foreign table may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectInsert {
@@ -108,6 +111,16 @@ pub fn init() {
         &COPY,
         GucContext::Userset,
         GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_bulk.copy_min_size",
+        c"Bytes below which a COPY is left to the server.",
+        c"The size of a file, or what a client has sent when its end is there.",
+        &COPY_MIN_SIZE,
+        0,
+        64 * 1024 * 1024,
+        GucContext::Userset,
+        GucFlags::UNIT_BYTE,
     );
     GucRegistry::define_bool_guc(
         c"pg_bulk.log_timing",
@@ -190,6 +203,11 @@ pub fn init() {
 /// May a COPY be done as a load?
 pub fn copy() -> bool {
     COPY.get()
+}
+
+/// Bytes below which a COPY is none.
+pub fn copy_min_size() -> usize {
+    usize::try_from(COPY_MIN_SIZE.get()).unwrap_or(0)
 }
 
 /// May an INSERT be done as a load?

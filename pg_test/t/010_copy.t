@@ -19,7 +19,7 @@ use Load qw(healthy load_server numbers_file standby_equal standby_of);
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('copy'));
 chmod 0755, $directory;
 my $node = load_server('copy', shared_preload_libraries => 'pg_bulk,pg_stat_statements', session_preload_libraries => '',
-	allows_streaming => 1, max_prepared_transactions => 2);
+	allows_streaming => 1, 'pg_bulk.copy_min_size' => 0, max_prepared_transactions => 2);
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE ROLE limited; CREATE ROLE filtered; GRANT pg_read_server_files, pg_execute_server_program TO filtered');
 
 # What makes the table t, the columns and options of the COPY, the data, and who does it: LOAD, or a part of why it is core's.

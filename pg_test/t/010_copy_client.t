@@ -20,7 +20,7 @@ use Wire;
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('client'));
 chmod 0755, $directory;
 my $node = load_server('client', shared_preload_libraries => 'pg_bulk,pg_stat_statements', session_preload_libraries => '',
-	allows_streaming => 1, log_min_messages => 'debug1');
+	allows_streaming => 1, 'pg_bulk.copy_min_size' => 0, log_min_messages => 'debug1');
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE TABLE t (a int PRIMARY KEY, b text)');
 
 # What the log says since the last time of who did COPYs.

@@ -16,6 +16,7 @@
 //! The hook passes each statement on exactly once, or does what standard_ProcessUtility (utility.c) would do for it. Hooks that were
 //! installed before this one do not see a COPY that is a load; those that come later do.
 
+mod few;
 mod judge;
 mod options;
 mod run;
@@ -25,6 +26,7 @@ use std::sync::OnceLock;
 
 use pgrx::{pg_guard, pg_sys};
 
+use self::few::Few;
 use super::where_clause::{self, WhereClause};
 use crate::guc;
 use crate::pg::encoding::to_server;
@@ -99,18 +101,22 @@ unsafe fn take(
             return false;
         }
         let mut clause = WhereClause::NONE;
+        let state = c::make_parsestate(std::ptr::null_mut());
+        (*state).p_sourcetext = query;
+        (*state).p_queryEnv = environment;
         if !(*statement).whereClause.is_null() {
-            let state = c::make_parsestate(std::ptr::null_mut());
-            (*state).p_sourcetext = query;
-            (*state).p_queryEnv = environment;
             let expression = c::copyObjectImpl((*statement).whereClause.cast());
             clause = where_clause::transform(state, relation, expression.cast());
         }
-        let load = begin(statement, relation, &raw const clause);
-        if load.is_null() {
+        let mut few = Few::NONE;
+        let load = begin(statement, relation, &raw const clause, &raw mut few);
+        let rows = if !load.is_null() {
+            run::run(load, caller)
+        } else if !few.data.is_null() {
+            few::copy(statement, relation, state, clause.conditions, few)
+        } else {
             return false;
-        }
-        let rows = run::run(load, caller);
+        };
         if !completion.is_null() {
             (*completion).commandTag = pg_sys::CommandTag::CMDTAG_COPY;
             (*completion).nprocessed = rows;
@@ -139,7 +145,7 @@ unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt) -> pg_s
     }
 }
 
-/// Begin the load, or close the table and return null.
+/// Begin the load. Else null, with few rows that a client has sent, or nothing done and the table closed.
 ///
 /// # Safety
 /// A COPY FROM that was considered, its table, and its condition.
@@ -148,17 +154,20 @@ unsafe extern "C-unwind" fn begin(
     statement: *const pg_sys::CopyStmt,
     relation: pg_sys::Relation,
     clause: *const WhereClause,
+    few: *mut Few,
 ) -> *mut super::Load {
     // SAFETY: the caller vouches for all; guarded calls.
     unsafe {
-        match run::begin(&*statement, relation, *clause) {
+        match run::begin(&*statement, relation, *clause, &mut *few) {
             Ok(load) => {
                 tell(statement, None);
                 load
             }
             Err(why) => {
                 tell(statement, Some(&why));
-                pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+                if (*few).data.is_null() {
+                    pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+                }
                 std::ptr::null_mut()
             }
         }

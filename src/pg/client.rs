@@ -46,6 +46,9 @@ pub struct Client {
     message: *mut pg_sys::StringInfoData,
     /// What has come behind data that are not used up yet.
     ended_by: Option<Message>,
+    /// Bytes that were taken before anybody asked for them, and how many of them are delivered.
+    ahead: Vec<u8>,
+    delivered: usize,
 }
 
 /// `ReceiveCopyBegin` (copyfromparse.c), of text.
@@ -120,12 +123,29 @@ impl Client {
         // SAFETY: guarded calls.
         unsafe {
             c::guard(|| ask(columns));
-            Client { message: pg_sys::makeStringInfo(), ended_by: None }
+            Client { message: pg_sys::makeStringInfo(), ended_by: None, ahead: Vec::new(), delivered: 0 }
         }
+    }
+
+    /// All that the client sends, if it is less than so much, and comes along with its end. Else nothing is lost. Guarded.
+    pub fn all_of_few(&mut self, limit: usize) -> Option<&[u8]> {
+        let mut first = vec![0; limit];
+        // An error comes again, when somebody wants the bytes.
+        let count = self.read(&mut first).unwrap_or(0);
+        first.truncate(count);
+        self.ahead = first;
+        (count < limit && self.ended_by == Some(Message::Done)).then_some(&*self.ahead)
     }
 
     /// The next bytes; none at the end. Guarded, and interruptible once a message is there.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let ahead = self.ahead.get(self.delivered..).unwrap_or_default();
+        if !ahead.is_empty() {
+            let count = ahead.len().min(buffer.len());
+            buffer.iter_mut().zip(ahead).for_each(|(to, from)| *to = *from);
+            self.delivered += count;
+            return Ok(count);
+        }
         let mut filled = 0;
         loop {
             let room = buffer.get_mut(filled..).unwrap_or_default();

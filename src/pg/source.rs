@@ -622,6 +622,14 @@ impl Source {
         }
     }
 
+    /// All that a client sends, if that is known and less than so much. Guarded.
+    pub fn all_of_few(&mut self, limit: usize) -> Option<&[u8]> {
+        match &mut self.decoding {
+            Decoding::Client(client) if limit > 0 => client.all_of_few(limit),
+            _ => None,
+        }
+    }
+
     /// The data have ended, whatever still comes. Guarded.
     pub fn ignore_rest(&mut self) -> Result<()> {
         match &mut self.decoding {

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 
 use pgrx::pg_sys;
 
+use crate::guc;
 use crate::load::insert_select::expression::takes_ids;
 use crate::load::insert_select::judge::{Answer, Sequences, no};
 use crate::load::options::LoadOptions;
@@ -49,9 +50,12 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<()> {
         }
         if !statement.is_program {
             let path = OsStr::from_bytes(CStr::from_ptr(statement.filename).to_bytes());
-            let is_known = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_fifo());
-            if !is_known {
-                return no("There is no such file.");
+            match std::fs::metadata(path) {
+                Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
+                    return no("The file is small.");
+                }
+                Ok(meta) if meta.is_file() || meta.file_type().is_fifo() => (),
+                _ => return no("There is no such file."),
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
+use super::few::Few;
 use super::{judge, options};
 use crate::error::OrRaise;
 use crate::guc;
@@ -15,7 +16,8 @@ use crate::load::{Load, Writer, finish, load_context, memory_context, source, su
 use crate::pg::source::Location;
 use crate::pg::unguarded as c;
 
-/// Make the load, up to its open file, or say why not. A client has been asked for its data then. Guarded.
+/// Make the load, up to its open file, or say why not. A client has been asked for its data then; if these are few and all there, they
+/// come back instead, allocated in the current memory context. Guarded.
 ///
 /// # Safety
 /// A COPY FROM, its table, open and locked, and its condition.
@@ -23,6 +25,7 @@ pub unsafe fn begin(
     statement: &pg_sys::CopyStmt,
     relation: pg_sys::Relation,
     clause: WhereClause,
+    few: &mut Few,
 ) -> Answer<*mut Load> {
     // SAFETY: the caller vouches for all; guarded calls. The load is dropped with its memory context.
     unsafe {
@@ -36,12 +39,21 @@ pub unsafe fn begin(
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(relation, &options, Some(&mapping));
-        let Ok(rows) = rows else {
+        let Ok(mut rows) = rows else {
             // Whatever it is, it is core's to say.
             pg_sys::MemoryContextSwitchTo(caller);
             pg_sys::MemoryContextDelete(memory);
             return no("The data cannot be read.");
         };
+        if let Some(all) = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size())
+            && memchr::memmem::find(all, b"\\.").is_none()
+        {
+            pg_sys::MemoryContextSwitchTo(caller);
+            *few = Few { data: pg_sys::palloc(all.len() + 1).cast(), len: all.len() };
+            few.data.copy_from_nonoverlapping(all.as_ptr().cast(), all.len());
+            pg_sys::MemoryContextDelete(memory);
+            return no("The data are few.");
+        }
         let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
         let json = match options.location {
             // Only files have workers.

@@ -77,6 +77,28 @@ pub unsafe fn forgo_insert_rights(
     }
 }
 
+/// The columns that a COPY names, or all, are what its range table's one entry inserts into, as DoCopy (copy.c) notes it.
+///
+/// # Safety
+/// A plain frame; the state of a COPY with such an entry, and its relation.
+pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Relation, names: *mut pg_sys::List) {
+    use crate::pg::unguarded::{CopyGetAttnums, bms_add_member};
+
+    // SAFETY: the caller vouches for all; a list of numbers.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let entry = (*(*(*state).p_rtable).elements).ptr_value.cast::<pg_sys::RangeTblEntry>();
+        #[cfg(not(feature = "pg15"))]
+        let entry = (*(*(*state).p_rteperminfos).elements).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
+        (*entry).requiredPerms |= pg_sys::AclMode::from(pg_sys::ACL_INSERT);
+        let Some(numbers) = CopyGetAttnums((*relation).rd_att, relation, names).as_ref() else { return };
+        for i in 0..usize::try_from(numbers.length).unwrap_or(0) {
+            let number = (*numbers.elements.add(i)).int_value - pg_sys::FirstLowInvalidHeapAttributeNumber;
+            (*entry).insertedCols = bms_add_member((*entry).insertedCols, number);
+        }
+    }
+}
+
 /// What is read of a relation.
 #[derive(Debug, Clone, Copy)]
 pub struct Rights {

@@ -22,6 +22,33 @@ unsafe extern "C-unwind" {
     pub fn pq_sendbytes(buffer: *mut pg_sys::StringInfoData, data: *const c_void, length: c_int);
     /// pqformat.c. Sends it, and frees the buffer's memory.
     pub fn pq_endmessage(buffer: *mut pg_sys::StringInfoData);
+    /// copyfrom.c.
+    pub fn BeginCopyFrom(
+        pstate: *mut pg_sys::ParseState,
+        rel: pg_sys::Relation,
+        whereClause: *mut pg_sys::Node,
+        filename: *const c_char,
+        is_program: bool,
+        data_source_cb: Option<unsafe extern "C-unwind" fn(*mut c_void, c_int, c_int) -> c_int>,
+        attnamelist: *mut pg_sys::List,
+        options: *mut pg_sys::List,
+    ) -> pg_sys::CopyFromState;
+    /// copyfrom.c. The rows.
+    pub fn CopyFrom(cstate: pg_sys::CopyFromState) -> u64;
+    /// copyfrom.c.
+    pub fn EndCopyFrom(cstate: pg_sys::CopyFromState);
+    /// copy.c. The numbers of columns that are named.
+    pub fn CopyGetAttnums(
+        tupDesc: pg_sys::TupleDesc,
+        rel: pg_sys::Relation,
+        attnamelist: *mut pg_sys::List,
+    ) -> *mut pg_sys::List;
+    /// backend_progress.c. Raises nothing.
+    pub fn pgstat_progress_update_param(index: c_int, val: i64);
+    /// table.c. Raises nothing for one that is open.
+    pub fn table_close(relation: pg_sys::Relation, lockmode: c_int);
+    /// bitmapset.c. Raises nothing but out of memory.
+    pub fn bms_add_member(a: *mut pg_sys::Bitmapset, x: c_int) -> *mut pg_sys::Bitmapset;
     /// pqcomm.c. From here to the message's end, to lose track is the end of the connection.
     pub fn pq_startmsgread();
     /// pqcomm.c. Raises nothing.
