@@ -56,7 +56,7 @@ sub statement
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);
 my @cores = qw(load.rebuild load.rebuilt);
-my @grow = qw(leaf.looked leaf.page leaf.extend leaf.grow leaf.grown);
+my @grow = qw(leaf.looked leaf.page leaf.extend leaf.extended leaf.grow leaf.grown);
 my @together = qw(index.together index.joined index.helper);
 my %points = ('fixed grow' => \@grow, 'fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
 for my $case (sort keys %points)
@@ -67,7 +67,7 @@ for my $case (sort keys %points)
 	{
 		my $starts = starts();
 		# Not the first index, where there are several to come.
-		my $after = $point =~ /sorted|settled|helper|looked|page|grow/ ? '' : 'after=1';
+		my $after = $point =~ /sorted|settled|helper|looked|page|extended|grow/ ? '' : 'after=1';
 		my $who = $point =~ /helper/ ? 'worker' : 'leader';
 		point_set($primary, $point, "signal=9 $who $after once");
 		my (undef, $end) = begin_session($primary, statement($table, $way));

@@ -42,6 +42,11 @@ impl RelationFile {
         Ok(RelationFile { relation, path, temporary })
     }
 
+    /// Its path, for messages.
+    pub fn display(&self) -> std::borrow::Cow<'_, str> {
+        self.path.to_string_lossy()
+    }
+
     /// Open the segments for `count` pages from block `first` on, and allocate their space. Guarded.
     pub fn open_pieces(&self, first: u32, count: usize) -> Result<Pieces> {
         let mut pieces = Pieces::default();

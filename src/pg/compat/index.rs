@@ -134,11 +134,14 @@ pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) ->
 /// # Safety
 /// An open relation, whose extension lock is held; it has no such block.
 pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
-    let mut zeroes = [0u64; pg_sys::BLCKSZ as usize / size_of::<u64>()];
+    /// As direct I/O wants it (PG_IO_ALIGN_SIZE, from 16 on).
+    #[repr(C, align(4096))]
+    struct Zeroes([u8; pg_sys::BLCKSZ as usize]);
+    let mut zeroes = Zeroes([0; pg_sys::BLCKSZ as usize]);
     // SAFETY: the caller vouches for the relation; a page that is only read.
     unsafe {
         let smgr = pg_sys::RelationGetSmgr(relation);
-        pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.as_mut_ptr().cast(), false);
+        pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
     }
 }
 

@@ -5,19 +5,20 @@
 //! none, and all others come from there, too: for each step the file is made longer once, and the pages come into shared buffers
 //! without being read.
 //!
-//! The tricky point is who else comes to such a page. While the extension lock is held, nobody: no one else knows yet that the
-//! file is longer. Until it is given back, all of the pages are locked. From then on they are what core's own are before their first
-//! change: whoever reads on to the end of the file, as VACUUM does, waits for the lock, and finds a leaf or a page of zeroes.
-//! Such a page VACUUM notes as free, also one that a crash leaves.
+//! The tricky point is who else comes to such a page. The free space map may have it from before a crash, and whoever takes pages
+//! from there looks at the file's length without a lock: in that moment the page is his to take, and he keeps it locked while he
+//! waits for the extension lock, where nobody looks for deadlocks. So the pages are locked before they are there. Then he finds
+//! them locked, and looks on; whoever reads on to the end of the file, as VACUUM does, waits, and finds a leaf or a page of
+//! zeroes. Such a page VACUUM notes as free, also one that an error or a crash leaves.
 //!
 //! The file ends where it is written to last, as in _hash_alloc_buckets (hashpage.c). The space before is asked of the file system
 //! first, so that a full disk is an error here, and not one of the checkpoint that writes the pages. Where the file system cannot
 //! promise it, pages are core's.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::page_of;
-use crate::error::{OrRaise, Result};
+use crate::error::{Error, OrRaise, Result};
 use crate::pg::append::{ExtensionLock, Traits};
 use crate::pg::compat;
 use crate::pg::points::point;
@@ -58,24 +59,22 @@ unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) 
             return Ok(0);
         }
         drop(pieces);
-        compat::extend_to(index, last);
-        let mut got = 0;
-        for block in first..=last {
+        for (place, block) in buffers.iter_mut().zip(first..=last) {
             point!("leaf.extend");
             let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
             let buffer = pg_sys::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
-            // PageIsNew (bufpage.h)
-            let is_new = (*page_of(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper == 0;
-            match buffers.get_mut(got).filter(|_| is_new) {
-                Some(place) => {
-                    *place = buffer;
-                    got += 1;
-                }
-                // A page in memory that was never there: core's own extension says so (ReadBuffer_common, bufmgr.c).
-                None => pg_sys::UnlockReleaseBuffer(buffer),
+            // PageIsNew (bufpage.h), of a page that is not read, and may only be in memory if an extension failed before.
+            if (*page_of(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper != 0 {
+                // ReadBuffer_common (bufmgr.c)
+                let message = format!("unexpected data beyond EOF in block {block} of relation {}", file.display());
+                let hint = "This has been seen to occur with buggy kernels; consider updating your system.";
+                return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message).hint(hint));
             }
+            *place = buffer;
         }
+        compat::extend_to(index, last);
+        point!("leaf.extended");
         drop(lock);
-        Ok(got)
+        Ok(count)
     }
 }
