@@ -118,8 +118,29 @@ CREATE INDEX ON wide (word) WHERE id < 0;
 SELECT joined('INSERT INTO wide SELECT o.id, l.word, l.plain FROM orders o JOIN long l ON l.id = o.item', 'wide');
 -- Values that the server's input functions make stay for all rows of a record, whatever is evaluated for one of them.
 CALL make_table('points', 'id int, p point, word text', $$format 'text'$$, E'1\t(1,2)\ta\n4\t(3,4)\tb\n7\t(5,6)\tc\n12\t(7,8)\td\n');
-CREATE TABLE placed (id int, p point, who text DEFAULT current_user || now()::text, at text, CHECK (p::text || who <> ''));
+CREATE TABLE placed (id int, p point, who text DEFAULT upper(current_user::text), at text, CHECK (p::text || who <> ''));
 SELECT joined('INSERT INTO placed (id, p, at) SELECT o.id, o.p, o.p::text || i.name FROM points o LEFT JOIN items i ON i.id < o.id', 'placed');
+-- Where rows take their time, each process has its share of them.
+\set ECHO none
+CREATE FUNCTION slowly(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN PERFORM pg_sleep(0.0005); RETURN true; END $$;
+CREATE FUNCTION who(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN pg_backend_pid(); END $$;
+CREATE TABLE slow (id int, word text, n numeric, CHECK (id % 4 > 0 OR slowly(id)));
+\set ECHO all
+SET pg_bulk.workers = 2;
+SET pg_bulk.chunk_size = 64;
+INSERT INTO slow SELECT o.id, i.name, who(o.id) FROM orders o JOIN items i ON i.id = o.item;
+SELECT count(DISTINCT n) > 1, count(*) FROM slow;
+TRUNCATE slow;
+SELECT joined('INSERT INTO slow SELECT o.id, i.name, o.n FROM orders o JOIN items i ON i.id = o.item', 'slow');
+SELECT joined('INSERT INTO slow SELECT o.id, i.name, o.n FROM orders o LEFT JOIN items i ON i.id = o.item AND i.price < 100', 'slow');
+SELECT joined('INSERT INTO slow SELECT id, word, n FROM orders o WHERE EXISTS (SELECT FROM items i WHERE i.id = o.item)', 'slow');
+SELECT joined('INSERT INTO slow SELECT id, word, n FROM orders o WHERE NOT EXISTS (SELECT FROM items i WHERE i.id = o.item)', 'slow');
+SELECT joined('INSERT INTO slow SELECT o.id, k.kind, i.price FROM orders o JOIN items i ON i.id = o.item LEFT JOIN kinds k USING (word)', 'slow', '{4}');
+SELECT joined('INSERT INTO slow SELECT o.id, i.name, o.n FROM orders o JOIN items i ON i.id < o.item WHERE o.id < 100', 'slow');
+SELECT joined('INSERT INTO slow SELECT o.id, l.word || l.plain, 1 FROM orders o JOIN long l ON l.id = o.item', 'slow');
+SELECT joined('INSERT INTO slow SELECT o.id, i.name, 1 / (o.id - 444) FROM orders o JOIN items i ON i.id = o.item', 'slow');
+RESET pg_bulk.workers;
+RESET pg_bulk.chunk_size;
 -- Keys: built and checked when all rows are in.
 CREATE TABLE kept (id int PRIMARY KEY);
 CREATE TABLE keyed (id int, name text, item int REFERENCES kept (id), PRIMARY KEY (id, name));
@@ -157,7 +178,7 @@ RESET statement_timeout;
 \set VERBOSITY default
 -- Parameters.
 SET plan_cache_mode = force_generic_plan;
-PREPARE by_price (int, text) AS INSERT INTO t (id, word) SELECT o.id, i.name || $2 FROM orders o JOIN items i ON i.id = o.item WHERE i.price > $1 AND o.n > $1 / 100;
+PREPARE by_price (int, text) AS INSERT INTO t (id, word) SELECT o.id, i.name || $2 FROM orders o JOIN items i ON i.id = o.item WHERE i.price > $1 AND o.n > $1 / 100 AND slowly(o.id);
 SELECT * FROM plan_of('EXECUTE by_price (100, ''!'')', 'VERBOSE, COSTS OFF');
 EXECUTE by_price (100, '!');
 SELECT count(*), min(word), max(word), min(id) FROM t;
@@ -197,7 +218,7 @@ INSERT INTO grown VALUES (1, 'one');
 ANALYZE grown;
 SET plan_cache_mode = force_generic_plan;
 PREPARE by_grown AS INSERT INTO t (id, item, word) SELECT o.id, o.item, g.name FROM orders o JOIN grown g ON g.id = o.item;
-PREPARE without_grown AS INSERT INTO t (id, item, word) SELECT o.id, o.item, g.name FROM orders o LEFT JOIN grown g ON g.id = o.item * 100;
+PREPARE without_grown AS INSERT INTO t (id, item, word) SELECT o.id, o.item, g.name FROM orders o LEFT JOIN grown g ON g.id = o.item * 100 WHERE slowly(o.id);
 EXECUTE by_grown;
 EXECUTE without_grown;
 ALTER TABLE grown SET (autovacuum_enabled = off);
