@@ -37,6 +37,7 @@ DECLARE
 	query text;
 	indexs text;
 	tables text;
+	predicate text;
 BEGIN
 	RETURN QUERY SELECT 'heap: ' || v::text FROM public.verify_heapam(target) v;
 	FOR index IN
@@ -57,10 +58,14 @@ BEGIN
 		EXCEPTION WHEN OTHERS THEN
 			RETURN NEXT index.name || ': ' || SQLERRM;
 		END;
-		query := format('SELECT count(*) || md5(string_agg(whole, '','' ORDER BY whole)) FROM (SELECT r::text AS whole FROM %s r WHERE %s ORDER BY %s OFFSET 0) s',
+		-- Rows are the same that are in the same place.
+		query := format('SELECT count(*) || '' '' || coalesce(sum(hashtidextended(tid, 0)), 0) FROM (SELECT r.ctid AS tid FROM %s r WHERE %s ORDER BY %s OFFSET 0) s',
 			target, index.predicate, index.keys);
 		indexs := by_index(index.name, query);
-		tables := by_table(query);
+		IF index.predicate IS DISTINCT FROM predicate THEN
+			predicate := index.predicate;
+			tables := by_table(format('SELECT count(*) || '' '' || coalesce(sum(hashtidextended(r.ctid, 0)), 0) FROM %s r WHERE %s', target, predicate));
+		END IF;
 		IF indexs IS DISTINCT FROM tables THEN
 			RETURN NEXT format('%s: %s by index, %s by table', index.name, indexs, tables);
 		END IF;
