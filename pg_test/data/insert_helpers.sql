@@ -73,7 +73,7 @@ BEGIN
 		result := array_to_string(results, E'\n', 'NULL');
 		IF mode = -1 THEN
 			cores := result;
-			RETURN NEXT coalesce(CASE WHEN cardinality(results) > 20 THEN results[1] ELSE result END, 'NULL');
+			RETURN NEXT coalesce(CASE WHEN cardinality(results) > 30 THEN results[1] ELSE result END, 'NULL');
 		ELSIF result IS DISTINCT FROM cores THEN
 			RETURN NEXT format(E'with %s workers:\n%s', mode, coalesce(array_to_string(results[:20], E'\n', 'NULL'), 'NULL'));
 		END IF;
