@@ -405,7 +405,7 @@ SELECT complaints('parts');
 SELECT count(*) FROM (TABLE parts EXCEPT ALL TABLE all_files) x;
 SELECT count(*) FROM (TABLE all_files EXCEPT ALL TABLE parts) x;
 -- An error in the last file, when the others are in.
-DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'echo 1,2,3 >> ' || data_path('m4')); END $$;
+DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'cat >/dev/null; echo 1,2,3 >>' || data_path('m4')); END $$;
 SELECT error_of('INSERT INTO parts SELECT * FROM all_files WHERE id > 45000');
 SELECT count(*) FROM parts;
 
