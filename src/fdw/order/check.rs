@@ -94,7 +94,8 @@ pub unsafe fn follows(check: *mut Check, row: RowArrays) -> usize {
             }
         }
         if is_new {
-            let old = std::mem::replace(&mut *(&raw mut pg_sys::CurrentMemoryContext), check.context);
+            let old = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = check.context;
             for column in &mut check.columns {
                 let (value, null) = (*row.values.add(column.attribute), *row.nulls.add(column.attribute));
                 if !column.by_value && !column.null {
