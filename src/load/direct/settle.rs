@@ -31,7 +31,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::collected::build;
-pub use self::leaves::{close_leaves, lock_leaves, may_complain, may_refer};
+pub use self::leaves::{are_leaves, close_leaves, lock_leaves, may_complain, may_refer, pin_partitions};
 use self::sift::sift;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;

@@ -19,6 +19,7 @@ use super::process::{Parts, Process, Traces};
 use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
+use super::settle;
 use super::shared::Shared;
 use super::spec::{Spec, condition_node};
 use super::wide::{QUEUE, Wide};
@@ -204,6 +205,12 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let place = pg_bulk_format::reader::Place { eol: shared_state.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
+    // SAFETY: guarded calls on an open relation, which the executor was set up for.
+    let sees_the_same = unsafe {
+        settle::pin_partitions(relation, executor.estate);
+        let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
+        settle::are_leaves(relation, &known)
+    };
     let mut sequences = spec.sequences.iter();
     let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {
         Sequence::attach(sequences.next().ok_or_else(damaged)?)
@@ -261,6 +268,10 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         traces: if spec.traces { Traces::Positions } else { Traces::Nothing },
     })?;
     process.target = relation;
+    if !sees_the_same {
+        // A partition was attached or detached meanwhile. Where rows go is for the others to say, who know of none of it.
+        process.records_left = 0;
+    }
     process.rows.end_stream();
     Ok(process)
 }

@@ -55,6 +55,8 @@ impl Leader {
         let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
         // SAFETY: a guarded call on an open relation.
         let relations = unsafe { settle::lock_leaves(relation) };
+        // SAFETY: a guarded call on what the executor was set up for.
+        unsafe { settle::pin_partitions(relation, executor.estate) };
         let expressions = source::defaults(relation, mapping);
         let mut defaults = Defaults::new(&expressions, |default| default.open())?;
         if options.is_statement() {

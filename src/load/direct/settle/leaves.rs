@@ -1,5 +1,7 @@
 //! The relations that rows of a load may go to.
 
+use std::collections::HashSet;
+
 use pgrx::{PgList, pg_sys};
 
 use crate::pg::unguarded::{self as c, guard};
@@ -29,6 +31,58 @@ pub unsafe fn lock_leaves(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
         let (leaves, inner): (Vec<_>, Vec<_>) = relations.into_iter().partition(|&relation| !is_partitioned(relation));
         inner.into_iter().for_each(|relation| pg_sys::table_close(relation, NO_LOCK));
         leaves
+    }
+}
+
+/// Partitions below a relation: those that rows may go to, and those that have partitions. Not locked. Guarded.
+///
+/// # Safety
+/// An open, partitioned relation.
+unsafe fn partitions(relation: pg_sys::Relation) -> (Vec<pg_sys::Oid>, Vec<pg_sys::Oid>) {
+    // SAFETY: guarded calls.
+    unsafe {
+        let relid = (*relation).rd_id;
+        let all = guard(|| c::find_all_inheritors(relid, NO_LOCK, std::ptr::null_mut()));
+        let all = PgList::<pg_sys::Oid>::from_pg(all);
+        let has_parts =
+            |&oid: &pg_sys::Oid| pg_sys::get_rel_relkind(oid).cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE;
+        all.iter_oid().filter(|&oid| oid != relid).partition(|oid| !has_parts(oid))
+    }
+}
+
+/// From now on rows go to the partitions that there are, whoever attaches more: the executor looks at a partition's own
+/// partitions only when the first row comes for them. Guarded.
+///
+/// # Safety
+/// An open relation, and the state of an executor that routes rows for it, if it is partitioned.
+pub unsafe fn pin_partitions(relation: pg_sys::Relation, estate: *mut pg_sys::EState) {
+    // SAFETY: the caller vouches for both; guarded calls. The directory keeps what it has looked up open.
+    unsafe {
+        let directory = (*estate).es_partition_directory;
+        if !is_partitioned(relation) || directory.is_null() {
+            return;
+        }
+        for inner in partitions(relation).1 {
+            let inner = pg_sys::table_open(inner, pg_sys::RowExclusiveLock.cast_signed());
+            pg_sys::PartitionDirectoryLookup(directory, inner);
+            pg_sys::table_close(inner, NO_LOCK);
+        }
+    }
+}
+
+/// Are these the relations that rows may go to, as this process sees them? Guarded.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn are_leaves(relation: pg_sys::Relation, known: &[pg_sys::Oid]) -> bool {
+    // SAFETY: the caller vouches for the relation.
+    unsafe {
+        if !is_partitioned(relation) {
+            return true;
+        }
+        let known: HashSet<u32> = known.iter().map(|oid| oid.to_u32()).collect();
+        let leaves = partitions(relation).0;
+        leaves.len() == known.len() && leaves.iter().all(|leaf| known.contains(&leaf.to_u32()))
     }
 }
 
