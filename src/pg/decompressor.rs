@@ -18,7 +18,7 @@
 //! own thread waits and takes none.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,12 +27,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use super::compression::Compression;
+use super::members;
 
 /// Bytes that are handed over at a time, and how often that may be done ahead.
 const PIECE: usize = 1 << 20;
 const AHEAD: usize = 4;
-/// Bytes of the file that are read at a time.
-const READ: usize = 256 << 10;
 /// How long nobody looks for interrupts.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -153,8 +152,7 @@ fn work(
     to_reader: &SyncSender<Piece>,
     empties: &Receiver<Vec<u8>>,
 ) {
-    let source = Counted { inner: BufReader::with_capacity(READ, input), consumed };
-    let mut decoder = match compression.decoder(source) {
+    let mut decoder = match members::decoder(compression, input, consumed) {
         Ok(decoder) => decoder,
         Err(error) => {
             let _ = to_reader.send(Err(error));

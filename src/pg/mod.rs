@@ -41,6 +41,7 @@ pub mod leaf;
 pub mod lock;
 pub mod look;
 pub mod lz4_frames;
+pub mod members;
 pub mod number_sort;
 pub mod option_value;
 pub mod original;

@@ -20,7 +20,7 @@
 //! be decompressed (the error is then the one that a single process would meet), whatever [`super::chunks`] finds suspicious.
 
 use std::fs::File;
-use std::io::{BufReader, Error, ErrorKind, Read, Result};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ use std::time::Duration;
 use pg_bulk_format::reader::LOOKAHEAD;
 
 use super::compression::Compression;
-use super::decompressor::{Counted, Input, failed, reserve, without_signals};
+use super::decompressor::{Input, failed, reserve, without_signals};
+use super::members;
 use super::source::Descriptor;
 use super::stretches::MOST_PROCESSES;
 
@@ -41,8 +42,6 @@ pub const NAP: Duration = Duration::from_micros(200);
 /// Bytes that a ring has at least, and those that are decompressed at a time.
 const LEAST: usize = 16 << 20;
 const PIECE: usize = 256 << 10;
-/// Bytes of the file that are read at a time.
-const READ: usize = 256 << 10;
 /// Room for the head.
 const HEAD: usize = 4096;
 /// Not known, or nothing.
@@ -196,8 +195,7 @@ impl Ring {
         without_signals(|| {
             let work = move || {
                 let consumed = Arc::new(AtomicU64::new(0));
-                let source = Counted { inner: BufReader::with_capacity(READ, input), consumed: Arc::clone(&consumed) };
-                match compression.decoder(source) {
+                match members::decoder(compression, input, Arc::clone(&consumed)) {
                     Ok(decoder) => {
                         let _ = began.send(Ok(()));
                         writer.work(decoder, &consumed, base);

@@ -1,0 +1,344 @@
+//! Members of a compressed file that several threads decompress.
+//!
+//! ```text
+//!   file ─► members, found by their lengths ─► threads, each a few at a time ─► bytes, in order
+//! ```
+//!
+//! What one decoder has to read in order may be cut where a member ends, if that can be found without decoding: bgzip tells the
+//! length of each of its members, and the blocks of a zstd frame tell theirs. Where the next member is too long, or is none, the rest is left to one
+//! decoder ([`Compression::decoder`]), which also says what is wrong with it.
+//!
+//! Threads live as long as this does, know nothing of the server, and are begun by the thread that decompresses ahead, so that they have no signal either.
+//! What they have ahead is bounded: a few parts each, which stand for no more than [`MOST`] bytes or are decoded where they are wanted.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read, Result};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use super::compression::Compression;
+use super::decompressor::{Counted, Input, failed};
+
+/// Threads at most.
+const MOST_THREADS: usize = 4;
+/// Bytes of a part: compressed at least, if there are more members; compressed and decompressed at most.
+const PART: usize = 128 << 10;
+const MOST: usize = 8 << 20;
+/// Bytes of the file that are read at a time.
+const READ: usize = 256 << 10;
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+
+/// Some members.
+struct Part {
+    /// Where they begin in the file.
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+/// What a part stands for; or the part, if that is too much.
+enum Outcome {
+    Bytes(u64, Vec<u8>),
+    /// What came before the error, and how far in the file that was.
+    Wrong(u64, Vec<u8>, Error),
+    TooMuch(Part),
+}
+
+type Task = (Part, SyncSender<Outcome>);
+
+/// Decodes a file from its start.
+pub struct Members {
+    compression: Compression,
+    /// None once the rest is left to one decoder.
+    source: Option<BufReader<Input>>,
+    /// Where the source is.
+    at: u64,
+    /// How far what was delivered goes.
+    consumed: Arc<AtomicU64>,
+    /// Read and not given out.
+    waiting: Vec<u8>,
+    tasks: Option<Sender<Task>>,
+    /// Parts that were given out, in order.
+    ahead: VecDeque<Receiver<Outcome>>,
+    most_ahead: usize,
+    /// What is being delivered.
+    now: Cursor<Vec<u8>>,
+    error: Option<Error>,
+    /// One decoder for the rest, or for a part.
+    alone: Option<Box<dyn Read>>,
+    is_last: bool,
+}
+
+/// The bytes that those of a file stand for, decoded by several threads if it has members.
+pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
+    let mut source = BufReader::with_capacity(READ, input);
+    let first = source.fill_buf()?;
+    let has_members = match compression {
+        Compression::Gzip => bgzip(first).is_some(),
+        Compression::Zstd => matches!(frame(first), Length::Known(_) | Length::Behind(_)),
+        _ => false,
+    };
+    if cores < 2 || !has_members {
+        return compression.decoder(Counted { inner: source, consumed });
+    }
+    let (tasks, to_do) = channel::<Task>();
+    let to_do = Arc::new(Mutex::new(to_do));
+    for _ in 0..cores {
+        let to_do = Arc::clone(&to_do);
+        let work = move || {
+            loop {
+                let task = to_do.lock().map(|tasks| tasks.recv());
+                let Ok(Ok((part, reply))) = task else { return };
+                // Nobody may be left to hear of it.
+                let _ = reply.send(decode(compression, part));
+            }
+        };
+        // With fewer it only takes longer; with none the channel is closed, and there is one decoder.
+        let _ = std::thread::Builder::new().name("pg_bulk members".into()).spawn(work);
+    }
+    drop(to_do);
+    Ok(Box::new(Members {
+        compression,
+        source: Some(source),
+        at: 0,
+        consumed,
+        waiting: Vec::new(),
+        tasks: Some(tasks),
+        ahead: VecDeque::new(),
+        most_ahead: cores + 1,
+        now: Cursor::default(),
+        error: None,
+        alone: None,
+        is_last: false,
+    }))
+}
+
+fn decode(compression: Compression, part: Part) -> Outcome {
+    let consumed = Arc::new(AtomicU64::new(0));
+    let mut bytes = Vec::new();
+    let result = {
+        let inner = Cursor::new(part.bytes.as_slice());
+        let counted = Counted { inner, consumed: Arc::clone(&consumed) };
+        compression.decoder(counted).and_then(|decoder| take_all(decoder, &mut bytes))
+    };
+    let at = part.at + consumed.load(Relaxed);
+    match result {
+        Ok(true) => Outcome::Bytes(at, bytes),
+        Ok(false) => Outcome::TooMuch(part),
+        Err(error) => Outcome::Wrong(at, bytes, error),
+    }
+}
+
+/// False if there is more than may be.
+fn take_all(mut decoder: Box<dyn Read + '_>, bytes: &mut Vec<u8>) -> Result<bool> {
+    loop {
+        let len = bytes.len();
+        if len > MOST {
+            return Ok(false);
+        }
+        bytes.try_reserve(PART).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
+        bytes.resize(len + PART, 0);
+        let read = decoder.read(bytes.get_mut(len..).unwrap_or_default());
+        bytes.truncate(len + read.as_ref().map_or(0, |n| *n));
+        match read {
+            Ok(0) => return Ok(true),
+            Ok(_) => (),
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// How long a member is.
+enum Length {
+    Known(usize),
+    /// Longer than these bytes, of which there may be more.
+    Behind(usize),
+    /// Too long, or no member.
+    No,
+}
+
+/// The length of a member of bgzip's (SAM/BAM format, 4.1).
+fn bgzip(bytes: &[u8]) -> Option<usize> {
+    let field = bytes.get(12..18)?;
+    let is_one =
+        bytes.starts_with(b"\x1f\x8b\x08\x04") && field.starts_with(b"BC\x02\x00") && bytes.get(10..12)? == b"\x06\x00";
+    let &[_, _, _, _, low, high] = field else { return None };
+    is_one.then_some(usize::from(u16::from_le_bytes([low, high])) + 1)
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The length of a zstd frame (RFC 8878, 3.1.1), or of one to skip.
+fn frame(bytes: &[u8]) -> Length {
+    let Some(head) = bytes.get(..8) else { return Length::Behind(8) };
+    if matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) {
+        let len = usize::try_from(number(head.get(4..).unwrap_or_default())).unwrap_or(usize::MAX);
+        return if len < MOST { Length::Known(8 + len) } else { Length::No };
+    }
+    let Some(&descriptor) = head.get(4).filter(|_| head.starts_with(ZSTD)) else { return Length::No };
+    let is_single = descriptor & 0x20 != 0;
+    let window = usize::from(!is_single);
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let size = match descriptor >> 6 {
+        0 => usize::from(is_single),
+        1 => 2,
+        2 => 4,
+        _ => 8,
+    };
+    let mut at = 5 + window + dictionary + size;
+    let Some(content) = bytes.get(at - size..at) else { return Length::Behind(at) };
+    if number(content) > MOST as u64 {
+        return Length::No;
+    }
+    loop {
+        if at > MOST {
+            return Length::No;
+        }
+        let Some(block) = bytes.get(at..at + 3) else { return Length::Behind(at + 3) };
+        let block = usize::try_from(number(block)).unwrap_or(0);
+        at += 3 + if block >> 1 & 3 == 1 { 1 } else { block >> 3 };
+        if block & 1 != 0 {
+            return Length::Known(at + if descriptor & 4 != 0 { 4 } else { 0 });
+        }
+    }
+}
+
+impl Members {
+    fn length(&self, from: usize) -> Length {
+        let bytes = self.waiting.get(from..).unwrap_or_default();
+        match self.compression {
+            Compression::Gzip if bytes.len() < 18 => Length::Behind(18),
+            Compression::Gzip => bgzip(bytes).map_or(Length::No, Length::Known),
+            _ => frame(bytes),
+        }
+    }
+
+    /// Have so many bytes waiting. False if there are not so many.
+    fn wait(&mut self, len: usize) -> Result<bool> {
+        let Some(source) = &mut self.source else { return Ok(false) };
+        while self.waiting.len() < len {
+            let more = source.fill_buf()?;
+            if more.is_empty() {
+                return Ok(false);
+            }
+            let n = more.len().min((len - self.waiting.len()).max(PART));
+            self.waiting.try_reserve(n).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
+            self.waiting.extend_from_slice(more.get(..n).unwrap_or_default());
+            source.consume(n);
+        }
+        Ok(true)
+    }
+
+    /// The next members. `None` if the rest is for one decoder.
+    fn next_part(&mut self) -> Result<Option<Part>> {
+        let mut len = 0;
+        while len < PART {
+            let wanted = match self.length(len) {
+                Length::No => break,
+                Length::Behind(wanted) => {
+                    if !self.wait(len + wanted)? {
+                        break;
+                    }
+                    continue;
+                }
+                Length::Known(wanted) => wanted,
+            };
+            if !self.wait(len + wanted)? {
+                break;
+            }
+            len += wanted;
+        }
+        if len == 0 {
+            return Ok(None);
+        }
+        let later = self.waiting.split_off(len);
+        let part = Part { at: self.at, bytes: std::mem::replace(&mut self.waiting, later) };
+        self.at += len as u64;
+        Ok(Some(part))
+    }
+
+    /// Give out as much as may be.
+    fn give_out(&mut self) -> Result<()> {
+        while !self.is_last && self.ahead.len() < self.most_ahead {
+            let Some(part) = self.next_part()? else {
+                self.is_last = true;
+                break;
+            };
+            let (reply, outcome) = sync_channel(1);
+            let sent = self.tasks.as_ref().map(|tasks| tasks.send((part, reply)));
+            if !matches!(sent, Some(Ok(()))) {
+                return Err(failed());
+            }
+            self.ahead.push_back(outcome);
+        }
+        Ok(())
+    }
+
+    /// Get ready to deliver more. False if that was all.
+    fn go_on(&mut self) -> Result<bool> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.give_out()?;
+        match self.ahead.pop_front().map(|outcome| outcome.recv()) {
+            Some(Ok(Outcome::Bytes(at, bytes))) => {
+                self.consumed.store(at, Relaxed);
+                self.now = Cursor::new(bytes);
+            }
+            Some(Ok(Outcome::Wrong(at, bytes, error))) => {
+                self.consumed.store(at, Relaxed);
+                self.now = Cursor::new(bytes);
+                self.error = Some(error);
+            }
+            Some(Ok(Outcome::TooMuch(part))) => {
+                self.consumed.store(part.at, Relaxed);
+                let inner = Cursor::new(part.bytes);
+                self.alone = Some(self.compression.decoder(Counted { inner, consumed: Arc::clone(&self.consumed) })?);
+            }
+            Some(Err(_)) => return Err(failed()),
+            None => {
+                // The threads end.
+                self.tasks = None;
+                let Some(mut source) = self.source.take() else { return Ok(false) };
+                self.consumed.store(self.at, Relaxed);
+                let waiting = std::mem::take(&mut self.waiting);
+                if waiting.is_empty() && source.fill_buf()?.is_empty() {
+                    return Ok(false);
+                }
+                let inner = Cursor::new(waiting).chain(source);
+                let counted = Counted { inner, consumed: Arc::clone(&self.consumed) };
+                self.alone = Some(self.compression.decoder(counted)?);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            if let Some(alone) = &mut self.alone {
+                let n = alone.read(buffer)?;
+                if n > 0 || buffer.is_empty() {
+                    return Ok(n);
+                }
+                self.alone = None;
+                if self.tasks.is_none() {
+                    return Ok(0);
+                }
+            }
+            let n = self.now.read(buffer)?;
+            if n > 0 || buffer.is_empty() {
+                return Ok(n);
+            }
+            if !self.go_on()? {
+                return Ok(0);
+            }
+        }
+    }
+}
