@@ -13,7 +13,7 @@ CREATE FUNCTION refused(options text) RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT error_of('CREATE FOREIGN TABLE refused (a int, "B" text) SERVER bulk_files OPTIONS (' || options || ')')
 $$;
 
--- Only foreign tables and their columns take options.
+-- Only foreign tables and their columns take options, and servers a directory.
 CREATE FOREIGN DATA WRAPPER w VALIDATOR bulk_fdw_validator OPTIONS (filename 'f');			-- ERROR
 ALTER FOREIGN DATA WRAPPER bulk_fdw OPTIONS (format 'csv');				-- ERROR
 CREATE SERVER s FOREIGN DATA WRAPPER bulk_fdw OPTIONS (format 'csv');	-- ERROR
