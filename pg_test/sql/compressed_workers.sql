@@ -122,6 +122,12 @@ CREATE TABLE by_process (id int, word text, pid int DEFAULT slow_pid(), CHECK (i
 SET pg_bulk.chunk_size = '1kB';
 SELECT rows_loaded, workers, notes FROM bulk_load(data_path('cw_file.gz'), 'by_process', '{"format": "csv", "workers": 2, "columns": ["id", "word"]}');
 SELECT count(DISTINCT pid) > 1 FROM by_process;
+-- What stands for 3 GB can be cancelled.
+SELECT string_agg(pg_read_binary_file(data_path('compressed/many.zst')), '') AS bomb FROM generate_series(1, 1250) \gset
+CALL write_bytes('cw_bomb', :'bomb');
+SET statement_timeout = '300ms';
+DO $$ BEGIN PERFORM bulk_load(data_path('cw_bomb'), 't', '{"format": "csv", "workers": 2}'); EXCEPTION WHEN query_canceled THEN RAISE NOTICE 'canceled'; END $$;
+RESET statement_timeout;
 -- No thread is left, nor a descriptor.
 DO $$ BEGIN
 	FOR i IN 1 .. 200 LOOP
