@@ -133,3 +133,12 @@ impl Compressed {
 pub fn is_truncated(error: &Error) -> bool {
     error.kind() == ErrorKind::UnexpectedEof
 }
+
+/// Has the decoder had no memory? Only some of them say so in a way of their own.
+pub fn lacks_memory(error: &Error) -> bool {
+    let is_lzmas = || {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
+        matches!(inner, Some(liblzma::stream::Error::Mem))
+    };
+    error.kind() == ErrorKind::OutOfMemory || is_lzmas() || error.to_string().starts_with("Allocation error")
+}

@@ -30,7 +30,7 @@ use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use super::chunk::changed;
 use super::client::Client;
-use super::compression::{Compressed, Compression, TELLING, is_truncated};
+use super::compression::{Compressed, Compression, TELLING, is_truncated, lacks_memory};
 use super::decompressor::{Counted, Decompressor, Got};
 use super::directory::Below;
 use super::ring::Ring;
@@ -650,7 +650,7 @@ impl Source {
         if error.raw_os_error().is_some() {
             return Error::file_access("could not read from COPY file", error);
         }
-        if error.kind() == ErrorKind::OutOfMemory {
+        if lacks_memory(error) {
             return out_of_memory();
         }
         let (kind, at) = (compression.name(), self.bytes_read);
