@@ -32,6 +32,8 @@ sub takers
 	return join ' ', $text =~ /COPY "\w+" is (not done|done) by pg_bulk/g;
 }
 
+my $least = 0;
+
 # The same conversation, with pg_bulk.copy off and on: what is said, and what is in the table then.
 sub same_talk
 {
@@ -42,14 +44,15 @@ sub same_talk
 	{
 		$node->safe_psql('postgres', 'TRUNCATE t');
 		takers();
-		my $wire = Wire->new($node, "SET pg_bulk.copy = $mode");
+		my $wire = Wire->new($node, "SET pg_bulk.copy = $mode", "SET pg_bulk.copy_min_size = $least");
 		$said{$mode} = $talk->($wire);
 		$wire->close;
 		$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type IN ('client backend', 'parallel worker')") or die;
 		$said{$mode} .= "\n" . $node->safe_psql('postgres', 'TABLE t');
 	}
 	is($said{on}, $said{off}, $name);
-	is(takers(), $who // 'done', "$name: a load");
+	$who //= 'done';
+	like(takers(), qr/^($who)$/, "$name: a load");
 	return $said{on};
 }
 my $copy = 'COPY t FROM STDIN';
@@ -85,6 +88,25 @@ same_talk('in a transaction', sub { my ($w) = @_; my $all = ''; for my $q ('BEGI
 same_talk('a client that goes', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->data("1\tx\n"); $w->close; '' });
 same_talk('a client that goes in the middle of a message', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->bytes('d' . pack('N', 1000) . "1\tx\n"); $w->close; '' });
 like(slurp_file($node->logfile), qr/unexpected EOF on client connection with an open transaction\n.*?CONTEXT:  COPY t, line 2/, 'the log says so');
+
+# Few rows are core's, if their end is there with them.
+$least = 1000;
+my @rows = ("1\tx\n", "2\ty\n");
+sub at_once { my ($w, $query, $bytes, @more) = @_; $w->query($query); my $g = $w->wait_for('G'); $w->bytes(join '', map { $_->[0] . pack('N', 4 + length $_->[1]) . $_->[1] } [ 'd', $bytes ], @more); return $g . $w->answer; }
+my @done = ([ 'c', '' ]);
+like(same_talk('few rows', sub { at_once($_[0], $copy, join('', @rows), @done) }, 'not done'), qr/C COPY 2\|Z I\n1\|x\n2\|y$/, 'they are there');
+same_talk('few rows and a condition', sub { at_once($_[0], "COPY t (b, a) FROM STDIN csv WHERE a > 1", "x,1\ny,2\n", @done) }, 'not done');
+same_talk('few rows, and the marker', sub { at_once($_[0], $copy, "1\tx\n2\ty\n\\.\n", @done) }, 'not done');
+same_talk('few rows, and the marker behind data', sub { at_once($_[0], $copy, "1\tx\n2\ty\\.\n", @done) }, 'not done');
+same_talk('few rows, and more behind the marker', sub { at_once($_[0], $copy, "1\tx\n2\ty\\.\n3\tz\n", @done) }, 'done');
+same_talk('no row', sub { at_once($_[0], $copy, '', @done) }, 'not done');
+same_talk('few rows, of which one is bad', sub { at_once($_[0], $copy, "1\tx\nz\ty\n", @done) }, 'not done');
+same_talk('few rows with equal keys', sub { at_once($_[0], $copy, "1\tx\n1\ty\n", @done) }, 'not done');
+same_talk('few rows and a failure', sub { at_once($_[0], $copy, "1\tx\n", [ 'f', "it rains\0" ]) }, 'done');
+same_talk('more than a few rows', sub { at_once($_[0], $copy, join('', map { "$_\trow\n" } 1 .. 200), @done) }, 'done');
+same_talk('few rows of a client that takes its time', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->data($rows[0]); usleep(50_000); $w->data($rows[1]); $w->done; $w->answer }, 'done');
+same_talk('few rows in a pipeline', sub { my ($w) = @_; $w->extended($copy); $w->data($rows[0]); $w->done; $w->extended("INSERT INTO t VALUES (2, 'after')"); $w->sync; $w->answer }, 'done|not done');
+$least = 0;
 
 # From outside.
 sub pid_of { my ($w) = @_; $w->query('SELECT pg_backend_pid()'); return $w->answer =~ /D (?:0001)(?:[0-9a-f]{8})([0-9a-f]+)/ ? pack('H*', $1) : die; }

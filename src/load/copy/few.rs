@@ -27,6 +27,13 @@ pub struct Few {
 
 impl Few {
     pub const NONE: Few = Few { data: std::ptr::null_mut(), len: 0 };
+
+    /// Does COPY take these bytes of a callback's as it would a client's? Not if something comes behind a `\.`: of a client's data
+    /// it is ignored, whatever the line was. psql sends the marker that ends its input, too.
+    pub fn suits(data: &[u8]) -> bool {
+        memchr::memmem::find(data, b"\\.")
+            .is_none_or(|at| matches!(data.get(at + 2..), Some(b"" | b"\n" | b"\r" | b"\r\n")))
+    }
 }
 
 /// What is still to be delivered.

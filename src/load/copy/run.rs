@@ -46,7 +46,7 @@ pub unsafe fn begin(
             return no("The data cannot be read.");
         };
         if let Some(all) = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size())
-            && memchr::memmem::find(all, b"\\.").is_none()
+            && Few::suits(all)
         {
             pg_sys::MemoryContextSwitchTo(caller);
             *few = Few { data: pg_sys::palloc(all.len() + 1).cast(), len: all.len() };
