@@ -36,3 +36,11 @@ COPY (
            timestamp '2024-01-01' + n * interval '7 minutes' AS ordered_at
     FROM generate_series(1, 1000) n
 ) TO PROGRAM :'command' (FORMAT csv, HEADER);
+
+-- Three files whose headers differ.
+\set file :data '/orders-01.csv'
+COPY (SELECT 1 AS id, 'Ada' AS customer, 10.5 AS amount) TO :'file' (FORMAT csv, HEADER);
+\set file :data '/orders-02.csv'
+COPY (SELECT * FROM (VALUES ('Ida', 2), ('Nadia', 3)) v (customer, id)) TO :'file' (FORMAT csv, HEADER);
+\set file :data '/orders-03.csv'
+COPY (SELECT * FROM (VALUES (1.5, 4), (2.5, 5)) v (amount, id)) TO :'file' (FORMAT csv, HEADER);

@@ -55,6 +55,12 @@ SELECT error_of($$SELECT * FROM bulk_read('', NULL) AS t (id int, name text)$$);
 SELECT error_of($$SELECT bulk_read(data_path('read.csv'))$$);
 SELECT error_of($$SELECT * FROM bulk_read(data_path('read.csv'))$$);
 SELECT error_of($$SELECT * FROM bulk_read(data_path('missing')) AS t (a text)$$);
+-- Columns by their names, in each of several files.
+CALL write_file('read_more.1.csv', E'id,name\n1,one\n2,two\n');
+CALL write_file('read_more.2.csv', E'name,other,id\nthree,x,3\n');
+SELECT * FROM bulk_read(data_path('read_more.*.csv'), '{"format": "csv", "match_by": "name"}') AS t (name text, id int, extra date);
+SELECT * FROM bulk_read(data_path('read_more.*.csv'), '{"format": "csv", "match_by": "name", "limit": 3}') AS t (name text, id int);
+SELECT error_of($$SELECT * FROM bulk_read(data_path('read_more.*.csv'), '{"format": "csv", "header": true}') AS t (a text, b text)$$);
 -- Rights are a load's.
 SET client_min_messages = warning;
 CREATE ROLE read_user;

@@ -26,6 +26,14 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
     let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
     // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
     let location = options.location().or_raise();
+    if let Some(list) = location.files().or_raise() {
+        // SAFETY: ANALYZE's own variables.
+        unsafe {
+            *pages = u32::try_from(list.size().div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1);
+            *function = Some(acquire_sample_rows);
+        }
+        return true;
+    }
     if location.path().is_none() {
         return false;
     }
@@ -119,6 +127,9 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
         unsafe { compat::vacuum_delay_point() };
         if s.limit_left == 0 || !s.rows.advance().or_raise() {
             return END;
+        }
+        if s.rows.take_turn().is_some() {
+            s.all = s.rows.all();
         }
         if s.skip_left > 0 {
             s.skip_left -= 1;

@@ -10,7 +10,7 @@ use pg_bulk_format::reader::Event;
 use super::options::TableOptions;
 use crate::error::Result;
 use crate::pg::encoding::Encodings;
-use crate::pg::source::Source;
+use crate::pg::source::{Location, Source};
 use crate::pg::stream::{Header, Stream};
 
 /// Bytes of each sample.
@@ -31,6 +31,17 @@ pub struct Estimate {
 pub fn estimate(options: &TableOptions) -> Estimate {
     let unknown = Estimate { size: UNKNOWN_SIZE, record: None };
     let Some(location) = &options.location else { return unknown };
+    if let Ok(Some(list)) = location.files() {
+        // One of them tells for all: the largest one, for others may have no more than a header.
+        let largest = list.files.iter().max_by_key(|file| file.identity.size);
+        let of_largest = largest.map(|file| of_file(options, &Location::File(file.path.clone())));
+        return Estimate { size: list.size(), record: of_largest.and_then(|estimate| estimate.record) };
+    }
+    of_file(options, location)
+}
+
+fn of_file(options: &TableOptions, location: &Location) -> Estimate {
+    let unknown = Estimate { size: UNKNOWN_SIZE, record: None };
     if !location.metadata().is_ok_and(|meta| meta.is_file()) {
         return unknown;
     }

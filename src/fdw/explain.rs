@@ -83,10 +83,18 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     match options.location().or_raise() {
         Location::Client(_) => (),
         location @ Location::Program(_) => text(c"Foreign Program", &location.display(), es),
-        location @ (Location::File(_) | Location::Below(_)) => {
+        location @ (Location::File(_) | Location::Files(_) | Location::Below(_)) => {
             text(c"Foreign File", &location.display(), es);
+            let list = location.files().ok().flatten();
+            if let Some(list) = &list {
+                number(c"Foreign Files", None, list.files.len() as u64, es);
+            }
             // As file_fdw: no size where no costs are shown.
-            if costs && let Ok(meta) = location.metadata() {
+            if let Some(list) = list {
+                if costs {
+                    number(c"Foreign File Size", Some(c"b"), list.size(), es);
+                }
+            } else if costs && let Ok(meta) = location.metadata() {
                 number(c"Foreign File Size", Some(c"b"), meta.len(), es);
             }
         }

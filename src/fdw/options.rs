@@ -12,14 +12,14 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::{order, servers};
 use crate::error::{Error, Result};
-use crate::pg::column::{self, Column};
+use crate::pg::column::{self, Column, Taken};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::directory::{Below, DIRECTORY, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
-use crate::pg::option_value::{Caller, Value, text};
+use crate::pg::option_value::{Caller, Value, invalid, text};
 use crate::pg::source::Location;
 
-const COLUMN_OPTIONS: &[&str] = &["force_not_null", "force_null"];
+const COLUMN_OPTIONS: &[&str] = &["force_not_null", "force_null", "column_name", "source"];
 
 fn table_options() -> Vec<&'static str> {
     ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by"]).copied().collect()
@@ -51,7 +51,7 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
         }
     }
     if catalog == pg_sys::AttributeRelationId {
-        return options.iter().try_for_each(|(name, value)| Caller::ForeignTable.boolean(name, value).map(drop));
+        return check_column(options);
     }
     if catalog == pg_sys::ForeignServerRelationId {
         return servers::validate(options);
@@ -68,6 +68,33 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
     Ok(())
 }
 
+fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
+    for (name, value) in options {
+        match name.as_str() {
+            "column_name" => (),
+            "source" => {
+                taken(value)?;
+                if let Some((other, _)) = options.iter().find(|(other, _)| other != "source") {
+                    let message = format!("cannot specify both source and {other}");
+                    return Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, message));
+                }
+            }
+            _ => {
+                Caller::ForeignTable.boolean(name, value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn taken(value: &[u8]) -> Result<Taken> {
+    let bad = || {
+        invalid(format!("source \"{}\" not recognized", text(value)))
+            .hint("Valid values are \"filename\", \"line_number\".")
+    };
+    Taken::by_name(&text(value)).ok_or_else(bad)
+}
+
 fn check_rights(location: Option<&Location>) -> Result<()> {
     // SAFETY: guarded calls.
     unsafe {
@@ -81,7 +108,7 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
                 }
                 servers::remember("program", command)
             }
-            Some(Location::Below(_) | Location::Client(_)) | None => Ok(()),
+            Some(Location::Files(_) | Location::Below(_) | Location::Client(_)) | None => Ok(()),
         }
     }
 }
@@ -154,7 +181,8 @@ impl TableOptions {
     /// The columns of the table's file. Guarded; the current memory context must outlive them.
     pub fn columns(&self, relation: pg_sys::Relation) -> Result<Vec<Column>> {
         let session = column::session(Encodings::new(self.copy.encoding)?.charset());
-        let mut columns = Column::of_relation(relation, &session, self.copy.dialect.default.is_some());
+        let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name;
+        let mut columns = Column::of_relation(relation, &session, with_defaults);
         // SAFETY: an open relation.
         self.apply_to(unsafe { (*relation).rd_id }, &mut columns)?;
         Ok(columns)
@@ -170,6 +198,8 @@ impl TableOptions {
                 match name.as_str() {
                     "force_not_null" => column.force_not_null = Caller::ForeignTable.boolean(name, value)?,
                     "force_null" => column.force_null = Caller::ForeignTable.boolean(name, value)?,
+                    "column_name" => column.header_name = CString::new(value.as_slice()).ok(),
+                    "source" => column.taken = taken(value)?,
                     _ => (),
                 }
             }

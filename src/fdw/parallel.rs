@@ -20,9 +20,12 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use pg_bulk_format::dialect::Eol;
+use pg_bulk_format::reader::Place;
 use pgrx::{pg_guard, pg_sys};
 
 use super::scan::{self, Scan};
@@ -31,12 +34,14 @@ use crate::pg::build_id::{build_id, check_build};
 use crate::pg::changed::Changed;
 use crate::pg::chunk::{Identity, changed};
 use crate::pg::chunks::Chunks;
+use crate::pg::files::FileList;
 use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
 use crate::pg::row::Rows;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::Stages;
 use crate::pg::stretches::{Grid, Stretches};
+use crate::pg::units::{FileState, Listed, Units};
 
 /// Nobody has come yet.
 const NEW: u32 = 0;
@@ -59,6 +64,8 @@ pub struct Shared {
     descriptor: Descriptor,
     /// The file's encoding: a worker does not know the client's.
     encoding: i32,
+    /// Files of a list, with a state for each behind this, and then the list itself. 0 if it is not shared.
+    files: usize,
     state: AtomicU32,
     changed: Changed,
     /// Made when the state becomes [`OPEN`].
@@ -73,19 +80,26 @@ pub struct Shared {
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    fn new(rows: &Rows) -> Shared {
+    fn new(rows: &Rows, list: Option<&FileList>) -> Shared {
         let stream = rows.stream();
         let mut file = stream.identity().unwrap_or_default();
         // As long as the leader takes it for, who has opened it before all others: what is behind that, not all of them see.
         file.size = stream.size().unwrap_or(file.size);
+        let mut stretches = MaybeUninit::uninit();
+        if let Some(list) = list {
+            let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+            stretches.write(Stretches::new(Units::of(list).grid(), start));
+        }
         Shared {
             build: build_id(),
             file,
             descriptor: stream.descriptor(),
             encoding: stream.encoding(),
-            state: AtomicU32::new(NEW),
+            files: list.map_or(0, |list| list.files.len()),
+            // What each file begins with, whoever opens it sees.
+            state: AtomicU32::new(if list.is_some() { OPEN } else { NEW }),
             changed: Changed::new(),
-            stretches: UnsafeCell::new(MaybeUninit::uninit()),
+            stretches: UnsafeCell::new(stretches),
             bytes: AtomicU64::new(0),
             rows: AtomicU64::new(0),
         }
@@ -117,6 +131,12 @@ impl Shared {
         place.is_some()
     }
 
+    /// What processes share of each file.
+    fn states(&self) -> *const FileState {
+        // SAFETY: behind the struct, if there are files.
+        unsafe { std::ptr::from_ref(self).add(1).cast() }
+    }
+
     /// The stretches, once the state is [`OPEN`].
     fn stretches(&self) -> Option<&Stretches> {
         // SAFETY: written before the state was.
@@ -132,8 +152,8 @@ enum Step {
     First,
     /// Read on in order.
     Alone,
-    /// Take chunks, once what was read in order is forgotten.
-    Join,
+    /// Take chunks, once what was read in order is forgotten. If nothing was, the header has not been read.
+    Join(bool),
     Chunks(Chunks),
     Over,
 }
@@ -178,7 +198,7 @@ impl Part {
                     let state = shared.arrive();
                     self.step = match state {
                         OPENING => Step::First,
-                        OPEN => Step::Join,
+                        OPEN => Step::Join(true),
                         _ => Step::Over,
                     };
                     if state != OPENING {
@@ -190,14 +210,26 @@ impl Part {
                         shared.become_state(ALONE);
                         self.step = Step::Over;
                     } else if *skip == 0 {
-                        self.step = if shared.open(rows) { Step::Join } else { Step::Alone };
+                        self.step = if shared.open(rows) { Step::Join(false) } else { Step::Alone };
                         return Ok(true);
                     } else {
                         return Ok(true);
                     }
                 }
                 Step::Alone => return rows.advance(),
-                Step::Join => {
+                Step::Join(_) if shared.files > 0 => {
+                    let states = shared.states();
+                    let Some(list) = rows.stream().files().cloned() else {
+                        return Err(changed(&rows.described.to_string_lossy()));
+                    };
+                    rows.stream_mut().wait_for_turns();
+                    rows.end_stream();
+                    self.step = Step::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
+                }
+                Step::Join(is_new) => {
+                    if *is_new {
+                        rows.take_names()?;
+                    }
                     let place = shared.stretches().map(|s| pg_bulk_format::reader::Place {
                         eol: s.eol(),
                         offset: s.grid.base,
@@ -275,10 +307,65 @@ impl Part {
 /// Called by the executor.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn estimate_dsm(
-    _node: *mut pg_sys::ForeignScanState,
+    node: *mut pg_sys::ForeignScanState,
     _context: *mut pg_sys::ParallelContext,
 ) -> pg_sys::Size {
-    size_of::<Shared>()
+    // SAFETY: a scan that BeginForeignScan made.
+    let list = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.and_then(shared_list);
+    size_of::<Shared>() + list.map_or(0, |(list, bytes)| room_for(&list, &bytes))
+}
+
+/// The files that the processes of a scan share, and the same as bytes.
+fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
+    let skips_nothing = scan.skips_nothing();
+    let stream = scan.rows.as_mut().filter(|_| skips_nothing)?.stream_mut();
+    if stream.files().is_none() || !stream.tells_bytes() {
+        return None;
+    }
+    stream.mark_splits(Units::is_large);
+    let list = Rc::clone(stream.files()?);
+    let bytes = list.write();
+    Some((list, bytes))
+}
+
+fn room_for(list: &FileList, bytes: &[u8]) -> usize {
+    list.files.len() * size_of::<FileState>() + size_of::<u64>() + bytes.len()
+}
+
+/// Put there what the processes share. Guarded.
+///
+/// # Safety
+/// Room of the size asked for, in which nobody looks now.
+unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
+    let list = shared_list(scan);
+    let Some(rows) = &scan.rows else { return };
+    // SAFETY: the caller vouches for the room.
+    unsafe {
+        shared.write(Shared::new(rows, list.as_ref().map(|(list, _)| &**list)));
+        let Some((list, bytes)) = list else { return };
+        let states = shared.add(1).cast::<FileState>();
+        (0..list.files.len()).for_each(|i| states.add(i).write(FileState::new()));
+        let text = states.add(list.files.len()).cast::<u64>();
+        text.write(bytes.len() as u64);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), text.add(1).cast::<u8>(), bytes.len());
+    }
+}
+
+/// The list that [`share`] has put there, if it did.
+///
+/// # Safety
+/// What the leader has shared.
+unsafe fn list_of(shared: *const Shared) -> Option<FileList> {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let files = (*shared).files;
+        if files == 0 {
+            return None;
+        }
+        let text = shared.add(1).cast::<FileState>().add(files).cast::<u64>();
+        let len = usize::try_from(text.read()).unwrap_or(0);
+        FileList::read(std::slice::from_raw_parts(text.add(1).cast::<u8>(), len))
+    }
 }
 
 /// # Safety
@@ -292,9 +379,11 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
     // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and room of the size asked for.
     unsafe {
         let scan = (*node).fdw_state.cast::<Scan>();
-        let Some(rows) = &(*scan).rows else { return };
+        if (*scan).rows.is_none() {
+            return;
+        }
         let shared = shared.cast::<Shared>();
-        shared.write(Shared::new(rows));
+        share(&mut *scan, shared);
         (*scan).part = Some(Part::new(shared, 0, at_detach(context, gather, scan.cast())));
     }
 }
@@ -320,9 +409,7 @@ pub unsafe extern "C-unwind" fn reinitialize_dsm(
     unsafe {
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         scan.add_others();
-        if let Some(rows) = &scan.rows {
-            shared.cast::<Shared>().write(Shared::new(rows));
-        }
+        share(scan, shared.cast::<Shared>());
     }
 }
 
@@ -342,7 +429,8 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         point!("scan.worker");
         let file = (*shared).file;
         let is_same = |rows: &Rows| rows.stream().identity().is_some_and(|identity| identity.continues(file));
-        scan::open_in_worker(node, (*shared).encoding, (*shared).descriptor, is_same).or_raise();
+        let list = list_of(shared).map(Rc::new);
+        scan::open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
         scan.part = Some(Part::new(shared, number, true));

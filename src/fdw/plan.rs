@@ -165,7 +165,12 @@ pub fn divisor(workers: i32) -> f64 {
 /// Can several processes read the file at once, each a part? What becomes of it until it is opened is looked at then.
 /// Guarded.
 fn has_chunks(options: &TableOptions) -> bool {
-    let size = options.location.as_ref().and_then(|location| location.plain_size(options.copy.compressed));
+    let list = options.location.as_ref().and_then(|location| location.files().ok().flatten());
+    let size = match &list {
+        // Records to be passed over may be those of several files.
+        Some(list) => Some(list.size()).filter(|_| options.copy.skip == 0 && list.files.len() > 1),
+        None => options.location.as_ref().and_then(|location| location.plain_size(options.copy.compressed)),
+    };
     let encodings = Encodings::new(options.copy.encoding);
     // Who reads a part does not know how many rows the others have.
     options.copy.limit.is_none()
@@ -268,6 +273,18 @@ unsafe fn wanted(rel: *mut pg_sys::RelOptInfo, relid: pg_sys::Oid, clauses: *mut
     }
 }
 
+/// Do columns have defaults? Guarded.
+fn has_defaults(relid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded calls on a relation that is locked; its descriptor may have none of these.
+    unsafe {
+        let relation = pg_sys::RelationIdGetRelation(relid);
+        let constraints = (*(*relation).rd_att).constr;
+        let has = !constraints.is_null() && (*constraints).num_defval > 0;
+        pg_sys::RelationClose(relation);
+        has
+    }
+}
+
 /// # Safety
 /// Called by the planner.
 #[pg_guard]
@@ -279,10 +296,11 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     // SAFETY: the planner's own structure.
     let relid = unsafe { (*rte).relid };
     let options = TableOptions::of_table(relid).or_raise();
-    // A DEFAULT marker runs expressions that may not run in a worker. Bad values may need subtransactions, and are counted
+    // A DEFAULT marker or a missing field runs expressions that may not run in a worker. Bad values may need subtransactions, and are counted
     // in one process; a program is run by the leader.
     options.copy.dialect.default.is_none()
         && options.copy.on_error == OnError::Stop
-        && matches!(options.location, Some(Location::File(_) | Location::Below(_)))
+        && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
+        && !(options.copy.by_name && has_defaults(relid))
         && Hazards::new().types_are_safe(relid)
 }

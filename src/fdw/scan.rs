@@ -10,6 +10,7 @@
 //! and [`finish_row`], one guard each.
 
 use std::ffi::{CStr, CString};
+use std::rc::Rc;
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -25,6 +26,7 @@ use crate::pg::chunk::changed;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::context::copy_context;
+use crate::pg::files::FileList;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::points::point_plain;
 use crate::pg::progress::Progress;
@@ -80,10 +82,16 @@ impl Scan {
 
     /// The rows are there.
     fn begin(&mut self, rows: Rows) {
+        self.rows = Some(rows);
+        self.fit();
+    }
+
+    /// The columns are in other places than before.
+    fn fit(&mut self) {
+        let Some(rows) = &self.rows else { return };
         (self.first, self.rest) = stages(&self.wanted, rows.columns(), self.options.copy.on_error, self.qual.is_null());
         let attribute = |&i: &usize| rows.columns().get(i).map(|column| column.attribute);
         self.first_attributes = self.first.iter().filter_map(attribute).collect();
-        self.rows = Some(rows);
         self.decode_together();
     }
 
@@ -91,7 +99,8 @@ impl Scan {
     fn decode_together(&mut self) {
         self.is_plain = self.options.copy.on_error == OnError::Stop && self.options.copy.limit.is_none();
         if let Some(rows) = self.rows.as_mut().filter(|_| self.is_plain) {
-            let attributes = rows.columns().iter().map(|column| column.attribute + 1).max();
+            let used = rows.columns().iter().filter(|column| !column.ignored);
+            let attributes = used.map(|column| column.attribute + 1).max();
             rows.decode_some_together(attributes.unwrap_or(0), &[], &self.first);
             self.has_raw = rows.has_raw();
         }
@@ -141,6 +150,11 @@ impl Scan {
         }
     }
 
+    /// No records are to be passed over.
+    pub fn skips_nothing(&self) -> bool {
+        self.options.copy.skip == 0
+    }
+
     /// The scan has begun, and what it reads is a regular file: it can be read by somebody else from its start, unless it has
     /// promised its rows in order.
     pub fn is_replaceable(&self) -> bool {
@@ -176,7 +190,13 @@ pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<R
     let columns = options.columns(relation)?;
     let location = options.location()?;
     let stream = options.copy.open(location, options.copy.header(), columns.len())?;
-    Ok(Rows::new(stream, columns, name, location.described(), options.copy.header == HeaderOption::Match))
+    let known = options.copy.by_name.then(|| columns.clone());
+    let match_header = options.copy.header == HeaderOption::Match;
+    let mut rows = Rows::new(stream, columns, name, location.described(), match_header);
+    if let Some(known) = known {
+        rows.name_by(known);
+    }
+    Ok(rows)
 }
 
 /// # Safety
@@ -251,7 +271,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
     }
 }
 
-/// In a worker of a scan by several processes: open the leader's file, which is in this encoding. `is_same` says whether it is
+/// In a worker of a scan by several processes: open the leader's files or file, which are in this encoding. `is_same` says whether it is
 /// that one. The file of the table's name may be gone by now, or another one; then it is what the leader has open.
 ///
 /// # Safety
@@ -259,12 +279,19 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
 pub unsafe fn open_in_worker(
     node: *mut pg_sys::ForeignScanState,
     encoding: i32,
+    list: Option<Rc<FileList>>,
     leaders: Descriptor,
     is_same: impl Fn(&Rows) -> bool,
 ) -> Result<()> {
     // SAFETY: the caller vouches for it.
     let scan = unsafe { &mut *(*node).fdw_state.cast::<Scan>() };
     scan.options.copy.encoding = Some(encoding);
+    if let Some(list) = list {
+        scan.options.location = Some(Location::Files(list));
+        let rows = open_rows(scan.relation, &scan.options)?;
+        scan.begin(rows);
+        return Ok(());
+    }
     if let Ok(mut rows) = open_rows(scan.relation, &scan.options) {
         if is_same(&rows) {
             scan.begin(rows);
@@ -280,6 +307,7 @@ pub unsafe fn open_in_worker(
             let location = scan.options.location()?;
             rows.described = location.described();
             rows.stream_mut().source_mut().name_it(location);
+            rows.name_file();
             scan.begin(rows);
             Ok(())
         }
@@ -291,11 +319,11 @@ pub unsafe fn open_in_worker(
 fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool) -> (Vec<usize>, Vec<usize>) {
     // Which rows survive must not depend on which columns a query asks for.
     if on_error != OnError::Stop {
-        return ((0..columns.len()).collect(), Vec::new());
+        return (columns.iter().enumerate().filter(|(_, c)| !c.ignored).map(|(i, _)| i).collect(), Vec::new());
     }
     let within = |set: &[i32], column: &Column| set.iter().any(|&a| usize::try_from(a) == Ok(column.attribute + 1));
     let (mut first, mut rest) = (Vec::new(), Vec::new());
-    for (i, column) in columns.iter().enumerate() {
+    for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.ignored) {
         let (early, late) = (within(&wanted.by_quals, column), within(&wanted.besides, column));
         if early || (late && no_quals) {
             first.push(i);
@@ -361,8 +389,8 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
     if scan.rows.as_mut().is_some_and(Rows::follow_settings) {
         scan.decode_together();
     }
-    let Some(rows) = &mut scan.rows else { return END };
     loop {
+        let Some(rows) = &mut scan.rows else { return END };
         if scan.limit_left == 0 {
             return END;
         }
@@ -380,6 +408,10 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
         if !more {
             return END;
         }
+        if rows.take_turn().is_some() {
+            scan.fit();
+        }
+        let Some(rows) = &mut scan.rows else { return END };
         if scan.skip_left > 0 {
             scan.skip_left -= 1;
             continue;

@@ -254,6 +254,9 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
             if !more {
                 return END;
             }
+            if rows.take_turn().is_some() {
+                feed.all = rows.all();
+            }
             if feed.skip_left > 0 {
                 feed.skip_left -= 1;
                 continue;

@@ -329,6 +329,10 @@ pub unsafe fn begin(
     unsafe {
         let mut options = LoadOptions::parse(path.to_owned(), json).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
+        if options.each_file && !matches!(purpose, Purpose::Job(_)) {
+            let message = "each_file is an option of bulk_enqueue()";
+            Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+        }
         if is_dry {
             options.settle_for_check();
         }
@@ -434,6 +438,10 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     }
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
+    if let Some(list) = load.rows.as_ref().and_then(|rows| rows.stream().files()) {
+        let count = list.files.len();
+        load.counts.notes.push(if count == 1 { "1 file".into() } else { format!("{count} files") });
+    }
     if load.writer == Writer::Direct && !load.is_dry {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
         let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
@@ -599,7 +607,7 @@ impl Load {
         let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
         let size = size.zip(more).map(|(size, more)| size + more);
         let kind = match self.options.location {
-            Location::File(_) | Location::Below(_) => Kind::File,
+            Location::File(_) | Location::Files(_) | Location::Below(_) => Kind::File,
             Location::Program(_) => Kind::Program,
             Location::Client(_) => Kind::Client,
         };

@@ -11,17 +11,17 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::duplicate::{Duplicates, Keep};
 use super::insert_select::Wrapper;
 use crate::error::{Error, Result};
+use crate::pg::column::Taken;
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::directory::file_of;
 use crate::pg::jsonb::{self, Json};
-use crate::pg::option_value::{Caller, HeaderOption, Value, text};
+use crate::pg::option_value::{Caller, Value, text};
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
 
 /// The names besides COPY's format options.
 const NAMES: &[&str] = &[
     "columns",
-    "match_by",
     "program",
     "server",
     "where",
@@ -35,6 +35,7 @@ const NAMES: &[&str] = &[
     "on_duplicate",
     "conflict_index",
     "duplicate_limit",
+    "each_file",
 ];
 
 /// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
@@ -71,6 +72,8 @@ pub struct LoadOptions {
     pub location: Location,
     /// The columns of the file's fields, in order.
     pub columns: Option<Vec<CString>>,
+    /// Columns that no field of the file is for, and what they get.
+    pub others: Vec<(CString, Taken)>,
     /// The header says which columns the fields are for. `copy.header` is then one line.
     pub match_by_name: bool,
     pub where_clause: Option<CString>,
@@ -84,6 +87,8 @@ pub struct LoadOptions {
     pub lock: LockOption,
     pub indexes: IndexesOption,
     pub duplicates: Duplicates,
+    /// Of several files, each is a job of its own.
+    pub each_file: bool,
     /// The foreign table whose file it is, and whose options these are.
     pub foreign: Option<pg_sys::Oid>,
     /// It is a COPY, and nobody is to notice that it is a load.
@@ -124,8 +129,41 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
             });
             Ok(Some(Value::List(names.collect::<Result<_>>()?)))
         }
-        Json::Object => Err(invalid(format!("{name} cannot be an object"))),
+        Json::Object(_) => Err(invalid(format!("{name} cannot be an object"))),
     }
+}
+
+/// The columns' option without those that no field of the file is for, which are objects. Null if nothing remains.
+fn without_others(json: Json, others: &mut Vec<(CString, Taken)>) -> Result<Json> {
+    let Json::Array(elements) = json else { return Ok(json) };
+    let had_some = !elements.is_empty();
+    let mut fields = Vec::new();
+    for element in elements {
+        let Json::Object(members) = element else {
+            fields.push(element);
+            continue;
+        };
+        let (mut column, mut source) = (None, None);
+        for (name, json) in members {
+            let Json::Text(given) = json else {
+                return Err(invalid("column and source must be strings"));
+            };
+            match &*name {
+                b"column" => column = Some(c_string(&given)),
+                b"source" => {
+                    let bad = || {
+                        invalid(format!("source \"{}\" not recognized", text(&given)))
+                            .hint("Valid values are \"filename\", \"line_number\".")
+                    };
+                    source = Some(Taken::by_name(&text(&given)).ok_or_else(bad)?);
+                }
+                _ => return Err(Caller::Function.unknown(&text(&name), &["column", "source"])),
+            }
+        }
+        let missing = || invalid("an object among columns requires column and source");
+        others.push(column.zip(source).ok_or_else(missing)?);
+    }
+    Ok(if fields.is_empty() && had_some { Json::Null } else { Json::Array(fields) })
 }
 
 impl LoadOptions {
@@ -138,18 +176,19 @@ impl LoadOptions {
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };
-        let mut given = Vec::new();
+        let (mut given, mut others) = (Vec::new(), Vec::new());
         for (name, json) in members {
             let name = text(&name).into_owned();
             if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
                 let valid: Vec<_> = copy_options::NAMES.iter().chain(NAMES).copied().collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
+            let json = if name == "columns" { without_others(json, &mut others)? } else { json };
             if let Some(value) = value(&name, json)? {
                 given.push((name, value));
             }
         }
-        LoadOptions::of_values(path, &given)
+        Ok(LoadOptions { others, ..LoadOptions::of_values(path, &given)? })
     }
 
     /// The options of an INSERT of a foreign table's rows. Guarded.
@@ -159,6 +198,7 @@ impl LoadOptions {
             copy,
             location,
             columns: None,
+            others: Vec::new(),
             match_by_name: false,
             where_clause: None,
             truncate: false,
@@ -170,6 +210,7 @@ impl LoadOptions {
             lock: LockOption::Online,
             indexes: IndexesOption::Auto,
             duplicates: Duplicates::ERROR,
+            each_file: false,
             foreign: Some(relid),
             is_copy: false,
         })
@@ -201,12 +242,13 @@ impl LoadOptions {
     /// Make sense of options that are given by name. Guarded.
     pub fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
         let mut draft = Draft::new(Caller::Function);
-        let (mut columns, mut match_by_name, mut program, mut where_clause) = (None, false, false, None);
+        let (mut columns, mut program, mut where_clause) = (None, false, None);
         let mut server = None;
         let (mut truncate, mut freeze, mut analyze) = (false, false, false);
         let (mut writer, mut workers) = (WriterOption::Auto, None);
         let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
         let mut duplicates = Duplicates::ERROR;
+        let mut each_file = false;
         for (name, value) in given {
             if draft.set(name, value)? {
                 continue;
@@ -220,7 +262,6 @@ impl LoadOptions {
             }
             let bytes = value.one(name)?;
             match name.as_str() {
-                "match_by" => match_by_name = word(name, bytes, &[("position", false), ("name", true)])?,
                 "program" => program = Caller::Function.boolean(name, bytes)?,
                 "server" => server = Some(c_string(bytes)),
                 "where" => where_clause = Some(c_string(bytes)),
@@ -236,6 +277,7 @@ impl LoadOptions {
                     let bad = || invalid(format!("workers must be a number from 0 to {MOST_WORKERS}"));
                     workers = Some(number.ok_or_else(bad)?);
                 }
+                "each_file" => each_file = Caller::Function.boolean(name, bytes)?,
                 "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
                 "on_duplicate" => {
                     let words = [("error", Keep::Error), ("keep_old", Keep::Old), ("keep_new", Keep::New)];
@@ -250,18 +292,15 @@ impl LoadOptions {
                 }
             }
         }
-        let header_given = given.iter().any(|(name, _)| name == "header");
         let mut copy = draft.finish()?;
-        if match_by_name {
-            match copy.header {
-                // Without a header there are no names to match by.
-                HeaderOption::Lines(0) if !header_given => copy.header = HeaderOption::Lines(1),
-                HeaderOption::Lines(1) => (),
-                _ => return Err(invalid("match_by \"name\" requires a header of one line")),
-            }
-            if columns.is_some() {
-                return Err(invalid("cannot specify both columns and match_by \"name\""));
-            }
+        if each_file && (truncate || program) {
+            let other = if truncate { "truncate" } else { "program" };
+            return Err(invalid(format!("cannot specify both each_file and {other}")));
+        }
+        copy.is_literal = each_file;
+        let match_by_name = copy.by_name;
+        if match_by_name && columns.is_some() {
+            return Err(invalid("cannot specify both columns and match_by \"name\""));
         }
         duplicates.check()?;
         let location = match server {
@@ -274,6 +313,7 @@ impl LoadOptions {
             copy,
             location,
             columns,
+            others: Vec::new(),
             match_by_name,
             where_clause,
             truncate,
@@ -285,6 +325,7 @@ impl LoadOptions {
             lock,
             indexes,
             duplicates,
+            each_file,
             foreign: None,
             is_copy: false,
         })

@@ -181,9 +181,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
             descriptor,
             memory,
         };
-        if copy.on_error == OnError::Stop && copy.limit.is_none() {
-            reading.rows.decode_together(natts, &[]);
-        }
+        reading.fit();
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(reading)
     }
 }
@@ -198,7 +196,12 @@ fn open(location: &Location, copy: &CopyOptions, descriptor: pg_sys::TupleDesc) 
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
-    Ok(Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header))
+    let known = copy.by_name.then(|| columns.clone());
+    let mut rows = Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header);
+    if let Some(known) = known {
+        rows.name_by(known);
+    }
+    Ok(rows)
 }
 
 /// Collect rows, up to one that input functions are to make values of.
@@ -213,6 +216,9 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
     loop {
         if r.limit_left == 0 || !r.rows.advance().or_raise() {
             return END;
+        }
+        if r.rows.take_turn().is_some() {
+            r.fit();
         }
         if r.skip_left > 0 {
             r.skip_left -= 1;
@@ -262,6 +268,14 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
 }
 
 impl Reading {
+    /// The fields are for these columns, until there is another file.
+    fn fit(&mut self) {
+        self.all = self.rows.all();
+        if self.tolerance.on_error == OnError::Stop && self.limit_left == u64::MAX {
+            self.rows.decode_together(self.values.len(), &[]);
+        }
+    }
+
     /// The row is complete. Guarded.
     fn keep(&mut self) {
         self.rows.check_missing().or_raise();

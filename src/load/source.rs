@@ -13,7 +13,8 @@ use super::direct::Nodes;
 use super::insert_select::Wrapper;
 use super::options::LoadOptions;
 use crate::error::{Error, Result};
-use crate::pg::column::{self, Column, default_expression};
+use crate::pg::chunk::changed;
+use crate::pg::column::{self, Column, Taken, default_expression};
 use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::{Encodings, from_server};
@@ -38,6 +39,8 @@ pub struct Mapping {
     pub fields: Vec<Option<i16>>,
     /// What the fields are called, in the server's encoding.
     pub names: Vec<CString>,
+    /// Attributes that no field is for, and what they get.
+    pub others: Vec<(i16, Taken)>,
     pub notes: Vec<String>,
     /// Attributes that get something else than a field as it is.
     pub computed: Vec<i16>,
@@ -63,7 +66,8 @@ impl Mapping {
 
     /// The numbers of the attributes that fields are for.
     pub fn attributes(&self) -> impl Iterator<Item = i16> {
-        self.fields.iter().copied().flatten().chain(self.computed.iter().copied())
+        let others = self.others.iter().map(|(attnum, _)| *attnum);
+        self.fields.iter().copied().flatten().chain(others).chain(self.computed.iter().copied())
     }
 
     fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
@@ -95,14 +99,33 @@ fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)
     })
 }
 
+/// The columns that no field is for. Guarded.
+pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(i16, Taken)>> {
+    let mut mapping = Mapping::default();
+    for (name, taken) in &options.others {
+        let attnum = attribute_number(relid(relation), name)?;
+        mapping.add(name.clone(), attnum)?;
+        mapping.others.push((attnum, *taken));
+        mapping.fields.clear();
+    }
+    Ok(mapping.others)
+}
+
 /// The mapping that does not depend on the file; None if the header is to tell. Guarded.
 pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
     if options.match_by_name {
+        others(relation, options)?;
         return Ok(None);
     }
-    let mut mapping = Mapping::default();
+    let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     match &options.columns {
-        None => attributes(relation).for_each(|(attnum, name)| mapping.push(name, Some(attnum))),
+        None => {
+            for (attnum, name) in attributes(relation) {
+                if mapping.others.iter().all(|(other, _)| *other != attnum) {
+                    mapping.push(name, Some(attnum));
+                }
+            }
+        }
         Some(names) => {
             for name in names {
                 mapping.add(name.clone(), attribute_number(relid(relation), name)?)?;
@@ -120,16 +143,23 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     }
     // SAFETY: an open relation's name.
     let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_owned();
-    let columns = mapping.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping))?;
     let header = match mapping {
         Some(_) => options.copy.header(),
         None => Header { fields: true, ..options.copy.header() },
     };
-    let stream = options.copy.open(&options.location, header, columns.len())?;
+    let stream = options.copy.open(&options.location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
+    let defaults = options.match_by_name && stream.files().is_some();
+    let columns = mapping.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
     let match_header = options.copy.header == HeaderOption::Match;
+    // The header of each file tells.
+    let known = (stream.files().is_some() && options.match_by_name && mapping.is_some()).then(|| columns.clone());
     // A COPY does not say where its data are.
     let described = if options.is_copy { CString::default() } else { options.location.described() };
-    Ok(Rows::new(stream, columns, name, described, match_header))
+    let mut rows = Rows::new(stream, columns, name, described, match_header);
+    if let Some(known) = known {
+        rows.name_by(known);
+    }
+    Ok(rows)
 }
 
 /// The rows of a foreign table's file. Its columns make values of the fields, and messages speak of it; where the values
@@ -138,7 +168,11 @@ fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) 
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
     let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
     let match_header = options.copy.header == HeaderOption::Match;
+    let known = options.copy.by_name.then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
+    if let Some(known) = known {
+        rows.name_by(known);
+    }
     rows.is_discreet = true;
     Ok(rows)
 }
@@ -166,16 +200,22 @@ pub fn foreign_columns(
         match field.map(|attnum| usize::try_from(attnum - 1)) {
             Some(Ok(attribute)) => column.attribute = attribute,
             _ if mapping.wanted.as_ref().is_some_and(is_wanted) => (),
-            _ => *column = Column::ignored(std::mem::take(&mut column.name)),
+            _ => column.ignored = true,
         }
     }
     Ok((name, columns))
 }
 
-fn columns(relation: pg_sys::Relation, options: &LoadOptions, mapping: &Mapping) -> Result<Vec<Column>> {
+/// With `defaults`, there may be no field for a column: it then gets its default.
+fn columns(
+    relation: pg_sys::Relation,
+    options: &LoadOptions,
+    mapping: &Mapping,
+    defaults: bool,
+) -> Result<Vec<Column>> {
     let encodings = Encodings::new(options.copy.encoding)?;
     let session = column::session(encodings.charset());
-    let with_default = options.copy.dialect.default.is_some();
+    let with_default = options.copy.dialect.default.is_some() || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let mut columns: Vec<Column> = fields
         .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
@@ -183,22 +223,79 @@ fn columns(relation: pg_sys::Relation, options: &LoadOptions, mapping: &Mapping)
             _ => Column::ignored(name.clone()),
         })
         .collect();
+    for (attnum, taken) in &mapping.others {
+        if let Ok(attribute) = usize::try_from(attnum - 1) {
+            columns.push(Column { taken: *taken, ..Column::of_attribute(relation, attribute, &session, false) });
+        }
+    }
     options.copy.force(relid(relation), &mut columns)?;
     Ok(columns)
 }
 
 /// Read the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
 pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Rows) -> Result<Mapping> {
-    let mut mapping = Mapping::default();
-    let Some(header) = rows.header_names()? else { return Ok(mapping) };
+    let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
+    let count = rows.stream().files().map(|list| list.files.len());
+    // In how many files each field is.
+    let (mut files, mut files_with) = (0, Vec::new());
+    for file in 0..count.unwrap_or(1) {
+        if file > 0 {
+            rows.turn_to(file)?;
+        }
+        if let Some(header) = rows.header_names()? {
+            files += 1;
+            let is_named = |known: &CString| header.iter().flatten().any(|name| known.as_bytes() == name);
+            let known: Vec<bool> = mapping.names.iter().map(is_named).collect();
+            add_names(relation, &mut mapping, header)?;
+            files_with.resize(mapping.names.len(), 0);
+            files_with
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, count)| *count += u32::from(*known.get(i).unwrap_or(&true)));
+        }
+    }
+    if mapping.fields.is_empty() && mapping.names.is_empty() {
+        // All are empty.
+        return Ok(mapping);
+    }
+    if mapping.fields.iter().all(Option::is_none) {
+        let relation = from_server(&rows.relation_name);
+        let message = format!("header line names no column of relation \"{relation}\"");
+        return Err(Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message));
+    }
+    let mut columns = columns(relation, options, &mapping, count.is_some())?;
+    if count.is_some() {
+        // What no file lacks needs no default, which not every process might be able to make.
+        let keeps = options.copy.dialect.default.is_some();
+        for (column, _) in columns.iter_mut().zip(&files_with).filter(|(_, with)| **with == files && !keeps) {
+            column.default = std::ptr::null_mut();
+        }
+        rows.name_by(columns);
+        rows.restart(options.copy.header(), |_| Err(changed(&options.location.display())))?;
+    } else {
+        rows.set_columns(columns);
+    }
+    Ok(mapping)
+}
+
+/// What a file's header names goes to the columns of these names; those of the files before it are known.
+fn add_names(relation: pg_sys::Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u8>>>) -> Result<()> {
     let attributes: Vec<_> = attributes(relation).collect();
+    let earlier = mapping.names.len();
     for (i, name) in header.into_iter().enumerate() {
+        let known = name.as_ref().and_then(|name| mapping.names.iter().position(|known| known.as_bytes() == name));
+        if known.is_some_and(|at| at < earlier) {
+            continue;
+        }
         let Some(name) = name.map(|name| CString::new(name).unwrap_or_default()) else {
             mapping.notes.push(format!("field {} of the file has no name and is ignored", i + 1));
             mapping.push(CString::default(), None);
             continue;
         };
-        match attributes.iter().find(|(_, attribute)| *attribute == name) {
+        let is_it = |(attnum, attribute): &&(i16, CString)| {
+            *attribute == name && mapping.others.iter().all(|(other, _)| other != attnum)
+        };
+        match attributes.iter().find(is_it) {
             Some((attnum, _)) => mapping.add(name, *attnum)?,
             None => {
                 let why = if is_generated(relid(relation), &name) { "generated column" } else { "field" };
@@ -207,13 +304,7 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
             }
         }
     }
-    if mapping.attributes().next().is_none() {
-        let relation = from_server(&rows.relation_name);
-        let message = format!("header line names no column of relation \"{relation}\"");
-        return Err(Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message));
-    }
-    rows.set_columns(columns(relation, options, &mapping)?);
-    Ok(mapping)
+    Ok(())
 }
 
 fn is_generated(relid: pg_sys::Oid, name: &CStr) -> bool {

@@ -58,7 +58,7 @@ pub fn check_location(location: &Location) -> Result<()> {
     let (role, name, what) = match location {
         // SAFETY: a guarded call.
         Location::Below(below) => return check_usage(below.server, unsafe { pg_sys::GetUserId() }),
-        Location::File(_) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "a file"),
+        Location::File(_) | Location::Files(_) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "a file"),
         Location::Program(_) => {
             (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "an external program")
         }

@@ -33,6 +33,38 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Of a regular file.
+    pub fn of(meta: &std::fs::Metadata) -> Identity {
+        Identity {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            seconds: meta.mtime(),
+            nanoseconds: meta.mtime_nsec(),
+        }
+    }
+
+    pub fn to_bytes(self) -> [u8; 40] {
+        let Identity { device, inode, size, seconds, nanoseconds } = self;
+        let words = [device, inode, size, seconds.cast_unsigned(), nanoseconds.cast_unsigned()];
+        let mut bytes = [0; 40];
+        bytes.chunks_exact_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+        bytes
+    }
+
+    pub fn from_bytes(bytes: [u8; 40]) -> Identity {
+        let word = |i: usize| {
+            bytes.get(i * 8..).and_then(<[u8]>::first_chunk).map_or(0, |word: &[u8; 8]| u64::from_ne_bytes(*word))
+        };
+        Identity {
+            device: word(0),
+            inode: word(1),
+            size: word(2),
+            seconds: word(3).cast_signed(),
+            nanoseconds: word(4).cast_signed(),
+        }
+    }
+
     /// Is this the file that was met `earlier`, with the same bytes as far as these went? One that has only grown is.
     pub fn continues(self, earlier: Identity) -> bool {
         self == earlier || ((self.device, self.inode) == (earlier.device, earlier.inode) && self.size > earlier.size)
@@ -76,17 +108,15 @@ impl Stream {
         }
     }
 
+    /// Can the bytes of its files be told apart anywhere, without being converted?
+    pub fn tells_bytes(&self) -> bool {
+        bytes_tell(self.encodings(), self.reader.dialect())
+    }
+
     /// What the open file is. `None` if it is no regular file.
     pub fn identity(&self) -> Option<Identity> {
-        self.file_size()?;
-        let meta = self.source().metadata().ok()?;
-        Some(Identity {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size: meta.size(),
-            seconds: meta.mtime(),
-            nanoseconds: meta.mtime_nsec(),
-        })
+        self.source().file_size()?;
+        Some(Identity::of(&self.source().metadata().ok()?))
     }
 
     /// A cutter for the chunks of this stream. `None` if its dialect is not regular.
@@ -98,7 +128,7 @@ impl Stream {
 
     /// Read the `len` bytes at `offset` of the file, and the few behind them that may matter. Guarded.
     pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
-        let size = self.source().ring().map_or_else(|| self.size().unwrap_or(0), Ring::filled);
+        let size = self.source().ring().map_or_else(|| self.source().size().unwrap_or(0), Ring::filled);
         let left = size.saturating_sub(offset);
         let known = (len + LOOKAHEAD).min(usize::try_from(left).unwrap_or(usize::MAX)).max(len);
         let (source, reader) = self.source_and_reader();

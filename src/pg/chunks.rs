@@ -13,6 +13,7 @@ use super::ring::Arrival;
 use super::row::Rows;
 use super::stages::{Stage, Stages};
 use super::stretches::Stretches;
+use super::units::Listed;
 use crate::error::Result;
 
 /// Records of one process.
@@ -26,6 +27,8 @@ pub enum Chunks {
         /// The stretch that is worked on.
         number: u64,
     },
+    /// The files of a list.
+    Listed(Box<Listed>),
 }
 
 impl Chunks {
@@ -41,7 +44,11 @@ impl Chunks {
         mut reserve: impl FnMut(u64) -> Result<()>,
         mark: impl Fn(u64, Place),
     ) -> Result<bool> {
-        let Chunks::Shared { cutter, number } = self else { return Ok(false) };
+        let (cutter, number) = match self {
+            Chunks::InOrder => return Ok(false),
+            Chunks::Listed(listed) => return listed.next(rows, shared, process, stages, reserve, mark),
+            Chunks::Shared { cutter, number } => (cutter, number),
+        };
         loop {
             let Some(claimed) = shared.claim(process) else { return Ok(false) };
             *number = claimed;
@@ -118,6 +125,15 @@ impl Chunks {
         match self {
             Chunks::InOrder => false,
             Chunks::Shared { number, .. } => shared.is_over(*number),
+            Chunks::Listed(listed) => shared.is_over(listed.number),
+        }
+    }
+
+    /// Is it unknown how many records come before the next chunk?
+    pub fn is_endless(&self) -> bool {
+        match self {
+            Chunks::InOrder => true,
+            Chunks::Shared { .. } | Chunks::Listed(_) => false,
         }
     }
 }

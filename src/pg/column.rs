@@ -7,14 +7,43 @@ use pgrx::pg_sys;
 
 use super::compat;
 
+/// Where a column's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// A field of the record.
+    Field,
+    /// The file's path.
+    FileName,
+    /// The number of the record's line.
+    LineNumber,
+    /// Its default: the file has no field for it.
+    Default,
+    /// Nothing.
+    Null,
+}
+
+impl Taken {
+    /// What an option calls those that are not in the file.
+    pub fn by_name(name: &str) -> Option<Taken> {
+        match name {
+            "filename" => Some(Taken::FileName),
+            "line_number" => Some(Taken::LineNumber),
+            _ => None,
+        }
+    }
+}
+
 /// One field of a record and its attribute.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Column {
     /// Index of the attribute in the tuple descriptor, from 0.
     pub attribute: usize,
     /// The field belongs to no attribute; records have it all the same.
     pub ignored: bool,
+    pub taken: Taken,
     pub name: CString,
+    /// What a header calls it, if not by its name.
+    pub header_name: Option<CString>,
     /// The native decoder, if there is one.
     pub decoder: Option<Decoder>,
     /// The input function runs for NULL, too (domains).
@@ -90,6 +119,8 @@ impl Column {
         Column {
             attribute,
             ignored: false,
+            taken: Taken::Field,
+            header_name: None,
             // SAFETY: a name is NUL-terminated.
             name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
             decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
@@ -109,7 +140,9 @@ impl Column {
         Column {
             attribute: usize::MAX,
             ignored: true,
+            taken: Taken::Field,
             name,
+            header_name: None,
             decoder: None,
             wants_null: false,
             force_not_null: false,
@@ -120,6 +153,11 @@ impl Column {
             typmod: -1,
             type_oid: pg_sys::InvalidOid,
         }
+    }
+
+    /// What a header calls it.
+    pub fn called(&self) -> &CString {
+        self.header_name.as_ref().unwrap_or(&self.name)
     }
 
     /// The column's name as text.

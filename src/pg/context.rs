@@ -27,6 +27,11 @@ impl Elsewhere {
         done
     }
 
+    /// From now on it is not about lines.
+    pub fn begin(&self) {
+        self.0.set(true);
+    }
+
     /// From now on it is about lines again.
     pub fn end(&self) {
         self.0.set(false);

@@ -41,6 +41,7 @@ pub const NAMES: &[&str] = &[
     "skip",
     "limit",
     "compression",
+    "match_by",
 ];
 
 /// What a file's bytes mean, and which of its rows are wanted.
@@ -61,6 +62,10 @@ pub struct CopyOptions {
     pub compressed: Compressed,
     /// A byte order mark is data.
     pub keeps_bom: bool,
+    /// The header says which columns the fields are for. It is then one line.
+    pub by_name: bool,
+    /// The file's name is a file's own, and stands for no others.
+    pub is_literal: bool,
 }
 
 /// Options that are being collected.
@@ -79,6 +84,8 @@ pub struct Draft {
     skip: u64,
     limit: Option<u64>,
     compressed: Compressed,
+    by_name: bool,
+    header_given: bool,
 }
 
 impl Draft {
@@ -97,6 +104,8 @@ impl Draft {
             skip: 0,
             limit: None,
             compressed: Compressed::Auto,
+            by_name: false,
+            header_given: false,
         }
     }
 
@@ -127,7 +136,17 @@ impl Draft {
                 }
                 _ => return Err(invalid(format!("COPY format \"{value}\" not recognized"))),
             },
-            "header" => self.header = self.caller.header(value)?,
+            "header" => (self.header, self.header_given) = (self.caller.header(value)?, true),
+            "match_by" => {
+                self.by_name = match value.to_ascii_lowercase().as_str() {
+                    "position" => false,
+                    "name" => true,
+                    _ => {
+                        let hint = "Valid values are \"position\", \"name\".";
+                        return Err(invalid(format!("match_by \"{value}\" not recognized")).hint(hint));
+                    }
+                };
+            }
             "delimiter" => self.format.delimiter = given(),
             "quote" => self.format.quote = given(),
             "escape" => self.format.escape = given(),
@@ -198,6 +217,14 @@ impl Draft {
             let message = format!("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE{or_table}");
             return Err(invalid(message));
         }
+        if self.by_name {
+            match self.header {
+                // Without a header there are no names to match by.
+                HeaderOption::Lines(0) if !self.header_given => self.header = HeaderOption::Lines(1),
+                HeaderOption::Lines(1) => (),
+                _ => return Err(invalid("match_by \"name\" requires a header of one line".into())),
+            }
+        }
         Ok(CopyOptions {
             dialect,
             header: self.header,
@@ -212,6 +239,8 @@ impl Draft {
             limit: self.limit,
             compressed: self.compressed,
             keeps_bom: false,
+            by_name: self.by_name,
+            is_literal: false,
         })
     }
 }
@@ -220,7 +249,7 @@ impl CopyOptions {
     /// What the reader is to do with the header.
     pub fn header(&self) -> Header {
         match self.header {
-            HeaderOption::Lines(lines) => Header { lines, fields: false },
+            HeaderOption::Lines(lines) => Header { lines, fields: self.by_name },
             HeaderOption::Match => Header { lines: 1, fields: true },
         }
     }
@@ -239,10 +268,15 @@ impl CopyOptions {
     /// The records of a location, of so many fields. Guarded.
     pub fn open(&self, location: &Location, header: Header, fields: usize) -> Result<Stream> {
         let encodings = Encodings::new(self.encoding)?.keeping_bom(self.keeps_bom);
-        let mut stream =
-            Stream::new(Source::open(location, self.compressed)?, self.dialect.clone(), encodings, header, fields);
+        let files = if self.is_literal { None } else { location.files()? };
+        let listed = files.clone().map(Location::Files);
+        let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
+        let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);
         if matches!(location, Location::Client(_)) {
             stream.reader.end_at_marker();
+        }
+        if let Some(files) = files {
+            stream = stream.with_files(files, self.compressed, header, fields);
         }
         if self.on_error == OnError::Table {
             stream.tolerate();

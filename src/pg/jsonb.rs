@@ -13,7 +13,7 @@ pub enum Json {
     /// Not a string, but written like one.
     Literal(Vec<u8>),
     Array(Vec<Json>),
-    Object,
+    Object(Vec<(Vec<u8>, Json)>),
 }
 
 /// The members of an object, or None if it is none. Guarded.
@@ -29,12 +29,24 @@ pub unsafe fn members(datum: pg_sys::Datum) -> Option<Vec<(Vec<u8>, Json)>> {
         if pg_sys::JsonbIteratorNext(&raw mut iterator, &raw mut value, false) != WJB_BEGIN_OBJECT {
             return None;
         }
-        let (mut members, mut key) = (Vec::new(), Vec::new());
-        loop {
+        Some(read_members(iterator))
+    }
+}
+
+/// What is in an object.
+///
+/// # Safety
+/// An iterator that has come to its begin.
+unsafe fn read_members(mut iterator: *mut pg_sys::JsonbIterator) -> Vec<(Vec<u8>, Json)> {
+    let (mut members, mut key) = (Vec::new(), Vec::new());
+    let mut value = pg_sys::JsonbValue::default();
+    loop {
+        // SAFETY: the caller vouches for the iterator; guarded calls. A key is a string.
+        unsafe {
             match pg_sys::JsonbIteratorNext(&raw mut iterator, &raw mut value, true) {
                 WJB_KEY => key = string(&value),
                 WJB_VALUE => members.push((std::mem::take(&mut key), read(&value))),
-                WJB_DONE => return Some(members),
+                WJB_DONE => return members,
                 _ => (),
             }
         }
@@ -71,7 +83,7 @@ unsafe fn read(value: &pg_sys::JsonbValue) -> Json {
                 let mut element = pg_sys::JsonbValue::default();
                 let first = pg_sys::JsonbIteratorNext(&raw mut iterator, &raw mut element, false);
                 if first == WJB_BEGIN_OBJECT {
-                    return Json::Object;
+                    return Json::Object(read_members(iterator));
                 }
                 let mut elements = Vec::new();
                 loop {
@@ -82,7 +94,7 @@ unsafe fn read(value: &pg_sys::JsonbValue) -> Json {
                     }
                 }
             }
-            _ => Json::Object,
+            _ => Json::Object(Vec::new()),
         }
     }
 }

@@ -17,7 +17,7 @@ use pg_bulk_format::reader::{Reader, Value};
 use pg_bulk_format::tuple::Source;
 use pgrx::pg_sys;
 
-use super::column::{self, Column};
+use super::column::{self, Column, Taken};
 use super::context::Elsewhere;
 use super::encoding::{invalid_in_server_encoding, verify_in_server_encoding};
 use super::stages::Stage;
@@ -98,11 +98,29 @@ impl RowArrays {
 
 const _: () = assert!(size_of::<pg_sys::Datum>() == size_of::<Datum>());
 
-/// The rows of a file.
+/// What has changed since rows were decoded last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Which columns the fields are for.
+    Columns,
+    /// It is another file.
+    File,
+}
+
+/// The rows of a file, or of several in turn.
 #[derive(Debug)]
 pub struct Rows {
     pub(super) stream: Stream,
+    /// Those of the fields, in their order, and then those that no field is for.
     pub(super) columns: Vec<Column>,
+    /// How many fields there are.
+    pub(super) fields: usize,
+    /// What the header of each file may name.
+    pub(super) known: Option<Vec<Column>>,
+    /// The file that is open, where a column wants to know.
+    pub(super) file_name: Vec<u8>,
+    /// Columns are others than before, or it is another file.
+    pub(super) turned: Option<Turn>,
     arena: Arena,
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
@@ -160,9 +178,13 @@ impl Rows {
         match_header: bool,
     ) -> Rows {
         let default = stream.reader.dialect().default.clone();
-        Rows {
+        let mut rows = Rows {
             stream,
-            columns,
+            columns: Vec::new(),
+            fields: 0,
+            known: None,
+            file_name: Vec::new(),
+            turned: None,
             arena: Arena::new(),
             block: None,
             decoded: None,
@@ -180,7 +202,10 @@ impl Rows {
             default: default.map(|marker| CString::new(marker).unwrap_or_default()),
             session_mark: SessionMark::now(),
             rows: 0,
-        }
+        };
+        rows.set_columns(columns);
+        rows.name_file();
+        rows
     }
 
     pub fn reader(&self) -> &Reader {
@@ -218,7 +243,10 @@ impl Rows {
 
     /// Say which columns the fields are for, once the header has told.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
-        self.columns = columns;
+        let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
+        self.fields = fields.len();
+        fields.extend(others);
+        self.columns = fields;
     }
 
     /// From now on, decode rows together where all of their columns can be decoded: rows of so many attributes, of which
@@ -237,7 +265,13 @@ impl Rows {
             Some(block::Column { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
         let is_wanted = |i: usize| wanted.contains(&i);
-        let columns = self.columns.iter().enumerate();
+        let rest = self.columns.iter().enumerate().skip(self.fields);
+        let is_nothing = |column: &Column| column.taken == Taken::Null && !column.wants_null;
+        if rest.clone().any(|(i, column)| is_wanted(i) && !is_nothing(column)) {
+            self.block = None;
+            return;
+        }
+        let columns = self.columns.iter().enumerate().take(self.fields);
         let fields: Vec<_> = columns.map(|(i, c)| if is_wanted(i) { field(c) } else { None }).collect();
         let complete = fields.iter().enumerate().all(|(i, field)| field.is_some() || !is_wanted(i));
         self.block = complete.then(|| Block::new(fields, attributes)).flatten();
@@ -294,10 +328,10 @@ impl Rows {
     /// Pass by rows behind the current one with which all is well as long as nobody wants to know their values. Returns how
     /// many there were.
     pub fn pass_by(&mut self) -> u64 {
-        if self.columns.is_empty() {
+        if self.fields == 0 {
             return 0;
         }
-        let count = self.stream.reader.pass_by(self.columns.len());
+        let count = self.stream.reader.pass_by(self.fields);
         self.rows += count;
         count
     }
@@ -336,7 +370,7 @@ impl Rows {
         if self.default.is_some() {
             self.check_defaults(fields)?;
         }
-        if fields > self.columns.len() && (!self.columns.is_empty() || self.reader().raw_line() != Some(&[])) {
+        if fields > self.fields && (self.fields > 0 || self.reader().raw_line() != Some(&[])) {
             return Err(error::extra_data());
         }
         Ok(true)
@@ -348,8 +382,11 @@ impl Rows {
         loop {
             match self.stream.advance()? {
                 Advance::Record => return Ok(true),
-                Advance::Header => self.check_header()?,
-                Advance::End => return Ok(false),
+                Advance::Header => self.take_header()?,
+                Advance::End => match self.stream.next_file() {
+                    Some(next) => self.turn_to(next)?,
+                    None => return Ok(false),
+                },
             }
         }
     }
@@ -400,13 +437,13 @@ impl Rows {
     /// Does the record lack fields? Then COPY converts those that are there and raises an error.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.reader().fields() < self.columns.len()
+        self.reader().fields() < self.fields
     }
 
     /// The error about the first missing field, if there is one.
     pub fn check_missing(&mut self) -> Result<()> {
         self.attention = Attention::NONE;
-        match self.columns.get(self.reader().fields()) {
+        match self.columns.get(..self.fields).and_then(|columns| columns.get(self.reader().fields())) {
             Some(column) => Err(error::missing_data(&column.display_name())),
             None => Ok(()),
         }
@@ -416,7 +453,7 @@ impl Rows {
     /// A line for a table without columns is not looked into.
     #[cold]
     pub(super) fn check_escapes(&mut self) -> Result<()> {
-        if self.columns.is_empty() {
+        if self.fields == 0 {
             return Ok(());
         }
         let reader = &self.stream.reader;
@@ -528,6 +565,51 @@ impl Rows {
             self.strings.push(0);
             self.queue.push(Queued { column: i, what: What::Input(start) });
         }
+        if self.fields < self.columns.len() {
+            // SAFETY: as above.
+            unsafe { self.take_others(wanted, arrays) };
+        }
+    }
+
+    /// The columns that no field is for.
+    ///
+    /// # Safety
+    /// As [`Rows::decode`].
+    #[cold]
+    unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
+        for &i in wanted.iter().filter(|&&i| i >= self.fields) {
+            let Some(column) = self.columns.get(i) else { break };
+            let start = self.strings.len();
+            match column.taken {
+                Taken::Field => continue,
+                Taken::FileName => self.strings.extend_from_slice(&self.file_name),
+                Taken::LineNumber => {
+                    self.stream.reader.settle_line_number();
+                    self.strings.extend(self.stream.reader.line_number().to_string().into_bytes());
+                }
+                Taken::Default => {
+                    self.queue.push(Queued { column: i, what: What::Default });
+                    continue;
+                }
+                Taken::Null => {
+                    // SAFETY: the caller vouches for the arrays.
+                    unsafe { arrays.set(column.attribute, None) };
+                    if column.wants_null {
+                        self.queue.push(Queued { column: i, what: What::Null });
+                    }
+                    continue;
+                }
+            }
+            let bytes = self.strings.get(start..).unwrap_or_default();
+            if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(bytes, &mut self.arena)) {
+                self.strings.truncate(start);
+                // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
+                unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                continue;
+            }
+            self.strings.push(0);
+            self.queue.push(Queued { column: i, what: What::Input(start) });
+        }
     }
 
     /// Is there something for [`Rows::convert`] to do?
@@ -584,9 +666,18 @@ impl Rows {
         self.rows = 0;
         self.queue.clear();
         self.attention = Attention::NONE;
+        if self.stream.files().is_some() {
+            self.name_file();
+            self.note_turn(Turn::File);
+        }
         // The reader counts its batches anew.
-        (self.block, self.decoded) = (None, None);
+        self.forget_block();
         Ok(())
+    }
+
+    /// Rows that were decoded together are not the next ones any more.
+    pub(super) fn forget_block(&mut self) {
+        (self.block, self.decoded) = (None, None);
     }
 
     /// Decoders know TimeZone and IntervalStyle; make them anew if these have changed since. True if that was so: then rows are
@@ -598,7 +689,8 @@ impl Rows {
         if changed {
             self.session_mark = now;
             let session = column::session(self.stream.charset());
-            for column in self.columns.iter_mut().filter(|column| !column.ignored) {
+            let columns = self.columns.iter_mut().chain(self.known.iter_mut().flatten());
+            for column in columns.filter(|column| !column.ignored) {
                 column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
             }
             (self.block, self.decoded) = (None, None);

@@ -33,6 +33,7 @@ use super::client::Client;
 use super::compression::{Compressed, Compression, TELLING, is_truncated, lacks_memory};
 use super::decompressor::{Counted, Decompressor, Got};
 use super::directory::Below;
+use super::files::FileList;
 use super::ring::Ring;
 use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
@@ -49,6 +50,8 @@ pub enum Location {
     Program(CString),
     /// The client of a COPY FROM STDIN, which is asked for so many columns.
     Client(usize),
+    /// Files that somebody has listed.
+    Files(Rc<FileList>),
 }
 
 impl Location {
@@ -57,9 +60,11 @@ impl Location {
         self.name().to_string_lossy()
     }
 
-    fn name(&self) -> &CStr {
+    /// The same as it is.
+    pub fn name(&self) -> &CStr {
         match self {
             Location::File(name) | Location::Program(name) => name,
+            Location::Files(list) => &list.name,
             Location::Below(below) => &below.path,
             Location::Client(_) => c"stdin",
         }
@@ -73,10 +78,20 @@ impl Location {
         }
     }
 
+    /// The list of its files, if it is not a file's own name. Errors are for who is to read it. Below a directory names are
+    /// files' own.
+    pub fn files(&self) -> Result<Option<Rc<FileList>>> {
+        match self {
+            Location::File(name) => Ok(FileList::of(name)?.map(Rc::new)),
+            Location::Files(list) => Ok(Some(Rc::clone(list))),
+            Location::Below(_) | Location::Program(_) | Location::Client(_) => Ok(None),
+        }
+    }
+
     /// The CONTEXT line that names it.
     pub fn described(&self) -> CString {
         let kind = match self {
-            Location::File(_) | Location::Below(_) => b"file \"".as_slice(),
+            Location::File(_) | Location::Files(_) | Location::Below(_) => b"file \"".as_slice(),
             Location::Program(_) => b"program \"",
             Location::Client(_) => return c"stdin".to_owned(),
         };
@@ -85,6 +100,9 @@ impl Location {
 
     /// How large a regular file is, if it is there.
     pub fn size(&self) -> Option<u64> {
+        if let Ok(Some(list)) = self.files() {
+            return Some(list.size());
+        }
         let meta = self.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some(meta.len())
     }
@@ -109,7 +127,7 @@ impl Location {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Location::File(_) | Location::Below(_) => Some(Path::new(OsStr::from_bytes(self.name().to_bytes()))),
-            Location::Program(_) | Location::Client(_) => None,
+            Location::Program(_) | Location::Files(_) | Location::Client(_) => None,
         }
     }
 }
@@ -334,6 +352,10 @@ impl Source {
             }
             Location::Program(command) => Source::open_program(command, compressed),
             Location::Client(columns) => Ok(Source::of_client(Client::ask(*columns))),
+            Location::Files(list) => match list.files.first() {
+                Some(first) => Source::open_file(&first.path, None, compressed),
+                None => Source::open_file(&list.name, None, compressed),
+            },
         }
     }
 
@@ -467,6 +489,11 @@ impl Source {
     /// What it is in this process.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::new(self.from.fd)
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Messages are to call it so.
@@ -735,6 +762,25 @@ impl Source {
         use std::io::{Seek, SeekFrom};
         let sought = (&*self.file()).seek(SeekFrom::Start(offset));
         sought.map(drop).map_err(|e| Error::file_access(&format!("could not seek in file \"{}\"", self.name), &e))
+    }
+
+    /// Go on with another file, by the same descriptor: one that was opened in a subtransaction is closed when that is
+    /// rolled back, and whoever reads may outlive it.
+    pub fn replace(&mut self, mut other: Source) -> Result<()> {
+        // SAFETY: two open descriptors of ours; the first one then is what the second one was.
+        if unsafe { libc::dup2(other.from.fd, self.from.fd) } < 0 {
+            let error = std::io::Error::last_os_error();
+            other.close_quietly();
+            return Err(Error::file_access(&format!("could not open file \"{}\" for reading", other.name), &error));
+        }
+        let fd = self.from.fd;
+        // SAFETY: fcntl on our own descriptor.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        self.from = Handle::new(fd, other.from.waits);
+        self.name = std::mem::take(&mut other.name);
+        (self.file_size, self.compressed, self.bytes_read) = (other.file_size, other.compressed, 0);
+        self.decoding = self.undecoded();
+        other.close()
     }
 
     /// Close it, if it is open. For a program, complain if it failed, unless it only lost its reader. Guarded.

@@ -1,13 +1,18 @@
 //! A source and a reader together: records of a file, in the server's encoding.
 
+use std::rc::Rc;
+
 use pg_bulk_format::convert::Charset;
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::verify::utf8_valid_up_to;
 
+use super::chunk::changed;
+use super::compression::Compressed;
 use super::encoding::{Encodings, Treatment, invalid_bytes};
-use super::source::{Descriptor, Source};
+use super::files::FileList;
+use super::source::{Descriptor, Location, Source};
 use super::stages::{Stage, Stages};
 use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
@@ -30,8 +35,25 @@ pub struct Stream {
     converted: Vec<u8>,
     taken: usize,
     tolerant: bool,
+    list: Option<List>,
     /// Where the time goes: off, unless who owns the stream switches it on.
     pub stages: Stages,
+}
+
+/// The files that a stream is of, if they are several.
+#[derive(Debug)]
+struct List {
+    files: Rc<FileList>,
+    /// The one that is open.
+    current: usize,
+    /// Bytes that were read of others before.
+    before: u64,
+    /// How each is read.
+    compressed: Compressed,
+    header: Header,
+    columns: usize,
+    /// Behind a file comes the next one.
+    goes_on: bool,
 }
 
 /// What a caller wants of the header.
@@ -57,8 +79,65 @@ impl Stream {
             converted: Vec::new(),
             taken: 0,
             tolerant: false,
+            list: None,
             stages: Stages::default(),
         }
+    }
+
+    /// The source is the first of these files.
+    pub fn with_files(mut self, files: Rc<FileList>, compressed: Compressed, header: Header, columns: usize) -> Stream {
+        self.list = Some(List { files, current: 0, before: 0, compressed, header, columns, goes_on: true });
+        self
+    }
+
+    /// The files, if they are several.
+    pub fn files(&self) -> Option<&Rc<FileList>> {
+        self.list.as_ref().map(|list| &list.files)
+    }
+
+    /// Which of them is open.
+    pub fn file_number(&self) -> usize {
+        self.list.as_ref().map_or(0, |list| list.current)
+    }
+
+    /// From now on somebody says which file comes next.
+    pub fn wait_for_turns(&mut self) {
+        if let Some(list) = &mut self.list {
+            list.goes_on = false;
+        }
+    }
+
+    /// Which of them several processes can read at once, each a part.
+    pub fn mark_splits(&mut self, is_large: impl Fn(u64) -> bool) {
+        let Some(list) = &mut self.list else { return };
+        let compressed = list.compressed;
+        for file in &mut Rc::make_mut(&mut list.files).files {
+            let plain = || Location::File(file.path.clone()).plain_size(compressed).is_some();
+            file.splits = is_large(file.identity.size) && plain();
+        }
+    }
+
+    /// The file that is to be read behind the current one.
+    pub fn next_file(&self) -> Option<usize> {
+        let list = self.list.as_ref().filter(|list| list.goes_on)?;
+        Some(list.current + 1).filter(|&next| next < list.files.files.len())
+    }
+
+    /// Go to the start of a file of the list. Guarded.
+    pub fn turn_to(&mut self, number: usize) -> Result<()> {
+        let Some(list) = &mut self.list else { return Ok(()) };
+        let Some(file) = list.files.files.get(number) else { return Ok(()) };
+        list.before += self.source.bytes_read();
+        list.current = number;
+        let (header, columns) = (list.header, list.columns);
+        let other = Source::open(&Location::File(file.path.clone()), list.compressed)?;
+        self.source.replace(other)?;
+        let earlier = file.identity;
+        if !self.identity().is_some_and(|identity| identity.continues(earlier)) {
+            return Err(changed(self.source.name()));
+        }
+        self.begin_anew(header, columns);
+        Ok(())
     }
 
     fn reader(dialect: Dialect, encodings: Encodings, header: Header, columns: usize) -> Reader {
@@ -208,9 +287,22 @@ impl Stream {
 
     /// Start anew. False if the source can only be opened anew. Guarded.
     pub fn restart(&mut self, header: Header, columns: usize) -> Result<bool> {
+        if self.list.is_some() {
+            self.turn_to(0)?;
+            if let Some(list) = &mut self.list {
+                (list.before, list.goes_on) = (0, true);
+            }
+            return Ok(true);
+        }
         if !self.source.rewind()? {
             return Ok(false);
         }
+        self.begin_anew(header, columns);
+        Ok(true)
+    }
+
+    /// The source is at its start.
+    fn begin_anew(&mut self, header: Header, columns: usize) {
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
         if self.tolerant {
             self.reader.tolerate();
@@ -220,7 +312,6 @@ impl Stream {
         self.bom_pending = self.encodings.has_bom();
         self.converted.clear();
         self.taken = 0;
-        Ok(true)
     }
 
     pub(super) fn encodings(&self) -> &Encodings {
@@ -255,7 +346,7 @@ impl Stream {
 
     /// Bytes taken from the source so far.
     pub fn bytes_read(&self) -> u64 {
-        self.source.bytes_read()
+        self.list.as_ref().map_or(0, |list| list.before) + self.source.bytes_read()
     }
 
     /// The file's encoding.
@@ -273,14 +364,14 @@ impl Stream {
         self.encodings.charset()
     }
 
-    /// Size of the source, if it is a regular file whose bytes are read as they are.
+    /// Size of the source, if it is one regular file whose bytes are read as they are.
     pub fn size(&self) -> Option<u64> {
-        self.source.size()
+        self.source.size().filter(|_| self.list.is_none())
     }
 
-    /// Size of a regular file, compressed or not: [`Stream::bytes_read`] at its end.
+    /// Size of a regular file, compressed or not, or of all: [`Stream::bytes_read`] at the end.
     pub fn file_size(&self) -> Option<u64> {
-        self.source.file_size()
+        self.files().map_or_else(|| self.source.file_size(), |list| Some(list.size()))
     }
 
     /// Close the source. Guarded.

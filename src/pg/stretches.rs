@@ -90,11 +90,19 @@ pub struct Stretches {
 // the turn is passed with sequential consistency.
 unsafe impl Sync for Stretches {}
 
-fn eol_number(eol: Eol) -> u32 {
+pub(super) fn eol_number(eol: Eol) -> u32 {
     match eol {
         Eol::Nl => 0,
         Eol::Cr => 1,
         Eol::CrNl => 2,
+    }
+}
+
+pub(super) fn eol_of_number(number: u32) -> Eol {
+    match number {
+        1 => Eol::Cr,
+        2 => Eol::CrNl,
+        _ => Eol::Nl,
     }
 }
 
@@ -115,11 +123,17 @@ impl Stretches {
     }
 
     pub fn eol(&self) -> Eol {
-        match self.eol {
-            1 => Eol::Cr,
-            2 => Eol::CrNl,
-            _ => Eol::Nl,
-        }
+        eol_of_number(self.eol)
+    }
+
+    /// Let those who wait look again.
+    pub fn announce(&self) {
+        self.changed.announce();
+    }
+
+    /// Wait until `answer` has one. Guarded, and interruptible.
+    pub fn wait_for<T>(&self, answer: impl Fn() -> Option<T>) -> T {
+        self.changed.wait_for(answer)
     }
 
     fn slot(&self, process: usize) -> &AtomicU64 {

@@ -129,10 +129,14 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         check_owner(owner).or_raise();
         let queue = queue_of(fcinfo);
         let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
-        let id = load::next_id(queue.schema).or_raise();
+        let list = if options.each_file { options.location.files().or_raise() } else { None };
+        let paths = match &list {
+            Some(list) => list.files.iter().map(|file| file.path.as_c_str()).collect(),
+            None => vec![path],
+        };
         queue.look_at_commit();
-        let job = New {
-            id,
+        let mut job = New {
+            id: 0,
             owner,
             path,
             target,
@@ -145,8 +149,12 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             run_at,
             max_attempts,
         };
-        queue.add(&job).or_raise();
-        pg_sys::Datum::from(id)
+        for path in paths {
+            pgrx::check_for_interrupts!();
+            (job.id, job.path) = (load::next_id(queue.schema).or_raise(), path);
+            queue.add(&job).or_raise();
+        }
+        pg_sys::Datum::from(job.id)
     }
 }
 

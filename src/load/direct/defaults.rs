@@ -114,6 +114,11 @@ impl Defaults {
         })
     }
 
+    /// Are there ids to be taken?
+    pub fn takes_ids(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
     /// Can other processes take ids of all sequences, too?
     pub fn is_shareable(&self) -> bool {
         self.ids.iter().all(|ids| ids.sequence.is_shareable())

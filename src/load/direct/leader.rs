@@ -58,6 +58,7 @@ pub const KEY_QUEUES: u64 = 4;
 pub const KEY_REJECTS: u64 = 5;
 pub const KEY_SHARES: u64 = 6;
 pub const KEY_FIGURES: u64 = 7;
+pub const KEY_FILES: u64 = 8;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -245,7 +246,11 @@ unsafe fn work_on_file(leader: *mut Leader) {
         };
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
-        if (*leader).most_workers > 0 && (*process).join.is_some() {
+        if (*leader).most_workers > 0 && (*process).rows.stream().files().is_some() {
+            // What each file begins with, whoever opens it sees.
+            start_workers(leader);
+            row_loop::run(process);
+        } else if (*leader).most_workers > 0 && (*process).join.is_some() {
             // The plan pulls: whoever it asks for the second record starts the workers.
             (*process).records_left = (*process).skip_left + 1;
             (*process).beginning = Some(Beginning { begin: start_workers, leader });

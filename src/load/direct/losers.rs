@@ -343,7 +343,7 @@ impl Leader {
     /// The record at a place, read once more.
     fn reject_at(&mut self, place: Place, complaint: Complaint) -> Result<Reject> {
         if self.process.traces == Traces::Lines {
-            return Ok(Reject { line: place.position + place.behind, offset: None, raw: None, complaint });
+            return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
         }
         let source = self.source();
         let process = &mut self.process;

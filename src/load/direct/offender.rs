@@ -94,7 +94,8 @@ impl Leader {
         if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.earlier.get_mut(file)) {
             // SAFETY: open as long as the executor's state is.
             let target = unsafe { (*self.process.executor.target).ri_RelationDesc };
-            return Ok(Some((earlier.line_of(place, target)?, earlier.relation.clone(), earlier.described.clone())));
+            let (line, described) = earlier.line_of(place, target)?;
+            return Ok(Some((line, earlier.relation.clone(), described)));
         }
         let (mut target, source) = (Target::default(), self.source());
         let process = &mut self.process;

@@ -36,6 +36,14 @@ const IN_MEMORY: usize = 1 << 18;
 /// Bytes of a file between places from which on it can be read again.
 pub const ANCHOR_EVERY: u64 = 1 << 20;
 
+/// Of several files, which one it is stands before the position in it.
+const FILE_BITS: u32 = 44;
+
+/// The position in a load of several files that is one in a file.
+pub fn in_file(file: u64, position: u64) -> u64 {
+    (file << FILE_BITS) | position
+}
+
 /// A record on its way into a heap.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {

@@ -275,15 +275,22 @@ impl Process {
         self.by_oid.get(&oid.to_u32()).copied()
     }
 
-    /// Read the file in order from a place on, and store nothing. Guarded.
-    pub fn look_again(&mut self, place: Place) -> Result<()> {
-        self.chunks = Chunks::InOrder;
+    /// Read the file in order from a place in a stretch on, and store nothing. Guarded.
+    pub fn look_again(&mut self, stretch: u64, place: Place) -> Result<()> {
+        let chunks = std::mem::replace(&mut self.chunks, Chunks::InOrder);
         self.records_left = u64::MAX;
         self.is_dry = true;
         self.keys = std::ptr::null_mut();
         self.rejects.forget_spool();
         self.heaps.clear();
         self.wide.set_queues(Vec::new());
+        if let Chunks::Listed(listed) = chunks {
+            self.rows.turn_to(listed.units().file_of(stretch))?;
+            if place.offset == 0 {
+                return Ok(());
+            }
+            self.rows.take_names()?;
+        }
         self.rows.stream_mut().resume(place)
     }
 

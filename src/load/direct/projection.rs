@@ -122,17 +122,11 @@ unsafe fn clear_columns(slot: *mut pg_sys::TupleTableSlot) {
     }
 }
 
-/// The places of the columns that are converted before the conditions are evaluated, and after.
-fn stages(by_quals: &[i16], no_quals: bool, columns: &[Column], on_error: OnError) -> (Vec<usize>, Vec<usize>) {
-    let is_early = |column: &Column| {
-        // Which rows survive must not depend on what is looked at.
-        on_error != OnError::Stop
-            || no_quals
-            || by_quals.iter().any(|&number| usize::try_from(number - 1) == Ok(column.attribute))
-    };
-    let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
-    let places = |early: bool| wanted().filter(|(_, c)| is_early(c) == early).map(|(i, _)| i).collect();
-    (places(true), places(false))
+/// The attributes that are converted before the conditions, which look at these columns. None: all of them.
+fn early(by_quals: &[i16], no_quals: bool, on_error: OnError) -> Option<Vec<usize>> {
+    let attributes = || by_quals.iter().filter_map(|n| usize::try_from(n - 1).ok()).collect();
+    // Which rows survive must not depend on what is looked at.
+    (on_error == OnError::Stop && !no_quals).then(attributes)
 }
 
 /// Ready to run.
@@ -145,6 +139,8 @@ pub struct Projection {
     /// Columns that are converted before the conditions are evaluated, and after: their places in the file.
     pub first: Vec<usize>,
     rest: Vec<usize>,
+    /// Attributes that the conditions look at; None if all columns are converted before.
+    early: Option<Vec<usize>>,
     /// The rest of the current row is to be converted.
     pub is_partial: bool,
 }
@@ -182,8 +178,8 @@ impl Projection {
                 });
             }
             pg_sys::MemoryContextSwitchTo(old);
-            let (first, rest) = stages(&columns_of(nodes.quals), nodes.quals.is_null(), columns, on_error);
-            Projection { slot, quals, parts, first, rest, is_partial: false }
+            let early = early(&columns_of(nodes.quals), nodes.quals.is_null(), on_error);
+            Projection::fitted(slot, quals, parts, early, columns)
         }
     }
 
@@ -201,8 +197,28 @@ impl Projection {
     ) -> Projection {
         // SAFETY: the caller vouches for the slot.
         unsafe { clear_columns(slot) };
-        let (first, rest) = stages(by_quals, quals.is_null(), columns, on_error);
-        Projection { slot, quals, parts: Vec::new(), first, rest, is_partial: false }
+        Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_null(), on_error), columns)
+    }
+
+    fn fitted(
+        slot: *mut pg_sys::TupleTableSlot,
+        quals: *mut pg_sys::ExprState,
+        parts: Vec<Part>,
+        early: Option<Vec<usize>>,
+        columns: &[Column],
+    ) -> Projection {
+        let (first, rest) = (Vec::new(), Vec::new());
+        let mut projection = Projection { slot, quals, parts, first, rest, early, is_partial: false };
+        projection.fit(columns);
+        projection
+    }
+
+    /// The file's columns are in these places.
+    pub fn fit(&mut self, columns: &[Column]) {
+        let is_early = |column: &Column| self.early.as_ref().is_none_or(|early| early.contains(&column.attribute));
+        let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
+        let places = |early: bool| wanted().filter(|(_, c)| is_early(c) == early).map(|(i, _)| i).collect();
+        (self.first, self.rest) = (places(true), places(false));
     }
 
     /// The arrays of the row.

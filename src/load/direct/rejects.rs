@@ -33,13 +33,13 @@ use crate::pg::soft::{self, OnError};
 pub struct Tally {
     /// Rows left out.
     count: AtomicU64,
-    /// Where its first record begins: offset, and lines before. Written by whoever cuts it.
-    place: UnsafeCell<(u64, u64)>,
+    /// Where its first record begins. Written by whoever cuts it.
+    place: UnsafeCell<Place>,
 }
 
 impl Tally {
     pub fn new() -> Tally {
-        Tally { count: AtomicU64::new(0), place: UnsafeCell::new((0, 0)) }
+        Tally { count: AtomicU64::new(0), place: UnsafeCell::new(Place { eol: Eol::Nl, offset: 0, lines: 0 }) }
     }
 }
 
@@ -103,6 +103,8 @@ impl Pins {
 /// The row that was too many, so that it can be found again.
 #[derive(Debug, Clone, Copy)]
 pub struct TooMuch {
+    /// In which stretch.
+    pub stretch: u64,
     /// Where to begin.
     pub place: Place,
     /// Rows that are left out from there on, before it.
@@ -173,7 +175,7 @@ impl Rejects {
     pub fn mark(&self, stretch: u64, place: Place) {
         if !self.tallies.is_null() {
             // SAFETY: it is the stretch's turn, so nobody else writes; nobody reads before it is done.
-            unsafe { *self.tally(stretch).place.get() = (place.offset, place.lines) };
+            unsafe { *self.tally(stretch).place.get() = place };
         }
     }
 
@@ -202,7 +204,7 @@ impl Rejects {
 
     /// Of the stretches up to the one that failed, or of all there were: is there a row too many? All but the last of these
     /// stretches are done.
-    pub fn too_much(&self, shared: &Shared, eol: Eol) -> Option<TooMuch> {
+    pub fn too_much(&self, shared: &Shared) -> Option<TooMuch> {
         let limit = self.limit?;
         if self.tallies.is_null() {
             return None;
@@ -213,8 +215,8 @@ impl Rejects {
             let here = self.count_of(stretch);
             if before + here > limit {
                 // SAFETY: the stretch was cut, or it would have no count, and nobody writes any more.
-                let (offset, lines) = unsafe { *self.tally(stretch).place.get() };
-                return Some(TooMuch { place: Place { eol, offset, lines }, before: limit - before });
+                let place = unsafe { *self.tally(stretch).place.get() };
+                return Some(TooMuch { stretch, place, before: limit - before });
             }
             before += here;
         }

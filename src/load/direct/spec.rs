@@ -25,6 +25,8 @@ pub struct Spec {
     /// Rows can be traced to their records.
     pub traces: bool,
     pub path: CString,
+    /// The files that it stands for, as bytes; nothing if it is a file's own.
+    pub files: Vec<u8>,
     /// The options: a jsonb, with its header; nothing if they are a foreign table's.
     pub options: Vec<u8>,
     pub foreign: Option<pg_sys::Oid>,
@@ -124,6 +126,7 @@ impl Spec {
         w.number(u64::from(self.is_dry));
         w.number(u64::from(self.traces));
         w.bytes(self.path.as_bytes());
+        w.bytes(&self.files);
         w.bytes(&self.options);
         w.number(self.foreign.map_or(0, |relid| u64::from(relid.to_u32())));
         w.number(u64::from(self.is_copy));
@@ -188,6 +191,7 @@ impl Spec {
         let is_dry = r.number()? != 0;
         let traces = r.number()? != 0;
         let path = r.string()?;
+        let files = r.bytes()?.to_vec();
         let options = r.bytes()?.to_vec();
         let foreign = Some(oid(r.number()?)?).filter(|relid| *relid != pg_sys::InvalidOid);
         let is_copy = r.number()? != 0;
@@ -231,6 +235,7 @@ impl Spec {
             is_dry,
             traces,
             path,
+            files,
             options,
             foreign,
             is_copy,

@@ -3,6 +3,7 @@
 //! It makes from the spec what the leader made from the call, works until there are no more chunks, and leaves. An error
 //! waits until it is known to be the earliest of the file, and is then raised as it is.
 
+use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use pg_bulk_format::tuple::Stamp;
@@ -14,7 +15,7 @@ use super::executor;
 use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
-use super::leader::{KEY_COUNTERS, KEY_FIGURES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
+use super::leader::{KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
 use super::process::{Parts, Process, Traces};
 use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
@@ -31,13 +32,16 @@ use crate::pg::build_id::check_build;
 use crate::pg::chunk::changed;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
+use crate::pg::files::FileList;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
 use crate::pg::sequence::Sequence;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
+use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
+use crate::pg::units::{FileState, Listed};
 use crate::pg::usage::{self, Cpu, Share};
 
 /// Called by ParallelWorkerMain, in a transaction that is the leader's.
@@ -179,9 +183,15 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         options.settle_for_copy();
     }
     options.copy.encoding = Some(spec.encoding);
+    let list = if spec.files.is_empty() { None } else { Some(FileList::read(&spec.files).ok_or_else(damaged)?) };
+    let list = list.map(Rc::new);
+    if let Some(list) = &list {
+        options.location = Location::Files(Rc::clone(list));
+    }
     let mut mapping = Mapping {
         fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
         names: spec.fields.iter().map(|(_, name)| name.clone()).collect(),
+        others: source::others(relation, &options)?,
         ..Mapping::default()
     };
     let nodes = spec.projection.as_ref().map(Text::nodes);
@@ -196,7 +206,11 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
-    if rows.stream().identity() != Some(shared_state.file) {
+    rows.stream_mut().wait_for_turns();
+    if list.is_none() {
+        rows.take_names()?;
+    }
+    if list.is_none() && rows.stream().identity() != Some(shared_state.file) {
         return Err(changed(&options.location.display()));
     }
     // Who cannot read along has nothing to do.
@@ -249,7 +263,14 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         projection,
         join,
         rows,
-        chunks: Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+        chunks: match &list {
+            Some(list) => {
+                // SAFETY: the leader has put them there where there is a list.
+                let states = unsafe { lookup(toc, KEY_FILES) }.cast::<FileState>();
+                Chunks::Listed(Box::new(Listed::new(list, states, defaults.takes_ids())))
+            }
+            None => Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+        },
         shared,
         number,
         executor,

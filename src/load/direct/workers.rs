@@ -3,10 +3,14 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pg_bulk_format::dialect::Eol;
+use pg_bulk_format::reader::Place;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;
-use super::leader::{KEY_COUNTERS, KEY_FIGURES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader};
+use super::leader::{
+    KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader,
+};
 use super::rejects::{Tally, TooMuch};
 use super::shared::Shared;
 use super::wide::QUEUE;
@@ -23,18 +27,26 @@ use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
 use crate::pg::stretches::{Grid, MOST_PROCESSES};
+use crate::pg::units::{FileState, Listed, Units};
 use crate::pg::usage::{self, Share};
 
 impl Leader {
     /// Start workers on what is behind the record that was read first.
     pub fn start(&mut self) -> Result<()> {
         let stream = self.process.rows.stream();
-        let (Some(place), Some(file)) = (self.process.rows.reader().place_behind(), stream.identity()) else {
-            return Ok(());
-        };
+        let list = stream.files().cloned();
+        let Some(file) = stream.identity() else { return Ok(()) };
+        let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
+        let place = if list.is_some() { Some(start) } else { self.process.rows.reader().place_behind() };
+        let Some(place) = place else { return Ok(()) };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
-        let is_compressed = stream.size().is_none();
-        let grid = if is_compressed { Grid::endless(place.offset) } else { Grid::from(place.offset, file.size) };
+        let is_compressed = list.is_none() && stream.size().is_none();
+        let grid = match &list {
+            Some(list) => Units::of(list).grid(),
+            None if is_compressed => Grid::endless(place.offset),
+            None => Grid::from(place.offset, file.size),
+        };
+        let files = list.as_ref().map_or(0, |list| list.files.len());
         let wanted = self.most_workers.min(usize::try_from(grid.count().saturating_sub(1)).unwrap_or(0));
         if wanted == 0 {
             return Ok(());
@@ -56,6 +68,7 @@ impl Leader {
         parallel.estimate(wanted * size_of::<Share>());
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
+        parallel.estimate(files * size_of::<FileState>());
         parallel.initialize();
         let wanted = parallel.most_workers().min(wanted);
         if wanted == 0 {
@@ -83,6 +96,7 @@ impl Leader {
         let shares = parallel.insert(KEY_SHARES, wanted * size_of::<Share>()).cast::<Share>();
         let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
         let figures = figures.cast::<pg_sys::Instrumentation>();
+        let states = parallel.insert(KEY_FILES, files * size_of::<FileState>()).cast::<FileState>();
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
@@ -90,6 +104,9 @@ impl Leader {
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
             for i in 0..stretches {
                 rejects.add(i).write(Tally::new());
+            }
+            for i in 0..files {
+                states.add(i).write(FileState::new());
             }
             for i in 0..counters {
                 counts.add(i).write(AtomicU64::new(0));
@@ -125,7 +142,11 @@ impl Leader {
         if has_limit {
             self.process.rejects.tallies = rejects;
         }
-        self.process.chunks = Chunks::Shared { cutter: Box::new(cutter), number: 0 };
+        self.process.chunks = match &list {
+            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.defaults.takes_ids()))),
+            None => Chunks::Shared { cutter: Box::new(cutter), number: 0 },
+        };
+        self.process.rows.stream_mut().wait_for_turns();
         self.process.rows.end_stream();
         self.process.wide.set_queues(queues.into_iter().take(launched).collect());
         Ok(())
@@ -193,12 +214,14 @@ impl Leader {
     /// The row that was too many for `reject_limit`, if the file has one up to where the load ended.
     pub fn find_too_much(&self) -> Option<TooMuch> {
         let shared = self.process.shared();
-        self.process.rejects.too_much(shared, shared.eol())
+        self.process.rejects.too_much(shared)
     }
 
     /// Get ready to find that row again. False if there is none. Guarded.
     pub fn look_again(&mut self) -> Result<bool> {
-        let Some(TooMuch { place, before }) = self.too_much.or_else(|| self.find_too_much()) else { return Ok(false) };
+        let Some(TooMuch { stretch, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
+            return Ok(false);
+        };
         let process = &mut self.process;
         process.shared = &raw const *self.alone;
         self.counters = std::ptr::null();
@@ -210,7 +233,7 @@ impl Leader {
         }
         process.rejects = process.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
-        process.look_again(place)?;
+        process.look_again(stretch, place)?;
         Ok(true)
     }
 
@@ -233,7 +256,8 @@ impl Leader {
         if !std::ptr::eq(shared, &raw const **alone) {
             shared.sum_up(pages, stages, others);
         }
-        if let Some(size) = self.process.rows.stream().size() {
+        let stream = self.process.rows.stream();
+        if let Some(size) = stream.files().map(|list| list.size()).or(stream.size()) {
             // Beginnings of records are read more than once.
             bytes_read = bytes_read.min(size);
         } else if let Some(size) = self.process.rows.stream().file_size() {

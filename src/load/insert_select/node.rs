@@ -365,14 +365,20 @@ unsafe extern "C-unwind" fn explain(
             if runs {
                 let (location, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
                 let (label, name) = match &location {
-                    Location::File(path) => (c"Foreign File", path),
-                    Location::Below(below) => (c"Foreign File", &below.path),
-                    Location::Program(command) => (c"Foreign Program", command),
                     Location::Client(_) => continue,
+                    Location::Program(command) => (c"Foreign Program", command.as_c_str()),
+                    file => (c"Foreign File", file.name()),
                 };
                 text(label, name);
+                if let Ok(Some(list)) = location.files() {
+                    number(c"Foreign Files", list.files.len() as u64);
+                }
                 if (*es).verbose {
-                    let size = location.plain_size(copy.compressed).filter(|_| insertion.joins != Some(Reach::Leader));
+                    let size = match location.files() {
+                        Ok(Some(list)) => Some(list.size()),
+                        _ => location.plain_size(copy.compressed),
+                    };
+                    let size = size.filter(|_| insertion.joins != Some(Reach::Leader));
                     let workers = size.map_or(0, |size| direct::workers_for(None, size));
                     number(c"Workers Planned", workers as u64);
                 }

@@ -13,7 +13,6 @@ use crate::load::options::LoadOptions;
 use crate::load::source::{Mapping, Source};
 use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
-use crate::pg::source::Location;
 
 /// What has become of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,11 +101,7 @@ unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Loa
 /// The options of an insertion's foreign table, and where its file is. Guarded.
 fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
     let options = LoadOptions::of_foreign_table(insertion.foreign).or_raise();
-    let path = match &options.location {
-        Location::File(path) | Location::Program(path) => path.clone(),
-        Location::Below(below) => below.path.clone(),
-        Location::Client(_) => CString::default(),
-    };
+    let path = options.location.name().to_owned();
     (options, path)
 }
 

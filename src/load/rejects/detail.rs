@@ -18,6 +18,11 @@ struct Task {
     error: *mut pg_sys::ErrorData,
 }
 
+/// Where it is, in the order of files and lines.
+fn place(reject: &Reject) -> (&Option<Vec<u8>>, u64) {
+    (&reject.path, reject.line)
+}
+
 /// Add the first rejects of a spool, in the order of the file, to an error's DETAIL.
 ///
 /// # Safety
@@ -47,8 +52,8 @@ unsafe extern "C-unwind" fn add(task: Opaque) {
         let mut first: Vec<Reject> = Vec::new();
         (*spool)
             .for_each(|reject| {
-                if first.len() < SHOWN || first.last().is_some_and(|last| reject.line < last.line) {
-                    let at = first.partition_point(|other| other.line < reject.line);
+                if first.len() < SHOWN || first.last().is_some_and(|last| place(&reject) < place(last)) {
+                    let at = first.partition_point(|other| place(other) < place(&reject));
                     first.insert(at, reject);
                     first.truncate(SHOWN);
                 }
@@ -61,8 +66,12 @@ unsafe extern "C-unwind" fn add(task: Opaque) {
             text.push(b'\n');
         }
         text.extend(b"The first rejected rows:");
-        for Reject { line, complaint, .. } in &first {
-            text.extend(format!("\nline {line}").bytes());
+        for Reject { path, line, complaint, .. } in &first {
+            text.push(b'\n');
+            if let Some(path) = path {
+                text.extend([b"file \"", &**path, b"\", "].concat());
+            }
+            text.extend(format!("line {line}").bytes());
             if let Some(column) = &complaint.column {
                 text.extend(b", column ");
                 text.extend(column);

@@ -90,6 +90,8 @@ impl Complaint {
 /// A row that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
+    /// The file, if there are several.
+    pub path: Option<Vec<u8>>,
     /// COPY's line number.
     pub line: u64,
     /// Where it begins in the file, if that is known.
@@ -104,7 +106,10 @@ impl Reject {
     pub fn new(rows: &mut Rows, complaint: Complaint) -> Reject {
         rows.stream_mut().reader.settle_line_number();
         let reader = rows.reader();
+        let list = rows.stream().files();
+        let file = list.and_then(|list| list.files.get(rows.stream().file_number()));
         Reject {
+            path: file.map(|file| file.path.as_bytes().to_vec()),
             line: reader.line_number(),
             offset: rows.stream().has_offsets().then(|| reader.record_offset()),
             raw: Some(cut(reader.raw_line().unwrap_or_default()).to_vec()),
@@ -119,7 +124,7 @@ impl Reject {
         out.extend(self.line.to_ne_bytes());
         out.extend(self.offset.unwrap_or(u64::MAX).to_ne_bytes());
         out.extend(code.to_ne_bytes());
-        let optional = [column, field, constraint].map(Option::as_deref);
+        let optional = [column, field, constraint, &self.path].map(Option::as_deref);
         for part in [self.raw.as_deref(), Some(&**message)].into_iter().chain(optional) {
             // Lengths are one too many, so that there is one for what is not there.
             let len = part.map_or(0, |part| cut(part).len() as u64 + 1);
@@ -149,8 +154,9 @@ impl Reject {
         let raw = part(&mut bytes)?;
         let message = part(&mut bytes)??;
         let (column, field, constraint) = (part(&mut bytes)?, part(&mut bytes)?, part(&mut bytes)?);
+        let path = part(&mut bytes)?;
         let complaint = Complaint { code: i32::from_ne_bytes(*code), message, column, field, constraint };
-        Some(Reject { line, offset: (offset != u64::MAX).then_some(offset), raw, complaint })
+        Some(Reject { path, line, offset: (offset != u64::MAX).then_some(offset), raw, complaint })
     }
 }
 
@@ -161,7 +167,8 @@ mod tests {
     #[test]
     fn bytes_are_the_reject() {
         let complaint = Complaint { code: 7, message: b"no".to_vec(), field: Some(Vec::new()), ..Complaint::default() };
-        let reject = Reject { line: 3, offset: None, raw: Some(b"a,b".to_vec()), complaint };
+        let path = Some(b"/d/a".to_vec());
+        let reject = Reject { path, line: 3, offset: None, raw: Some(b"a,b".to_vec()), complaint };
         let bytes = reject.write();
         assert_eq!(Reject::read(&bytes), Some(reject));
         for len in 0..bytes.len() {

@@ -225,7 +225,7 @@ fn row(about: &About, reject: &Reject, now: pg_sys::Datum) -> Row {
         Some(pg_sys::Datum::from(about.owner)),
         Some(pg_sys::Datum::from(about.relid)),
         text(about.target.as_bytes()),
-        text(about.path.as_bytes()),
+        reject.path.as_deref().and_then(text).or_else(|| text(about.path.as_bytes())),
         line,
         offset,
         column,

@@ -9,6 +9,7 @@
 //! and workers are numbered through.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::Leader;
 use super::prepare::{fields, is_safe_to_read, most_workers, traces};
@@ -23,6 +24,8 @@ use crate::load::source::{self, Source};
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;
 use crate::pg::soft::Tolerance;
+use crate::pg::source::Location;
+use crate::pg::units::Units;
 
 /// One of them.
 #[derive(Debug)]
@@ -45,7 +48,11 @@ impl Further {
     pub fn of(sources: Vec<Source>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
         let further = |source: Source| {
-            let size = source.options.location.plain_size(source.options.copy.compressed);
+            let location = &source.options.location;
+            let size = match location.files() {
+                Ok(Some(list)) => Some(list.size()),
+                _ => location.plain_size(source.options.copy.compressed),
+            };
             let workers = size.map_or(0, |size| workers_for(source.options.workers, size)).min(left);
             left -= workers;
             Further { source, workers }
@@ -71,14 +78,16 @@ impl Leader {
         let executor = self.process.executor;
         // SAFETY: open as long as the executor's state is.
         let relation = unsafe { (*executor.target).ri_RelationDesc };
-        let rows = source::open_rows(relation, &options, Some(&mapping))?;
+        let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
+        rows.stream_mut().mark_splits(Units::is_large);
         let traces = if self.process.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
-        self.most_workers = most_workers(&rows, &options).min(workers);
+        self.most_workers = most_workers(&rows, &options, self.process.defaults.takes_ids()).min(workers);
         self.launched = 0;
         self.too_much = None;
         (self.header, self.name) = (copy.header(), options.location.display().to_string());
         self.spec.path = path;
+        self.spec.files = rows.stream().files().map_or_else(Vec::new, |list| list.write());
         self.spec.foreign = options.foreign;
         self.spec.encoding = rows.stream().encoding();
         self.spec.fields = fields(&mapping);
@@ -114,8 +123,11 @@ impl Leader {
 
     /// Keep what it takes to read the current file again.
     fn keep_track(&mut self) {
-        let Some((options, mapping)) = self.current.take() else { return };
+        let Some((mut options, mapping)) = self.current.take() else { return };
         let source = self.source();
+        if let Some(list) = self.process.rows.stream().files() {
+            options.location = Location::Files(Rc::clone(list));
+        }
         let process = &mut self.process;
         self.earlier.push(Earlier {
             options,

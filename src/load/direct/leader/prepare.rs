@@ -32,10 +32,13 @@ use crate::pg::chunks::Chunks;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::CopyOptions;
+use crate::pg::files::Listed;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::source::Location;
 use crate::pg::stretches::MOST_PROCESSES;
+use crate::pg::units::Units;
 
 impl Leader {
     pub(super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -43,7 +46,8 @@ impl Leader {
         let condition = load.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
-        let rows = load.rows.take().ok_or_else(no_rows)?;
+        let mut rows = load.rows.take().ok_or_else(no_rows)?;
+        rows.stream_mut().mark_splits(Units::is_large);
         let more = std::mem::take(&mut load.more);
         // SAFETY: guarded calls.
         let (xmin, command) = unsafe {
@@ -122,14 +126,15 @@ impl Leader {
             .iter()
             .map(|source| source.options.location.plain_size(source.options.copy.compressed))
             .sum::<Option<u64>>();
-        let size = rows.stream().size().zip(sizes).map(|(first, others)| first + others);
+        let own_size = rows.stream().files().map(|list| list.size()).or(rows.stream().size());
+        let size = own_size.zip(sizes).map(|(first, others)| first + others);
         let is_shared = is_safe
             && keys.is_none()
             // A record has as many rows as the plan makes of it, which nobody can take ids for beforehand.
-            && (load.joined.is_none() || defaults.sequences().is_empty())
+            && (load.joined.is_none() || (defaults.sequences().is_empty() && rows.stream().files().is_none()))
             && (!options.is_statement() || defaults.have_room(most_rows(&rows, size))?)
             && traits.iter().all(|(_, t)| !t.temporary);
-        let most_workers = if is_shared { most_workers(&rows, options) } else { 0 };
+        let most_workers = if is_shared { most_workers(&rows, options, defaults.takes_ids()) } else { 0 };
         let further = Further::of(more, if is_shared { MOST_PROCESSES - 1 - most_workers } else { 0 });
         let at_a_time = further.iter().map(|further| further.workers).fold(most_workers, usize::max);
         let memory = memory_of_each(list.len() * (at_a_time + 1));
@@ -142,6 +147,7 @@ impl Leader {
             is_dry: load.is_dry,
             traces: traces != Traces::Nothing,
             path: load.path.clone(),
+            files: rows.stream().files().map_or_else(Vec::new, |list| list.write()),
             // SAFETY: a jsonb.
             options: unsafe { load.json.map_or_else(Vec::new, |json| jsonb_bytes(json)) },
             foreign: options.foreign,
@@ -254,21 +260,28 @@ pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], node
 /// How rows of a file can be traced to its records.
 pub(super) fn traces(rows: &Rows) -> Traces {
     let is_divided = rows.stream().size().is_some() || rows.stream().can_share();
-    if rows.stream().has_offsets() && is_divided { Traces::Positions } else { Traces::Lines }
+    let is_traceable = rows.stream().files().is_some() || (rows.stream().has_offsets() && is_divided);
+    if is_traceable { Traces::Positions } else { Traces::Lines }
 }
 
 /// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.
-pub(super) fn most_workers(rows: &Rows, options: &LoadOptions) -> usize {
+pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) -> usize {
     let copy = &options.copy;
     let stream = rows.stream();
+    let survives = || survives(copy, rows.columns()) && copy.limit.is_none();
+    if let Some(list) = stream.files() {
+        // Records to be passed over may be those of several files.
+        let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
+        // How many records a compressed one has is not known when its ids are taken.
+        let is_plain = |file: &Listed| Location::File(file.path.clone()).plain_size(copy.compressed).is_some();
+        any &= !takes_ids || list.files.iter().all(is_plain);
+        let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
+        return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };
+    }
     // Of what is compressed nobody knows how many stretches there are to judge.
     let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
     let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
-    if is_divided && survives(copy, rows.columns()) && copy.limit.is_none() {
-        workers_for(options.workers, stream.file_size().unwrap_or(0))
-    } else {
-        0
-    }
+    if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
 }
 
 /// Rows that a file has at most, if it is known how large all of them are together.

@@ -30,22 +30,23 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// The line of a record. Guarded.
-    pub fn line_of(&mut self, place: Place, target: pg_sys::Relation) -> Result<u64> {
+    /// The line of a record, and what messages call the file that it is in. Guarded.
+    pub fn line_of(&mut self, place: Place, target: pg_sys::Relation) -> Result<(u64, CString)> {
         if self.traces == Traces::Lines {
-            return Ok(place.position + place.behind);
+            return Ok((place.position + place.behind, self.described.clone()));
         }
         let mut rows = source::open_rows(target, &self.options, Some(&self.mapping))?;
         let is_same = rows.stream().identity().zip(self.identity).is_some_and(|(now, then)| now.continues(then));
-        if !is_same {
+        // Of a list, each file is compared when it is opened.
+        if !is_same && rows.stream().files().is_none() {
             return Err(changed(&self.source.name));
         }
         let mut origins = Origins::new(0);
         origins.anchors = std::mem::take(&mut self.anchors);
         origins.settle();
         origins.find(&mut Target::default(), &self.source, &mut rows, place)?;
-        let line = rows.reader().line_number();
+        let found = (rows.reader().line_number(), rows.described.clone());
         rows.close()?;
-        Ok(line)
+        Ok(found)
     }
 }

@@ -3,8 +3,8 @@
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader;
 
-use super::{Origins, Place};
-use crate::error::Result;
+use super::{FILE_BITS, Origins, Place, in_file};
+use crate::error::{Error, Result};
 use crate::pg::chunk::changed;
 use crate::pg::row::Rows;
 use crate::pg::stream::{Advance, Header};
@@ -38,6 +38,9 @@ impl Origins {
 
     /// Make the record at a place the current one. Best in the order of the file. Guarded.
     pub fn find(&self, target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
+        if rows.stream().files().is_some() {
+            return find_in_files(target, source, rows, place);
+        }
         let lost = || changed(&source.name);
         let here = target.at.filter(|at| *at <= place);
         let anchor = self.anchor(place.position).zip(source.eol);
@@ -68,6 +71,35 @@ impl Origins {
         target.at = Some(place);
         Ok(())
     }
+}
+
+/// The same where there are several files: each is read from its start.
+fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
+    let lost = || changed(&source.name);
+    let file = place.position >> FILE_BITS;
+    let here = target.at.filter(|at| *at <= place && at.position >> FILE_BITS == file);
+    let next_of = |rows: &mut Rows| {
+        let found = next(rows, place.file)?.ok_or_else(lost)?;
+        Ok::<_, Error>(Place { position: in_file(file, found.position), ..found })
+    };
+    let mut at = match here {
+        Some(at) => at,
+        None => {
+            rows.turn_to(usize::try_from(file).unwrap_or(usize::MAX))?;
+            next_of(rows)?
+        }
+    };
+    while at.position < place.position {
+        at = next_of(rows)?;
+    }
+    if at.position > place.position {
+        return Err(lost());
+    }
+    for _ in at.behind..place.behind {
+        next(rows, place.file)?.ok_or_else(lost)?;
+    }
+    target.at = Some(place);
+    Ok(())
 }
 
 /// Go to the next record: where it is; none at the end.

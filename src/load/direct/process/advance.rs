@@ -61,7 +61,6 @@ impl Process {
         if let Some(projection) = &mut self.projection {
             projection.is_partial = projection.has_rest();
         }
-        let arrays = self.arrays();
         loop {
             self.round += 1;
             // As COPY would, while the last row is what a message is about.
@@ -92,6 +91,10 @@ impl Process {
                 }
                 continue;
             }
+            if let Some(turn) = self.rows.take_turn() {
+                self.fit(turn);
+            }
+            let arrays = self.arrays();
             self.records_left -= 1;
             if self.skip_left > 0 {
                 self.skip_left -= 1;
@@ -184,7 +187,7 @@ impl Process {
         };
         let more = chunks.next(rows, shared, *number, stages, |n| defaults.reserve(n), mark)?;
         // At the end there is nothing more to take ids for; those that are left may be another file's.
-        if more && matches!(chunks, Chunks::InOrder) {
+        if more && chunks.is_endless() {
             defaults.refill()?;
         }
         if let Some(place) = began.take() {

@@ -4,7 +4,7 @@ use pg_bulk_format::reader::Place;
 
 use super::{Process, Traces};
 use crate::error::Result;
-use crate::load::direct::origin::{ANCHOR_EVERY, Origin};
+use crate::load::direct::origin::{ANCHOR_EVERY, Origin, in_file};
 use crate::load::direct::wide::Received;
 
 impl Process {
@@ -13,6 +13,11 @@ impl Process {
     pub fn origin(&mut self) -> Origin {
         match self.traces {
             Traces::Nothing => Origin::NONE,
+            Traces::Positions if self.rows.stream().files().is_some() => {
+                let position = self.rows.reader().record_offset();
+                let file = self.rows.stream().file_number() as u64;
+                Origin { number: self.rows.count() + self.gaps, position: in_file(file, position) }
+            }
             Traces::Positions => {
                 let position = self.rows.reader().record_offset();
                 if position - self.last_anchor.min(position) >= ANCHOR_EVERY {
@@ -39,7 +44,7 @@ impl Process {
     }
 
     pub(super) fn anchor(&mut self, place: Place) {
-        if self.traces == Traces::Positions {
+        if self.traces == Traces::Positions && self.rows.stream().files().is_none() {
             self.last_anchor = place.offset;
             self.anchors.push((place.offset, place.lines));
         }

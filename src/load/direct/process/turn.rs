@@ -8,7 +8,9 @@ use super::{Process, Projection, Traces};
 use crate::error::Result;
 use crate::load::direct::rejects::Rejects;
 use crate::pg::chunks::Chunks;
+use crate::pg::column::{Column, Taken};
 use crate::pg::row::Rows;
+use crate::pg::row::Turn;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
 
@@ -27,9 +29,14 @@ pub struct File {
 impl Process {
     /// Get ready for the rows of a file.
     pub(super) fn adapt(&mut self) {
-        let is_set = |i: &usize| self.rows.columns().iter().any(|c| !c.ignored && c.attribute == *i);
-        self.unset_not_null = self.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         self.rows.stream_mut().stages = Stages::new();
+        self.decode_together();
+    }
+
+    fn decode_together(&mut self) {
+        let has_field = |c: &Column| !c.ignored && c.taken == Taken::Field;
+        let is_set = |i: &usize| self.rows.columns().iter().any(|c| has_field(c) && c.attribute == *i);
+        self.unset_not_null = self.not_null.iter().copied().filter(|i| !is_set(i)).collect();
         match &self.projection {
             // The row is the foreign table's.
             Some(projection) => self.rows.decode_together(projection.attributes(), &[]),
@@ -38,6 +45,20 @@ impl Process {
                 self.rows.decode_together(attributes, &self.not_null);
             }
         }
+    }
+
+    /// Which columns the fields are for has changed, or which file of a list they are of.
+    #[cold]
+    pub(super) fn fit(&mut self, turn: Turn) {
+        if turn == Turn::File {
+            // Its first record is not behind the last one of the file before.
+            self.gaps += 1;
+        }
+        if let Some(projection) = &mut self.projection {
+            projection.fit(self.rows.columns());
+        }
+        self.wanted = self.projection.as_ref().map_or_else(|| self.rows.all(), |projection| projection.first.clone());
+        self.decode_together();
     }
 
     /// The rows of a file are in, and there is another file: what is still to be appended waits for its rows. Guarded.

@@ -1,0 +1,1 @@
+copy g from '/tmp/w/pg-glob/f/*.csv' with (format csv);
