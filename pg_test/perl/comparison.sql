@@ -186,7 +186,6 @@ DECLARE
     by_scan outcome;
     by_load outcome;
     by_parallel outcome;
-    by_rows outcome;
     chunk_size int;
     writer text;
     found mismatches[] := '{}';
@@ -200,8 +199,6 @@ BEGIN
             PERFORM set_config(c.settings[i], c.settings[i + 1], true);
         END LOOP;
         PERFORM set_config('client_encoding', c.client_encoding, true);
-        -- Scans are to be scans: INSERTs that are loads have comparisons of their own (InsertDifferential.pm).
-        PERFORM set_config('pg_bulk.direct_insert', 'off', true);
         by_copy := outcome_of(format('COPY copied.t %s FROM %L WITH %s', c.loaded_columns, c.copy_file, c.copy_options),
                               'copied.t', c.heap_columns, c.copy_file, c.typed);
         IF by_copy.error LIKE '58%' THEN
@@ -224,31 +221,20 @@ BEGIN
                                       'kept.t', c.heap_columns, c.scan_file, c.typed);
             END IF;
             scans := scans + 1;
-            -- With a condition that looks at no column, all are converted behind it, row by row.
-            IF which % 4 = 1 AND to_regclass('scanned.t') IS NOT NULL THEN
-                by_rows := outcome_of(format('INSERT INTO kept.t %s SELECT * FROM scanned.t WHERE tableoid <> 0', c.loaded_columns),
-                                      'kept.t', c.heap_columns, c.scan_file, c.typed);
-                scans := scans + 1;
-                difference := difference_of(by_copy, by_rows, 'scan of single rows', c.rows_only);
-                IF difference IS NOT NULL THEN
-                    found := found || ROW(which, chunk_size, difference, digest(by_copy, by_rows), digest(by_rows, by_copy))::mismatches;
-                END IF;
-            END IF;
             difference := coalesce(difference_of(by_copy, by_scan, 'scan', c.rows_only),
                                    CASE WHEN by_copy.rows IS NOT NULL THEN projection_differs(by_copy.rows) END);
             IF difference IS NOT NULL THEN
                 found := found || ROW(which, chunk_size, difference, digest(by_copy, by_scan), digest(by_scan, by_copy))::mismatches;
             END IF;
             -- A parallel scan, by the leader alone where the words of an error matter: those of workers have a line more.
-            -- Rows come in any order, and what is stored has been stored before. Also there, some are converted row by row.
+            -- Rows come in any order, and what is stored has been stored before.
             IF which % 12 = 0 AND NOT c.typed AND to_regclass('scanned.t') IS NOT NULL
                AND chunk_size = c.chunk_sizes[cardinality(c.chunk_sizes)] THEN
                 PERFORM set_config(name, value, true) FROM (VALUES ('min_parallel_table_scan_size', '0'), ('parallel_setup_cost', '0'),
                     ('parallel_tuple_cost', '0'), ('max_parallel_workers_per_gather', '2'),
                     ('max_parallel_workers', CASE WHEN which % 24 = 0 AND by_copy.rows IS NOT NULL THEN '2' ELSE '0' END)) s (name, value);
-                by_parallel := outcome_of(format('CREATE TEMPORARY TABLE through AS SELECT * FROM scanned.t %s;
-                                                  INSERT INTO kept.t %s SELECT * FROM through',
-                                                 CASE WHEN which % 48 < 24 THEN 'WHERE tableoid <> 0' END, c.loaded_columns),
+                by_parallel := outcome_of(format('CREATE TEMPORARY TABLE through AS SELECT * FROM scanned.t;
+                                                  INSERT INTO kept.t %s SELECT * FROM through', c.loaded_columns),
                                           'kept.t', c.heap_columns, c.scan_file, c.typed);
                 scans := scans + 1;
                 difference := difference_of(ROW(ARRAY(SELECT r FROM unnest(by_copy.rows) r ORDER BY r COLLATE "C"), NULL),
