@@ -14,7 +14,7 @@ use super::{order, servers};
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, Taken};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
-use crate::pg::directory::{Below, DIRECTORY, directory_of, reads_all};
+use crate::pg::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
 use crate::pg::option_value::{Caller, Value, invalid, text};
 use crate::pg::source::Location;
@@ -158,6 +158,7 @@ impl TableOptions {
         };
         let mut parsed = TableOptions::parse(&options)?;
         if let Some(directory) = directory_of(server) {
+            check_owner(server, relid)?;
             parsed.location = match parsed.location {
                 Some(Location::File(name)) => Some(Location::Below(Below::new(server, &directory, &name))),
                 Some(Location::Program(_)) => return Err(servers::no_programs(server)),

@@ -13,17 +13,18 @@
 //! row is against the rules: a subtransaction that catches the error does not get past it.
 //!
 //! **A directory cannot be taken away again**, or tables that were made without the role would read everything: an
-//! object_access_hook sees to it. Who alters a server calls the validator first, so the library is there by then.
+//! object_access_hook sees to it. Who alters a server calls the validator first, so the library is there by then. For the same reason a server that is
+//! an extension's member is given none: pg_dump leaves members to CREATE EXTENSION, and what was altered is lost.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::OnceLock;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::options::{role_missing, stored};
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::directory::{DIRECTORY, check_usage, directory_of, reads_all};
+use crate::pg::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
 use crate::pg::encoding::from_server;
 use crate::pg::option_value::text;
 use crate::pg::unguarded;
@@ -115,15 +116,19 @@ pub fn settle() -> Result<()> {
 
 /// May he, on a table of this server?
 fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
-    // SAFETY: a guarded call, which returns valid routines.
-    if !unsafe { super::owns(pg_sys::GetFdwRoutineByServerId(server)) } {
+    if !is_ours(server, super::owns) {
         return Ok(());
     }
     let directory = directory_of(server);
     match (named.option, directory) {
         ("program", Some(_)) => Err(no_programs(server)),
         ("program", None) => Ok(()),
-        (_, Some(_)) => check_usage(server, named.by),
+        (_, Some(directory)) => {
+            check_usage(server, named.by)?;
+            // Not even named: were the option lost, the table would read it.
+            let name = CString::new(named.value.as_slice()).unwrap_or_default();
+            Below::new(server, &directory, &name).check_spelling()
+        }
         (option, None) if !reads_all(named.by) => Err(role_missing("pg_read_server_files", option, "foreign table")),
         (_, None) => Ok(()),
     }
@@ -266,30 +271,39 @@ unsafe extern "C-unwind" fn object_access(
     }
 }
 
-/// A server was altered: it must have a directory if it had one. The row is not visible yet, so the cache has the old one.
+/// A server was altered: it must have a directory if it had one, and none that is lost in a dump. The row is not visible yet, so
+/// the cache has the old one.
 #[pg_guard]
 extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
-    if directory_of(server).is_none() {
+    if !is_ours(server, super::owns) {
         return;
     }
-    let mut has_one = false;
+    let old = directory_of(server).map(CString::into_bytes);
+    let mut new = None;
     // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its options.
     unsafe {
         each_row(pg_sys::ForeignServerRelationId, |_, values| {
             let [Some(oid), .., options] = *values else { return };
             if oid.value() as u32 == server.to_u32() {
-                let options = options.map(|options| stored(pg_sys::untransformRelOptions(options)));
-                has_one = options.is_some_and(|options| options.iter().any(|(name, _)| name == DIRECTORY));
+                let options = options.map(|options| stored(pg_sys::untransformRelOptions(options))).unwrap_or_default();
+                new = options.into_iter().find(|(name, _)| name == DIRECTORY).map(|(_, value)| value);
             }
         });
-        if has_one || !super::owns(pg_sys::GetFdwRoutineByServerId(server)) {
+        if new == old {
             return;
         }
         let name = from_server(CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername));
-        let message = format!("cannot drop the directory of server \"{name}\"");
-        Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-            .detail("Its foreign tables could then read any file.")
-            .hint("Set another directory, or drop the server.")
-            .raise()
+        if new.is_none() {
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot drop the directory of server \"{name}\""))
+                .detail("Its foreign tables could then read any file.")
+                .hint("Set another directory, or drop the server.")
+                .raise()
+        }
+        if pg_sys::getExtensionOfObject(pg_sys::ForeignServerRelationId, server) != pg_sys::InvalidOid {
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot set the directory of server \"{name}\""))
+                .detail("It is a member of an extension, so a dump would be without the directory.")
+                .hint("Create another server of bulk_fdw.")
+                .raise()
+        }
     }
 }

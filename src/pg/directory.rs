@@ -1,13 +1,15 @@
 //! Files below a directory: what a foreign server with the option `directory` lets its users read.
 //!
 //! Who has USAGE on such a server may read files below its directory, and needs no right to the server's files for that. So
-//! the directory must hold whatever a name says. A name that leads out by itself is refused before anything is looked at, so
-//! that nobody learns what is there; where links lead, the open descriptor tells ([`Below::admits`]).
+//! the directory must hold whatever a name says. A name that leads out is refused before anything outside is looked at, so
+//! that nobody learns what is there: by itself, or through links, which are followed one by one ([`Below::follow`]). They may change
+//! meanwhile, so what counts in the end is where the open descriptor is ([`Below::admits`]).
 //!
 //! **Who grants?** USAGE here is worth a part of pg_read_server_files, so only those who have that role can give it. The owner of
 //! a server need not have it any more, or never had; and who grants is not asked. So what counts are grants by roles that have it
 //! now, and ownership by such a role.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
@@ -42,24 +44,62 @@ impl Below {
         Below { server, server_name, directory, path: CString::new(path.as_os_str().as_bytes()).unwrap_or_default() }
     }
 
-    /// Does its name stay below the directory, wherever links lead?
-    fn is_named_below(&self) -> bool {
-        let path = Path::new(OsStr::from_bytes(self.path.to_bytes()));
-        let Ok(rest) = path.strip_prefix(&self.directory) else { return false };
-        let mut depth = 0_i32;
-        rest.components().all(|component| {
-            match component {
-                Component::Normal(_) => depth += 1,
-                Component::ParentDir => depth -= 1,
-                _ => (),
+    /// What follows the directory in its name. `None` if that leads out by itself: what `..` means depends on links.
+    fn rest(&self) -> Option<&Path> {
+        let rest = Path::new(OsStr::from_bytes(self.path.to_bytes())).strip_prefix(&self.directory).ok()?;
+        rest.components().all(|part| part != Component::ParentDir).then_some(rest)
+    }
+
+    /// Follow its name and the links on the way, without a look at anything outside. False if they lead out. What cannot be
+    /// followed is left to who opens it.
+    fn follow(&self) -> bool {
+        let Some(rest) = self.rest() else { return false };
+        let Ok(directory) = std::fs::canonicalize(&self.directory) else { return true };
+        let mut to_follow = VecDeque::from([rest.to_path_buf()]);
+        let (mut at, mut links) = (directory.clone(), 0);
+        while let Some(path) = to_follow.pop_front() {
+            let mut parts = path.components();
+            let Some(part) = parts.next() else { continue };
+            to_follow.push_front(parts.as_path().to_path_buf());
+            match part {
+                Component::ParentDir => drop(at.pop()),
+                Component::RootDir => at = PathBuf::from("/"),
+                Component::CurDir | Component::Prefix(_) => (),
+                Component::Normal(name) => {
+                    let next = at.join(name);
+                    if directory.starts_with(&next) {
+                        // On the way to it, where there are no links.
+                        at = next;
+                        continue;
+                    }
+                    if !next.starts_with(&directory) {
+                        return false;
+                    }
+                    let Ok(meta) = std::fs::symlink_metadata(&next) else { return true };
+                    if !meta.is_symlink() {
+                        at = next;
+                        continue;
+                    }
+                    links += 1;
+                    let Ok(target) = std::fs::read_link(&next) else { return true };
+                    if links > MOST_LINKS {
+                        return true;
+                    }
+                    to_follow.push_front(target);
+                }
             }
-            depth >= 0
-        })
+        }
+        at.starts_with(&directory)
+    }
+
+    /// Complain about a name that leads out by itself.
+    pub fn check_spelling(&self) -> Result<()> {
+        if self.rest().is_some() { Ok(()) } else { Err(self.outside()) }
     }
 
     /// Complain about a name that leads out. Asked before anything is opened.
     pub fn check_name(&self) -> Result<()> {
-        if self.is_named_below() { Ok(()) } else { Err(self.outside()) }
+        if self.follow() { Ok(()) } else { Err(self.outside()) }
     }
 
     /// Complain about an open file that is elsewhere.
@@ -69,13 +109,13 @@ impl Below {
 
     /// Is what was opened below the directory?
     pub fn admits(&self, fd: c_int) -> bool {
-        self.is_named_below() && is_below(fd, std::slice::from_ref(&self.directory))
+        self.rest().is_some() && is_below(fd, std::slice::from_ref(&self.directory))
     }
 
     /// What the system knows of the file, if it is below. Nothing is opened that would notice.
     pub fn metadata(&self) -> std::io::Result<Metadata> {
         let none = || std::io::Error::from_raw_os_error(libc::ENOENT);
-        if !self.is_named_below() {
+        if !self.follow() {
             return Err(none());
         }
         let path = Path::new(OsStr::from_bytes(self.path.to_bytes()));
@@ -90,6 +130,9 @@ impl Below {
     }
 }
 
+/// As many as the system follows.
+const MOST_LINKS: usize = 40;
+
 /// The name of a server's option.
 pub const DIRECTORY: &str = "directory";
 
@@ -103,12 +146,38 @@ pub fn directory_of(server: pg_sys::Oid) -> Option<CString> {
     }
 }
 
+/// ClanguageId (pg_language.h).
+const C_LANGUAGE: u32 = 13;
+/// The C function that our wrapper's handler is.
+const HANDLER: &[u8] = b"bulk_fdw_handler_wrapper";
+
+/// Is it a server of the wrapper whose routines are `ours`? Handlers of others are not called: there may be none, or the
+/// library may not be there. Guarded.
+pub fn is_ours(server: pg_sys::Oid, ours: unsafe fn(*const pg_sys::FdwRoutine) -> bool) -> bool {
+    // SAFETY: guarded catalog lookups; a function's row has a name in the library if it is of the language C. The routines are valid.
+    unsafe {
+        let handler = (*pg_sys::GetForeignDataWrapper((*pg_sys::GetForeignServer(server)).fdwid)).fdwhandler;
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(handler));
+        if tuple.is_null() {
+            return false;
+        }
+        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+        let mut is_null = false;
+        let source = pg_sys::SysCacheGetAttr(cache, tuple, pg_sys::Anum_pg_proc_prosrc as i16, &raw mut is_null);
+        let is_c = (*form).prolang == pg_sys::Oid::from(C_LANGUAGE) && !is_null;
+        let is_handler = is_c && CStr::from_ptr(pg_sys::text_to_cstring(source.cast_mut_ptr())).to_bytes() == HANDLER;
+        pg_sys::ReleaseSysCache(tuple);
+        is_handler && ours(pg_sys::GetFdwRoutine(handler))
+    }
+}
+
 /// A file below the directory of the server of this name, whose wrapper has routines that are `ours`. Guarded.
 pub fn file_of(server: &CStr, path: &CStr, ours: unsafe fn(*const pg_sys::FdwRoutine) -> bool) -> Result<Below> {
-    // SAFETY: guarded catalog lookups; the routines are valid.
+    // SAFETY: a guarded catalog lookup.
     unsafe {
         let id = (*pg_sys::GetForeignServerByName(server.as_ptr(), false)).serverid;
-        let directory = if ours(pg_sys::GetFdwRoutineByServerId(id)) { directory_of(id) } else { None };
+        let directory = if is_ours(id, ours) { directory_of(id) } else { None };
         let Some(directory) = directory else {
             let message = format!("server \"{}\" has no directory to load from", from_server(server));
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
@@ -135,6 +204,20 @@ pub fn check_usage(server: pg_sys::Oid, role: pg_sys::Oid) -> Result<()> {
     let message = format!("permission denied for files of server \"{name}\"");
     let detail = "Only roles with privileges of the \"pg_read_server_files\" role may grant USAGE of a directory.";
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail))
+}
+
+/// May the owner of a table still read what is below the server's directory? Who has SELECT on it reads on his account. Guarded.
+pub fn check_owner(server: pg_sys::Oid, relid: pg_sys::Oid) -> Result<()> {
+    // SAFETY: a guarded catalog lookup.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as c_int, pg_sys::Datum::from(relid));
+        if tuple.is_null() {
+            return Ok(());
+        }
+        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
+        pg_sys::ReleaseSysCache(tuple);
+        check_usage(server, owner)
+    }
 }
 
 /// Is the role's USAGE from somebody who may read all files?
