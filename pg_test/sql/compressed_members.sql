@@ -51,6 +51,9 @@ SELECT found(content('numbers.bgz', 12) || 'nothing');
 SELECT found(content('numbers.zst', 12) || 'nothing');
 SELECT outcome, count(*) FROM content('numbers.bgz', 8) bytes, generate_series(0, 9) n,
 	LATERAL (SELECT string_agg(f, '; ') FROM found(set_byte(bytes, n * 17000 + 1000, get_byte(bytes, n * 17000 + 1000) # 85)) f) x (outcome) GROUP BY outcome ORDER BY 2 DESC, 1;
+-- Lengths that are wrong: nobody else looks at them.
+SELECT found(set_byte(content('numbers.bgz', 12), 16, 17)) = found(content('numbers.bgz', 12));
+SELECT found(set_byte(bytes, at, n)) FROM content('numbers.bgz', 12) bytes, (SELECT 4 * length(content('numbers.bgz')) + 16) a (at), unnest('{0,100,255}'::int[]) n;
 -- The byte that it breaks off at, and the line of a bad value.
 CALL set_members(substr(content('numbers.bgz', 12), 1, 400000));
 SELECT e FROM error_of('SELECT count(word) FROM members') e WHERE e ~ 'DETAIL';

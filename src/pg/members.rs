@@ -6,7 +6,8 @@
 //!
 //! What one decoder has to read in order may be cut where a member ends, if that can be found without decoding: bgzip tells the
 //! length of each of its members, and the blocks of a zstd frame tell theirs. Where the next member is too long, or is none, the rest is left to one
-//! decoder ([`Compression::decoder`]), which also says what is wrong with it.
+//! decoder ([`Compression::decoder`]). So is it from a part on in which something is wrong: it may be the length only, which a decoder does not
+//! look at; else it says what.
 //!
 //! Threads live as long as this does, know nothing of the server, and are begun by the thread that decompresses ahead, so that they have no signal either.
 //! What they have ahead is bounded: a few parts each, which stand for no more than [`MOST`] bytes or are decoded where they are wanted.
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 
 use super::compression::Compression;
 use super::decompressor::{Counted, Input, failed};
+use super::points::point_errno;
 
 /// Threads at most.
 const MOST_THREADS: usize = 4;
@@ -40,8 +42,8 @@ struct Part {
 /// What a part stands for; or the part, if that is too much.
 enum Outcome {
     Bytes(u64, Vec<u8>),
-    /// What came before the error, and how far in the file that was.
-    Wrong(u64, Vec<u8>, Error),
+    /// Of the part that begins there in the file.
+    Wrong(u64),
     TooMuch(Part),
 }
 
@@ -64,7 +66,6 @@ pub struct Members {
     most_ahead: usize,
     /// What is being delivered.
     now: Cursor<Vec<u8>>,
-    error: Option<Error>,
     /// One decoder for the rest, or for a part.
     alone: Option<Box<dyn Read>>,
     is_last: bool,
@@ -85,7 +86,7 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
     }
     let (tasks, to_do) = channel::<Task>();
     let to_do = Arc::new(Mutex::new(to_do));
-    for _ in 0..cores {
+    let begin = || {
         let to_do = Arc::clone(&to_do);
         let work = move || {
             loop {
@@ -95,8 +96,12 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
                 let _ = reply.send(decode(compression, part));
             }
         };
-        // With fewer it only takes longer; with none the channel is closed, and there is one decoder.
-        let _ = std::thread::Builder::new().name("pg_bulk members".into()).spawn(work);
+        let thread = std::thread::Builder::new().name("pg_bulk members".into());
+        point_errno!("members.thread").is_none() && thread.spawn(work).is_ok()
+    };
+    // With fewer it only takes longer.
+    if (0..cores).filter(|_| begin()).count() == 0 {
+        return compression.decoder(Counted { inner: source, consumed });
     }
     drop(to_do);
     Ok(Box::new(Members {
@@ -109,7 +114,6 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
         ahead: VecDeque::new(),
         most_ahead: cores + 1,
         now: Cursor::default(),
-        error: None,
         alone: None,
         is_last: false,
     }))
@@ -127,7 +131,7 @@ fn decode(compression: Compression, part: Part) -> Outcome {
     match result {
         Ok(true) => Outcome::Bytes(at, bytes),
         Ok(false) => Outcome::TooMuch(part),
-        Err(error) => Outcome::Wrong(at, bytes, error),
+        Err(_) => Outcome::Wrong(part.at),
     }
 }
 
@@ -279,22 +283,28 @@ impl Members {
         Ok(())
     }
 
+    /// What begins there in the file is for one decoder.
+    fn leave_rest(&mut self, at: u64) -> Result<()> {
+        self.ahead.clear();
+        self.waiting = Vec::new();
+        // The threads end.
+        (self.tasks, self.is_last) = (None, true);
+        let input = Input { offset: at, ..self.source.take().ok_or_else(failed)?.into_inner() };
+        self.consumed.store(at, Relaxed);
+        let inner = BufReader::with_capacity(READ, input);
+        self.alone = Some(self.compression.decoder(Counted { inner, consumed: Arc::clone(&self.consumed) })?);
+        Ok(())
+    }
+
     /// Get ready to deliver more. False if that was all.
     fn go_on(&mut self) -> Result<bool> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
         self.give_out()?;
         match self.ahead.pop_front().map(|outcome| outcome.recv()) {
             Some(Ok(Outcome::Bytes(at, bytes))) => {
                 self.consumed.store(at, Relaxed);
                 self.now = Cursor::new(bytes);
             }
-            Some(Ok(Outcome::Wrong(at, bytes, error))) => {
-                self.consumed.store(at, Relaxed);
-                self.now = Cursor::new(bytes);
-                self.error = Some(error);
-            }
+            Some(Ok(Outcome::Wrong(at))) => self.leave_rest(at)?,
             Some(Ok(Outcome::TooMuch(part))) => {
                 self.consumed.store(part.at, Relaxed);
                 let inner = Cursor::new(part.bytes);
