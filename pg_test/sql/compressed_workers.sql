@@ -73,6 +73,26 @@ SELECT differences('{"format": "text"}');
 CALL write_both(E'1,one\n2,' || repeat('long', 6000000) || E'\n3,three\n');
 SELECT differences(chunks => '{256kB}');
 SELECT id, length(word) FROM t ORDER BY id;
+-- Some more rows behind it are read in order: figures do not go below zero.
+CALL write_both(:'content' || E'2,' || repeat('long', 6000000) || E'\n' || :'content');
+SELECT differences(chunks => '{4kB}');
+-- What is decompressed ahead is bounded, whatever was asked for.
+CREATE FUNCTION ring_size() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+	SELECT sum(('x' || lpad(m[2], 16, '0'))::bit(64)::bigint - ('x' || lpad(m[1], 16, '0'))::bit(64)::bigint)
+	FROM regexp_matches(pg_read_file('/proc/self/maps'), '([0-9a-f]+)-([0-9a-f]+) [^\n]*memfd:pg_bulk', 'g') m
+$$;
+CREATE TABLE with_size (id int, word text, size bigint DEFAULT ring_size());
+CALL write_both(:'content');
+SET pg_bulk.memory_limit = '1GB';
+SET pg_bulk.chunk_size = '16MB';
+SELECT workers > 0 FROM bulk_load(data_path('cw_file.gz'), 'with_size', '{"format": "csv", "workers": 100, "columns": ["id", "word"]}');
+SELECT min(size) > 0, max(size) BETWEEN 16 << 20 AND 81 << 20, count(*) FROM with_size;
+TRUNCATE with_size;
+SET pg_bulk.chunk_size = '1MB';
+SELECT workers FROM bulk_load(data_path('cw_file.gz'), 'with_size', '{"format": "csv", "workers": 1, "columns": ["id", "word"]}');
+SELECT min(size) > 0, max(size) BETWEEN 16 << 20 AND 17 << 20, count(*) FROM with_size;
+RESET pg_bulk.memory_limit;
+SET pg_bulk.chunk_size = '4kB';
 -- Bad values left out, and kept; the rows before the file breaks off have the first word.
 CALL write_both(replace(:'content', E'\n3', E'\nx3'));
 SELECT differences('{"on_error": "ignore"}');

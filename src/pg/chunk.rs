@@ -10,7 +10,7 @@ use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{LOOKAHEAD, Place};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
-use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
+use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use super::encoding::{Encodings, Treatment};
 use super::ring::{Arrival, NAP, Ring};
@@ -104,7 +104,7 @@ impl Stream {
                 return Some(arrival);
             }
             check_for_interrupts!();
-            std::thread::sleep(NAP);
+            nap();
         }
     }
 
@@ -169,13 +169,30 @@ impl Stream {
         self.reader.shrink_chunk_space((ROOM + len + LOOKAHEAD).max(1 << 20));
     }
 
-    /// Go on reading the file in order, from a record on. Guarded.
+    /// Go on reading the file in order, from a record on. What a compressed one stands for is found by reading it again, so it must be
+    /// the same. Guarded.
     pub fn resume(&mut self, place: Place) -> Result<()> {
+        if let Some(ring) = self.source().ring()
+            && !self.identity().is_some_and(|now| now.continues(ring.file()))
+        {
+            return Err(changed(self.source().name()));
+        }
         let (source, reader) = self.source_and_reader();
         source.seek(place.offset)?;
         reader.resume(place);
         Ok(())
     }
+}
+
+/// Sleep for a moment; others see that somebody waits.
+fn nap() {
+    let show = |event: u32| {
+        // SAFETY: points to a word of this process's, as in pgstat_report_wait_start (wait_event.h).
+        unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
+    };
+    show(pg_sys::PG_WAIT_EXTENSION);
+    std::thread::sleep(NAP);
+    show(0);
 }
 
 /// Can the bytes of a file be told apart anywhere, without being converted?

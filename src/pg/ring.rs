@@ -29,18 +29,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::reader::LOOKAHEAD;
 
+use super::chunk::Identity;
 use super::compression::Compression;
 use super::decompressor::{Input, failed, reserve, without_signals};
 use super::members;
+use super::points::point_errno;
 use super::source::Descriptor;
 use super::stretches::MOST_PROCESSES;
+use crate::guc;
 
 /// How long somebody waits before he looks again.
 pub const NAP: Duration = Duration::from_micros(200);
-/// Bytes that a ring has at least, and those that are decompressed at a time.
+/// Bytes that a ring has at least, and at most whatever was asked for; and those that are decompressed at a time.
 const LEAST: usize = 16 << 20;
+const MOST: usize = LEAST + (64 << 20);
 const PIECE: usize = 256 << 10;
 /// Room for the head.
 const HEAD: usize = 4096;
@@ -52,6 +57,8 @@ const NONE: u64 = u64::MAX;
 struct Head {
     /// Bytes of the ring.
     size: u64,
+    /// What is decompressed.
+    file: Identity,
     /// Up to here they are there.
     filled: AtomicU64,
     /// Where they end, once that is known.
@@ -130,6 +137,18 @@ impl Map {
     }
 }
 
+/// Bytes of a ring for so many processes, each with a stretch of so many bytes and some more ahead.
+fn size(processes: usize, stretch: usize) -> usize {
+    let most = LEAST.max(guc::memory_limit().saturating_mul(processes)).min(MOST);
+    stretch.saturating_mul(processes + 2).clamp(LEAST, most)
+}
+
+/// The longest stretches up to so many bytes that so many processes may have in a ring.
+pub fn fitting(processes: usize, stretch: usize) -> usize {
+    let each = size(processes, stretch) / (processes + 2);
+    (each / BLOCK * BLOCK).clamp(BLOCK, stretch.max(BLOCK))
+}
+
 /// A ring, as one process has it.
 #[derive(Debug)]
 pub struct Ring {
@@ -160,7 +179,8 @@ impl Ring {
     /// Begin to decompress a file, whose bytes from `base` on are wanted, by so many processes in stretches of so many bytes.
     pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
         reserve()?;
-        let size = LEAST.max(stretch.saturating_mul(processes + 2)).next_multiple_of(HEAD);
+        let size = size(processes, stretch).next_multiple_of(HEAD);
+        let identity = Identity::of(&file.metadata()?);
         // SAFETY: a call with a string, whose result is checked.
         let fd = unsafe { libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -169,9 +189,17 @@ impl Ring {
         // SAFETY: a new descriptor that is nobody else's.
         let shared = unsafe { File::from_raw_fd(fd) };
         let len = libc::off_t::try_from(HEAD + size).map_err(|_| ErrorKind::OutOfMemory)?;
-        // Memory that is not to be had is an error now, and not a signal later.
-        // SAFETY: an open file.
-        let error = unsafe { libc::posix_fallocate(shared.as_raw_fd(), 0, len) };
+        // Memory that is not to be had is an error now, and not a signal later. A signal in between would be another error.
+        let error = without_signals(|| {
+            loop {
+                // SAFETY: an open file.
+                let allocate = || unsafe { libc::posix_fallocate(shared.as_raw_fd(), 0, len) };
+                let error = point_errno!("ring.memory").unwrap_or_else(allocate);
+                if error != libc::EINTR {
+                    break error;
+                }
+            }
+        });
         if error != 0 {
             return Err(Error::from_raw_os_error(error));
         }
@@ -180,6 +208,7 @@ impl Ring {
         unsafe {
             map.at.cast::<Head>().write(Head {
                 size: size as u64,
+                file: identity,
                 filled: AtomicU64::new(base),
                 end: AtomicU64::new(NONE),
                 has_failed: AtomicBool::new(false),
@@ -223,6 +252,11 @@ impl Ring {
     /// What workers join by.
     pub fn descriptor(&self) -> Option<Descriptor> {
         self.leads.as_ref().map(|(file, _)| Descriptor::new(file.as_raw_fd()))
+    }
+
+    /// The file, as it was when the ring began.
+    pub fn file(&self) -> Identity {
+        self.map.head().file
     }
 
     pub fn leads(&self) -> bool {
@@ -296,14 +330,23 @@ struct Writer {
     stop: Arc<AtomicBool>,
 }
 
+impl Drop for Writer {
+    /// Whatever became of the thread, a panic of a decoder's among them: nobody waits for more.
+    fn drop(&mut self) {
+        let head = self.map.head();
+        if head.end.load(SeqCst) == NONE {
+            head.has_failed.store(true, SeqCst);
+        }
+    }
+}
+
 impl Writer {
     fn work(&self, mut decoder: Box<dyn Read + '_>, consumed: &AtomicU64, base: u64) {
         let head = self.map.head();
         let outcome = self.fill(&mut *decoder, consumed, base);
         head.consumed.store(consumed.load(Relaxed), Relaxed);
-        match outcome {
-            Ok(end) => head.end.store(end, SeqCst),
-            Err(_) => head.has_failed.store(true, SeqCst),
+        if let Ok(end) = outcome {
+            head.end.store(end, SeqCst);
         }
     }
 
@@ -335,6 +378,9 @@ impl Writer {
             if room == 0 {
                 std::thread::sleep(NAP);
                 continue;
+            }
+            if point_errno!("ring.fill").is_some() {
+                std::panic::resume_unwind(Box::new("a point"));
             }
             let (at, together) = self.map.place(filled);
             let most = together.min(PIECE).min(usize::try_from(room).unwrap_or(usize::MAX));

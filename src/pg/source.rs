@@ -751,7 +751,7 @@ impl Source {
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(PORTION);
             match self.read(nothing.get_mut(..most).unwrap_or_default())? {
-                0 => break,
+                0 => return Err(changed(&self.name)),
                 n => left -= n as u64,
             }
         }

@@ -21,7 +21,7 @@ use crate::pg::build_id::build_id;
 use crate::pg::chunks::Chunks;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
-use crate::pg::ring::Ring;
+use crate::pg::ring::{self, Ring};
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
@@ -41,7 +41,7 @@ impl Leader {
         let Some(place) = place else { return Ok(()) };
         let Some(cutter) = stream.cutter(place) else { return Ok(()) };
         let is_compressed = list.is_none() && stream.size().is_none();
-        let grid = match &list {
+        let mut grid = match &list {
             Some(list) => Units::of(list).grid(),
             None if is_compressed => Grid::endless(place.offset),
             None => Grid::from(place.offset, file.size),
@@ -76,13 +76,18 @@ impl Leader {
             self.notes.push("no shared memory for workers; the load ran in one process".into());
             return Ok(());
         }
-        let mut ring = Descriptor::NONE;
+        let mut descriptor = Descriptor::NONE;
         if is_compressed {
-            let stretch = usize::try_from(grid.len).unwrap_or(0);
-            match self.process.rows.stream_mut().source_mut().share(place.offset, wanted + 1, stretch) {
-                Some(descriptor) => ring = descriptor,
+            // SAFETY: reads a setting.
+            let most = usize::try_from(unsafe { pg_sys::max_parallel_workers }).unwrap_or(0);
+            let processes = wanted.min(most) + 1;
+            let stretch = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
+            grid.len = stretch as u64;
+            match self.process.rows.stream_mut().source_mut().share(place.offset, processes, stretch) {
+                Some(shared) => descriptor = shared,
                 None => {
                     parallel.finish();
+                    self.notes.push("no memory to share what the file stands for; the load ran in one process".into());
                     return Ok(());
                 }
             }
@@ -100,7 +105,7 @@ impl Leader {
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
-            (*shared).ring = ring;
+            (*shared).ring = descriptor;
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
             for i in 0..stretches {
                 rejects.add(i).write(Tally::new());

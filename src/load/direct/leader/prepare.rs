@@ -284,10 +284,11 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
     if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
 }
 
-/// Rows that a file has at most, if it is known how large all of them are together.
+/// Rows that a file has at most, if it is known how large all of them are together. A block of bzip2's, the densest, stands for 46 MB in
+/// some 40 bytes.
 fn most_rows(rows: &Rows, size: Option<u64>) -> u64 {
     let compressed = || rows.stream().file_size().filter(|_| rows.stream().can_share());
-    size.or_else(|| compressed().map(|size| size.saturating_mul(1 << 20))).unwrap_or(0)
+    size.or_else(|| compressed().map(|size| size.saturating_mul(1 << 21))).unwrap_or(0)
 }
 
 /// Bytes for each of so many collections of keys: all together get what one index that is built may have.

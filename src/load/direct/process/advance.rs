@@ -213,7 +213,8 @@ impl Process {
         let Some(phases) = (unsafe { self.phases.as_mut() }) else { return };
         let shared = self.shared();
         let in_order = matches!(self.chunks, Chunks::InOrder);
-        let unreported = if in_order { self.rows.stream().bytes_read() - self.reported } else { 0 };
+        // What is read once more begins at the start again.
+        let unreported = if in_order { self.rows.stream().bytes_read().saturating_sub(self.reported) } else { 0 };
         let before = self.before;
         phases.show(|figures| {
             figures.bytes = before.bytes + shared.bytes.load(Relaxed) + unreported;
