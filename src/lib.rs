@@ -15,6 +15,7 @@ mod fdw;
 mod guc;
 mod load;
 mod pg;
+mod process_utility;
 mod queue;
 
 use pgrx::prelude::*;
@@ -42,6 +43,6 @@ pub extern "C-unwind" fn _PG_init() {
         replace: fdw::replace,
         count: fdw::count,
     });
-    load::copy::init();
+    process_utility::init();
     queue::init();
 }

@@ -29,6 +29,8 @@ my $key = 'CREATE TABLE t (a int PRIMARY KEY, b text, c date)';
 my $three = "1\tone\t2001-01-01\n2\t\\N\t\\N\n3\tthree\\tx\t2003-03-03\n";
 my $three_csv = "1,one,2001-01-01\n2,,\n3,\"th\"\"ree,\n\",2003-03-03\n";
 my $log = q{CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '% % % %', TG_NAME, TG_OP, TG_LEVEL, NEW; RETURN NEW; END $$;};
+my $noisy = q{CREATE FUNCTION noisy() RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'evaluated'; RETURN true; END $$;};
+my $leaf_locks = q{SELECT relation::regclass::text, mode FROM pg_locks WHERE relation::regclass::text ~ '^t[0-9]$' ORDER BY 1, 2};
 my @cases = (
 	# Formats and options.
 	[ $plain, '', '', $three, LOAD ],
@@ -48,6 +50,8 @@ my @cases = (
 	[ $plain, '', '(FORMAT csv, FORCE_NOT_NULL (b))', "1,,\n", LOAD ],
 	[ $plain, '(a)', '(FORMAT csv, FORCE_NULL (b))', "1\n", 'The data cannot be read' ],
 	[ $plain, '', '(FORCE_NULL (b))', "1\n", 'The data cannot be read|The options make no sense' ],
+	[ $plain, '', '(FORMAT csv, FORCE_NULL (b, b))', "1,,\n", 'An option names a column twice' ],
+	[ $plain, '', '(FORMAT csv, FORCE_NOT_NULL (b, c, b))', "1,,\n", 'An option names a column twice' ],
 	[ $plain, '', "(DELIMITER 'ab')", $three, 'The options make no sense' ],
 	[ $plain, '', "(DELIMITER E'\\n')", $three, 'The options make no sense' ],
 	[ $plain, '', "(NULL '')", "1\tx\t\n\tx\t\n", LOAD ],
@@ -142,6 +146,8 @@ my @cases = (
 	[ 'CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 (c date, a int, b text); ALTER TABLE t ATTACH PARTITION t1 FOR VALUES IN (1, 3)', '', '', $three, LOAD ],
 	[ 'CREATE TABLE p (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t PARTITION OF p FOR VALUES IN (1, 3)', '', '', $three, LOAD ],
 	[ "$log CREATE TABLE t (a int, b text, c date) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t DEFAULT; CREATE TRIGGER x BEFORE INSERT ON t1 FOR EACH ROW EXECUTE FUNCTION log()", '', '', $three, 'Table "t1" has BEFORE or INSTEAD OF row triggers' ],
+	# Partitions that no row goes to are not locked, if it is core that copies.
+	[ "$log CREATE TABLE t (a int) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE t2 PARTITION OF t DEFAULT; CREATE TABLE t0 PARTITION OF t FOR VALUES IN (0); CREATE TRIGGER x BEFORE INSERT ON t2 FOR EACH ROW EXECUTE FUNCTION log(); BEGIN", '', '', "1\n", 'Table "t2" has BEFORE or INSTEAD OF row triggers', "$leaf_locks; COMMIT" ],
 	[ 'CREATE TABLE o (a int, b text, c date); CREATE VIEW t AS SELECT * FROM o', '', '', $three, 'The target is not a table' ],
 	[ 'CREATE SEQUENCE t', '', '', $three, 'The target is not a table' ],
 	[ 'CREATE TABLE o (a int)', '', '', $three, undef ],
@@ -154,7 +160,13 @@ my @cases = (
 	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', 'WHERE a > 1', $three, undef ],
 	[ "$plain; GRANT ALL ON SCHEMA c TO limited; GRANT INSERT ON t TO limited; SET ROLE limited", '', '', $three, undef ],
 	[ "$plain; ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', '', $three, 'Row-level security applies' ],
-	[ "$plain; ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered; SET row_security = off", '', '', $three, 'Row-level security applies' ],
+	[ "$plain; ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered; SET row_security = off", '', '', $three, undef ],
+	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', 'WHERE true', $three, LOAD ],
+	[ "$plain; GRANT ALL ON SCHEMA c TO filtered; GRANT INSERT ON t TO filtered; SET ROLE filtered", '', 'WHERE t IS NOT NULL', $three, undef ],
+
+	# What is evaluated beforehand is evaluated once, and not for who may not insert.
+	[ "$plain; $noisy", '', '(FORMAT binary) WHERE noisy()', $three, 'The format is binary' ],
+	[ "$noisy CREATE TABLE t (a int, b boolean DEFAULT noisy()); GRANT ALL ON SCHEMA c TO filtered; SET ROLE filtered", '(a)', '', "1\n", undef ],
 
 	# Transactions; what is behind BEGIN ends with the case.
 	[ "BEGIN; $key", '', 'FREEZE', $three, LOAD, 'COMMIT' ],
@@ -231,5 +243,55 @@ for my $number (0 .. $#cases)
 		if ($expected eq LOAD) { is($done, '', "$case: a load"); }
 		else { like($done, qr/$expected/, "$case: why not"); }
 	}
+}
+
+# bulk_load's condition wants no more rights than COPY's.
+write_bytes("$directory/numbers", "1\n2\n");
+$node->safe_psql('postgres', 'CREATE TABLE filled (a int); GRANT INSERT ON filled TO filtered');
+is($node->safe_psql('postgres', qq{SET ROLE filtered; SELECT rows_loaded FROM bulk_load('$directory/numbers', 'filled', '{"where": "true"}')}),
+	'2', 'a condition that reads no column wants no right to read');
+my (undef, undef, $err) = $node->psql('postgres', qq{SET ROLE filtered; SELECT * FROM bulk_load('$directory/numbers', 'filled', '{"where": "a > 1"}')});
+like($err, qr/permission denied for table filled/, '... and one that reads a column does');
+
+$node->append_conf('postgresql.conf', "pg_bulk.allowed_directories = '/nowhere'");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT setting = '/nowhere' FROM pg_settings WHERE name = 'pg_bulk.allowed_directories'") or die;
+
+# A file that is not to be read by this library is the server's, and so are the locks.
+$node->safe_psql('postgres', 'CREATE TABLE p (a int) PARTITION BY LIST (a); CREATE TABLE t1 PARTITION OF p FOR VALUES IN (1, 2); CREATE TABLE t2 PARTITION OF p DEFAULT');
+is($node->safe_psql('postgres', "SET pg_bulk.copy = on; BEGIN; COPY p FROM '$directory/numbers'; $leaf_locks"), 't1|RowExclusiveLock', 'a file that is not below an allowed directory');
+
+# A pipe that is not to be read by this library is not opened by it: its writer would be told that nobody reads.
+{
+	my $pipe = "$directory/pipe";
+	system('mkfifo', '-m', '644', $pipe) == 0 or die;
+	defined(my $writer = fork) or die;
+	exec 'sh', '-c', "printf '3\\n4\\n' > '$pipe'" or die if !$writer;
+	select undef, undef, undef, 0.1;
+	my $late;
+	$node->psql('postgres', "SET pg_bulk.copy = on; COPY filled FROM '$pipe'", timeout => 10, timed_out => \$late);
+	ok(!$late, 'a pipe that is not below an allowed directory');
+	kill 'KILL', $writer if $late;
+	waitpid $writer, 0;
+	is($node->safe_psql('postgres', 'SELECT sum(a) FROM filled'), '10', '... is read by the server');
+}
+
+# Who was loaded before would not see a COPY that is a load.
+my $copy = "COPY filled FROM '$directory/numbers'";
+my $seen = "SELECT calls, rows FROM pg_stat_statements WHERE query ~ '^COPY filled'";
+sub copied { my (undef, undef, $said) = $node->psql('postgres', "$_[0]SET pg_bulk.copy = on; SET client_min_messages = debug1; $copy"); return $said; }
+$node->append_conf('postgresql.conf', "pg_bulk.allowed_directories = ''");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT setting = '' FROM pg_settings WHERE name = 'pg_bulk.allowed_directories'") or die;
+$node->safe_psql('postgres', 'SELECT pg_stat_statements_reset()');
+like(copied(''), qr/is done by pg_bulk/, 'the library is loaded before another one');
+is($node->safe_psql('postgres', $seen), '1|2', '... which sees the statement');
+for my $order ('pg_stat_statements,pg_bulk', 'pg_stat_statements')
+{
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$order'");
+	$node->restart;
+	$node->safe_psql('postgres', 'SELECT pg_stat_statements_reset()');
+	like(copied("LOAD 'pg_bulk'; "), qr/not done by pg_bulk: Another library/, "$order: the library is loaded after it");
+	is($node->safe_psql('postgres', $seen), '1|2', '... which sees the statement, too');
 }
 done_testing();

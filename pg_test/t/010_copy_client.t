@@ -34,25 +34,30 @@ sub takers
 
 my $least = 0;
 
-# The same conversation, with pg_bulk.copy off and on: what is said, and what is in the table then.
+# The same conversation, with pg_bulk.copy off and on: what is said, and what is in the table then. Where the least size is not
+# what it is about, the one that there is by default is tried, too.
 sub same_talk
 {
 	my ($name, $talk, $who) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my %said;
-	for my $mode ('off', 'on')
+	my (%said, %takers);
+	for my $mode ('off', 'on', $least ? () : 'few')
 	{
+		my $size = $mode eq 'few' ? '64kB' : $least;
+		my $copy = $mode eq 'off' ? 'off' : 'on';
 		$node->safe_psql('postgres', 'TRUNCATE t');
 		takers();
-		my $wire = Wire->new($node, "SET pg_bulk.copy = $mode", "SET pg_bulk.copy_min_size = $least");
+		my $wire = Wire->new($node, "SET pg_bulk.copy = $copy", "SET pg_bulk.copy_min_size = '$size'");
 		$said{$mode} = $talk->($wire);
 		$wire->close;
 		$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type IN ('client backend', 'parallel worker')") or die;
 		$said{$mode} .= "\n" . $node->safe_psql('postgres', 'TABLE t');
+		$takers{$mode} = takers();
 	}
 	is($said{on}, $said{off}, $name);
 	$who //= 'done';
-	like(takers(), qr/^($who)$/, "$name: a load");
+	like($takers{on}, qr/^($who)$/, "$name: a load");
+	is($said{few}, $said{off}, "$name, if few rows are core's") if !$least;
 	return $said{on};
 }
 my $copy = 'COPY t FROM STDIN';
@@ -70,6 +75,11 @@ same_talk('a failure behind the marker', sub { my ($w) = @_; $w->query($copy); $
 like(same_talk('a failure', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->data("1\tx\n2"); $w->fail('it rains'); $w->answer }),
 	qr/C57014 MCOPY from stdin failed: it rains WCOPY t, line 2\|Z I/, 'it says so');
 same_talk('a failure at once', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->fail('it rains'); $w->answer });
+same_talk('a failure without an end', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->message('f', 'it rains'); $w->answer });
+same_talk('a failure at once in another encoding', sub { my ($w) = @_; $w->query("SET client_encoding = 'latin1'"); $w->answer; $w->query($copy); $w->wait_for('G'); $w->fail("it r\xe4ins"); $w->answer });
+same_talk('another message at once', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->query('SELECT 1'); $w->answer });
+same_talk('a message of a wrong length at once', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->bytes('d' . pack('N', 2)); $w->answer });
+same_talk('a client that goes at once', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->close; '' });
 same_talk('a bad row before a failure', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->data("1\tx\nz\ty\n"); $w->fail('it rains'); $w->answer });
 same_talk('a bad row, and then data', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->data("1\tx\nz\ty\n"); my $e = $w->wait_for('E'); $w->data("2\tx\n"); $w->done; $e . $w->answer });
 same_talk('a bad row, while the client waits', sub { my ($w) = @_; $w->query($copy); $w->wait_for('G'); $w->data("1\tx\n"); $w->data("z\ty\n"); my $e = $w->wait_for('E'); $w->fail('so'); $e . $w->answer });
@@ -116,6 +126,11 @@ same_talk('cancelled while it waits', sub { my ($w) = @_; my $pid = pid_of($w); 
 same_talk('statement_timeout', sub { my ($w) = @_; $w->query("SET statement_timeout = '50ms'"); $w->answer; $w->query($copy); $w->wait_for('G'); $w->data("1\tx\n"); usleep(100_000); $w->data("2\tx\n"); my $e = $w->answer; $w->done; $e });
 same_talk('terminated while it waits', sub { my ($w) = @_; my $pid = pid_of($w); $w->query($copy); $w->wait_for('G'); $w->data("1\tx\n"); usleep(50_000);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)"); $w->answer });
+same_talk('terminated before it has anything', sub { my ($w) = @_; my $pid = pid_of($w); $w->query($copy); $w->wait_for('G'); usleep(50_000); $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)"); $w->answer });
+like(same_talk('cancelled before it has anything', sub { my ($w) = @_; my $pid = pid_of($w); $w->query($copy); $w->wait_for('G'); usleep(50_000); $node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)"); $w->data("1\tx\n"); my $e = $w->answer =~ s/line 1: "[^"]*"/line 1/r; $w->done; $e }),
+	qr/WCOPY t, line 1/, 'it says where');
+like(same_talk('what is seen of it before it has anything', sub { my ($w) = @_; my $pid = pid_of($w); $w->query($copy); $w->wait_for('G'); usleep(50_000);
+	my $seen = $node->safe_psql('postgres', "$locks; SELECT command, type, bytes_processed, relid::regclass FROM pg_stat_progress_copy"); $w->done; $seen . $w->answer }), qr/^RowExclusiveLock\nCOPY FROM\|PIPE\|0\|tC COPY 0/, 'as of any COPY');
 like(same_talk('what is seen of it', sub { my ($w) = @_; my $pid = pid_of($w); $w->query("$copy WHERE a > 1"); $w->wait_for('G'); $w->data("1\tx\n2\tx\n"); usleep(50_000);
 	my $seen = $node->safe_psql('postgres', "$locks; SELECT command, type, bytes_total, relid::regclass FROM pg_stat_progress_copy; SELECT wait_event_type, wait_event, state FROM pg_stat_activity WHERE pid = $pid; SELECT count(*) FROM t");
 	$w->data("3\tx\n"); $w->done; $seen . $w->answer }), qr/^RowExclusiveLock\nCOPY FROM\|PIPE\|0\|t\nClient\|ClientRead\|active\n0C COPY 2/, 'as of any COPY');

@@ -20,7 +20,7 @@ use pgrx::{AllocatedByRust, pg_sys};
 
 use self::options::TableOptions;
 use self::scan::Scan;
-pub use self::servers::init;
+pub use self::servers::{end_statement, init};
 use crate::error::{OrRaise, Result};
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;

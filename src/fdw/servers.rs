@@ -4,7 +4,7 @@
 //! must be below. The validator is told the options, and not the server. So where the role is missing it takes the file name
 //! for the moment ([`remember`]), and the catalog is asked when the statement has said which table it is for ([`settle`]):
 //!
-//! * at the end of the statement, by ProcessUtility_hook;
+//! * at the end of the statement ([`end_statement`]);
 //! * before the table can be used, whenever the options of a table are read;
 //! * before the transaction commits. The library may have been loaded in the middle of the statement, so that its end is not
 //!   seen, and nobody need use the table.
@@ -27,7 +27,6 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
 use crate::pg::encoding::from_server;
 use crate::pg::option_value::text;
-use crate::pg::unguarded;
 
 /// A table's source that somebody has named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +48,6 @@ thread_local! {
 }
 
 static OBJECT_ACCESS: OnceLock<pg_sys::object_access_hook_type> = OnceLock::new();
-static PROCESS_UTILITY: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
 
 /// Called once, when the library is loaded. Guarded.
 pub fn init() {
@@ -57,8 +55,6 @@ pub fn init() {
     unsafe {
         let _ = OBJECT_ACCESS.set(pg_sys::object_access_hook);
         pg_sys::object_access_hook = Some(object_access);
-        let _ = PROCESS_UTILITY.set(pg_sys::ProcessUtility_hook);
-        pg_sys::ProcessUtility_hook = Some(process_utility);
     }
 }
 
@@ -208,40 +204,10 @@ extern "C-unwind" fn forget() {
     TO_SETTLE.with_borrow_mut(Vec::clear);
 }
 
-/// # Safety
-/// Called by the server, with a utility statement.
-unsafe extern "C-unwind" fn process_utility(
-    planned: *mut pg_sys::PlannedStmt,
-    query: *const std::ffi::c_char,
-    read_only: bool,
-    context: pg_sys::ProcessUtilityContext::Type,
-    params: pg_sys::ParamListInfo,
-    environment: *mut pg_sys::QueryEnvironment,
-    dest: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: passed on; the statement outlives its execution, but for one that ends the transaction.
-    unsafe {
-        let ends = (*(*planned).utilityStmt).type_ == pg_sys::NodeTag::T_TransactionStmt;
-        match PROCESS_UTILITY.get().copied().flatten() {
-            Some(previous) => {
-                previous(planned, query, read_only, context, params, environment, dest, completion);
-            }
-            None => unguarded::standard_ProcessUtility(
-                planned,
-                query,
-                read_only,
-                context,
-                params,
-                environment,
-                dest,
-                completion,
-            ),
-        }
-        if !ends && has_to_settle() {
-            settle_guarded();
-        }
+/// A utility statement is done. May raise; a plain frame.
+pub fn end_statement() {
+    if has_to_settle() {
+        settle_guarded();
     }
 }
 

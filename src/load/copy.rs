@@ -13,8 +13,7 @@
 //! A COPY is no call of bulk_load: it has no number, no row in `bulk_history`, says nothing to the client, and takes no lock but
 //! COPY's. What became of it, or why it is core's, a DEBUG1 message tells; `pg_bulk.log_timing` has the load's line in the log.
 //!
-//! The hook passes each statement on exactly once, or does what standard_ProcessUtility (utility.c) would do for it. Hooks that were
-//! installed before this one do not see a COPY that is a load; those that come later do.
+//! A statement that another library watches, too, is core's if that library's hook would not see it (`process_utility`).
 
 mod few;
 mod judge;
@@ -22,81 +21,37 @@ mod options;
 mod run;
 
 use std::ffi::{CStr, c_char};
-use std::sync::OnceLock;
 
 use pgrx::{pg_guard, pg_sys};
 
-use self::few::Few;
 use super::where_clause::{self, WhereClause};
 use crate::guc;
 use crate::pg::encoding::to_server;
 use crate::pg::unguarded as c;
 
-/// Who was asked before.
-static PREVIOUS: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
-
-/// Called once, when the library is loaded.
-pub fn init() {
-    // SAFETY: a variable of this process, which has one thread of the server's.
-    unsafe {
-        let _ = PREVIOUS.set(pg_sys::ProcessUtility_hook);
-        pg_sys::ProcessUtility_hook = Some(utility);
-    }
-}
-
-/// # Safety
-/// Called by the server, with a statement.
-unsafe extern "C-unwind" fn utility(
-    planned: *mut pg_sys::PlannedStmt,
-    query: *const c_char,
-    read_only: bool,
-    context: pg_sys::ProcessUtilityContext::Type,
-    params: pg_sys::ParamListInfo,
-    environment: *mut pg_sys::QueryEnvironment,
-    receiver: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: what the server gave, looked at or passed on; tags say what nodes are.
-    unsafe {
-        let statement = (*planned).utilityStmt;
-        if (*statement).type_ == pg_sys::NodeTag::T_CopyStmt && guc::copy() {
-            let statement = statement.cast::<pg_sys::CopyStmt>();
-            if (*statement).is_from && take(statement, query, environment, completion) {
-                return;
-            }
-        }
-        match PREVIOUS.get().copied().flatten() {
-            Some(hook) => hook(planned, query, read_only, context, params, environment, receiver, completion),
-            None => c::standard_ProcessUtility(
-                planned,
-                query,
-                read_only,
-                context,
-                params,
-                environment,
-                receiver,
-                completion,
-            ),
-        }
-    }
-}
-
-/// Do a COPY FROM as a load. False if nothing was done.
+/// If the statement is a COPY FROM, do it as a load. False if nothing was done. `watched`: by somebody who would not see it.
 ///
 /// # Safety
-/// A plain frame; the arguments of [`utility`].
-unsafe fn take(
-    statement: *const pg_sys::CopyStmt,
+/// A plain frame; a utility statement, and the arguments of ProcessUtility_hook.
+pub unsafe fn take(
+    statement: *const pg_sys::Node,
     query: *const c_char,
     environment: *mut pg_sys::QueryEnvironment,
     completion: *mut pg_sys::QueryCompletion,
+    watched: bool,
 ) -> bool {
     // SAFETY: the caller vouches for the arguments; what is made here lives as long as the current memory context.
     unsafe {
+        if (*statement).type_ != pg_sys::NodeTag::T_CopyStmt || !guc::copy() {
+            return false;
+        }
+        let statement = statement.cast::<pg_sys::CopyStmt>();
+        if !(*statement).is_from {
+            return false;
+        }
         c::check_stack_depth();
         let caller = pg_sys::CurrentMemoryContext;
-        let relation = consider(statement);
+        let relation = consider(statement, watched);
         if relation.is_null() {
             return false;
         }
@@ -108,14 +63,16 @@ unsafe fn take(
             let expression = c::copyObjectImpl((*statement).whereClause.cast());
             clause = where_clause::transform(state, relation, expression.cast());
         }
-        let mut few = Few::NONE;
-        let load = begin(statement, relation, &raw const clause, &raw mut few);
-        let rows = if !load.is_null() {
-            run::run(load, caller)
-        } else if !few.data.is_null() {
-            few::copy(statement, relation, state, clause.conditions, few)
-        } else {
+        let load = begin(statement, relation, &raw const clause);
+        if load.is_null() {
             return false;
+        }
+        let few = run::wait(load, relation);
+        decided(statement, !few.data.is_null());
+        let rows = if few.data.is_null() {
+            run::run(load, caller)
+        } else {
+            few::copy(statement, relation, state, clause.conditions, few)
         };
         if !completion.is_null() {
             (*completion).commandTag = pg_sys::CommandTag::CMDTAG_COPY;
@@ -132,11 +89,12 @@ unsafe fn take(
 /// # Safety
 /// A COPY FROM.
 #[pg_guard]
-unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt) -> pg_sys::Relation {
+unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched: bool) -> pg_sys::Relation {
     // SAFETY: the caller vouches for it; guarded calls.
     unsafe {
-        match judge::of_statement(&*statement) {
-            Ok(()) => pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed()),
+        // Options before the condition: what is folded in it may run code, which core is going to run, too.
+        match judge::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement)) {
+            Ok(_) => pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed()),
             Err(why) => {
                 tell(statement, Some(&why));
                 std::ptr::null_mut()
@@ -145,7 +103,7 @@ unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt) -> pg_s
     }
 }
 
-/// Begin the load. Else null, with few rows that a client has sent, or nothing done and the table closed.
+/// Begin the load. Else null, nothing done and the table closed.
 ///
 /// # Safety
 /// A COPY FROM that was considered, its table, and its condition.
@@ -154,24 +112,26 @@ unsafe extern "C-unwind" fn begin(
     statement: *const pg_sys::CopyStmt,
     relation: pg_sys::Relation,
     clause: *const WhereClause,
-    few: *mut Few,
 ) -> *mut super::Load {
     // SAFETY: the caller vouches for all; guarded calls.
     unsafe {
-        match run::begin(&*statement, relation, *clause, &mut *few) {
-            Ok(load) => {
-                tell(statement, None);
-                load
-            }
+        match run::begin(&*statement, relation, *clause) {
+            Ok(load) => load,
             Err(why) => {
                 tell(statement, Some(&why));
-                if (*few).data.is_null() {
-                    pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
-                }
+                pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
                 std::ptr::null_mut()
             }
         }
     }
+}
+
+/// # Safety
+/// A COPY that has begun.
+#[pg_guard]
+unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: bool) {
+    // SAFETY: passed on.
+    unsafe { tell(statement, is_few.then_some("The data are few.")) }
 }
 
 /// Tell who wants to know what becomes of the statement, and why. Guarded.

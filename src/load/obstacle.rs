@@ -93,25 +93,24 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
 }
 
 /// Obstacles of leaves, for who must not wait for a lock that only some rows would need: that somebody has such a lock is
-/// one, too, and then none is kept. Guarded.
+/// one, too. Returns the leaves that it has locked; if anything was found, none is kept locked. Guarded.
 ///
 /// # Safety
 /// An open relation.
-pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) {
+pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) -> Vec<pg_sys::Oid> {
     let (lock, no_lock) = (pg_sys::RowExclusiveLock.cast_signed(), pg_sys::NoLock.cast_signed());
+    let mut locked = Vec::new();
     // SAFETY: guarded calls; what is opened is locked.
     unsafe {
         if (*(*root).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
-            return;
+            return locked;
         }
         let relid = (*root).rd_id;
         let all = pg_guard_ffi_boundary(|| find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
-        let mut locked = Vec::new();
         for leaf in PgList::<pg_sys::Oid>::from_pg(all).iter_oid().filter(|&leaf| leaf != relid) {
             if !pg_sys::ConditionalLockRelationOid(leaf, lock) {
                 found.push("A partition is locked by somebody else.".into());
-                locked.into_iter().for_each(|leaf| pg_sys::UnlockRelationOid(leaf, lock));
-                return;
+                break;
             }
             locked.push(leaf);
             // One that is gone since the catalog was read (find_inheritance_children, pg_inherits.c).
@@ -125,6 +124,16 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) {
             }
         }
     }
+    if !found.is_empty() {
+        release(&std::mem::take(&mut locked));
+    }
+    locked
+}
+
+/// Let go of leaves that [`of_free_leaves`] has locked: who has held such a lock before still does. Guarded.
+pub fn release(locked: &[pg_sys::Oid]) {
+    // SAFETY: guarded calls.
+    locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
 }
 
 /// Conditions of row triggers that may look at the table: they are evaluated when all rows are in. Guarded.

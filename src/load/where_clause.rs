@@ -12,6 +12,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
 use crate::pg::compat::{self, Rights};
+use crate::pg::encoding::from_server;
 use crate::pg::unguarded::{self as c, Opaque};
 
 const COPY: &[u8] = b"COPY t FROM STDIN WHERE ";
@@ -76,6 +77,7 @@ pub unsafe fn transform(
     unsafe {
         let lock = pg_sys::RowExclusiveLock.cast_signed();
         let item = c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
+        compat::want_insert(item);
         c::addNSItemToQuery(state, item, false, true, true);
         let kind = pg_sys::ParseExprKind::EXPR_KIND_COPY_WHERE;
         let node = c::transformExpr(state, expression, kind);
@@ -129,7 +131,7 @@ unsafe extern "C-unwind" fn refuse_generated(relation: pg_sys::Relation, node: *
             let form = &*compat::attribute((*relation).rd_att, index);
             let member = pg_sys::bms_is_member(c_int::from(form.attnum) - first, attributes);
             if form.attgenerated != 0 && !form.attisdropped && (member || whole_row) {
-                let name = CStr::from_ptr(form.attname.data.as_ptr()).to_string_lossy();
+                let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
                 let message = "generated columns are not supported in COPY FROM WHERE conditions";
                 Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message)
                     .detail(format!("Column \"{name}\" is a generated column."))

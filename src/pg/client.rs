@@ -42,6 +42,7 @@ enum Message {
 /// A client that sends data.
 #[derive(Debug)]
 pub struct Client {
+    columns: usize,
     /// The last message, and how much of it is used up. Belongs to the memory context that it was made in.
     message: *mut pg_sys::StringInfoData,
     /// What has come behind data that are not used up yet.
@@ -118,20 +119,24 @@ unsafe fn receive(buffer: *mut pg_sys::StringInfoData, waits: bool) -> Message {
 }
 
 impl Client {
-    /// Ask the client for data of so many columns. Guarded; the current memory context must outlive the source.
-    pub fn ask(columns: usize) -> Client {
-        // SAFETY: guarded calls.
-        unsafe {
-            c::guard(|| ask(columns));
-            Client { message: pg_sys::makeStringInfo(), ended_by: None, ahead: Vec::new(), delivered: 0 }
-        }
+    /// One that is not asked yet. Guarded; the current memory context must outlive the source.
+    pub fn new(columns: usize) -> Client {
+        // SAFETY: a guarded call.
+        let message = unsafe { pg_sys::makeStringInfo() };
+        Client { columns, message, ended_by: None, ahead: Vec::new(), delivered: 0 }
+    }
+
+    /// Ask it for data. Guarded.
+    pub fn ask(&self) {
+        // SAFETY: a guarded call.
+        unsafe { c::guard(|| ask(self.columns)) }
     }
 
     /// All that the client sends, if it is less than so much, and comes along with its end. Else nothing is lost. Guarded.
     pub fn all_of_few(&mut self, limit: usize) -> Option<&[u8]> {
         let mut first = vec![0; limit];
-        // An error comes again, when somebody wants the bytes.
-        let count = self.read(&mut first).unwrap_or(0);
+        // If there is something to complain of, whoever wants the bytes will.
+        let count = self.fill(&mut first).unwrap_or(0);
         first.truncate(count);
         self.ahead = first;
         (count < limit && self.ended_by == Some(Message::Done)).then_some(&*self.ahead)
@@ -146,6 +151,11 @@ impl Client {
             self.delivered += count;
             return Ok(count);
         }
+        self.fill(buffer).map_err(|message| self.complaint(message))
+    }
+
+    /// The next bytes of messages, or the one that there are none for, as often as it is asked. Guarded.
+    fn fill(&mut self, buffer: &mut [u8]) -> std::result::Result<usize, Message> {
         let mut filled = 0;
         loop {
             let room = buffer.get_mut(filled..).unwrap_or_default();
@@ -177,7 +187,7 @@ impl Client {
             if filled > 0 || message == Message::Done {
                 return Ok(filled);
             }
-            return Err(self.complaint(message));
+            return Err(message);
         }
     }
 

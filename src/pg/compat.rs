@@ -29,7 +29,7 @@ pub use self::planned::{nodes_of, statement_for_workers};
 pub use self::planner::{adjust_to_child, expression_tree_mutator, is_constant, known_eclass, prunes_at_run_time};
 pub use self::rights::{
     Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, owns_relation,
-    restrict_search_path, wanted_rights,
+    restrict_search_path, want_insert, wanted_rights,
 };
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 

@@ -125,5 +125,10 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
             What::Column(CStr::from_ptr(attention.column).to_owned(), value)
         }
     };
-    (rows.relation_name.clone(), rows.reader().line_number(), what, rows.described.clone())
+    // Whoever waits for the first line has none yet.
+    let (line, what) = match (rows.reader().line_number(), what) {
+        (0, What::Line(_)) => (1, What::Line(None)),
+        found => found,
+    };
+    (rows.relation_name.clone(), line, what, rows.described.clone())
 }

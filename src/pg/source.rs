@@ -48,7 +48,7 @@ pub enum Location {
     Below(Below),
     /// A shell command whose output is read.
     Program(CString),
-    /// The client of a COPY FROM STDIN, which is asked for so many columns.
+    /// The client of a COPY FROM STDIN, which is asked for so many columns ([`Source::ask`]).
     Client(usize),
     /// Files that somebody has listed.
     Files(Rc<FileList>),
@@ -250,6 +250,14 @@ impl Fetch {
     }
 }
 
+/// May a file be opened, as far as pg_bulk.allowed_directories says by its name? Once it is open, the descriptor tells.
+pub fn is_allowed(path: &Path) -> bool {
+    guc::allowed_directories().is_none_or(|allowed| {
+        let real = std::fs::canonicalize(path).unwrap_or_default();
+        allowed.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)))
+    })
+}
+
 /// Is what a descriptor of this process means below one of these directories?
 pub fn is_below(fd: c_int, directories: &[PathBuf]) -> bool {
     let real = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
@@ -351,7 +359,7 @@ impl Source {
                 Source::open_file(&below.path, Some(below), compressed)
             }
             Location::Program(command) => Source::open_program(command, compressed),
-            Location::Client(columns) => Ok(Source::of_client(Client::ask(*columns))),
+            Location::Client(columns) => Ok(Source::of_client(Client::new(*columns))),
             Location::Files(list) => match list.files.first() {
                 Some(first) => Source::open_file(&first.path, None, compressed),
                 None => Source::open_file(&list.name, None, compressed),
@@ -646,6 +654,13 @@ impl Source {
                     };
                 }
             }
+        }
+    }
+
+    /// Ask a client for its data. Guarded.
+    pub fn ask(&mut self) {
+        if let Decoding::Client(client) = &self.decoding {
+            client.ask();
         }
     }
 

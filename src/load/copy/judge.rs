@@ -5,6 +5,7 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 use pgrx::pg_sys;
 
@@ -12,19 +13,23 @@ use crate::guc;
 use crate::load::insert_select::expression::takes_ids;
 use crate::load::insert_select::judge::{Answer, Sequences, no};
 use crate::load::options::LoadOptions;
-use crate::load::source::{self, Mapping};
+use crate::load::source::Mapping;
 use crate::load::where_clause::WhereClause;
 use crate::load::{direct, duplicate::Keep, obstacle, volatile};
 use crate::pg::column::default_expression;
 use crate::pg::compat;
+use crate::pg::source::is_allowed;
 
-/// What can be said before the table is opened. Guarded.
+/// What can be said before the table is opened. `watched`: by somebody who would not see the statement. Guarded.
 ///
 /// # Safety
 /// A COPY FROM as the parser has made it.
-pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<()> {
+pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answer<()> {
     // SAFETY: the caller vouches for the statement; guarded calls, and variables of this process.
     unsafe {
+        if watched {
+            return no("Another library that watches statements was loaded before.");
+        }
         if statement.relation.is_null() || !statement.query.is_null() {
             return no("It is not about a table.");
         }
@@ -54,6 +59,10 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<()> {
                 Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
                     return no("The file is small.");
                 }
+                // Not even opened: whoever writes there would have a reader that goes away.
+                Ok(meta) if meta.file_type().is_fifo() && !is_allowed(Path::new(path)) => {
+                    return no("The file is not below an allowed directory.");
+                }
                 Ok(meta) if meta.is_file() || meta.file_type().is_fifo() => (),
                 _ => return no("There is no such file."),
             }
@@ -62,11 +71,16 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<()> {
     }
 }
 
-/// What is to be said of the table, and of what goes into it. Guarded.
+/// What is to be said of the table, and of what goes into it: the leaves that are locked for it. Guarded.
 ///
 /// # Safety
-/// The table, open and locked, options that belong to it, and the condition.
-pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions, clause: &WhereClause) -> Answer<Mapping> {
+/// The table, open and locked, options and columns that belong to it, and the condition.
+pub unsafe fn of_table(
+    relation: pg_sys::Relation,
+    options: &LoadOptions,
+    clause: &WhereClause,
+    mapping: &Mapping,
+) -> Answer<Vec<pg_sys::Oid>> {
     // SAFETY: the caller vouches for all; guarded calls on an open relation.
     unsafe {
         let form = &*(*relation).rd_rel;
@@ -78,20 +92,17 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions, clause
         if form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp {
             return no("The table is another session's.");
         }
-        let Ok(Some(mapping)) = source::by_position(relation, options) else {
-            return no("The list of columns makes no sense.");
-        };
         let mut found = obstacle::of_named(relation, Keep::Error);
         obstacle::of_conditions(relation, &mut found);
         if obstacle::has_before_statement(relation) {
             // It may change the settings that fields are read by.
             found.push("The table has a BEFORE statement trigger.".into());
         }
-        found.extend(volatile::obstacles(relation, Some(&mapping), clause.conditions));
+        found.extend(volatile::obstacles(relation, Some(mapping), clause.conditions));
         if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
             found.push("The condition takes ids of a sequence.".into());
         }
-        if take_turns(relation, &mapping) {
+        if take_turns(relation, mapping) {
             found.push("Two columns take turns at the ids of a sequence.".into());
         }
         if found.is_empty() && obstacle::is_distributed(relid) {
@@ -101,10 +112,8 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions, clause
             found.push("Its rows cannot be frozen.".into());
         }
         // If the answer is no already, no lock is needed.
-        if found.is_empty() {
-            obstacle::of_free_leaves(relation, &mut found);
-        }
-        found.into_iter().next().map_or(Ok(mapping), Err)
+        let locked = if found.is_empty() { obstacle::of_free_leaves(relation, &mut found) } else { Vec::new() };
+        found.into_iter().next().map_or(Ok(locked), Err)
     }
 }
 

@@ -78,7 +78,13 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
                 if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_List {
                     return no("An option is not about a list of columns.");
                 }
-                names(node.cast()).map(Value::List)
+                let names = names(node.cast())?;
+                if (1..names.len())
+                    .any(|i| names.get(i).is_some_and(|name| names.iter().take(i).any(|other| other == name)))
+                {
+                    return no("An option names a column twice.");
+                }
+                Ok(Value::List(names))
             }
             "default" if compat::MAJOR < 16 => no("There is no such option."),
             "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {

@@ -1,23 +1,22 @@
 //! The load that a COPY is.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_ulonglong};
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{check_for_interrupts, pg_guard, pg_sys};
 
 use super::few::Few;
 use super::{judge, options};
 use crate::error::OrRaise;
 use crate::guc;
 use crate::load::insert_select::judge::{Answer, no};
-use crate::load::target::Target;
+use crate::load::target::{Kind, Target};
 use crate::load::where_clause::WhereClause;
-use crate::load::{Load, Writer, finish, load_context, memory_context, source, summary, write};
+use crate::load::{Load, Writer, finish, load_context, memory_context, obstacle, source, summary, write};
 use crate::pg::source::Location;
-use crate::pg::unguarded as c;
+use crate::pg::unguarded::{self as c, Opaque};
 
-/// Make the load, up to its open file, or say why not. A client has been asked for its data then; if these are few and all there, they
-/// come back instead, allocated in the current memory context. Guarded.
+/// Make the load, up to its open file, or say why not. A client has been asked for its data then. Guarded.
 ///
 /// # Safety
 /// A COPY FROM, its table, open and locked, and its condition.
@@ -25,35 +24,29 @@ pub unsafe fn begin(
     statement: &pg_sys::CopyStmt,
     relation: pg_sys::Relation,
     clause: WhereClause,
-    few: &mut Few,
 ) -> Answer<*mut Load> {
     // SAFETY: the caller vouches for all; guarded calls. The load is dropped with its memory context.
     unsafe {
         let (mut options, json) = options::of_statement(statement)?;
-        let mapping = judge::of_table(relation, &options, &clause)?;
+        let Ok(Some(mapping)) = source::by_position(relation, &options) else {
+            return no("The list of columns makes no sense.");
+        };
         if matches!(options.location, Location::Client(_)) {
             options.location = Location::Client(mapping.fields.len());
         }
         let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
         target.check_insert(Some(&mapping), clause.rights).or_raise();
+        let locked = judge::of_table(relation, &options, &clause, &mapping)?;
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(relation, &options, Some(&mapping));
-        let Ok(mut rows) = rows else {
+        let Ok(rows) = rows else {
             // Whatever it is, it is core's to say.
             pg_sys::MemoryContextSwitchTo(caller);
             pg_sys::MemoryContextDelete(memory);
+            obstacle::release(&locked);
             return no("The data cannot be read.");
         };
-        if let Some(all) = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size())
-            && Few::suits(all)
-        {
-            pg_sys::MemoryContextSwitchTo(caller);
-            *few = Few { data: pg_sys::palloc(all.len() + 1).cast(), len: all.len() };
-            few.data.copy_from_nonoverlapping(all.as_ptr().cast(), all.len());
-            pg_sys::MemoryContextDelete(memory);
-            return no("The data are few.");
-        }
         let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
         let json = match options.location {
             // Only files have workers.
@@ -70,8 +63,71 @@ pub unsafe fn begin(
         };
         let load = PgMemoryContexts::For(memory).leak_and_drop_on_delete(load);
         (*load).begin_rows();
+        // From here on nothing can be handed on.
+        if let Some(rows) = &mut (*load).rows {
+            rows.stream_mut().source_mut().ask();
+        }
         pg_sys::MemoryContextSwitchTo(caller);
         Ok(load)
+    }
+}
+
+/// Wait for the first that a client sends. If the end is there with it, and it is not much, it is returned, allocated in the current
+/// memory context, and the load is over.
+///
+/// # Safety
+/// A plain frame; a load that has begun, and its table.
+pub unsafe fn wait(load: *mut Load, relation: pg_sys::Relation) -> Few {
+    // SAFETY: the caller vouches for both; the name outlives the push.
+    unsafe {
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(before_first_line),
+            arg: (&raw mut (*(*relation).rd_rel).relname.data).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        let few = few_of(load);
+        pg_sys::error_context_stack = context.previous;
+        few
+    }
+}
+
+/// COPY's context, when it waits for the first line.
+///
+/// # Safety
+/// Called by the server while it makes a message, with a name.
+unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
+    // SAFETY: the name outlives the push.
+    unsafe {
+        c::set_errcontext_domain(std::ptr::null());
+        c::errcontext_msg(c"COPY %s, line %llu".as_ptr(), name.cast::<c_char>(), 1 as c_ulonglong);
+    }
+}
+
+/// # Safety
+/// As [`wait`].
+#[pg_guard]
+unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
+    // SAFETY: the caller vouches for the load; deleting its context drops it.
+    unsafe {
+        // A partition may be attached while we wait, and nobody has judged it then. It is none of the load's if its partitions
+        // are looked up first, as core's COPY does.
+        if (*load).target.kind == Kind::Partitioned {
+            return Few::NONE;
+        }
+        let few = {
+            let Some(rows) = &mut (*load).rows else { return Few::NONE };
+            let all = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size());
+            // A cancel request that came meanwhile.
+            check_for_interrupts!();
+            let Some(all) = all.filter(|all| Few::suits(all)) else { return Few::NONE };
+            let few = Few { data: pg_sys::palloc(all.len() + 1).cast(), len: all.len() };
+            few.data.copy_from_nonoverlapping(all.as_ptr().cast(), all.len());
+            few
+        };
+        (*load).phases.progress.end();
+        pg_sys::MemoryContextDelete((*load).memory);
+        few
     }
 }
 

@@ -47,6 +47,22 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
     }
 }
 
+/// Want nothing of a relation yet but to insert into it, as DoCopy (copy.c) does before it looks at its WHERE: a new entry wants
+/// to read.
+///
+/// # Safety
+/// A valid entry. Raises nothing.
+pub unsafe fn want_insert(item: *const pg_sys::ParseNamespaceItem) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let entry = (*item).p_rte;
+        #[cfg(not(feature = "pg15"))]
+        let entry = (*item).p_perminfo;
+        (*entry).requiredPerms = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
+    }
+}
+
 /// Let a plan insert into these columns of a relation without asking for the right to.
 ///
 /// # Safety
