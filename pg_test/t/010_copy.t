@@ -248,8 +248,8 @@ for my $number (0 .. $#cases)
 # bulk_load's condition wants no more rights than COPY's.
 write_bytes("$directory/numbers", "1\n2\n");
 $node->safe_psql('postgres', 'CREATE TABLE filled (a int); GRANT INSERT ON filled TO filtered');
-is($node->safe_psql('postgres', qq{SET ROLE filtered; SELECT rows_loaded FROM bulk_load('$directory/numbers', 'filled', '{"where": "true"}')}),
-	'2', 'a condition that reads no column wants no right to read');
+my (undef, $loaded) = $node->psql('postgres', qq{SET ROLE filtered; SELECT rows_loaded FROM bulk_load('$directory/numbers', 'filled', '{"where": "true"}')});
+is($loaded, '2', 'a condition that reads no column wants no right to read');
 my (undef, undef, $err) = $node->psql('postgres', qq{SET ROLE filtered; SELECT * FROM bulk_load('$directory/numbers', 'filled', '{"where": "a > 1"}')});
 like($err, qr/permission denied for table filled/, '... and one that reads a column does');
 

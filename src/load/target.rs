@@ -110,14 +110,9 @@ impl Target {
     /// # Safety
     /// Such a table.
     pub unsafe fn of_open(relation: pg_sys::Relation) -> Result<Target> {
-        Ok(Target {
-            relation,
-            // SAFETY: the caller vouches for it.
-            relid: unsafe { (*relation).rd_id },
-            kind: kind(relation)?,
-            name: qualified(relation),
-            obstacles: Vec::new(),
-        })
+        // SAFETY: the caller vouches for it.
+        let relid = unsafe { (*relation).rd_id };
+        Ok(Target { relation, relid, kind: kind(relation)?, name: qualified(relation), obstacles: Vec::new() })
     }
 
     /// Close it, and keep the lock. Guarded.
