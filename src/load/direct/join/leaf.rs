@@ -176,6 +176,8 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
         }
         if !more {
             (*leaf).is_done = true;
+            // It holds a record that did not pass.
+            unguarded::clear_virtual(slot);
             return slot;
         }
         unguarded::store_virtual(slot);
