@@ -126,7 +126,11 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
             0
         };
         let add = |pathkeys, per_row: f64| {
-            let total = total + per_row * (*rel).rows;
+            // As long as they cost nearly the same the planner would keep the one that is ordered, which is not to be relied on
+            // without need (STD_FUZZ_FACTOR, pathnode.c).
+            let dearer =
+                |total: f64, added: f64| if per_row > 0.0 { total + f64::max(added, 0.02 * total) } else { total };
+            let total = dearer(total, per_row * (*rel).rows);
             let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
             // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
             (*path).path.parallel_safe &= options.copy.encoding.is_some();
@@ -136,7 +140,7 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
                 // As cost_seqscan: the rows are shared, to read the file takes as long as ever.
                 let divisor = divisor(workers);
                 let read = startup + pg_sys::seq_page_cost * f64::from((*rel).pages);
-                let total = read + (per_tuple * (*rel).tuples + per_row * (*rel).rows) / divisor;
+                let total = dearer(read + per_tuple * (*rel).tuples / divisor, per_row * (*rel).rows / divisor);
                 let rows = pg_sys::clamp_row_est((*rel).rows / divisor);
                 let path = compat::create_foreignscan_path(root, rel, rows, startup, total);
                 (*path).path.pathkeys = pathkeys;

@@ -41,6 +41,9 @@ fn path_of(name: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
+/// A place in one of them is told in one word (`load::direct::origin`).
+const MOST: usize = 1 << 20;
+
 impl FileList {
     /// The files that a name stands for, one at least; None if it is a file's own. May raise no more than it returns.
     pub fn of(name: &CStr) -> Result<Option<FileList>> {
@@ -50,6 +53,10 @@ impl FileList {
             Err(_) if name.to_bytes().iter().any(|byte| b"*?[".contains(byte)) => matches(name)?,
             _ => return Ok(None),
         };
+        if found.len() > MOST {
+            let message = format!("\"{}\" stands for more than {MOST} files", name.to_string_lossy());
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
         let mut files: Vec<Listed> = found.into_iter().filter_map(listed).collect();
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         if files.is_empty() {

@@ -14,6 +14,7 @@ use crate::load;
 use crate::load::options::{LoadOptions, LockOption};
 use crate::load::target::check_location;
 use crate::pg::background;
+use crate::pg::encoding::invalid_in_server_encoding;
 use crate::pg::lock::{Mode, Until};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
@@ -149,6 +150,10 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             run_at,
             max_attempts,
         };
+        // What cannot be read back as text is no path of a job.
+        if let Some(error) = paths.iter().find_map(|path| invalid_in_server_encoding(path.to_bytes())) {
+            error.raise();
+        }
         for path in paths {
             pgrx::check_for_interrupts!();
             (job.id, job.path) = (load::next_id(queue.schema).or_raise(), path);

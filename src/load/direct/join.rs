@@ -56,6 +56,8 @@ pub struct Text {
     pub sets: Vec<i16>,
     /// What is measured of its nodes (`InstrumentOption`).
     pub instrument: i32,
+    /// How many nodes are measured. A process that prunes in another way may have others.
+    pub nodes: usize,
 }
 
 /// What a process has of it.
@@ -66,6 +68,8 @@ pub struct Join {
     sets: Vec<usize>,
     /// In a worker, the query that it is; else null.
     query: *mut pg_sys::QueryDesc,
+    /// In a worker, how many nodes the leader measures.
+    measured: usize,
 }
 
 /// What the leader does when the first record is done with.
@@ -124,7 +128,8 @@ impl Joined {
             let mut parameters = vec![0u8; pg_sys::EstimateParamListSpace(list)];
             let mut to = parameters.as_mut_ptr().cast::<c_char>();
             pg_sys::SerializeParamList(list, &raw mut to);
-            Text { statement, parameters, sets, instrument: (*estate).es_instrument }
+            let nodes = if (*estate).es_instrument == 0 { 0 } else { compat::nodes_of(self.top).len() };
+            Text { statement, parameters, sets, instrument: (*estate).es_instrument, nodes }
         }
     }
 }
@@ -151,7 +156,7 @@ impl Text {
             pg_sys::ExecutorStart(query, pg_sys::EXEC_FLAG_SKIP_TRIGGERS.cast_signed());
             let joined = Joined::new((*query).planstate, true);
             let no_file = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the plan of the load reads no file");
-            Ok(Join { joined: joined.ok_or_else(no_file)?, sets: places(&self.sets), query })
+            Ok(Join { joined: joined.ok_or_else(no_file)?, sets: places(&self.sets), query, measured: self.nodes })
         }
     }
 }
@@ -162,7 +167,7 @@ fn places(attributes: &[i16]) -> Vec<usize> {
 
 impl Join {
     pub fn new(joined: Joined, sets: &[i16]) -> Join {
-        Join { joined, sets: places(sets), query: std::ptr::null_mut() }
+        Join { joined, sets: places(sets), query: std::ptr::null_mut(), measured: 0 }
     }
 
     pub fn joined(&self) -> &Joined {

@@ -146,12 +146,13 @@ impl Spec {
             w.bytes(quals.as_bytes());
         }
         w.number(u64::from(self.join.is_some()));
-        if let Some(join::Text { statement, parameters, sets, instrument }) = &self.join {
+        if let Some(join::Text { statement, parameters, sets, instrument, nodes }) = &self.join {
             w.bytes(statement.as_bytes());
             w.bytes(parameters);
             w.number(sets.len() as u64);
             sets.iter().for_each(|attnum| w.number(u64::from(attnum.cast_unsigned())));
             w.number(u64::from(instrument.cast_unsigned()));
+            w.number(*nodes as u64);
         }
         w.number(self.traits.len() as u64);
         for (relation, traits) in &self.traits {
@@ -206,7 +207,8 @@ impl Spec {
             let (statement, parameters) = (r.string()?, r.bytes()?.to_vec());
             let sets = r.list(|r| Some(u16::try_from(r.number()?).ok()?.cast_signed()))?;
             let instrument = u32::try_from(r.number()?).ok()?.cast_signed();
-            Some(join::Text { statement, parameters, sets, instrument })
+            let nodes = usize::try_from(r.number()?).ok()?;
+            Some(join::Text { statement, parameters, sets, instrument, nodes })
         } else {
             None
         };

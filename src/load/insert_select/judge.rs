@@ -390,10 +390,14 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         // Its domains' constraints are looked at while the file is read.
         let mut found = Vec::new();
         volatile::of_constraints(foreign, &mut found);
+        let has_defaults = (*(*foreign).rd_att).constr.as_ref().is_some_and(|constraints| constraints.num_defval > 0);
         pg_sys::table_close(foreign, NO_LOCK);
         let (_, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
         if copy.dialect.default.is_some() {
             return no("The foreign table has the option default.");
+        }
+        if copy.by_name && has_defaults {
+            return no("The foreign table has defaults, for columns that the header does not name.");
         }
         // Which rows there are must not depend on which columns are asked for.
         if (insertion.filters || insertion.joins.is_some()) && copy.limit.is_some() {

@@ -20,10 +20,11 @@ pub fn nodes(join: &Join) -> usize {
 /// In a worker that is done: put down what was measured here. Guarded.
 ///
 /// # Safety
-/// Room for the figures of so many workers and one more, which are zero.
+/// Room for the figures of the leader's nodes of so many workers and one more, which are zero.
 pub unsafe fn report(join: &Join, figures: *mut pg_sys::Instrumentation, worker: usize) {
-    let count = nodes(join);
-    if count == 0 {
+    let count = join.measured;
+    // Which of the leader's nodes are meant, if there are others, nobody would know.
+    if count == 0 || nodes(join) != count {
         return;
     }
     // SAFETY: the caller vouches for the room; guarded calls.
