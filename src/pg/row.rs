@@ -258,6 +258,8 @@ impl Rows {
 
     /// The same, where only the columns at `wanted` are. Columns that it does not decode are NULL in these rows.
     pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
+        // The current row may be one of those that go now: the first one of another file.
+        self.decoded = None;
         let field = |column: &Column| {
             let attribute = column.attribute;
             let plain = !column.force_null && !column.force_not_null && !column.wants_null;
