@@ -79,11 +79,11 @@ for my $case ([ 'is shorter', sub { truncate "$path.gz", 1000 or die $! } ],
 	my ($what, $change) = @$case;
 	compress(rows(1 .. $many));
 	point_set($node, 'ring.fill', 'errno=5 after=5');
-	point_set($node, 'chunk.in_order', 'wait');
+	point_set($node, 'ring.in_order', 'wait');
 	$end = begin();
-	point_wait($node, 'chunk.in_order');
+	point_wait($node, 'ring.in_order');
 	$change->();
-	point_clear($node, 'chunk.in_order');
+	point_clear($node, 'ring.in_order');
 	like($end->(), qr{^ERROR:  file "\Q$path.gz\E" changed while it was being read}, "a file that $what");
 	point_clear($node, 'ring.fill');
 }

@@ -93,7 +93,7 @@ impl Chunks {
             if cut.suspicious || is_huge || is_lost || (is_open && !is_compressed) {
                 shared.end_at(claimed);
                 *self = Chunks::InOrder;
-                point!("chunk.in_order");
+                point!("ring.in_order");
                 rows.stream_mut().resume(place)?;
                 return Ok(true);
             }
