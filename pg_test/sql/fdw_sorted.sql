@@ -239,6 +239,8 @@ CREATE OPERATOR CLASS pair_ops DEFAULT FOR TYPE pair USING btree AS OPERATOR 1 <
 SELECT checked('a', 'pair', E'(1,9)\t1\n(2,8)\t1\n(2,7)\t1\n(3,1)\t1\n');
 SELECT checked('a', 'pair', E'(2,9)\t1\n(1,8)\t1\n');
 SELECT checked('a', 'pair', E'(1,9)\t1\n(13,8)\t1\n');
+-- What a comparison says does not show the line.
+SELECT error_of('SELECT a FROM of_type ORDER BY a');
 
 -- Columns renamed and dropped; a plan that is kept.
 CALL make_table('changing', 'id int, word text', $$sorted_by 'id'$$, E'2\tb\n3\ta\n');

@@ -610,7 +610,10 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 convert_rest(scan, rows, arrays, econtext);
             }
             if let Some(check) = &mut (*scan).order {
+                // Nor is what a comparison says.
+                pg_sys::error_context_stack = context.previous;
                 let column = order::follows(check, arrays);
+                pg_sys::error_context_stack = &raw mut context;
                 if column != IN_ORDER {
                     raise_out_of_order(scan, column);
                 }
