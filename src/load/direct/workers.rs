@@ -120,7 +120,9 @@ impl Leader {
                 shares.add(i).write(Share::default());
             }
             for i in 0..wanted * nodes {
-                figures.add(i).write(pg_sys::Instrumentation::default());
+                // Only what is asked for is added up.
+                let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
+                pg_sys::InstrInit(figures.add(i), options);
             }
             text.cast::<u64>().write(spec.len() as u64);
             std::ptr::copy_nonoverlapping(spec.as_ptr(), text.add(8), spec.len());

@@ -70,6 +70,8 @@ pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -
         let mut private = PgList::<pg_sys::List>::new();
         private.push(list(&columns.by_quals));
         private.push(list(&columns.besides));
+        // EXPLAIN asks which relations there are.
+        (*leaf).custom_relids = pg_sys::bms_make_singleton((*scan).scan.scanrelid.cast_signed());
         (*leaf).custom_private = private.into_pg();
         (*leaf).methods = &raw const SCAN.0;
         leaf.cast()
