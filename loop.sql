@@ -1,1 +1,0 @@
-copy g from '/tmp/w/pg-glob/f/*.csv' with (format csv);
