@@ -5,7 +5,8 @@
 //! a dot are left out, and directories in a directory are not entered.
 //!
 //! The list is made once, when it is about to be read, in the order of the names' bytes. Whoever reads a file of it looks
-//! whether it is still the one that was met then; other processes get the list as bytes, and make none of their own.
+//! whether it is still the one that was met then; processes that share the work get the list as bytes, and make none
+//! of their own. A scan that each process of a parallel query does on its own makes its own list.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::Metadata;
