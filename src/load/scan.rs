@@ -14,18 +14,13 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::feed::{self, Feed};
 use crate::error::Error;
 use crate::pg::compat;
+use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
 use crate::pg::unguarded;
 
 const NAME: &CStr = c"bulk_rows";
 
 /// Rows that the planner believes in; nobody has counted them.
 const ROWS: f64 = 1000.0;
-
-/// A table of callbacks.
-struct Methods<T>(T);
-
-// SAFETY: the tables are constants, and the strings in them are.
-unsafe impl<T> Sync for Methods<T> {}
 
 static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
     CustomName: NAME.as_ptr(),
@@ -42,14 +37,7 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ExecCustomScan: Some(execute),
     EndCustomScan: Some(end),
     ReScanCustomScan: Some(rescan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
-    ExplainCustomScan: None,
+    ..NO_CALLBACKS
 });
 
 /// The hook that was there before.

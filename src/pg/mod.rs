@@ -27,6 +27,7 @@ pub mod compat;
 pub mod compression;
 pub mod context;
 pub mod copy_options;
+pub mod custom_scan;
 pub mod database;
 pub mod decompressor;
 pub mod directory;

@@ -18,16 +18,11 @@ use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::{self, Statement};
 use crate::pg::compat;
+use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
 use crate::pg::encoding::to_server;
 use crate::pg::source::Location;
 
 const NAME: &CStr = c"Direct Insert";
-
-/// A table of callbacks.
-struct Methods<T>(T);
-
-// SAFETY: the tables are constants, and the strings in them are.
-unsafe impl<T> Sync for Methods<T> {}
 
 static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
     CustomName: NAME.as_ptr(),
@@ -44,14 +39,8 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ExecCustomScan: Some(execute),
     EndCustomScan: Some(end),
     ReScanCustomScan: Some(rescan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
     ExplainCustomScan: Some(explain),
+    ..NO_CALLBACKS
 });
 
 /// Let plans be read back. Called once, when the library is loaded. Guarded.

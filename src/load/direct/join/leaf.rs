@@ -11,15 +11,10 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use crate::error::Error;
 use crate::load::direct::process::Process;
 use crate::load::direct::row_loop;
+use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
 use crate::pg::unguarded;
 
 const NAME: &CStr = c"Foreign Rows";
-
-/// A table of callbacks.
-struct Methods<T>(T);
-
-// SAFETY: the tables are constants, and the strings in them are.
-unsafe impl<T> Sync for Methods<T> {}
 
 static SCAN: Methods<pg_sys::CustomScanMethods> =
     Methods(pg_sys::CustomScanMethods { CustomName: NAME.as_ptr(), CreateCustomScanState: Some(create_state) });
@@ -30,14 +25,7 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ExecCustomScan: Some(execute),
     EndCustomScan: Some(end),
     ReScanCustomScan: Some(rescan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
-    ExplainCustomScan: None,
+    ..NO_CALLBACKS
 });
 
 /// Let plans be read back. Called once, when the library is loaded. Guarded.
