@@ -213,16 +213,20 @@ sub session
 		$case = $1 if /^CASE (.*)/;
 		$out{$case} .= $_;
 	}
+	my $debug = 0;
 	for (split /^/, $stderr)
 	{
 		s/^psql:\S+: //;
 		$case = $1 if /^CASE (.*)/;
+
+		# A message for developers goes with its context: a new file of WAL is made wherever a page is written.
+		$debug = $1 eq 'DEBUG' if /^([A-Z]+):  [0-9A-Z]{5}: / or /^(CASE) /;
 		if (/COPY "t" is (not done|done) by pg_bulk(?:: (.*))?/)
 		{
 			$who{$case} = $2 // '';
 			next;
 		}
-		$said{$case} .= $_ unless /^(LOCATION|DEBUG):/;
+		$said{$case} .= $_ unless $debug or /^LOCATION:/;
 	}
 	return (\%out, \%said, \%who);
 }
