@@ -90,7 +90,7 @@ SELECT sources('tuple_parts', 'tuple_parts', '{"truncate": true, "workers": 2}')
 SELECT faults('tuple_parts_1'), faults('tuple_parts_2');
 -- Equal keys: two images of one value, and nulls that are one.
 CREATE TABLE equals (id int, name text COLLATE nocase, n numeric);
-CALL write_file('equals', series($$concat_ws(E'\t', a, CASE a WHEN 11000 THEN 'NAME100' ELSE 'name' || a END, CASE WHEN a > 12000 THEN '\N' WHEN a = 9000 THEN '17.0' ELSE a::text END)$$, 12004));
+CALL write_file('equals', series($$concat_ws(E'\t', a, CASE a WHEN 11000 THEN 'NAME10999' ELSE 'name' || a END, CASE WHEN a > 12000 THEN '\N' WHEN a = 9000 THEN '8999.0' ELSE a::text END)$$, 12004));
 CREATE UNIQUE INDEX equals_name ON equals (name);
 SELECT error_of($$SELECT bulk_load(data_path('equals'), 'equals', '{"truncate": true, "workers": 2}')$$);
 SELECT error_of(format('COPY equals FROM %L', data_path('equals')));

@@ -1,0 +1,174 @@
+
+# What is wrong with a file is told in the same words wherever its bytes come from:
+# each bad file in each source, by each way to read it, against COPY of the plain
+# file. Afterwards the target is as it was, and backend, descriptors, temporary
+# files and locks are, too.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use File::Spec::Functions qw(rel2abs);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(write_bytes);
+use Load qw(load_server healthy);
+use Options qw(sql_string);
+
+my $node = load_server('source_errors');
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('source_errors'));
+$node->safe_psql('postgres', <<'SQL');
+CREATE SCHEMA source;
+CREATE TABLE t (a int PRIMARY KEY, b text NOT NULL, c date CHECK (c < '2030-01-01'));
+INSERT INTO t VALUES (-1, 'kept', NULL);
+SQL
+
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+my $backend = $session->query_safe("LOAD 'pg_bulk'; SELECT pg_backend_pid()");
+$session->query_safe("SET pg_bulk.chunk_size = '16kB'; SET pg_bulk.copy_min_size = 0");
+
+# What a statement comes to: its output, or its error without what names the file.
+sub outcome
+{
+	my ($sql) = @_;
+	$session->{stderr} = '';
+	my ($out) = $session->query("\\set VERBOSITY verbose\n$sql");
+	my $error = $session->{stderr};
+	$session->{stderr} = '';
+	$error =~ s/^psql:<stdin>:\d+: //mg;
+	$error =~ s/^(LOCATION|HINT|SCHEMA NAME|TABLE NAME|COLUMN NAME|CONSTRAINT NAME):.*\n?//mg;
+	chomp $error;
+	return $error ne '' ? $error : $out;
+}
+
+# Descriptors of the backend but those of the server's own cache, of relations that are still there.
+sub open_files
+{
+	return scalar grep { !m{/(?:base|global)/[\d/_.a-z]+$} } map { readlink($_) // '' } glob("/proc/$backend/fd/*");
+}
+
+# Bad files: 3,000 good lines, what is wrong, and 3,000 more; some 150 kB.
+sub rows { return join '', map { sprintf "%d,row %d,2020-02-%02d\n", $_, $_, $_ % 28 + 1 } @_; }
+my ($before, $behind) = (rows(1 .. 3000), rows(3001 .. 6000));
+my %wrong = (
+	'a bad number' => "x,y,2020-01-01\n",
+	'a bad date' => "0,y,2020-02-30\n",
+	'a field too few' => "0,y\n",
+	'a field too many' => "0,y,2020-01-01,z\n",
+	'bytes that are no characters' => "0,\xff\xfe,2020-01-01\n",
+	'a NUL byte' => "0,y\0z,2020-01-01\n",
+	'a null' => "0,,2020-01-01\n",
+	'a row that is refused' => "0,y,2040-01-01\n",
+	'a key that is there twice' => "17,y,2020-01-01\n",
+	'a quote that is not closed' => qq(0,"y\n),
+	'an unquoted carriage return' => "0,y\rz,2020-01-01\n",
+	'the end of the data in the middle' => "\\.\n");
+
+sub pack_with
+{
+	my ($command, $path) = @_;
+	system("$command < '$path' > '$path.packed'") == 0 or die $command;
+	return "$path.packed";
+}
+
+# Each source, made of the plain file: the foreign table's options, and what bulk_load is given.
+my %sources = (
+	gzip => sub { my $path = pack_with('gzip -1', $_[0]); return ([ filename => $path ], $path, '{}'); },
+	# Members of a few kB each, as bgzip writes them.
+	members => sub {
+		my $path = "$_[0].members";
+		system("split -b 20000 --filter='gzip -1' '$_[0]' > '$path'") == 0 or die 'split';
+		return ([ filename => $path ], $path, '{}');
+	},
+	zstd => sub { my $path = pack_with('zstd -q', $_[0]); return ([ filename => $path ], $path, '{}'); },
+	bzip2 => sub { my $path = pack_with('bzip2 -1', $_[0]); return ([ filename => $path ], $path, '{}'); },
+	xz => sub { my $path = pack_with('xz -0', $_[0]); return ([ filename => $path ], $path, '{}'); },
+	pattern => sub {
+		my $list = "$_[0].d";
+		mkdir $list or die $list;
+		write_bytes("$list/1", rows(100_001 .. 101_000));
+		write_bytes("$list/3", rows(200_001 .. 201_000));
+		link $_[0], "$list/2" or die $list;
+		return ([ filename => "$list/*" ], "$list/?", '{}');
+	},
+	directory => sub { my $list = "$_[0].d"; return ([ filename => $list ], $list, '{}'); },
+	program => sub { return ([ program => "cat '$_[0]'" ], "cat '$_[0]'", '{"program": true}'); },
+	'a compressed program' => sub { return ([ program => "gzip -1 < '$_[0]'", compression => 'gzip' ], "gzip -1 < '$_[0]'", '{"program": true, "compression": "gzip"}'); });
+
+my $number = 0;
+for my $name (sort keys %wrong)
+{
+	my $path = "$directory/" . $number++;
+	write_bytes($path, $before . $wrong{$name} . $behind);
+	my $expected = outcome('SET pg_bulk.copy = off; COPY t FROM ' . sql_string($path) . " (FORMAT csv)");
+	like($expected, $name =~ /end of the data/ ? qr/^(COPY 3000)?$/ : qr/^ERROR:  [0-9A-Z]{5}: /, "COPY of $name");
+	outcome('DELETE FROM t WHERE a > 0');
+	my $kept = 'SELECT count(*), min(b) FROM t WHERE a < 0';
+
+	# A scan knows nothing of the target's constraints.
+	my $of_target = $name =~ /null|refused|twice/;
+
+	my $same = sub {
+		my ($how, $sql) = @_;
+		my $outcome = outcome($sql);
+		# Where it was is in the last lines; COPY has the line only.
+		$outcome =~ s/\n(?:file|program) "[^\n]*"$//;
+		if ($name =~ /end of the data/)
+		{
+			is($outcome =~ /ERROR/ ? $outcome : '', '', "$name, $how");
+			is(outcome('SELECT count(*) FROM t WHERE a BETWEEN 1 AND 3000'), 3000, '... rows before it') if $how !~ /scan|bulk_read/;
+			is(outcome('SELECT count(*) FROM t WHERE a BETWEEN 3001 AND 6000'), 0, '... and none behind it') if $how !~ /scan|bulk_read/;
+			outcome('DELETE FROM t WHERE a > 0');
+			return;
+		}
+		# The executor says of an INSERT's row which line it is, but has not its text.
+		is($outcome, $how =~ /INSERT/ && $of_target ? $expected =~ s/^(CONTEXT:  COPY t, line \d+): .*/$1/mr : $expected, "$name, $how");
+		return;
+	};
+
+	for my $source ('file', 'gzip', 'members', 'zstd', 'bzip2', 'xz', 'pattern', 'directory', 'program', 'a compressed program')
+	{
+		my ($options, $given, $load) = $source eq 'file' ? ([ filename => $path ], $path, '{}') : $sources{$source}->($path);
+		my %options = (@$options, format => 'csv');
+		$node->safe_psql('postgres', 'DROP FOREIGN TABLE IF EXISTS source.t; CREATE FOREIGN TABLE source.t (a int, b text, c date) SERVER bulk_files OPTIONS ('
+			  . join(', ', map { "$_ " . sql_string($options{$_}) } sort keys %options) . ')');
+		$same->("$source: scan", 'SELECT count(c), sum(length(b)), sum(a) FROM source.t') unless $of_target;
+		$same->("$source: INSERT", 'INSERT INTO t SELECT * FROM source.t');
+		for my $workers (0, 2)
+		{
+			my $json = $load =~ s/\}$/($load eq '{}' ? '' : ', ') . qq("format": "csv", "workers": $workers})/er;
+			$same->("$source: bulk_load, $workers workers", "SELECT rows_loaded FROM bulk_load(${\sql_string($given)}, 't', '$json')");
+		}
+	}
+	$same->('COPY FROM file', 'SET pg_bulk.copy = on; COPY t FROM ' . sql_string($path) . ' (FORMAT csv)');
+	$same->('COPY FROM PROGRAM', 'COPY t FROM PROGRAM ' . sql_string("cat $path") . ' (FORMAT csv)');
+	# To psql, a line ends at a NUL byte.
+	$same->('COPY FROM STDIN', "\\copy t FROM '$path' (FORMAT csv)") unless $name =~ /NUL/;
+	is(outcome($kept), '1|kept', "$name: the table is as it was");
+	is(outcome('SELECT count(*) FROM t'), '1', '... with no row more');
+}
+
+# Nothing is left of all that.
+my $leaves = sub {
+	my @files = map { glob $node->data_dir . "/base/pgsql_tmp/$_" } '*';
+	return join ' ', open_files(), scalar(@files), $session->query_safe(q(SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND relation IS DISTINCT FROM 'pg_locks'::regclass)),
+	  $session->query_safe(q(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'));
+};
+my $again = sub { outcome("SELECT rows_loaded FROM bulk_load(${\sql_string($_[0])}, 't', '{\"format\": \"csv\", \"workers\": 2}')") for 1 .. 5; };
+for my $of ("$directory/0", "$directory/0.packed", "$directory/0.members", "$directory/0.d/*")
+{
+	$again->($of);
+	my $left = $leaves->();
+	like($left, qr/^\d+ 0 0 0$/, "$of leaves nothing" =~ s/\S*\///r);
+	$again->($of);
+	is($leaves->(), $left, '... however often it is loaded');
+}
+is($session->query_safe('SELECT pg_backend_pid()'), $backend, 'the backend lives');
+$session->quit;
+healthy($node, 'after all of it');
+$node->stop;
+done_testing();
