@@ -2,7 +2,7 @@
 # The memory of a scan: 64 MB and three times the longest record, however large
 # the file. What a fresh backend has used is in its VmHWM; the planner's and the
 # executor's own share is measured on a file of one short record. And that of a
-# load into many partitions: what pg_bulk.memory_limit allows.
+# load from each source, and into many partitions: what pg_bulk.memory_limit allows.
 
 use strict;
 use warnings FATAL => 'all';
@@ -128,6 +128,52 @@ END \$\$;
 SELECT count(*) FROM pg_ls_dir('/proc/self/task');
 SQL
 unlink "$directory/sparse";
+
+# A load, from each source. What a process shares with others counts where it touches it.
+$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_bulk; CREATE TABLE loaded (a int, b text)');
+my $rows = 3_000_000;
+my $plain = write_file('plain', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", $rows);
+system("gzip -1 -k '$plain'; split -b 1000000 --filter='gzip -1' '$plain' > '$plain.members.gz'; zstd -q -1 '$plain'; xz -k -0 '$plain'; mkdir '$plain.d'; split -C 1000000 '$plain' '$plain.d/'") == 0
+  or die 'compress';
+sub loading
+{
+	my ($statement) = @_;
+	my ($loaded, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
+SET pg_bulk.memory_limit = '16MB';
+LOAD 'pg_bulk';
+SET pg_bulk.copy = on;
+TRUNCATE loaded;
+\\o /dev/null
+$statement;
+\\o
+SELECT count(*) FROM loaded;
+SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
+SQL
+	return ($loaded, $peak);
+}
+sub load_from { return "SELECT * FROM bulk_load(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": $_[1]$_[2]}')"; }
+my $short = write_file('short', "1,x\n", 1);
+my (undef, $least) = loading(load_from($short, 0, ''));
+my %statements = (
+	(map { my $path = $_; map { ($path =~ s/.*\///r . ", $_ workers" => load_from($path, $_, '')) } (0, 2) }
+		  $plain, "$plain.gz", "$plain.members.gz", "$plain.zst", "$plain.xz", "$plain.d"),
+	'program' => load_from("cat '$plain'", 0, ', "program": true'),
+	'COPY FROM file' => "COPY loaded FROM '$plain' (FORMAT csv)",
+	'COPY FROM PROGRAM' => "COPY loaded FROM PROGRAM 'cat $plain' (FORMAT csv)",
+	'COPY FROM STDIN' => "\\copy loaded FROM '$plain' (FORMAT csv)");
+for my $name (sort keys %statements)
+{
+	my ($loaded, $peak) = loading($statements{$name});
+	is($loaded, $rows, "$name: all rows");
+	cmp_ok($peak - $least, '<=', 64, "... in 64 MB");
+}
+# What a function returns is kept by the server, below work_mem.
+my ($read, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
+SELECT count(*) FROM bulk_read(${\sql_string($plain)}, '{"format": "csv"}') AS r (a int, b text);
+SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
+SQL
+is($read, $rows, 'bulk_read: all rows');
+cmp_ok($peak - $least, '<=', 64, '... in 64 MB');
 
 # A load has memory for the pages of many partitions, but no more than it may.
 $node->safe_psql('postgres', <<'SQL');
