@@ -1,0 +1,292 @@
+
+=pod
+
+=head1 NAME
+
+Schedule - what one of several sessions does to tables that all share, at random, and what must be there in the end
+
+=head1 SYNOPSIS
+
+  my $schedule = Schedule->new(node => $node, number => 3, seed => $seed, directory => $dir);
+  $schedule->step while time < $end;
+  print $schedule->troubles;
+  my $rows = $schedule->rows;    # {table}{id} = word
+
+=head1 DESCRIPTION
+
+A session owns the ids that are its number modulo 100, which is less than 50, and
+knows which rows it has in each table. Its jobs' rows have ids of their own, 50 more,
+since nobody knows when they come. A step is one transaction of one to four statements: loads in
+all ways, changes, savepoints. After each statement the session counts and sums
+its rows, by a sequential scan and by an index, and compares that with what it
+believes.
+
+Whether a transaction has been committed whose session was killed on the way is
+told by a row in the table C<ledger>, which each one writes first. A job is done
+if the queue says so; the rows that it will have brought are accounted for by
+C<settle>, when the queue has come to rest.
+
+Errors are expected where somebody interferes; any other one is a trouble.
+
+=cut
+
+package Schedule;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Time::HiRes qw(usleep);
+use PostgreSQL::Test::Utils;
+
+use Differential qw(write_bytes);
+use Options qw(sql_string);
+
+use constant SESSIONS => 100;
+
+my @tables = ('plain', 'keyed', 'parts', 'toasted');
+
+sub new
+{
+	my ($class, %self) = @_;
+	my $self = bless { %self, next => 0, file => 0, rows => { map { $_ => {} } @tables }, troubles => [], jobs => [], did => {} }, $class;
+	srand($self{seed} * 1009 + $self{number});
+	return $self;
+}
+
+sub create
+{
+	return <<'SQL';
+CREATE TABLE ledger (session int, step int, PRIMARY KEY (session, step));
+CREATE TABLE plain (id int, word text);
+CREATE TABLE keyed (id int PRIMARY KEY, word text);
+CREATE INDEX keyed_word ON keyed (word COLLATE "C");
+CREATE INDEX keyed_brin ON keyed USING brin (id);
+CREATE TABLE parts (id int, word text, PRIMARY KEY (id)) PARTITION BY HASH (id);
+CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+CREATE TABLE toasted (id int PRIMARY KEY, word text,
+	long text GENERATED ALWAYS AS (CASE WHEN id % 31 = 0 THEN repeat(word, 300) END) STORED);
+ALTER TABLE toasted ALTER long SET STORAGE EXTERNAL;
+CREATE INDEX toasted_lower ON toasted (lower(word)) WHERE id % 2 = 0;
+SQL
+}
+
+sub tables { return @tables; }
+sub troubles { return @{ $_[0]{troubles} }; }
+sub rows { return $_[0]{rows}; }
+sub did { return $_[0]{did}; }
+
+sub one_of { return $_[ int rand @_ ]; }
+
+# A file of new rows, of some kilobytes or a few hundred, and of old ones if they are to be replaced.
+sub batch
+{
+	my ($self, $pending, $table, $old, $residue) = @_;
+	my $count = one_of(1, 10, 100, 1000, 1000, 5000, 20000);
+	my %rows;
+	if ($old)
+	{
+		my @ids = keys %{ $pending->{$table} };
+		$rows{ one_of(@ids) } = 'new ' . int rand 1e6 for 1 .. (@ids ? one_of(1, 5, 50) : 0);
+	}
+	$rows{ $self->{next}++ * SESSIONS + ($residue // $self->{number}) } = 'word ' . int rand 1e6 for 1 .. $count;
+	my $path = "$self->{directory}/$self->{number}." . ($self->{file}++ % 20);
+	my @ids = one_of(0, 1) ? (sort { $a <=> $b } keys %rows) : keys %rows;
+	return ($path, join('', map { "$_,$rows{$_}\n" } @ids), \%rows);
+}
+
+sub load_options
+{
+	my ($self, %more) = @_;
+	my %options = (format => 'csv', workers => one_of('0', '1', '2'), indexes => one_of('auto', 'auto', 'insert'),
+		(rand() < 0.2 ? (lock => one_of('row_exclusive', 'share')) : ()), columns => [ 'id', 'word' ], %more);
+	my $json = join ', ', map { my $value = $options{$_}; "\"$_\": " . (ref $value ? '[' . join(', ', map { "\"$_\"" } @$value) . ']' : "\"$value\"") } sort keys %options;
+	return "'{$json}'";
+}
+
+# One statement, and what it does to the rows.
+sub statement
+{
+	my ($self, $pending) = @_;
+	my $table = one_of(@tables);
+	my $what = one_of('load', 'load', 'load', 'insert', 'copy', 'keep_new', 'keep_old', 'duplicate', 'update', 'delete', 'values', 'job');
+	$what = 'load' if $table eq 'plain' and $what =~ /keep|duplicate/;
+	$self->{doing}{"$what $table"}++;
+	my $mine = $pending->{$table};
+	if ($what eq 'load' or $what eq 'copy' or $what eq 'insert' or $what eq 'job')
+	{
+		my ($path, $content, $rows) = $self->batch($pending, $table, 0, $what eq 'job' ? $self->{number} + 50 : undef);
+		if ($what eq 'job')
+		{
+			# Its file must stay.
+			$path = "$self->{directory}/job.$self->{number}.$self->{next}";
+			push @{ $self->{queued} }, { table => $table, rows => $rows, path => $path };
+		}
+		else { @$mine{ keys %$rows } = values %$rows; }
+		write_bytes($path, $content);
+		return "SELECT 'job', bulk_enqueue(${\sql_string($path)}, '$table', " . $self->load_options . ', max_attempts => 50)' if $what eq 'job';
+		return "COPY $table (id, word) FROM ${\sql_string($path)} (FORMAT csv)" if $what eq 'copy';
+		return "ALTER FOREIGN TABLE source_$self->{number} OPTIONS (SET filename ${\sql_string($path)});\nINSERT INTO $table SELECT * FROM source_$self->{number}" if $what eq 'insert';
+		return "SELECT rows_loaded FROM bulk_load(${\sql_string($path)}, '$table', " . $self->load_options . ')';
+	}
+	if ($what =~ /^(keep_new|keep_old|duplicate)$/)
+	{
+		my ($path, $content, $rows) = $self->batch($pending, $table, 1);
+		write_bytes($path, $content);
+		my @old = grep { exists $mine->{$_} } keys %$rows;
+		if ($what eq 'duplicate')
+		{
+			return if !@old;
+			return "DO \$do\$ BEGIN PERFORM bulk_load(${\sql_string($path)}, '$table', ${\$self->load_options}); RAISE 'it was loaded'; EXCEPTION WHEN unique_violation THEN END \$do\$";
+		}
+		my %rows = %$rows;
+		delete @rows{@old} if $what eq 'keep_old';
+		@$mine{ keys %rows } = values %rows;
+		return "SELECT rows_loaded FROM bulk_load(${\sql_string($path)}, '$table', " . $self->load_options(on_duplicate => $what, indexes => 'auto') . ')';
+	}
+	if ($what eq 'values')
+	{
+		my $id = $self->{next}++ * SESSIONS + $self->{number};
+		$mine->{$id} = 'one';
+		return "INSERT INTO $table (id, word) VALUES ($id, 'one')";
+	}
+	# Changes of a part of the session's rows: a residue of their numbers.
+	my ($divisor, $rest) = (one_of(3, 7, 20), int rand 3);
+	my @ids = grep { int($_ / SESSIONS) % $divisor == $rest } keys %$mine;
+	my $where = "WHERE id % ${\SESSIONS} = $self->{number} AND id / ${\SESSIONS} % $divisor = $rest";
+	if ($what eq 'delete')
+	{
+		delete @$mine{@ids};
+		return "DELETE FROM $table $where";
+	}
+	my $word = 'changed ' . int rand 1e6;
+	@$mine{@ids} = ($word) x @ids;
+	return "UPDATE $table SET word = '$word' $where";
+}
+
+# What the session's rows in a table come to: their number, and sums of their ids and words.
+sub sums
+{
+	my ($rows) = @_;
+	my ($ids, $lengths) = (0, 0);
+	for my $id (keys %$rows) { my $word = $rows->{$id}; $ids += $id; $lengths += length($word) * ($id % 1009); }
+	return join '|', scalar keys %$rows, $ids, $lengths;
+}
+
+sub sums_sql
+{
+	my ($table, $number) = @_;
+	return "SELECT count(*), coalesce(sum(id), 0), coalesce(sum(length(word) * (id % 1009)), 0) FROM $table" . (defined $number ? " WHERE id % ${\SESSIONS} = $number" : '');
+}
+
+sub check
+{
+	my ($self, $pending, $expected) = @_;
+	my $table = one_of(@tables);
+	push @$expected, "$table " . sums($pending->{$table});
+	my $way = one_of("SET LOCAL enable_seqscan = off;\nSET LOCAL enable_bitmapscan = off;\n", "SET LOCAL enable_seqscan = on;\n");
+	return "$way\\echo check $table\n${\sums_sql($table, $self->{number})};\n";
+}
+
+# One transaction.
+sub step
+{
+	my ($self) = @_;
+	my $step = $self->{steps}++;
+	my $pending = { map { $_ => { %{ $self->{rows}{$_} } } } @tables };
+	$self->{queued} = [];
+	$self->{doing} = {};
+	my @expected;
+	my $script = "\\set ON_ERROR_STOP 1\n\\set VERBOSITY verbose\nSET client_min_messages = warning;\nLOAD 'pg_bulk';\nSET pg_bulk.copy = on;\nSET pg_bulk.copy_min_size = 0;\n"
+	  . "SET lock_timeout = '20s';\nBEGIN" . one_of('', '', ' ISOLATION LEVEL REPEATABLE READ') . ";\nINSERT INTO ledger VALUES ($self->{number}, $step);\n";
+	for (1 .. one_of(1, 1, 2, 4))
+	{
+		my $back = rand() < 0.2;
+		my ($kept, @queued) = ({ map { $_ => { %{ $pending->{$_} } } } @tables }, @{ $self->{queued} });
+		my $sql = $self->statement($pending) // next;
+		$script .= $back ? "SAVEPOINT s;\n$sql;\nROLLBACK TO s;\n" : "$sql;\n";
+		($pending, $self->{queued}) = ($kept, \@queued) if $back;
+		$script .= $self->check($pending, \@expected);
+	}
+	my $end = one_of('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK');
+	my $queues = @{ $self->{queued} };
+	if (!$queues && rand() < 0.05)
+	{
+		$script .= "PREPARE TRANSACTION 's$self->{number}';\n$end PREPARED 's$self->{number}';\n\\echo ended\n";
+	}
+	else { $script .= "$end;\n\\echo ended\n"; }
+	my ($out, $err) = ('', '');
+	my $status = $self->{node}->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0, timeout => 180, timed_out => \my $late);
+	push @{ $self->{troubles} }, "session $self->{number}, step $step did not end:\n$script" if $late;
+
+	my @seen;
+	my @lines = split /\n/, $out;
+	for my $i (0 .. $#lines) { push @seen, "$1 " . ($lines[ $i + 1 ] // '') if $lines[$i] =~ /^check (.*)/; }
+	my $ended = @lines && $lines[-1] eq 'ended';
+	for my $i (0 .. $#seen)
+	{
+		next if $seen[$i] eq $expected[$i] or ($i == $#seen and !$ended);
+		push @{ $self->{troubles} }, "session $self->{number}, step $step sees $seen[$i] for $expected[$i] in\n$script";
+		last;
+	}
+	my $committed = $ended && $end eq 'COMMIT';
+	if (!$ended)
+	{
+		$self->{did}{ $err =~ /(?:ERROR|FATAL):  (\w{5}): / ? $1 : 'connection' }++;
+		push @{ $self->{troubles} }, "session $self->{number}, step $step: $err\nin\n$script" if !expected_error($err);
+		$committed = $self->was_committed($step);
+	}
+	else
+	{
+		$self->{did}{$end}++;
+		$self->{did}{$_} += $self->{doing}{$_} for keys %{ $self->{doing} };
+	}
+	return if !$committed;
+	$self->{rows} = $pending;
+	push @{ $self->{jobs} }, @{ $self->{queued} };
+	return;
+}
+
+# Cancelled, ended by an administrator, a crash of somebody else, no server there, a lock that does not come, a deadlock, or
+# somebody was quicker.
+sub expected_error
+{
+	my ($err) = @_;
+	return 1 if $err =~ /(?:ERROR|FATAL):  (57014|57P01|57P02|57P03|40P01|40001|55P03|53300)/;
+	# What a terminated or crashed server leaves a client with.
+	return $err =~ /server closed the connection|connection to server|could not connect|terminating connection|no connection to the server/ && $err !~ /ERROR:  (?!57)/;
+}
+
+sub was_committed
+{
+	my ($self, $step) = @_;
+	for (1 .. 600)
+	{
+		# What was prepared ends in the same way, or nobody would.
+		my ($status, $out) = $self->{node}->psql('postgres', "SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'", on_error_stop => 0);
+		if (($status // 1) == 0)
+		{
+			$self->{node}->psql('postgres', "ROLLBACK PREPARED 's$self->{number}'", on_error_stop => 0) if $out;
+			($status, $out) = $self->{node}->psql('postgres', "SELECT (SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'), count(*) FROM ledger WHERE session = $self->{number} AND step = $step", on_error_stop => 0);
+			return $1 if ($status // 1) == 0 && $out =~ /^0\|(\d)/;
+		}
+		usleep(100_000);
+	}
+	die "session $self->{number}: the server does not come back";
+}
+
+# The rows that jobs have brought, by what the queue says of their files: called when it is at rest.
+sub settle
+{
+	my ($self, $status) = @_;
+	for my $job (@{ $self->{jobs} })
+	{
+		my $ended = $status->{ $job->{path} } // 'unknown';
+		push @{ $self->{troubles} }, "session $self->{number}: the job of $job->{path} is $ended" if $ended !~ /^(succeeded|failed|canceled)$/;
+		$self->{did}{"job $ended"}++;
+		@{ $self->{rows}{ $job->{table} } }{ keys %{ $job->{rows} } } = values %{ $job->{rows} } if $ended eq 'succeeded';
+	}
+	return;
+}
+
+1;

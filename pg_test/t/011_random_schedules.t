@@ -1,0 +1,143 @@
+
+# Several sessions load, change, roll back and enqueue in tables that all share,
+# while others vacuum, build and drop indexes, cancel and end sessions, kill
+# processes, stop the server on the spot and start it again. Each session knows
+# what it has committed: that is there in the end, on a standby too, and nothing
+# else; see perl/Schedule.pm.
+#
+# PG_BULK_SECONDS says how long, PG_BULK_SEED which schedules; which interleaving
+# they meet with is chance all the same.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use POSIX ();
+use Storable ();
+use Test::More;
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(soak seed);
+use Load qw(checksums_ok healthy load_server standby_of);
+use Schedule;
+
+use constant SESSIONS => 4;
+
+my $seconds = $ENV{PG_BULK_SECONDS} // (soak() ? 1800 : 45);
+note 'PG_BULK_SEED=' . seed() . " PG_BULK_SECONDS=$seconds";
+my $node = load_server('schedules', wal_level => 'replica', autovacuum => 'on', autovacuum_naptime => '1s', autovacuum_vacuum_threshold => 500,
+	checkpoint_timeout => '30s', max_prepared_transactions => 20, max_connections => 40, max_worker_processes => 24, shared_buffers => '32MB',
+	maintenance_work_mem => '8MB', deadlock_timeout => '200ms', wal_consistency_checking => '', min_parallel_table_scan_size => 0,
+	log_min_error_statement => 'panic', log_min_messages => 'fatal', shared_preload_libraries => 'pg_bulk', 'pg_bulk.chunk_size' => '16kB');
+my $directory = PostgreSQL::Test::Utils::tempdir('schedules');
+chmod 0777, $directory;
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_visibility; ' . Schedule->create);
+$node->safe_psql('postgres', "CREATE FOREIGN TABLE source_$_ (id int, word text) SERVER bulk_files OPTIONS (filename '/', format 'csv')") for 1 .. SESSIONS;
+my $standby = standby_of($node, 'standby');
+
+my $end = time + $seconds;
+my @schedules = map { Schedule->new(node => $node, number => $_, seed => seed(), directory => $directory) } 1 .. SESSIONS;
+my @pids;
+for my $schedule (@schedules)
+{
+	my $pid = fork // die "fork: $!";
+	if ($pid) { push @pids, $pid; next; }
+	# Nothing of the parent's is to be cleaned up here.
+	eval {
+		$schedule->step while time < $end && !$schedule->troubles;
+		delete $schedule->{node};
+		Storable::store($schedule, "$directory/schedule.$schedule->{number}");
+		1;
+	} or do { diag "session $schedule->{number}: $@"; POSIX::_exit(1); };
+	POSIX::_exit(0);
+}
+
+# Who is not one of them. The errors of what is tried here do not matter.
+my %interferences;
+sub attempt { my ($sql) = @_; my (undef, $out) = $node->psql('postgres', "SET lock_timeout = '3s'; $sql", on_error_stop => 0, stderr => \my $err, timeout => 120); return $out // ''; }
+sub somebody { my @pids = split /\n/, attempt("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ($_[0])"); return @pids ? $pids[ int rand @pids ] : undef; }
+my $working = "backend_type IN ('client backend', 'parallel worker', 'pg_bulk job', 'pg_bulk dispatcher', 'autovacuum worker')";
+my @tables = ('plain', 'keyed', 'parts_0', 'parts_1', 'toasted', 'ledger');
+sub any { return $_[ int rand @_ ]; }
+my %interfere = (
+	cancel => [ 12, sub { my $pid = somebody($working) // return; attempt("SELECT pg_cancel_backend($pid)"); } ],
+	'end a session' => [ 6, sub { my $pid = somebody($working) // return; attempt("SELECT pg_terminate_backend($pid)"); } ],
+	kill => [ 3, sub { my $pid = somebody("$working OR backend_type IN ('checkpointer', 'background writer', 'pg_bulk launcher')") // return; kill 'KILL', $pid; } ],
+	'stop at once' => [ 2, sub { $node->stop('immediate'); $node->start; } ],
+	'stop fast' => [ 1, sub { $node->restart; } ],
+	'restart the standby' => [ 2, sub { $standby->stop(any('immediate', 'fast')); $standby->start; } ],
+	checkpoint => [ 8, sub { attempt('CHECKPOINT'); } ],
+	vacuum => [ 12, sub { attempt('VACUUM (' . any('FREEZE', 'ANALYZE', 'INDEX_CLEANUP on', 'DISABLE_PAGE_SKIPPING', 'FULL') . ') ' . any(@tables)); } ],
+	reindex => [ 5, sub { attempt('REINDEX TABLE ' . any('', 'CONCURRENTLY ') . any(@tables)); } ],
+	'create an index' => [ 8, sub { attempt('CREATE INDEX ' . any('', 'CONCURRENTLY ') . 'extra_' . int(rand 4) . ' ON ' . any(@tables[ 0 .. 4 ]) . any(' (word)', ' (word COLLATE "C", id)', ' USING hash (word)', ' (id) WHERE length(word) > 7', ' USING gin ((string_to_array(word, chr(32))))')); } ],
+	'drop an index' => [ 8, sub { attempt('DROP INDEX ' . any('', 'CONCURRENTLY ') . 'extra_' . int(rand 4)); } ],
+	cluster => [ 1, sub { attempt('CLUSTER keyed USING keyed_pkey'); } ],
+	'alter a table' => [ 3, sub { attempt('ALTER TABLE ' . any('keyed', 'plain', 'toasted') . ' SET (fillfactor = ' . any(50, 90, 100) . ')'); } ],
+	pause => [ 2, sub { attempt('SELECT bulk_pause()'); usleep(500_000); attempt('SELECT bulk_resume()'); } ]);
+my @lots = map { ($_) x $interfere{$_}[0] } sort keys %interfere;
+while (time < $end)
+{
+	my $what = any(@lots);
+	$interferences{$what}++;
+	$interfere{$what}[1]->();
+	usleep(20_000 + rand 300_000);
+}
+my $children = 0;
+for my $pid (@pids) { waitpid $pid, 0; $children++ if $? == 0; }
+is($children, SESSIONS, 'all sessions have come to their end');
+
+# The server is there, the queue comes to rest, and nothing is left of a transaction.
+ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is there');
+$node->safe_psql('postgres', 'SELECT bulk_resume()');
+ok($node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM bulk_jobs WHERE status IN ('queued', 'running'))"), 'the queue comes to rest')
+	or diag $node->safe_psql('postgres', "SELECT status, waits_for, attempt, error_message, pid FROM bulk_jobs WHERE status IN ('queued', 'running')");
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'), 0, 'no prepared transaction is left');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_locks l WHERE locktype = 'relation' AND relation = ANY (ARRAY['plain', 'keyed', 'parts', 'parts_0', 'parts_1', 'toasted']::regclass[]) AND pid NOT IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')"), 0, 'no lock is left');
+my %status = map { split /\|/ } split /\n/, $node->safe_psql('postgres', 'SELECT path, status FROM bulk_jobs');
+my $odd = $node->safe_psql('postgres', "SELECT error_sqlstate, error_message FROM bulk_jobs WHERE status = 'failed' AND error_sqlstate !~ '^(57|40|53|55P03)' AND error_message !~ 'crash'");
+is($odd, '', 'jobs fail only for what was done to them');
+
+my %did;
+for my $number (1 .. SESSIONS)
+{
+	my $schedule = Storable::retrieve("$directory/schedule.$number");
+	$schedule->settle(\%status);
+	is(join("\n", $schedule->troubles), '', "session $number met with nothing unexpected");
+	$did{$_} += $schedule->did->{$_} for keys %{ $schedule->did };
+	for my $table ($schedule->tables)
+	{
+		my $rows = $schedule->rows->{$table};
+		my %there = map { split /\|/, $_, 2 } split /\n/, $node->safe_psql('postgres', "SELECT id, word FROM $table WHERE id % 50 = $number");
+		my $count = $node->safe_psql('postgres', "SELECT count(*) FROM $table WHERE id % 50 = $number");
+		is($count, scalar keys %$rows, "session $number, $table: as many rows as were committed");
+		my @lost = grep { !exists $there{$_} } sort { $a <=> $b } keys %$rows;
+		my @more = grep { !exists $rows->{$_} } sort { $a <=> $b } keys %there;
+		my @other = grep { exists $there{$_} && $there{$_} ne $rows->{$_} } sort { $a <=> $b } keys %$rows;
+		ok(!@lost && !@more && !@other, '... namely these') or diag("lost @lost[0 .. ($#lost < 9 ? $#lost : 9)], more @more[0 .. ($#more < 9 ? $#more : 9)], other @other[0 .. ($#other < 9 ? $#other : 9)]");
+	}
+}
+note join "\n", 'sessions:', map({ "  $_: $did{$_}" } sort keys %did), 'interferences:', map { "  $_: $interferences{$_}" } sort keys %interferences;
+cmp_ok($did{COMMIT} // 0, '>', $seconds / 5, 'sessions got something done');
+
+# What is on disk.
+$node->safe_psql('postgres', "DROP INDEX IF EXISTS extra_0, extra_1, extra_2, extra_3") if $node->safe_psql('postgres', "SELECT count(*) FROM pg_index WHERE NOT indisvalid");
+healthy($node, 'after all of it');
+my $visibility = "SELECT c.oid::regclass, t_ctid FROM pg_class c, LATERAL (SELECT t_ctid FROM pg_check_visible(c.oid) UNION ALL SELECT t_ctid FROM pg_check_frozen(c.oid)) v WHERE relkind IN ('r', 't', 'm') AND relpersistence = 'p' AND relnamespace <> 'pg_catalog'::regnamespace";
+is($node->safe_psql('postgres', $visibility), '', 'the visibility map is right');
+my $digest = join ' UNION ALL ', map { "SELECT '$_', count(*), sum(hashtextextended(t::text, 0)::numeric) FROM $_ t" } 'plain', 'keyed', 'parts', 'toasted', 'ledger';
+my $all = $node->safe_psql('postgres', $digest);
+$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+is($standby->safe_psql('postgres', $digest), $all, 'the standby has the same');
+healthy($standby, 'the standby');
+$node->stop('immediate');
+$node->start;
+is($node->safe_psql('postgres', $digest), $all, 'after a crash there is the same');
+healthy($node, 'after a crash');
+checksums_ok($node);
+$standby->stop;
+$node->stop;
+done_testing();
