@@ -99,7 +99,7 @@ sub load_options
 {
 	my ($self, %more) = @_;
 	my %options = (format => 'csv', workers => one_of('0', '1', '2'), indexes => one_of('auto', 'auto', 'insert'),
-		(rand() < 0.2 ? (lock => one_of('row_exclusive', 'share')) : ()), columns => [ 'id', 'word' ], %more);
+		(rand() < 0.2 ? (lock => one_of('online', 'share')) : ()), columns => [ 'id', 'word' ], %more);
 	my $json = join ', ', map { my $value = $options{$_}; "\"$_\": " . (ref $value ? '[' . join(', ', map { "\"$_\"" } @$value) . ']' : "\"$value\"") } sort keys %options;
 	return "'{$json}'";
 }
@@ -216,7 +216,9 @@ sub step
 	}
 	else { $script .= "$end;\n\\echo ended\n"; }
 	my ($out, $err) = ('', '');
-	my $status = $self->{node}->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0, timeout => 180, timed_out => \my $late);
+	# A psql that finds no server does not read what it is given, which ends IPC::Run.
+	my $late;
+	eval { $self->{node}->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0, timeout => 180, timed_out => \$late); 1; } or $err .= "no connection to the server: $@";
 	push @{ $self->{troubles} }, "session $self->{number}, step $step did not end:\n$script" if $late;
 
 	my @seen;
@@ -257,18 +259,25 @@ sub expected_error
 	return $err =~ /server closed the connection|connection to server|could not connect|terminating connection|no connection to the server/ && $err !~ /ERROR:  (?!57)/;
 }
 
+sub ask
+{
+	my ($self, $sql) = @_;
+	my ($status, $out) = eval { $self->{node}->psql('postgres', $sql, on_error_stop => 0) };
+	return ($status // 1, $out // '');
+}
+
 sub was_committed
 {
 	my ($self, $step) = @_;
 	for (1 .. 600)
 	{
 		# What was prepared ends in the same way, or nobody would.
-		my ($status, $out) = $self->{node}->psql('postgres', "SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'", on_error_stop => 0);
-		if (($status // 1) == 0)
+		my ($status, $out) = $self->ask("SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'");
+		if ($status == 0)
 		{
-			$self->{node}->psql('postgres', "ROLLBACK PREPARED 's$self->{number}'", on_error_stop => 0) if $out;
-			($status, $out) = $self->{node}->psql('postgres', "SELECT (SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'), count(*) FROM ledger WHERE session = $self->{number} AND step = $step", on_error_stop => 0);
-			return $1 if ($status // 1) == 0 && $out =~ /^0\|(\d)/;
+			$self->ask("ROLLBACK PREPARED 's$self->{number}'") if $out;
+			($status, $out) = $self->ask("SELECT (SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'), count(*) FROM ledger WHERE session = $self->{number} AND step = $step");
+			return $1 if $status == 0 && $out =~ /^0\|(\d)/;
 		}
 		usleep(100_000);
 	}

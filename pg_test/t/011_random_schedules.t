@@ -1,7 +1,7 @@
 
 # Several sessions load, change, roll back and enqueue in tables that all share,
 # while others vacuum, build and drop indexes, cancel and end sessions, kill
-# processes, stop the server on the spot and start it again. Each session knows
+# processes, stop the server on the spot or take its power away, and start it again. Each session knows
 # what it has committed: that is there in the end, on a standby too, and nothing
 # else; see perl/Schedule.pm.
 #
@@ -23,13 +23,14 @@ use PostgreSQL::Test::Utils;
 
 use Differential qw(soak seed);
 use Load qw(checksums_ok healthy load_server standby_of);
+use PowerLoss;
 use Schedule;
 
 use constant SESSIONS => 4;
 
-my $seconds = $ENV{PG_BULK_SECONDS} // (soak() ? 1800 : 45);
+my $seconds = $ENV{PG_BULK_SECONDS} // (soak() ? 1800 : 30);
 note 'PG_BULK_SEED=' . seed() . " PG_BULK_SECONDS=$seconds";
-my $node = load_server('schedules', wal_level => 'replica', autovacuum => 'on', autovacuum_naptime => '1s', autovacuum_vacuum_threshold => 500,
+my $node = load_server('schedules', wal_level => 'replica', autovacuum => 'on', fsync => 'on', autovacuum_naptime => '1s', autovacuum_vacuum_threshold => 500,
 	checkpoint_timeout => '30s', max_prepared_transactions => 20, max_connections => 40, max_worker_processes => 24, shared_buffers => '32MB',
 	maintenance_work_mem => '8MB', deadlock_timeout => '200ms', wal_consistency_checking => '', min_parallel_table_scan_size => 0,
 	log_min_error_statement => 'panic', log_min_messages => 'fatal', shared_preload_libraries => 'pg_bulk', 'pg_bulk.chunk_size' => '16kB');
@@ -38,6 +39,9 @@ chmod 0777, $directory;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_visibility; ' . Schedule->create);
 $node->safe_psql('postgres', "CREATE FOREIGN TABLE source_$_ (id int, word text) SERVER bulk_files OPTIONS (filename '/', format 'csv')") for 1 .. SESSIONS;
 my $standby = standby_of($node, 'standby');
+my $power = PowerLoss->new($node);
+$node->stop;
+$power->start;
 
 my $end = time + $seconds;
 my @schedules = map { Schedule->new(node => $node, number => $_, seed => seed(), directory => $directory) } 1 .. SESSIONS;
@@ -57,8 +61,8 @@ for my $schedule (@schedules)
 }
 
 # Who is not one of them. The errors of what is tried here do not matter.
-my %interferences;
-sub attempt { my ($sql) = @_; my (undef, $out) = $node->psql('postgres', "SET lock_timeout = '3s'; $sql", on_error_stop => 0, stderr => \my $err, timeout => 120); return $out // ''; }
+my (%interferences, %pages);
+sub attempt { my ($sql) = @_; my (undef, $out) = eval { $node->psql('postgres', "SET lock_timeout = '3s'; $sql", on_error_stop => 0, stderr => \my $err, timeout => 120) }; return $out // ''; }
 sub somebody { my @pids = split /\n/, attempt("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ($_[0])"); return @pids ? $pids[ int rand @pids ] : undef; }
 my $working = "backend_type IN ('client backend', 'parallel worker', 'pg_bulk job', 'pg_bulk dispatcher', 'autovacuum worker')";
 my @tables = ('plain', 'keyed', 'parts_0', 'parts_1', 'toasted', 'ledger');
@@ -67,8 +71,9 @@ my %interfere = (
 	cancel => [ 12, sub { my $pid = somebody($working) // return; attempt("SELECT pg_cancel_backend($pid)"); } ],
 	'end a session' => [ 6, sub { my $pid = somebody($working) // return; attempt("SELECT pg_terminate_backend($pid)"); } ],
 	kill => [ 3, sub { my $pid = somebody("$working OR backend_type IN ('checkpointer', 'background writer', 'pg_bulk launcher')") // return; kill 'KILL', $pid; } ],
-	'stop at once' => [ 2, sub { $node->stop('immediate'); $node->start; } ],
-	'stop fast' => [ 1, sub { $node->restart; } ],
+	'stop at once' => [ 2, sub { $node->stop('immediate'); $power->start; } ],
+	'power failure' => [ 4, sub { my ($lost, $unsafe) = $power->fail; $pages{lost} += $lost; $pages{unsafe} += $unsafe; $power->start; } ],
+	'stop fast' => [ 1, sub { $node->stop; $power->start; } ],
 	'restart the standby' => [ 2, sub { $standby->stop(any('immediate', 'fast')); $standby->start; } ],
 	checkpoint => [ 8, sub { attempt('CHECKPOINT'); } ],
 	vacuum => [ 12, sub { attempt('VACUUM (' . any('FREEZE', 'ANALYZE', 'INDEX_CLEANUP on', 'DISABLE_PAGE_SKIPPING', 'FULL') . ') ' . any(@tables)); } ],
@@ -120,14 +125,17 @@ for my $number (1 .. SESSIONS)
 		ok(!@lost && !@more && !@other, '... namely these') or diag("lost @lost[0 .. ($#lost < 9 ? $#lost : 9)], more @more[0 .. ($#more < 9 ? $#more : 9)], other @other[0 .. ($#other < 9 ? $#other : 9)]");
 	}
 }
-note join "\n", 'sessions:', map({ "  $_: $did{$_}" } sort keys %did), 'interferences:', map { "  $_: $interferences{$_}" } sort keys %interferences;
-cmp_ok($did{COMMIT} // 0, '>', $seconds / 5, 'sessions got something done');
+note join "\n", 'sessions:', map({ "  $_: $did{$_}" } sort keys %did), 'interferences:', map({ "  $_: $interferences{$_}" } sort keys %interferences), map { "  pages $_: $pages{$_}" } sort keys %pages;
+cmp_ok($did{COMMIT} // 0, '>', $seconds / 10, 'sessions got something done');
 
 # What is on disk.
 $node->safe_psql('postgres', "DROP INDEX IF EXISTS extra_0, extra_1, extra_2, extra_3") if $node->safe_psql('postgres', "SELECT count(*) FROM pg_index WHERE NOT indisvalid");
 healthy($node, 'after all of it');
 my $visibility = "SELECT c.oid::regclass, t_ctid FROM pg_class c, LATERAL (SELECT t_ctid FROM pg_check_visible(c.oid) UNION ALL SELECT t_ctid FROM pg_check_frozen(c.oid)) v WHERE relkind IN ('r', 't', 'm') AND relpersistence = 'p' AND relnamespace <> 'pg_catalog'::regnamespace";
 is($node->safe_psql('postgres', $visibility), '', 'the visibility map is right');
+# No page may be ahead of the log.
+my $ahead = "SELECT c.oid::regclass, block FROM pg_class c, generate_series(0, pg_relation_size(c.oid) / 8192 - 1) block, page_header(get_raw_page(c.oid::regclass::text, block::int)) WHERE relkind IN ('r', 't', 'i') AND c.oid > 16384 AND lsn > pg_current_wal_insert_lsn()";
+is($node->safe_psql('postgres', $ahead), '', 'no page is ahead of the log');
 my $digest = join ' UNION ALL ', map { "SELECT '$_', count(*), sum(hashtextextended(t::text, 0)::numeric) FROM $_ t" } 'plain', 'keyed', 'parts', 'toasted', 'ledger';
 my $all = $node->safe_psql('postgres', $digest);
 $node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
