@@ -26,7 +26,9 @@ CREATE TABLE bulk_loads (
     attempt integer,
     status text NOT NULL,
     error_sqlstate text,
-    error_message text
+    error_message text,
+    -- Of several files: what became of each (src/load/files.rs).
+    files jsonb
 ) USING heap;
 REVOKE ALL ON bulk_loads FROM PUBLIC;
 CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
@@ -47,3 +49,13 @@ LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.own
 GRANT SELECT ON bulk_history TO PUBLIC;
 
 COMMENT ON VIEW bulk_history IS 'loads that have ended';
+
+CREATE VIEW bulk_load_files WITH (security_barrier) AS
+SELECT f.load_id, f.target, x.path, x.files, x.rows_read, x.rows_loaded, x.rows_rejected, x.rows_duplicate,
+    x.rows_filtered, x.bytes_read
+FROM @extschema@.bulk_finished_loads() f
+CROSS JOIN LATERAL pg_catalog.jsonb_to_recordset(f.files) x (path text, files integer, rows_read bigint,
+    rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint);
+GRANT SELECT ON bulk_load_files TO PUBLIC;
+
+COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';

@@ -44,7 +44,8 @@ CREATE FUNCTION bulk_check(path text, target regclass, options jsonb DEFAULT '{}
     sqlstate text,
     message text,
     constraint_name text,
-    rejected_at timestamp with time zone
+    rejected_at timestamp with time zone,
+    path text
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_check';

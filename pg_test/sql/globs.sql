@@ -54,6 +54,18 @@ SELECT error_of($$SELECT loaded('globs/inner*')$$);
 SELECT error_of($$SELECT loaded('globs_none/*.csv')$$);
 SELECT error_of($$SELECT loaded('globs_empty')$$);
 
+-- A walk that takes too long can be ended; backslashes, and parts of a name without a pattern.
+\! for i in 1 2 3 4 5 6 7 8; do mkdir -p "$PGB_DATA/globs_walk/$i"; done; echo 1,x >"$PGB_DATA/globs_walk/7/a*b"; echo 2,y >"$PGB_DATA/globs_walk/7/ab"
+SELECT loaded('globs_walk/*/a*');
+SELECT loaded('globs_walk/[6]/../7/a\*b');
+SELECT loaded('globs_walk/?/a\*[b]');
+SELECT error_of($$SELECT loaded('globs_walk/*/')$$);
+TABLE t;
+TRUNCATE t;
+SET statement_timeout = '100ms';
+DO $$ BEGIN PERFORM loaded('globs_walk' || repeat('/*/..', 30) || '/*/a'); EXCEPTION WHEN query_canceled THEN RAISE NOTICE 'canceled'; END $$;
+RESET statement_timeout;
+
 -- A bad line: its file and its number in that. Nothing is loaded.
 CALL write_file('globs/m1.bad', E'id,word\n1,a\n2,b\n');
 CALL write_file('globs/m2.bad', E'id,word\n');
@@ -68,7 +80,7 @@ SELECT loaded('globs/*.bad', '{"header": true, "on_error": "table", "workers": 2
 SELECT loaded('globs/*.bad', '{"header": true, "on_error": "table", "writer": "buffered"}');
 SELECT error_of($$SELECT loaded('globs/*.bad', '{"header": true, "on_error": "table", "reject_limit": 1, "workers": 2}')$$);
 SELECT without_path(path), line_number, byte_offset, column_name, raw_line FROM bulk_rejects WHERE target = 'globs.t' ORDER BY load_id, 1, 2;
-SELECT line_number, column_name, raw_line FROM bulk_check(data_path('globs/*.bad'), 't', '{"format": "csv", "header": true}');
+SELECT without_path(path), line_number, column_name, raw_line FROM bulk_check(data_path('globs/*.bad'), 't', '{"format": "csv", "header": true}');
 TRUNCATE t;
 
 -- Duplicates: which row was first is a matter of the order of the files.
@@ -188,6 +200,15 @@ DECLARE
 	name text;
 BEGIN
 	FOR file IN 1..60 LOOP
+-- Ids are taken for lines, however they end.
+\! mkdir -p "$PGB_DATA/globs_ids"
+CALL write_file('globs_ids/1', repeat(E'x\r\n', 1000));
+CALL write_file('globs_ids/2', repeat(E'x\r', 1000));
+CALL write_file('globs_ids/3', repeat(E'x\n', 1000));
+CREATE TABLE ids (id serial, word text);
+SELECT rows_loaded, workers FROM bulk_load(data_path('globs_ids'), 'ids', '{"workers": 1, "columns": ["word"]}');
+SELECT last_value FROM ids_id_seq;
+
 		SELECT coalesce(string_agg(format('%s,"%s%s"', file * 100000 + i, repeat(chr(97 + i % 26), i % 90), CASE WHEN i % 7 = 0 THEN E'\n' ELSE '' END), CASE file % 3 WHEN 0 THEN E'\r\n' ELSE E'\n' END), '')
 			INTO content FROM generate_series(1, CASE WHEN file % 20 = 0 THEN 8000 WHEN file % 9 = 0 THEN 0 ELSE file * 10 END) i;
 		CALL write_file(format('globs_many/%s.csv', file), content || CASE WHEN file % 4 > 0 AND content <> '' THEN CASE file % 3 WHEN 0 THEN E'\r\n' ELSE E'\n' END ELSE '' END);

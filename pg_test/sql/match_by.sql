@@ -13,6 +13,7 @@ RESET client_min_messages;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
+CREATE FUNCTION write_text(name text, content text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN CALL write_file(name, content); END $$;
 CREATE DOMAIN given AS text CHECK (VALUE IS NOT NULL);
 CALL write_file('match_by/1.csv', E'id,word,n\n1,one,10\n2,two,20\n');
 CALL write_file('match_by/2.csv', E'n,more,id\n30,x,3\n40,y,4\n');
@@ -54,6 +55,9 @@ CALL write_file('match_by/6.bad', E'Id,WORD\n1,w\n');
 SELECT error_of($$SELECT loaded('match_by/6*')$$);
 SELECT error_of($$SELECT loaded('match_by/6*', '{"header": "match"}')$$);
 SELECT error_of($$SELECT loaded('match_by/6*', '{"match_by": "nam"}')$$);
+SELECT error_of($$SELECT loaded('match_by/6*', '{"workers": 0}')$$) FROM (SELECT write_text('match_by/6.bad', 'id' || repeat(',', 4095) || E'\n1' || repeat(',', 4095))) x;
+SELECT error_of($$SELECT loaded('match_by/6*', '{"workers": 0}')$$) FROM (SELECT write_text('match_by/6.bad', 'id' || repeat(',', 4095) || E',word\n1' || repeat(',', 4095) || ',x')) x;
+TRUNCATE t;
 -- A NOT NULL column that one file lacks.
 CALL write_file('match_by/6.bad', E'word\nw\n');
 SELECT error_of($$SELECT loaded('match_by/[56].*')$$);

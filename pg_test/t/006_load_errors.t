@@ -147,6 +147,30 @@ file_case('grown', 'chunk.claimed', $content, sub { append(Faults::rows(1501 .. 
 file_case('grown in its last record', 'chunk.claimed', $content . $tail,
 	sub { append("\n" . Faults::rows(1502 .. 1600)) }, qr/^1600\|direct\|2$/, 1600);
 
+# Files of a list that grow when ids have been taken for their rows: what was added is not read, and of a line not a part.
+mkdir $faults->path('list');
+$node->safe_psql('postgres', 'CREATE TABLE ids (id serial, n int)');
+sub list_case
+{
+	my ($name, $content, $added, $expected) = @_;
+	my $before = $path;
+	write_bytes($faults->path("list/$_"), $content) for 1, 2;
+	$path = $faults->path('list/1');
+	point_set($node, 'unit.counted', 'wait');
+	my $directory = $faults->path('list');
+	my $load = $faults->begin("SELECT rows_loaded, workers FROM bulk_load('$directory', 'ids', '{\"workers\": 1, \"columns\": [\"n\"]}')");
+	point_wait($node, 'unit.counted', 2);
+	append($added);
+	$path = $before;
+	point_clear($node);
+	like($load->end, $expected, "$name: the load");
+	return;
+}
+my $lines = join('', map { "$_\n" } 1 .. 3);
+list_case('lines are added', $lines, $lines x 10, qr/^6\|1$/m);
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT id), sum(n) FROM ids'), '6|12', '... and none of them is loaded');
+list_case('a line is added to', $lines . '4', "56\n7\n", qr/^ERROR:  file ".*list\/1" changed while it was being read/);
+
 # Statistics.
 my $alone = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'";
 my $statistics = "SELECT n_tup_ins, n_live_tup, n_dead_tup FROM pg_stat_user_tables WHERE relname = 't'";

@@ -34,7 +34,7 @@ pub fn estimate(options: &TableOptions) -> Estimate {
     if let Ok(Some(list)) = location.files() {
         // One of them tells for all: the largest one, for others may have no more than a header.
         let largest = list.files.iter().max_by_key(|file| file.identity.size);
-        let of_largest = largest.map(|file| of_file(options, &Location::File(file.path.clone())));
+        let of_largest = largest.map(|file| of_file(options, &list.location(file)));
         return Estimate { size: list.size(), record: of_largest.and_then(|estimate| estimate.record) };
     }
     of_file(options, location)

@@ -220,7 +220,7 @@ impl Part {
                 Step::Join(_) if shared.files > 0 => {
                     let states = shared.states();
                     let Some(list) = rows.stream().files().cloned() else {
-                        return Err(changed(&rows.described.to_string_lossy()));
+                        return Err(changed(rows.stream().source().name()));
                     };
                     rows.stream_mut().wait_for_turns();
                     rows.end_stream();
@@ -236,7 +236,7 @@ impl Part {
                         lines: 0,
                     });
                     let Some(cutter) = place.and_then(|place| rows.stream().cutter(place)) else {
-                        return Err(changed(&rows.described.to_string_lossy()));
+                        return Err(changed(rows.stream().source().name()));
                     };
                     rows.end_stream();
                     self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), number: 0 });
@@ -429,7 +429,7 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         point!("scan.worker");
         let file = (*shared).file;
         let is_same = |rows: &Rows| rows.stream().identity().is_some_and(|identity| identity.continues(file));
-        let list = list_of(shared).map(Rc::new);
+        let list = list_of(shared);
         scan::open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;

@@ -279,7 +279,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
 pub unsafe fn open_in_worker(
     node: *mut pg_sys::ForeignScanState,
     encoding: i32,
-    list: Option<Rc<FileList>>,
+    list: Option<FileList>,
     leaders: Descriptor,
     is_same: impl Fn(&Rows) -> bool,
 ) -> Result<()> {
@@ -287,7 +287,8 @@ pub unsafe fn open_in_worker(
     let scan = unsafe { &mut *(*node).fdw_state.cast::<Scan>() };
     scan.options.copy.encoding = Some(encoding);
     if let Some(list) = list {
-        scan.options.location = Some(Location::Files(list));
+        let list = list.made_of(scan.options.location()?);
+        scan.options.location = Some(Location::Files(Rc::new(list)));
         let rows = open_rows(scan.relation, &scan.options)?;
         scan.begin(rows);
         return Ok(());

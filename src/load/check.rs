@@ -7,7 +7,10 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::{Load, Purpose, begin_call, direct, load_context, prepare, read_header, reopen, target, where_clause};
 use crate::error::{Error, OrRaise, Result};
-use crate::load::rejects::table::values;
+use crate::load::rejects::table::{text, values};
+
+/// Columns of the result whose values are pointers.
+const BY_REFERENCE: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 10];
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
@@ -79,13 +82,17 @@ unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCal
                 spool
                     .for_each(|reject| {
                         let old = pg_sys::MemoryContextSwitchTo(load.memory);
-                        let row = values(&reject, now);
+                        let [line, offset, column, field, raw, bytes, state, message, constraint, at] =
+                            values(&reject, now);
+                        let path = reject.path.as_deref().unwrap_or(load.path.as_bytes());
+                        let path = text(path);
+                        let row = [line, offset, column, field, raw, bytes, state, message, constraint, at, path];
                         let mut nulls = row.map(|value| value.is_none());
                         let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
                         let (set, descriptor) = ((*result).setResult, (*result).setDesc);
                         pg_sys::tuplestore_putvalues(set, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
-                        for (value, is_null) in values.iter().zip(nulls).take(9).skip(2) {
-                            if !is_null {
+                        for (at, (value, is_null)) in values.iter().zip(nulls).enumerate() {
+                            if !is_null && BY_REFERENCE.contains(&at) {
                                 pg_sys::pfree(value.cast_mut_ptr());
                             }
                         }

@@ -11,9 +11,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::files::Files;
 use super::rejects::{Complaint, Reject, Spool};
 use super::{Load, source};
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::progress::Figures;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance};
@@ -48,6 +50,12 @@ pub struct Feed {
     reader: Opaque,
     /// There was a series before.
     started: bool,
+    /// Of several files, what became of the records of each, and where that is told of how many rows a statement had stored
+    /// when a file was done: the file whose rows came last, and what is known of those before.
+    by_file: ByFile,
+    file: usize,
+    stored: Vec<u64>,
+    stored_before: u64,
 }
 
 impl Feed {
@@ -90,6 +98,10 @@ impl Feed {
                 reported: 0,
                 reader: std::ptr::null_mut(),
                 started: false,
+                by_file: this.files.as_ref().map_or(ByFile::NONE, Files::by_file),
+                file: 0,
+                stored: vec![0; this.files.as_ref().map_or(0, Files::count)],
+                stored_before: 0,
             };
             let feed = PgMemoryContexts::For(memory).leak_and_drop_on_delete(feed);
             INNERMOST.store(feed, Relaxed);
@@ -114,7 +126,47 @@ impl Feed {
         self.skip_left = copy.skip;
         self.limit_left = copy.limit.unwrap_or(u64::MAX);
         (self.filtered, self.given, self.reported) = (0, 0, 0);
+        self.by_file.all().for_each(FileFigures::clear);
+        self.stored.fill(0);
+        (self.file, self.stored_before) = (0, 0);
         Ok(())
+    }
+
+    /// A statement has stored so many rows; the next one may be of another file. Raises nothing.
+    pub fn note_stored(&mut self, processed: u64) {
+        if self.by_file.is_none() {
+            return;
+        }
+        // SAFETY: the load outlives the feed.
+        let rows = unsafe { (*self.load).rows.as_ref() };
+        let file = rows.map_or(0, |rows| rows.stream().file_number());
+        if file != self.file {
+            self.note_file(processed);
+            self.file = file;
+        }
+    }
+
+    fn note_file(&mut self, processed: u64) {
+        if let Some(stored) = self.stored.get_mut(self.file) {
+            *stored = processed.saturating_sub(self.stored_before);
+        }
+        self.stored_before = processed;
+    }
+
+    /// How many rows of each file were stored, when all are.
+    pub fn stored(&mut self, processed: u64) -> &[u64] {
+        self.note_file(processed);
+        &self.stored
+    }
+
+    /// What is counted of the file that the current record is of.
+    fn figures(&self) -> Option<&FileFigures> {
+        if self.by_file.is_none() {
+            return None;
+        }
+        // SAFETY: the load outlives the feed.
+        let rows = unsafe { (*self.load).rows.as_ref() };
+        self.by_file.of(rows?.stream().file_number())
     }
 }
 
@@ -236,6 +288,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                         if feed.skip_left > 0 {
                             feed.skip_left -= 1;
                         } else {
+                            count_reject(feed.by_file, rows);
                             reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
                         }
                         continue;
@@ -271,7 +324,10 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                         if let Some(bad) = feed.tolerance.bad_value.take() {
                             feed.tolerance.bad_rows -= 1;
                             let complaint = Complaint::of_data(bad).about_value(rows);
+                            count_reject(feed.by_file, rows);
                             reject(load.spool, rows, &mut feed.tolerance, complaint).or_raise();
+                        } else {
+                            count_reject(feed.by_file, rows);
                         }
                         // A subtransaction that failed may have ended what others see.
                         let rejected = feed.tolerance.bad_rows;
@@ -283,11 +339,20 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                 }
             }
             if let Some(error) = (feed.keeps && rows.is_short()).then(|| rows.check_missing().err()).flatten() {
+                count_reject(feed.by_file, rows);
                 reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
                 continue;
             }
             return if rows.is_short() { SHORT } else { ROW };
         }
+    }
+}
+
+/// The current record is left out.
+#[cold]
+fn count_reject(by_file: ByFile, rows: &Rows) {
+    if let Some(figures) = by_file.of(rows.stream().file_number()) {
+        figures.rejected.fetch_add(1, Relaxed);
     }
 }
 
@@ -340,11 +405,17 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
             }
             if !passes(feed) {
                 (*feed).filtered += 1;
+                if let Some(figures) = (*feed).figures() {
+                    figures.filtered.fetch_add(1, Relaxed);
+                }
                 unguarded::check_for_interrupts();
                 continue;
             }
             (*feed).limit_left -= 1;
             (*feed).given += 1;
+            if let Some(figures) = (*feed).figures() {
+                figures.loaded.fetch_add(1, Relaxed);
+            }
             return true;
         }
     }

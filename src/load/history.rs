@@ -11,7 +11,7 @@ use std::time::Duration;
 use pgrx::{IntoDatum, pg_guard, pg_sys};
 
 use super::report::{COLUMNS, Counts, row};
-use super::{Load, rejects};
+use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
 use crate::pg::database::cluster;
 use crate::pg::own_table::OwnTable;
@@ -19,8 +19,8 @@ use crate::pg::role::{owner_here, stored_role_name};
 
 const TABLE: &CStr = c"bulk_loads";
 /// Types of the table's columns: the load, its target, file, owner, begin and end; then the result's, but for the number;
-/// then the owner's name and cluster, the attempt, how it ended, and why.
-const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1 + 6] = [
+/// then the owner's name and cluster, the attempt, how it ended, and why, and the files.
+const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1 + 7] = [
     pg_sys::INT8OID,
     pg_sys::TEXTOID,
     pg_sys::TEXTOID,
@@ -43,6 +43,7 @@ const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1 + 6] = [
     pg_sys::TEXTOID,
     pg_sys::TEXTOID,
     pg_sys::TEXTOID,
+    pg_sys::JSONBOID,
 ];
 /// Where the load is among them, its owner, the end, the owner's name and cluster.
 const LOAD: usize = 0;
@@ -104,6 +105,7 @@ pub fn record(load: &Load) {
         text(c"succeeded"),
         None,
         None,
+        load.files.as_ref().map(files::jsonb),
     ]);
     add(load.schema, &values);
 }
@@ -144,6 +146,7 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
             text(load.status),
             text(load.sqlstate),
             text(load.message),
+            None,
         ],
     );
 }

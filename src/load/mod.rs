@@ -31,6 +31,7 @@ pub mod copy;
 mod direct;
 pub mod duplicate;
 mod feed;
+mod files;
 pub mod history;
 pub mod insert_select;
 mod memory;
@@ -48,6 +49,7 @@ mod volatile;
 mod where_clause;
 
 use std::ffi::{CStr, CString};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pgrx::memcxt::PgMemoryContexts;
@@ -55,6 +57,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::duplicate::Keep;
+use self::files::Files;
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::phase::{Phase, Phases};
 use self::rejects::Spool;
@@ -66,6 +69,7 @@ use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
+use crate::pg::file_figures::FileFigures;
 use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::row::Rows;
 use crate::pg::soft::{self, OnError};
@@ -108,6 +112,8 @@ pub struct Load {
     /// The index that says which rows are duplicates, where these are no errors.
     pub arbiter: Option<pg_sys::Oid>,
     pub counts: Counts,
+    /// The files, if they are several and somebody will want to know what became of each.
+    pub files: Option<Files>,
     /// With on_error `table`, where the rejects go; else null.
     pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
@@ -441,6 +447,10 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     if let Some(list) = load.rows.as_ref().and_then(|rows| rows.stream().files()) {
         let count = list.files.len();
         load.counts.notes.push(if count == 1 { "1 file".into() } else { format!("{count} files") });
+        load.files = (!load.is_dry).then(|| Files::new(Rc::clone(list)));
+    }
+    if let (Some(files), Some(rows)) = (&load.files, &mut load.rows) {
+        rows.stream_mut().count_by_file(files.by_file());
     }
     if load.writer == Writer::Direct && !load.is_dry {
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
@@ -518,6 +528,10 @@ unsafe extern "C-unwind" fn read_header(load: *mut Load) {
     load.counts.notes.append(&mut mapping.notes);
     load.target.check_insert(Some(&mapping), load.where_clause.rights).or_raise();
     load.mapping = mapping;
+    if let Some(files) = &load.files {
+        // What was read of them for that is read again.
+        files.by_file().all().for_each(FileFigures::clear);
+    }
 }
 
 /// Close what is open; the lock stays.
@@ -587,6 +601,7 @@ impl Load {
             writer: Writer::Buffered,
             arbiter: None,
             counts: Counts::default(),
+            files: None,
             spool: std::ptr::null_mut(),
             reading: false,
             where_statement: None,

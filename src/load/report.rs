@@ -1,5 +1,6 @@
 //! What a load has to say when it is done.
 
+use std::ffi::CStr;
 use std::time::Duration;
 
 use pgrx::{IntoDatum, pg_sys};
@@ -148,21 +149,31 @@ fn notes(notes: &[String]) -> pg_sys::Datum {
 
 fn indexes(indexes: &[IndexReport]) -> pg_sys::Datum {
     let objects: Vec<_> = indexes.iter().map(IndexReport::json).collect();
-    let json = to_server(&format!("[{}]", objects.join(", ")));
+    jsonb(&to_server(&format!("[{}]", objects.join(", "))))
+}
+
+/// Guarded; allocates in the current memory context.
+pub fn jsonb(json: &CStr) -> pg_sys::Datum {
     // SAFETY: a guarded call that only looks at the string.
     unsafe { pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1) }
 }
 
+/// Text as it stands between the quotes of a json string.
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted
+}
+
 impl IndexReport {
     fn json(&self) -> String {
-        let mut name = String::new();
-        for c in self.name.chars() {
-            match c {
-                '"' | '\\' => name.extend(['\\', c]),
-                c if c < ' ' => name.push_str(&format!("\\u{:04x}", u32::from(c))),
-                c => name.push(c),
-            }
-        }
+        let name = quoted(&self.name);
         let from = self.from.map(|from| format!("\"from\": \"{from}\", ")).unwrap_or_default();
         let (method, why, seconds) = (self.method, self.why.words(), self.seconds);
         let workers = if self.workers > 0 { format!("\"workers\": {}, ", self.workers) } else { String::new() };

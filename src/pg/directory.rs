@@ -44,6 +44,11 @@ impl Below {
         Below { server, server_name, directory, path: CString::new(path.as_os_str().as_bytes()).unwrap_or_default() }
     }
 
+    /// Another name below the same directory.
+    pub fn at(&self, path: &[u8]) -> Below {
+        Below { path: CString::new(path).unwrap_or_default(), ..self.clone() }
+    }
+
     /// What follows the directory in its name. `None` if that leads out by itself: what `..` means depends on links.
     fn rest(&self) -> Option<&Path> {
         let rest = Path::new(OsStr::from_bytes(self.path.to_bytes())).strip_prefix(&self.directory).ok()?;

@@ -8,7 +8,7 @@ use pgrx::PgSqlErrorCode as Code;
 use super::column::{Column, Taken};
 use super::encoding::{from_server, verify_in_server_encoding};
 use super::row::{Rows, Turn};
-use super::stream::Advance;
+use super::stream::{Advance, MOST_FIELDS};
 use crate::error::{self, Error, Result};
 
 impl Rows {
@@ -128,6 +128,10 @@ impl Rows {
     /// The fields of the header line that was just read.
     fn names(&mut self) -> Result<Vec<Option<Vec<u8>>>> {
         let reader = &self.stream.reader;
+        if reader.fields() > MOST_FIELDS {
+            let message = format!("header line has more than {MOST_FIELDS} fields");
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
         let mut names = Vec::with_capacity(reader.fields());
         for i in 0..reader.fields() {
             names.push(match reader.value(i) {

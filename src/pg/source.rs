@@ -78,13 +78,26 @@ impl Location {
         }
     }
 
-    /// The list of its files, if it is not a file's own name. Errors are for who is to read it. Below a directory names are
-    /// files' own.
+    /// The list of its files, if it is not a file's own name. Errors are for who is to read it. Guarded, and interruptible.
     pub fn files(&self) -> Result<Option<Rc<FileList>>> {
         match self {
-            Location::File(name) => Ok(FileList::of(name)?.map(Rc::new)),
+            Location::File(_) | Location::Below(_) => Ok(FileList::of(self.name(), self.below())?.map(Rc::new)),
             Location::Files(list) => Ok(Some(Rc::clone(list))),
-            Location::Below(_) | Location::Program(_) | Location::Client(_) => Ok(None),
+            Location::Program(_) | Location::Client(_) => Ok(None),
+        }
+    }
+
+    /// What it must be below.
+    pub fn below(&self) -> Option<&Below> {
+        if let Location::Below(below) = self { Some(below) } else { None }
+    }
+
+    /// Is it the name of several files, as far as can be seen without a look for them?
+    pub fn may_be_several(&self) -> bool {
+        match self {
+            Location::File(_) | Location::Below(_) => super::files::may_be_several(self.name(), self.below()),
+            Location::Files(_) => true,
+            Location::Program(_) | Location::Client(_) => false,
         }
     }
 
@@ -105,6 +118,15 @@ impl Location {
         }
         let meta = self.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some(meta.len())
+    }
+
+    /// Bytes that are read, as far as several processes can read them at once: the size of a regular file that is not
+    /// compressed, or of a list's.
+    pub fn divided_size(&self, compressed: Compressed) -> Option<u64> {
+        match self.files() {
+            Ok(Some(list)) => Some(list.size()),
+            _ => self.plain_size(compressed),
+        }
     }
 
     /// Size of a regular file that is not compressed, without opening it as a source: somebody plans to.
@@ -171,6 +193,8 @@ pub struct Source {
     decoding: Decoding,
     /// Nothing is decompressed ahead.
     stays_close: bool,
+    /// No byte behind that is read.
+    end: Option<u64>,
     bytes_read: u64,
 }
 
@@ -361,7 +385,7 @@ impl Source {
             Location::Program(command) => Source::open_program(command, compressed),
             Location::Client(columns) => Ok(Source::of_client(Client::new(*columns))),
             Location::Files(list) => match list.files.first() {
-                Some(first) => Source::open_file(&first.path, None, compressed),
+                Some(first) => Source::open(&list.location(first), compressed),
                 None => Source::open_file(&list.name, None, compressed),
             },
         }
@@ -391,6 +415,7 @@ impl Source {
             compressed,
             decoding: Decoding::Plain,
             stays_close: false,
+            end: None,
             bytes_read: 0,
         };
         match below.map_or(Ok(()), |below| below.check(fd)).and_then(|()| source.inspect()) {
@@ -471,6 +496,7 @@ impl Source {
             compressed,
             decoding: Decoding::Plain,
             stays_close: false,
+            end: None,
             bytes_read: 0,
         };
         source.decoding = source.undecoded();
@@ -486,6 +512,7 @@ impl Source {
             compressed: Compressed::No,
             decoding: Decoding::Client(client),
             stays_close: false,
+            end: None,
             bytes_read: 0,
         }
     }
@@ -569,7 +596,11 @@ impl Source {
         loop {
             match &mut self.decoding {
                 Decoding::Plain => {
-                    let n = self.from.read(buffer)?;
+                    let most = match self.end {
+                        Some(end) => self.left_before(end)?.min(buffer.len()),
+                        None => buffer.len(),
+                    };
+                    let n = self.from.read(buffer.get_mut(..most).unwrap_or_default())?;
                     self.bytes_read += n as u64;
                     return Ok(n);
                 }
@@ -655,6 +686,30 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// Read no byte of this regular file behind that one: it may grow, and somebody counts on what is there now.
+    pub fn end_at(&mut self, end: u64) {
+        self.end = Some(end);
+    }
+
+    /// Bytes that are left of a file that is read up to there. An error if it has grown since in the middle of a line.
+    fn left_before(&self, end: u64) -> Result<usize> {
+        use std::io::Seek;
+        use std::os::unix::fs::FileExt;
+        let failed = |e| Error::file_access("could not read from COPY file", &e);
+        let file = self.file();
+        let left = end.saturating_sub((&*file).stream_position().map_err(failed)?);
+        if left == 0 && file.metadata().map_err(failed)?.len() > end {
+            let mut last = [b'\n'];
+            if end > 0 {
+                file.read_exact_at(&mut last, end - 1).map_err(failed)?;
+            }
+            if !matches!(last, [b'\n' | b'\r']) {
+                return Err(changed(&self.name));
+            }
+        }
+        Ok(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
     /// Ask a client for its data. Guarded.
@@ -746,7 +801,7 @@ impl Source {
         }
         self.seek_file(0)?;
         self.from.at_end.set(false);
-        self.bytes_read = 0;
+        (self.bytes_read, self.end) = (0, None);
         self.file_size = self.file().metadata().ok().map(|m| m.size());
         self.decoding = self.undecoded();
         Ok(true)
@@ -793,7 +848,7 @@ impl Source {
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         self.from = Handle::new(fd, other.from.waits);
         self.name = std::mem::take(&mut other.name);
-        (self.file_size, self.compressed, self.bytes_read) = (other.file_size, other.compressed, 0);
+        (self.file_size, self.compressed, self.bytes_read, self.end) = (other.file_size, other.compressed, 0, None);
         self.decoding = self.undecoded();
         other.close()
     }

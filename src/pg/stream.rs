@@ -1,6 +1,7 @@
 //! A source and a reader together: records of a file, in the server's encoding.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::convert::Charset;
 use pg_bulk_format::dialect::Dialect;
@@ -11,14 +12,15 @@ use pg_bulk_format::verify::utf8_valid_up_to;
 use super::chunk::changed;
 use super::compression::Compressed;
 use super::encoding::{Encodings, Treatment, invalid_bytes};
-use super::files::FileList;
-use super::source::{Descriptor, Location, Source};
+use super::file_figures::ByFile;
+use super::files::{FileList, Listed};
+use super::source::{Descriptor, Source};
 use super::stages::{Stage, Stages};
 use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
 
 /// Fields of a runaway record that are kept.
-const MOST_FIELDS: usize = 4096;
+pub const MOST_FIELDS: usize = 4096;
 
 /// Records out of a source.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ struct List {
     columns: usize,
     /// Behind a file comes the next one.
     goes_on: bool,
+    /// Where bytes are counted, too.
+    figures: ByFile,
 }
 
 /// What a caller wants of the header.
@@ -86,13 +90,37 @@ impl Stream {
 
     /// The source is the first of these files.
     pub fn with_files(mut self, files: Rc<FileList>, compressed: Compressed, header: Header, columns: usize) -> Stream {
-        self.list = Some(List { files, current: 0, before: 0, compressed, header, columns, goes_on: true });
+        self.list = Some(List {
+            files,
+            current: 0,
+            before: 0,
+            compressed,
+            header,
+            columns,
+            goes_on: true,
+            figures: ByFile::NONE,
+        });
         self
     }
 
     /// The files, if they are several.
     pub fn files(&self) -> Option<&Rc<FileList>> {
         self.list.as_ref().map(|list| &list.files)
+    }
+
+    /// From now on the bytes of each file are counted there.
+    pub fn count_by_file(&mut self, figures: ByFile) {
+        if let Some(list) = &mut self.list {
+            list.figures = figures;
+        }
+    }
+
+    /// Count the bytes of the file that is open, which is going to be closed.
+    fn count_file(&mut self) {
+        let read = self.source.bytes_read();
+        if let Some(figures) = self.list.as_ref().and_then(|list| list.figures.of(list.current)) {
+            figures.bytes.fetch_add(read, Relaxed);
+        }
     }
 
     /// Which of them is open.
@@ -111,9 +139,12 @@ impl Stream {
     pub fn mark_splits(&mut self, is_large: impl Fn(u64) -> bool) {
         let Some(list) = &mut self.list else { return };
         let compressed = list.compressed;
-        for file in &mut Rc::make_mut(&mut list.files).files {
-            let plain = || Location::File(file.path.clone()).plain_size(compressed).is_some();
-            file.splits = is_large(file.identity.size) && plain();
+        let splits = |files: &FileList, file: &Listed| {
+            is_large(file.identity.size) && files.location(file).plain_size(compressed).is_some()
+        };
+        let splits: Vec<bool> = list.files.files.iter().map(|file| splits(&list.files, file)).collect();
+        for (file, splits) in Rc::make_mut(&mut list.files).files.iter_mut().zip(splits) {
+            file.splits = splits;
         }
     }
 
@@ -125,12 +156,13 @@ impl Stream {
 
     /// Go to the start of a file of the list. Guarded.
     pub fn turn_to(&mut self, number: usize) -> Result<()> {
+        self.count_file();
         let Some(list) = &mut self.list else { return Ok(()) };
         let Some(file) = list.files.files.get(number) else { return Ok(()) };
         list.before += self.source.bytes_read();
         list.current = number;
         let (header, columns) = (list.header, list.columns);
-        let other = Source::open(&Location::File(file.path.clone()), list.compressed)?;
+        let other = Source::open(&list.files.location(file), list.compressed)?;
         self.source.replace(other)?;
         let earlier = file.identity;
         if !self.identity().is_some_and(|identity| identity.continues(earlier)) {
@@ -376,6 +408,8 @@ impl Stream {
 
     /// Close the source. Guarded.
     pub fn close(&mut self) -> Result<()> {
+        self.count_file();
+        self.count_by_file(ByFile::NONE);
         self.source.close()
     }
 }

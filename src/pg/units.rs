@@ -209,6 +209,7 @@ impl Listed {
         let mut watch = stages.watch();
         rows.turn_to(file)?;
         let most = if self.takes_ids { most_records(rows, 0)? } else { 0 };
+        point!("unit.counted");
         stages.lap(&mut watch, Stage::Read);
         let Some(edge) = shared.wait_turn(self.number) else { return Ok(Step::Over) };
         stages.lap(&mut watch, Stage::Turn);
@@ -357,16 +358,45 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     let source = rows.stream_mut().source_mut();
     let size = source.size().ok_or_else(|| changed(source.name()))?;
     let mut buffer = vec![0; usize::try_from(size.min(PIECE)).unwrap_or(0)];
-    let mut count = 1;
+    let (mut count, mut ends_in_cr) = (1, false);
     while offset < size {
         let len = usize::try_from((size - offset).min(PIECE)).unwrap_or(0);
         let piece = buffer.get_mut(..len).unwrap_or_default();
         source.read_exactly(piece, offset)?;
-        count += memchr::memchr2_iter(b'\n', b'\r', piece).count() as u64;
+        count += line_ends(piece, &mut ends_in_cr);
         offset += len as u64;
     }
     if begin == 0 {
         source.rewind()?;
     }
+    // What comes now would have no ids.
+    source.end_at(size);
     Ok(count)
+}
+
+/// Line ends of any kind in a piece of a file. The piece before it may have ended in the middle of one.
+fn line_ends(piece: &[u8], ends_in_cr: &mut bool) -> u64 {
+    let mut count = memchr::memchr2_iter(b'\n', b'\r', piece).count();
+    count -= memchr::memchr_iter(b'\r', piece).filter(|at| piece.get(at + 1) == Some(&b'\n')).count();
+    count -= usize::from(*ends_in_cr && piece.first() == Some(&b'\n'));
+    *ends_in_cr = piece.last() == Some(&b'\r');
+    count as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line_ends;
+
+    #[test]
+    fn a_line_end_is_one_however_long() {
+        let count = |pieces: &[&[u8]]| {
+            let mut ends_in_cr = false;
+            pieces.iter().map(|piece| line_ends(piece, &mut ends_in_cr)).sum::<u64>()
+        };
+        assert_eq!(count(&[b"a\nb\n\n"]), 3);
+        assert_eq!(count(&[b"a\r\nb\r\n"]), 2);
+        assert_eq!(count(&[b"a\rb\r\r"]), 3);
+        assert_eq!(count(&[b"a\r", b"\nb", b"\n", b"\r", b"\r\n"]), 4);
+        assert_eq!(count(&[b""]), 0);
+    }
 }

@@ -42,6 +42,7 @@ use crate::load::report::Counts;
 use crate::load::source::Mapping;
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
+use crate::pg::file_figures::ByFile;
 use crate::pg::original::Original;
 use crate::pg::parallel::Parallel;
 use crate::pg::points::{point, point_plain};
@@ -59,6 +60,7 @@ pub const KEY_REJECTS: u64 = 5;
 pub const KEY_SHARES: u64 = 6;
 pub const KEY_FIGURES: u64 = 7;
 pub const KEY_FILES: u64 = 8;
+pub const KEY_BY_FILE: u64 = 9;
 
 /// The state of a load.
 #[derive(Debug)]
@@ -74,6 +76,8 @@ pub struct Leader {
     pub gathered: Vec<u64>,
     /// What workers have used, for each of them.
     pub shares: *mut Share,
+    /// What they have counted of each file.
+    pub by_file: ByFile,
     /// And what was measured of the plan that their rows went through.
     pub figures: *mut pg_sys::Instrumentation,
     /// The files that are done and those that are still to be read.

@@ -23,13 +23,14 @@
 mod suspects;
 
 use std::ffi::CStr;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 pub use self::suspects::{Bits, Group, Suspects, taken, twin};
 use super::indexes::Indexes;
 use super::leader::Leader;
-use super::origin::{Place, Source};
+use super::origin::{Place, Source, file_of};
 use super::process::Traces;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::duplicate::Keep;
@@ -120,7 +121,7 @@ pub unsafe extern "C-unwind" fn replace(
         let mut old = number_of(&other);
         if is_own {
             leader.remove(relation, other, Loss::Duplicate).or_raise();
-            if leader.process.rejects.has_room() {
+            if leader.process.rejects.has_room() || !leader.process.by_file.is_none() {
                 suspects.supersede(old);
             }
             let Some(first) = suspects.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
@@ -170,6 +171,10 @@ pub fn loss_to(indexes: &Indexes, index: usize) -> (Loss, Complaint) {
     (loss, complaint_of(indexes, index))
 }
 
+fn loss_of(losses: &[(Loss, Complaint)], index: usize) -> (Loss, Complaint) {
+    losses.get(index).cloned().unwrap_or((Loss::Reject, Complaint::default()))
+}
+
 fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
     indexes.list.get(index).map_or_else(Complaint::default, |index| complaint(&index.name, index.is_exclusion))
 }
@@ -192,6 +197,8 @@ impl Leader {
         let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
+        // The last rows come first, and records are best looked for in the order of the file.
+        let mut late = (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(suspects.memory));
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
             keys.clear();
@@ -205,10 +212,7 @@ impl Leader {
             // A duplicate is one whatever else is wrong with it.
             let is_duplicate = |key: &&(usize, u64, u64)| is_lost(key) && indexes.arbiter() == Some(key.0);
             if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_lost)) {
-                let (loss, complaint) = match losses.get(index) {
-                    Some((loss, complaint)) => (*loss, complaint.clone()),
-                    None => (Loss::Reject, Complaint::default()),
-                };
+                let (loss, complaint) = loss_of(&losses, index);
                 if loss == Loss::Duplicate && holder != 0 {
                     // SAFETY: a row of the open relation.
                     unsafe { holder::check_visible(relation, &row_of(holder)) };
@@ -217,7 +221,17 @@ impl Leader {
                 // SAFETY: a row of the load.
                 unsafe { removal.put(row)? };
                 self.counts.loaded -= 1;
-                self.leave_out(Place { file: 0, position, behind }, loss, complaint)?;
+                let place = Place { file: 0, position, behind };
+                let Some(late) = &mut late else {
+                    self.leave_out(place, loss, complaint)?;
+                    continue;
+                };
+                late.put([position, behind, index as u64]);
+                self.move_figure(place, loss);
+                if let Err(error) = self.count_loss(loss) {
+                    self.keep_late(std::mem::replace(late, NumberSort::new(suspects.memory)), &losses)?;
+                    return Err(error);
+                }
                 continue;
             }
             for &(index, group, holder) in &keys {
@@ -231,7 +245,22 @@ impl Leader {
             }
         }
         sort.end();
+        if let Some(late) = late {
+            self.keep_late(late, &losses)?;
+        }
         removal.run()
+    }
+
+    /// Keep records of rows that were counted.
+    fn keep_late(&mut self, mut late: NumberSort<3>, losses: &[(Loss, Complaint)]) -> Result<()> {
+        late.sort();
+        while let Some([position, behind, index]) = late.take() {
+            pgrx::check_for_interrupts!();
+            let (_, complaint) = loss_of(losses, usize::try_from(index).unwrap_or(usize::MAX));
+            self.keep_record(Place { file: 0, position, behind }, complaint)?;
+        }
+        late.end();
+        Ok(())
     }
 
     /// Rows with what belongs to them, as they come in the file: position, records behind it, row, and the rest.
@@ -282,12 +311,22 @@ impl Leader {
         complaint: Complaint,
     ) -> Result<()> {
         self.remove(relation, row, loss)?;
+        self.move_figure(place, loss);
         self.keep_record(place, complaint)
+    }
+
+    /// A row that was counted as loaded of its file is none that is.
+    fn move_figure(&self, place: Place, loss: Loss) {
+        let Some(figures) = self.process.by_file.of(file_of(place.position)) else { return };
+        figures.loaded.fetch_sub(1, Relaxed);
+        let lost = if loss == Loss::Duplicate { &figures.duplicate } else { &figures.rejected };
+        lost.fetch_add(1, Relaxed);
     }
 
     /// Count a row that is in no heap, and keep its record as a reject.
     pub fn leave_out(&mut self, place: Place, loss: Loss, complaint: Complaint) -> Result<()> {
         self.count_loss(loss)?;
+        self.move_figure(place, loss);
         self.keep_record(place, complaint)
     }
 
@@ -309,7 +348,9 @@ impl Leader {
         let mut sort = self.in_file_order(number, rows, memory, false)?;
         while let Some([position, behind, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
-            self.keep_record(Place { file: 0, position, behind }, complaint.clone())?;
+            let place = Place { file: 0, position, behind };
+            self.move_figure(place, Loss::Duplicate);
+            self.keep_record(place, complaint.clone())?;
         }
         sort.end();
         Ok(())

@@ -44,6 +44,11 @@ pub fn in_file(file: u64, position: u64) -> u64 {
     (file << FILE_BITS) | position
 }
 
+/// The file of that position.
+pub fn file_of(position: u64) -> usize {
+    usize::try_from(position >> FILE_BITS).unwrap_or(usize::MAX)
+}
+
 /// A record on its way into a heap.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {

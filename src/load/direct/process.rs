@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::chunks::Chunks;
+use crate::pg::file_figures::ByFile;
 use crate::pg::progress::Figures;
 use crate::pg::row::Rows;
 use crate::pg::shared_files::SharedFiles;
@@ -140,6 +141,9 @@ pub struct Process {
     pub origins: Origins,
     /// Where its time goes, but for what its heaps know.
     pub stages: Stages,
+    /// What became of the records of each file, and the file that rows were counted of last.
+    pub by_file: ByFile,
+    file: usize,
 }
 
 /// What is remembered of where rows came from.
@@ -182,6 +186,7 @@ pub struct Parts {
     pub counters: *const AtomicU64,
     pub plan: KeyPlan,
     pub traces: Traces,
+    pub by_file: ByFile,
 }
 
 impl Process {
@@ -202,6 +207,7 @@ impl Process {
             counters,
             plan,
             traces,
+            by_file,
             ..
         } = parts;
         let wanted = projection.as_ref().map_or_else(|| rows.all(), |projection| projection.first.clone());
@@ -255,6 +261,8 @@ impl Process {
             last_anchor: 0,
             origins: Origins::new(relations),
             stages: Stages::new(),
+            by_file,
+            file: 0,
         };
         if executor.routing.is_null() {
             // SAFETY: the executor's own structures.

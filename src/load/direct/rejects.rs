@@ -11,7 +11,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::Place;
@@ -274,6 +274,11 @@ impl Process {
     fn count(&mut self) -> Result<()> {
         // SAFETY: as in `Process::shared`.
         self.rejects.count(unsafe { &*self.shared }, self.number, &mut self.wide)?;
+        if self.tolerance.on_error != OnError::SetNull
+            && let Some(figures) = self.by_file.of(self.rows.stream().file_number())
+        {
+            figures.rejected.fetch_add(1, Relaxed);
+        }
         self.rows.attention = Attention::NONE;
         self.rows.clear_queue();
         // A subtransaction that failed may have ended what others see.

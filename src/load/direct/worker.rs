@@ -15,7 +15,9 @@ use super::executor;
 use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
-use super::leader::{KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC};
+use super::leader::{
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+};
 use super::process::{Parts, Process, Traces};
 use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
@@ -32,6 +34,7 @@ use crate::pg::build_id::check_build;
 use crate::pg::chunk::changed;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
+use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
@@ -184,7 +187,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     }
     options.copy.encoding = Some(spec.encoding);
     let list = if spec.files.is_empty() { None } else { Some(FileList::read(&spec.files).ok_or_else(damaged)?) };
-    let list = list.map(Rc::new);
+    let list = list.map(|list| Rc::new(list.made_of(&options.location)));
     if let Some(list) = &list {
         options.location = Location::Files(Rc::clone(list));
     }
@@ -259,6 +262,12 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));
+    let by_file = match &list {
+        // SAFETY: as for the states of the files; the memory is there as long as this process works.
+        Some(list) => unsafe { ByFile::new(lookup(toc, KEY_BY_FILE).cast(), list.files.len()) },
+        None => ByFile::NONE,
+    };
+    rows.stream_mut().count_by_file(by_file);
     let mut process = Process::new(Parts {
         projection,
         join,
@@ -287,6 +296,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         counters,
         plan,
         traces: if spec.traces { Traces::Positions } else { Traces::Nothing },
+        by_file,
     })?;
     process.target = relation;
     if !sees_the_same {

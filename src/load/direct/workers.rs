@@ -9,7 +9,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;
 use super::leader::{
-    KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC, Leader,
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    Leader,
 };
 use super::rejects::{Tally, TooMuch};
 use super::shared::Shared;
@@ -19,6 +20,7 @@ use crate::guc;
 use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
 use crate::pg::chunks::Chunks;
+use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::parallel::Parallel;
 use crate::pg::points::point;
 use crate::pg::ring::{self, Ring};
@@ -69,6 +71,7 @@ impl Leader {
         let nodes = self.process.join.as_ref().map_or(0, figures::nodes);
         parallel.estimate(wanted * nodes * size_of::<pg_sys::Instrumentation>());
         parallel.estimate(files * size_of::<FileState>());
+        parallel.estimate(files * size_of::<FileFigures>());
         parallel.initialize();
         let wanted = parallel.most_workers().min(wanted);
         if wanted == 0 {
@@ -102,6 +105,7 @@ impl Leader {
         let figures = parallel.insert(KEY_FIGURES, wanted * nodes * size_of::<pg_sys::Instrumentation>());
         let figures = figures.cast::<pg_sys::Instrumentation>();
         let states = parallel.insert(KEY_FILES, files * size_of::<FileState>()).cast::<FileState>();
+        let by_file = parallel.insert(KEY_BY_FILE, files * size_of::<FileFigures>()).cast::<FileFigures>();
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
@@ -112,6 +116,7 @@ impl Leader {
             }
             for i in 0..files {
                 states.add(i).write(FileState::new());
+                by_file.add(i).write(FileFigures::default());
             }
             for i in 0..counters {
                 counts.add(i).write(AtomicU64::new(0));
@@ -137,6 +142,8 @@ impl Leader {
         self.parallel = Some(parallel);
         self.counters = counts;
         self.shares = shares;
+        // SAFETY: made above; they are there until they are added up.
+        self.by_file = unsafe { ByFile::new(by_file, files) };
         self.figures = figures;
         self.launched = launched;
         self.workers += launched;
@@ -206,6 +213,8 @@ impl Leader {
                 unsafe { figures::take(join, self.figures, self.launched) };
             }
             self.gather()?;
+            let by_workers = std::mem::replace(&mut self.by_file, ByFile::NONE);
+            self.process.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
             self.too_much = self.find_too_much();
             self.process.rejects.tallies = std::ptr::null();
             self.process.shared = &raw const *self.alone;
@@ -232,6 +241,7 @@ impl Leader {
         let process = &mut self.process;
         process.shared = &raw const *self.alone;
         self.counters = std::ptr::null();
+        self.by_file = ByFile::NONE;
         if let Some(parallel) = self.parallel.take() {
             // SAFETY: raises nothing. Whoever waited with a timeout is still in the queue of a condition variable there.
             unsafe { pg_sys::ConditionVariableCancelSleep() };

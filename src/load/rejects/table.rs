@@ -185,7 +185,7 @@ impl Writer {
 }
 
 /// A value of type text, if the bytes are one. Guarded; allocates in the current memory context.
-fn text(bytes: &[u8]) -> Option<pg_sys::Datum> {
+pub fn text(bytes: &[u8]) -> Option<pg_sys::Datum> {
     let len = i32::try_from(bytes.len()).ok()?;
     // SAFETY: guarded calls that look at the bytes, and copy them.
     unsafe {

@@ -24,6 +24,7 @@ use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::wide::Wide;
 use crate::load::direct::workers::workers_for;
+use crate::load::files::Files;
 use crate::load::options::{IndexesOption, LoadOptions};
 use crate::load::report::Counts;
 use crate::load::source::{self, Mapping};
@@ -32,11 +33,11 @@ use crate::pg::chunks::Chunks;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::CopyOptions;
+use crate::pg::file_figures::ByFile;
 use crate::pg::files::Listed;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
 use crate::pg::soft::{OnError, Tolerance, Verbosity};
-use crate::pg::source::Location;
 use crate::pg::stretches::MOST_PROCESSES;
 use crate::pg::units::Units;
 
@@ -199,6 +200,7 @@ impl Leader {
             counters: std::ptr::null(),
             plan: KeyPlan { list, memory, sort_memory, files: None, sorts: None, earlier_workers: 0 },
             traces,
+            by_file: load.files.as_ref().map_or(ByFile::NONE, Files::by_file),
         })?;
         process.phases = &raw mut load.phases;
         process.keys = keys.unwrap_or(std::ptr::null_mut());
@@ -213,6 +215,7 @@ impl Leader {
             gathered: Vec::new(),
             shares: std::ptr::null_mut(),
             earlier: Vec::new(),
+            by_file: ByFile::NONE,
             figures: std::ptr::null_mut(),
             further,
             current,
@@ -273,7 +276,7 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
         // Records to be passed over may be those of several files.
         let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
         // How many records a compressed one has is not known when its ids are taken.
-        let is_plain = |file: &Listed| Location::File(file.path.clone()).plain_size(copy.compressed).is_some();
+        let is_plain = |file: &Listed| list.location(file).plain_size(copy.compressed).is_some();
         any &= !takes_ids || list.files.iter().all(is_plain);
         let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
         return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };

@@ -3,7 +3,7 @@
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader;
 
-use super::{FILE_BITS, Origins, Place, in_file};
+use super::{Origins, Place, file_of, in_file};
 use crate::error::{Error, Result};
 use crate::pg::chunk::changed;
 use crate::pg::row::Rows;
@@ -76,16 +76,16 @@ impl Origins {
 /// The same where there are several files: each is read from its start.
 fn find_in_files(target: &mut Target, source: &Source, rows: &mut Rows, place: Place) -> Result<()> {
     let lost = || changed(&source.name);
-    let file = place.position >> FILE_BITS;
-    let here = target.at.filter(|at| *at <= place && at.position >> FILE_BITS == file);
+    let file = file_of(place.position);
+    let here = target.at.filter(|at| *at <= place && file_of(at.position) == file);
     let next_of = |rows: &mut Rows| {
         let found = next(rows, place.file)?.ok_or_else(lost)?;
-        Ok::<_, Error>(Place { position: in_file(file, found.position), ..found })
+        Ok::<_, Error>(Place { position: in_file(file as u64, found.position), ..found })
     };
     let mut at = match here {
         Some(at) => at,
         None => {
-            rows.turn_to(usize::try_from(file).unwrap_or(usize::MAX))?;
+            rows.turn_to(file)?;
             next_of(rows)?
         }
     };

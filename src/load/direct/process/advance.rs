@@ -204,6 +204,10 @@ impl Process {
         self.shared().rows.fetch_add(rows, Relaxed);
         let filtered = std::mem::take(&mut self.filtered);
         self.shared().filtered.fetch_add(filtered, Relaxed);
+        if let Some(figures) = self.by_file.of(self.file) {
+            figures.loaded.fetch_add(rows, Relaxed);
+            figures.filtered.fetch_add(filtered, Relaxed);
+        }
         self.reported = bytes;
     }
 

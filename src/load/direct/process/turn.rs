@@ -53,6 +53,9 @@ impl Process {
         if turn == Turn::File {
             // Its first record is not behind the last one of the file before.
             self.gaps += 1;
+            // What was counted until now is of the file before.
+            self.report();
+            self.file = self.rows.stream().file_number();
         }
         if let Some(projection) = &mut self.projection {
             projection.fit(self.rows.columns());

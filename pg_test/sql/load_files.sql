@@ -1,0 +1,148 @@
+--
+-- bulk_load_files: what became of each file of a load over several, whoever writes the rows and however many take part.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_files
+\i :helpers
+\! rm -rf "$PGB_DATA/load_files"*; mkdir "$PGB_DATA/load_files" "$PGB_DATA/load_files_odd" "$PGB_DATA/load_files_large" "$PGB_DATA/load_files_many"
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+CALL write_file('load_files/a.csv', E'id,word\n1,a\n2,b\n');
+CALL write_file('load_files/b.csv', E'id,word\n');
+CALL write_file('load_files/c.csv', '');
+CALL write_file('load_files/d.csv', E'id,word\n3,c\nx,d\n1,again\n4,e\n9,i\n');
+CALL write_file('load_files/e.csv', E'id,word\n5,f\n6,g,h\n7\n4,again\n');
+CALL write_file('load_files/f.csv', E'word,id\r\ni,8');
+CALL write_file('load_files/g.csv', E'id,word\n');
+\! gzip "$PGB_DATA/load_files/a.csv"
+
+CREATE TABLE parent (id int PRIMARY KEY);
+INSERT INTO parent SELECT generate_series(1, 8);
+CREATE TABLE t (id int, word text);
+CREATE FUNCTION size_of(path text) RETURNS bigint LANGUAGE sql AS 'SELECT (pg_stat_file(path)).size';
+-- Path, rows read, loaded, rejected, duplicate, filtered; once, if all ways give the same, which add up to the load's figures.
+CREATE FUNCTION ways(options text, ways text[] DEFAULT '{"{\"workers\": 0}", "{\"workers\": 2}", "{\"writer\": \"buffered\"}"}', pattern text DEFAULT '*')
+RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	result record;
+	way text;
+	told text;
+	earlier text;
+BEGIN
+	FOREACH way IN ARRAY ways LOOP
+		TRUNCATE t;
+		SELECT * INTO result FROM bulk_load(data_path('load_files/' || pattern), 't',
+			'{"format": "csv", "match_by": "name", "log_verbosity": "silent"}'::jsonb || options::jsonb || way::jsonb);
+		SELECT string_agg(format('%s: %s = %s + %s + %s + %s', right(path, -length(data_path('load_files/'))), rows_read, rows_loaded,
+			rows_rejected, rows_duplicate, rows_filtered), E'\n' ORDER BY path COLLATE "C")
+			|| (SELECT coalesce(string_agg(E'\nbytes of ' || right(path, -length(data_path('load_files/'))) || ': ' || bytes_read, ''), '')
+				FROM bulk_load_files WHERE load_id = result.load_id AND NOT (options LIKE '%limit%' OR bytes_read = size_of(path)))
+			|| (SELECT CASE WHEN (sum(rows_loaded), sum(rows_rejected), sum(rows_duplicate), sum(rows_filtered), sum(bytes_read))
+					<> (result.rows_loaded, result.rows_rejected, result.rows_duplicate, result.rows_filtered, result.bytes_read)
+				THEN E'\nnot the sum' ELSE '' END FROM bulk_load_files WHERE load_id = result.load_id)
+			INTO told FROM bulk_load_files WHERE load_id = result.load_id;
+		IF told IS DISTINCT FROM earlier THEN
+			RETURN NEXT format(E'%s\n%s', way, told);
+		END IF;
+		earlier := told;
+	END LOOP;
+END $$;
+-- Nothing is left out but what is no row.
+SELECT ways('{"on_error": "table"}');
+SELECT ways('{"on_error": "ignore"}', pattern => '[a-d]*');
+SELECT ways('{"on_error": "set_null"}', pattern => '[a-d]*');
+SELECT ways('{"on_error": "table", "where": "id <> 4"}');
+SELECT ways('{"on_error": "table", "skip": 1, "limit": 4}');
+SELECT ways('{"on_error": "table", "skip": 1, "limit": 3, "where": "id <> 4"}');
+-- Of a key that is there twice.
+ALTER TABLE t ADD PRIMARY KEY (id);
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_old"}');
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_old", "indexes": "insert"}');
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_new"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_new", "indexes": "insert"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+SELECT ways('{"on_error": "table"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+-- No record is kept, and they are counted all the same.
+SET pg_bulk.reject_cap = 0;
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_new"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+RESET pg_bulk.reject_cap;
+TRUNCATE t;
+ALTER TABLE t ADD FOREIGN KEY (id) REFERENCES parent;
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_old"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+ALTER TABLE t DROP CONSTRAINT t_id_fkey;
+-- What a trigger leaves out. An INSERT is asked for it file by file.
+ALTER TABLE t DROP CONSTRAINT t_pkey, ALTER id DROP NOT NULL;
+CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN CASE WHEN NEW.id % 2 = 1 THEN NEW END; END $$;
+CREATE TRIGGER odd BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION odd();
+SELECT ways('{"on_error": "table"}', '{"{}"}');
+DROP TRIGGER odd ON t;
+-- A rule makes two statements of the INSERT, and the file is read twice.
+CREATE TABLE log (id int);
+CREATE RULE also AS ON INSERT TO t DO ALSO INSERT INTO log VALUES (NEW.id);
+SELECT ways('{"on_error": "ignore"}', '{"{}"}', '[a-d]*');
+SELECT count(*) FROM log;
+DROP RULE also ON t;
+
+-- Large files, of which processes have parts: rows and bytes of each.
+DO $$
+DECLARE
+	content text;
+BEGIN
+	FOR file IN 1..12 LOOP
+		SELECT string_agg(format(E'%s,"%s\n"\n', i, repeat('x', i % 70)), '') INTO content
+			FROM generate_series(1, CASE file WHEN 7 THEN 6000 ELSE file * 5 END) i;
+		CALL write_file(format('load_files_large/%s.csv', file), content);
+	END LOOP;
+END $$;
+CREATE FUNCTION large(options text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	id bigint;
+BEGIN
+	SELECT load_id INTO id FROM bulk_load(data_path('load_files_large'), 't', '{"format": "csv"}'::jsonb || options::jsonb);
+	RETURN QUERY SELECT format('%s: %s rows, %s of %s bytes', path, rows_read, bytes_read, size_of(path)) FROM (
+		SELECT *, regexp_replace(path, '.*/', '') AS name FROM bulk_load_files WHERE load_id = id) f
+	WHERE (rows_read, rows_loaded, bytes_read) <> (CASE name WHEN '7.csv' THEN 6000 ELSE replace(name, '.csv', '')::int * 5 END, rows_read, size_of(path));
+	RETURN QUERY SELECT count(*) || ' files' FROM bulk_load_files WHERE load_id = id;
+END $$;
+SET pg_bulk.chunk_size = 16384;
+SELECT large('{"workers": 3}');
+SELECT large('{"workers": 0}');
+SELECT large('{"writer": "buffered"}');
+RESET pg_bulk.chunk_size;
+
+-- Jobs. What is one file has no files; nor has what has failed.
+SELECT bulk_enqueue(data_path('load_files_large'), 't', '{"format": "csv"}') AS job \gset
+SELECT bulk_wait(:job);
+SELECT count(*), sum(rows_loaded), min(target) FROM bulk_load_files WHERE load_id = :job;
+SELECT bulk_enqueue(data_path('load_files'), 't', '{"format": "csv"}') AS job \gset
+SET client_min_messages = warning;
+SELECT bulk_wait(:job);
+RESET client_min_messages;
+SELECT count(*) FROM bulk_load_files WHERE load_id = :job;
+SELECT count(*) FROM bulk_load_files WHERE load_id = (SELECT load_id FROM bulk_load(data_path('load_files/f.csv'), 't', '{"format": "csv", "header": true, "columns": ["word", "id"]}'));
+-- Whose they are.
+SET client_min_messages = warning;
+CREATE ROLE load_files_other;
+RESET client_min_messages;
+SELECT count(*) > 0 FROM bulk_load_files;
+SET ROLE load_files_other;
+SELECT count(*) FROM bulk_load_files;
+RESET ROLE;
+DROP ROLE load_files_other;
+
+-- Names of files are bytes.
+\! cd "$PGB_DATA/load_files_odd"; for name in 'q"\134\011\047' '\344' '\303\244'; do echo 1,a >"$(printf "$name")".csv; done
+SELECT load_id FROM bulk_load(data_path('load_files_odd'), 't', '{"format": "csv"}') \gset
+SELECT regexp_replace(path, '.*/', ''), rows_loaded FROM bulk_load_files WHERE load_id = :load_id ORDER BY path COLLATE "C";
+
+-- Of very many files not each is told of: first those that rows were left out of.
+\! cd "$PGB_DATA/load_files_many"; for i in $(seq 10001 20050); do echo "$i,x" >$i; done; echo y,y >20045
+SELECT load_id FROM bulk_load(data_path('load_files_many'), 't', '{"format": "csv", "on_error": "table"}') \gset
+SELECT count(*), count(path), sum(files), sum(rows_read), sum(rows_loaded), sum(rows_rejected), max(right(path, 5)), min(rows_rejected) FILTER (WHERE path LIKE '%20045')
+FROM bulk_load_files WHERE load_id = :load_id;
+SELECT path, files, rows_read, rows_loaded, bytes_read FROM bulk_load_files WHERE load_id = :load_id AND files > 1;
+\! rm -r "$PGB_DATA/load_files_many"
+SET client_min_messages = warning;
+DROP SCHEMA load_files CASCADE;

@@ -1,0 +1,97 @@
+//! Names that a pattern matches, as a shell finds them (glob(7)).
+//!
+//! Not by glob(3): nobody could interrupt it in a directory of millions of files, and it would look where a name must not
+//! lead. A name is taken apart at its slashes; a part with `*`, `?` or `[` is compared with the names in the directories
+//! that the parts before it stand for. How a part is compared is the C library's business.
+
+use std::ffi::{CString, OsStr};
+use std::fs::ReadDir;
+use std::io::{Error as IoError, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Does a name have a character that makes a pattern of it?
+pub fn is_pattern(name: &[u8]) -> bool {
+    name.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// What the names in a directory are.
+pub type Open<'a> = dyn Fn(&Path) -> Result<std::io::Result<ReadDir>> + 'a;
+
+/// The paths that a pattern stands for, in no order. Whether the last part of a name is there nobody has looked yet, unless it
+/// was found by a comparison. Guarded, and interruptible.
+pub fn matches(pattern: &[u8], open: &Open<'_>) -> Result<Vec<CString>> {
+    let mut found = Vec::new();
+    // What ends in a slash is a directory.
+    if pattern.ends_with(b"/") {
+        return Ok(found);
+    }
+    let parts: Vec<&[u8]> = pattern.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let start = if pattern.starts_with(b"/") { b"/".to_vec() } else { Vec::new() };
+    let mut to_go = vec![(start, parts.as_slice())];
+    while let Some((path, parts)) = to_go.pop() {
+        pgrx::check_for_interrupts!();
+        let Some((part, rest)) = parts.split_first() else {
+            found.extend(CString::new(path));
+            continue;
+        };
+        if !is_pattern(&without_escapes(part, true)) {
+            to_go.push((join(&path, &without_escapes(part, false)), rest));
+            continue;
+        }
+        let Ok(part) = CString::new(*part) else { continue };
+        let directory = if path.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(&path)) };
+        let failed = |e: &IoError| {
+            Error::file_access(&format!("could not open directory \"{}\"", directory.to_string_lossy()), e)
+        };
+        let entries = match open(directory)? {
+            Ok(entries) => entries,
+            // What is no directory, or not there, has no names that match.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(e) => return Err(failed(&e)),
+        };
+        for entry in entries {
+            pgrx::check_for_interrupts!();
+            let name = entry.map_err(|e| failed(&e))?.file_name();
+            let Ok(c_name) = CString::new(name.as_bytes()) else { continue };
+            // SAFETY: valid strings.
+            if unsafe { libc::fnmatch(part.as_ptr(), c_name.as_ptr(), libc::FNM_PERIOD) } == 0 {
+                to_go.push((join(&path, name.as_bytes()), rest));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if path.is_empty() || path.ends_with(b"/") { b"" } else { b"/" };
+    [path, slash, name].concat()
+}
+
+/// A part without its backslashes, and also without what is behind them.
+fn without_escapes(part: &[u8], nor_escaped: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(part.len());
+    let mut bytes = part.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'\\' => out.extend(bytes.next().filter(|_| !nor_escaped)),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backslashes_take_meanings_away() {
+        assert!(is_pattern(&without_escapes(b"a*", true)));
+        assert!(!is_pattern(&without_escapes(b"a\\*\\[\\?", true)));
+        assert!(is_pattern(&without_escapes(b"\\\\*", true)));
+        assert_eq!(without_escapes(b"a\\*\\\\b\\", false), b"a*\\b");
+    }
+}
