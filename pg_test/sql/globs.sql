@@ -188,6 +188,15 @@ SELECT loaded('globs_allowed/1*');
 ALTER SYSTEM RESET pg_bulk.allowed_directories;
 SELECT pg_reload_conf(), pg_sleep(0.2);
 
+-- Ids are taken for lines, however they end.
+\! mkdir -p "$PGB_DATA/globs_ids"
+CALL write_file('globs_ids/1', repeat(E'x\r\n', 1000));
+CALL write_file('globs_ids/2', repeat(E'x\r', 1000));
+CALL write_file('globs_ids/3', repeat(E'x\n', 1000));
+CREATE TABLE ids (id serial, word text);
+SELECT rows_loaded, workers FROM bulk_load(data_path('globs_ids'), 'ids', '{"workers": 1, "columns": ["word"]}');
+SELECT last_value FROM ids_id_seq;
+
 -- Many files, of several sizes: contents and the order of ids are COPY's.
 \! rm -rf "$PGB_DATA/globs_many"; mkdir "$PGB_DATA/globs_many"
 CREATE TABLE many (id bigserial, n int, word text, PRIMARY KEY (id));
@@ -200,15 +209,6 @@ DECLARE
 	name text;
 BEGIN
 	FOR file IN 1..60 LOOP
--- Ids are taken for lines, however they end.
-\! mkdir -p "$PGB_DATA/globs_ids"
-CALL write_file('globs_ids/1', repeat(E'x\r\n', 1000));
-CALL write_file('globs_ids/2', repeat(E'x\r', 1000));
-CALL write_file('globs_ids/3', repeat(E'x\n', 1000));
-CREATE TABLE ids (id serial, word text);
-SELECT rows_loaded, workers FROM bulk_load(data_path('globs_ids'), 'ids', '{"workers": 1, "columns": ["word"]}');
-SELECT last_value FROM ids_id_seq;
-
 		SELECT coalesce(string_agg(format('%s,"%s%s"', file * 100000 + i, repeat(chr(97 + i % 26), i % 90), CASE WHEN i % 7 = 0 THEN E'\n' ELSE '' END), CASE file % 3 WHEN 0 THEN E'\r\n' ELSE E'\n' END), '')
 			INTO content FROM generate_series(1, CASE WHEN file % 20 = 0 THEN 8000 WHEN file % 9 = 0 THEN 0 ELSE file * 10 END) i;
 		CALL write_file(format('globs_many/%s.csv', file), content || CASE WHEN file % 4 > 0 AND content <> '' THEN CASE file % 3 WHEN 0 THEN E'\r\n' ELSE E'\n' END ELSE '' END);
@@ -273,6 +273,13 @@ SELECT scanned() = :'expected';
 RESET max_parallel_workers;
 SELECT count(*), count(word), min(n), max(n) FROM scanned;
 SELECT i, (SELECT count(*) FROM scanned WHERE n > i * 1000000) FROM generate_series(1, 3) i;
+-- No process reads all of it with a list of its own.
+SET enable_parallel_hash = off;
+SET enable_material = off;
+SELECT plan_of('SELECT count(*) FROM scanned a JOIN scanned b USING (n)');
+SELECT count(*) FROM scanned a JOIN scanned b USING (n);
+RESET enable_parallel_hash;
+RESET enable_material;
 RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;

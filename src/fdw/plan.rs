@@ -125,6 +125,8 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
         } else {
             0
         };
+        // Processes that read all of it each would each make a list of its own, and a file may come in between.
+        let is_list = options.location.as_ref().is_some_and(Location::may_be_several);
         let add = |pathkeys, per_row: f64| {
             // As long as they cost nearly the same the planner would keep the one that is ordered, which is not to be relied on
             // without need (STD_FUZZ_FACTOR, pathnode.c).
@@ -133,7 +135,7 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
             let total = dearer(total, per_row * (*rel).rows);
             let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
             // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
-            (*path).path.parallel_safe &= options.copy.encoding.is_some();
+            (*path).path.parallel_safe &= options.copy.encoding.is_some() && !is_list;
             (*path).path.pathkeys = pathkeys;
             pg_sys::add_path(rel, path.cast());
             if workers > 0 {
