@@ -363,10 +363,7 @@ unsafe extern "C-unwind" fn explain(
                     number(c"Foreign Files", list.files.len() as u64);
                 }
                 if (*es).verbose {
-                    let size = match location.files() {
-                        Ok(Some(list)) => Some(list.size()),
-                        _ => location.plain_size(copy.compressed),
-                    };
+                    let size = location.divided_size(copy.compressed);
                     let size = size.filter(|_| insertion.joins != Some(Reach::Leader));
                     let workers = size.map_or(0, |size| direct::workers_for(None, size));
                     number(c"Workers Planned", workers as u64);

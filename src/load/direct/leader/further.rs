@@ -48,11 +48,7 @@ impl Further {
     pub fn of(sources: Vec<Source>, workers: usize) -> VecDeque<Further> {
         let mut left = workers;
         let further = |source: Source| {
-            let location = &source.options.location;
-            let size = match location.files() {
-                Ok(Some(list)) => Some(list.size()),
-                _ => location.plain_size(source.options.copy.compressed),
-            };
+            let size = source.options.location.divided_size(source.options.copy.compressed);
             let workers = size.map_or(0, |size| workers_for(source.options.workers, size)).min(left);
             left -= workers;
             Further { source, workers }
