@@ -86,6 +86,20 @@ SELECT reading('l*k_dir/s.csv');
 SELECT reading('l*k_dir/s*');
 SELECT reading('l*k_dir/missing*');
 SELECT reading('l*k_out');
+-- A file that leads out when its turn comes.
+RESET ROLE;
+\! cd "$PGB_DATA/dir" && mkdir turn && echo 1,one >turn/1 && echo 2,two >turn/2
+SET ROLE dir_user;
+ALTER FOREIGN TABLE a OPTIONS (SET filename 'turn');
+BEGIN;
+DECLARE turn CURSOR FOR SELECT * FROM a;
+FETCH 1 FROM turn;
+\! cd "$PGB_DATA/dir/turn" && ln -sf ../../dir_not/s.csv 2
+\set VERBOSITY sqlstate
+FETCH 1 FROM turn;
+\set VERBOSITY default
+ROLLBACK;
+\! rm -r "$PGB_DATA/dir/turn"
 SELECT reading('../dir_not');
 SELECT reading('../dir_not/*');
 SELECT reading('../d*/s.csv');

@@ -59,7 +59,8 @@ SELECT error_of($$SELECT loaded('globs_empty')$$);
 SELECT loaded('globs_walk/*/a*');
 SELECT loaded('globs_walk/[6]/../7/a\*b');
 SELECT loaded('globs_walk/?/a\*[b]');
-SELECT error_of($$SELECT loaded('globs_walk/*/')$$);
+SELECT loaded('globs_wal\k/7/a?b');
+SELECT error_of($$SELECT loaded('globs_walk/7/a*/')$$);
 TABLE t;
 TRUNCATE t;
 SET statement_timeout = '100ms';
@@ -81,6 +82,27 @@ SELECT loaded('globs/*.bad', '{"header": true, "on_error": "table", "writer": "b
 SELECT error_of($$SELECT loaded('globs/*.bad', '{"header": true, "on_error": "table", "reject_limit": 1, "workers": 2}')$$);
 SELECT without_path(path), line_number, byte_offset, column_name, raw_line FROM bulk_rejects WHERE target = 'globs.t' ORDER BY load_id, 1, 2;
 SELECT without_path(path), line_number, column_name, raw_line FROM bulk_check(data_path('globs/*.bad'), 't', '{"format": "csv", "header": true}');
+TRUNCATE t;
+
+-- The end-of-data marker ends its file, whoever reads what is behind it.
+\! mkdir -p "$PGB_DATA/globs_marker"
+CALL write_file('globs_marker/1', E'1\ta\n');
+CALL write_file('globs_marker/2', E'2\tb\n\\.\n3\tc\n');
+CALL write_file('globs_marker/3', E'4\td\n');
+CALL write_file('globs_marker/4', repeat(E'5\te\n', 3000) || E'\\.\n' || repeat(E'6\tf\n', 3000));
+CALL write_file('globs_marker/5', E'7\tg');
+CREATE FUNCTION marked(options text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	TRUNCATE t;
+	PERFORM bulk_load(data_path('globs_marker'), 't', options::jsonb);
+	RETURN (SELECT string_agg(id || ' ' || count, ', ' ORDER BY id) FROM (SELECT id, count(*) FROM t GROUP BY id) x);
+END $$;
+SELECT marked('{"workers": 0}');
+SELECT marked('{"writer": "buffered"}');
+SET pg_bulk.chunk_size = 4000;
+SELECT marked('{"workers": 2}');
+SELECT marked('{"workers": 3, "on_error": "table"}');
+RESET pg_bulk.chunk_size;
 TRUNCATE t;
 
 -- Duplicates: which row was first is a matter of the order of the files.

@@ -64,9 +64,16 @@ SELECT ways('{"on_error": "table", "on_duplicate": "keep_old", "indexes": "inser
 SELECT ways('{"on_error": "table", "on_duplicate": "keep_new"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
 SELECT ways('{"on_error": "table", "on_duplicate": "keep_new", "indexes": "insert"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
 SELECT ways('{"on_error": "table"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
--- No record is kept, and they are counted all the same.
+-- What was rejected of the last load is kept with its file.
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_new"}', '{"{\"workers\": 2}"}');
+SELECT regexp_replace(path, '.*/', ''), line_number, raw_line, sqlstate FROM bulk_rejects
+WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY path COLLATE "C", line_number;
+-- No record is kept, and they are counted all the same; also where each row is looked for.
 SET pg_bulk.reject_cap = 0;
 SELECT ways('{"on_error": "table", "on_duplicate": "keep_new"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+CREATE UNIQUE INDEX another ON t (id, word);
+SELECT ways('{"on_error": "table", "on_duplicate": "keep_new", "conflict_index": "t_pkey"}', '{"{\"workers\": 0}", "{\"workers\": 2}"}');
+DROP INDEX another;
 RESET pg_bulk.reject_cap;
 TRUNCATE t;
 ALTER TABLE t ADD FOREIGN KEY (id) REFERENCES parent;

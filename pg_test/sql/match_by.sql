@@ -128,5 +128,38 @@ INSERT INTO of_large SELECT * FROM large;
 RESET pg_bulk.workers;
 SELECT count(*), count(*) FILTER (WHERE line <> 2 * a + 1), count(DISTINCT b) FROM of_large;
 SELECT verify_heapam('of_large');
+-- ... also those of large files among others.
+\! mkdir -p "$PGB_DATA/match_by_large"; cd "$PGB_DATA/match_by_large"; cp ../match_by/large 2; cp ../match_by/large 3; printf 'a\n1\n' >1; cp 1 4
+SELECT make_foreign('larges', 'match_by_large', $$file text OPTIONS (source 'filename'), a int, line int OPTIONS (source 'line_number')$$, $$, match_by 'name'$$);
+CREATE TABLE of_larges (file text, a int, line int);
+CREATE VIEW wrong AS SELECT count(*) AS rows, count(*) FILTER (WHERE line <> CASE WHEN file ~ '[14]$' THEN 2 ELSE 2 * a + 1 END) AS lines, count(DISTINCT file) AS files FROM of_larges;
+SET pg_bulk.workers = 2;
+INSERT INTO of_larges SELECT * FROM larges;
+TABLE wrong;
+TRUNCATE of_larges;
+SELECT rows_loaded, workers FROM bulk_load(data_path('match_by_large'), 'of_larges',
+	'{"format": "csv", "match_by": "name", "workers": 2, "columns": [{"column": "line", "source": "line_number"}, {"column": "file", "source": "filename"}]}');
+TABLE wrong;
+TRUNCATE of_larges;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET pg_bulk.direct_insert = off;
+INSERT INTO of_larges SELECT * FROM larges;
+TABLE wrong;
+TRUNCATE of_larges;
+SELECT plan_of('SELECT * FROM larges WHERE a > 0');
+DO $$ BEGIN CREATE TABLE scanned AS SELECT * FROM larges WHERE a > 0; END $$;
+INSERT INTO of_larges SELECT * FROM scanned;
+TABLE wrong;
+-- An error in a later stretch of one of them: the line in it.
+\! cd "$PGB_DATA/match_by_large"; echo x,x >>3
+SELECT error_of($$SELECT count(b) FROM bulk_load(data_path('match_by_large'), 'of_larges', '{"format": "csv", "match_by": "name", "workers": 2}') b$$);
+SELECT error_of($$SELECT sum(a) FROM larges$$);
+RESET pg_bulk.direct_insert;
+RESET pg_bulk.workers;
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+RESET min_parallel_table_scan_size;
 SET client_min_messages = warning;
 DROP SCHEMA match_by CASCADE;
