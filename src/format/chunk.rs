@@ -8,9 +8,13 @@
 //!
 //! A stretch may be read by anybody at any time, but where its first record begins, and whether its first byte is
 //! quoted, only the bytes before it can tell. So stretches are *cut* in order: whoever has stretch k waits for the
-//! [`Edge`] before it, runs over its bytes at memory speed, and hands on the edge behind it. Nothing is guessed, and
-//! line numbers are known. The chunk that goes with stretch k are the records that end in it; their beginning is
-//! fetched from the stretches before.
+//! [`Edge`] before it, and hands on the edge behind it. Whatever does not depend on that edge is done before the turn comes,
+//! by as many processes as there are: a [`Survey`] runs over all bytes and adds up quotes and line ends
+//! ([`Scanner::survey`]). The cut itself then only looks at the end of the stretch. Nothing of what it says is guessed: in
+//! text with backslashes the survey says what holds if no escape and no carriage return crosses the edge, and if one does, it
+//! is not used; in CSV with an escape of its own there are stretches of which only the cut can tell. Then the cut runs over all
+//! bytes, at memory speed. Line numbers are known either way. The chunk that goes with stretch k are the records that end in
+//! it; their beginning is fetched from the stretches before.
 //!
 //! The tricky point is `\.`, which ends the data wherever it stands, so that nothing behind it may be loaded. A cut
 //! does not look for record starts; it reports bytes that may be such a marker, and the rest of the file is then read
@@ -24,7 +28,7 @@ use memchr::memmem;
 
 use crate::dialect::{Dialect, EndMarker, Eol};
 use crate::reader::Place;
-use crate::scan::{Carry, CutState, Scanner};
+use crate::scan::{self, Carry, Scanner};
 
 /// Stretches are a multiple of this long.
 pub const BLOCK: usize = 64;
@@ -56,6 +60,14 @@ impl Edge {
     pub fn place(&self, eol: Eol) -> Place {
         Place { eol, offset: self.record, lines: self.lines_before_record }
     }
+}
+
+/// What is known of a stretch before its turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Survey {
+    ends: scan::Survey,
+    /// There may be an end marker in it, whatever is at its edge in CSV, and in text if its first byte is not taken.
+    suspicious: bool,
 }
 
 /// What a cut found.
@@ -98,12 +110,25 @@ impl Cutter {
         Cutter { scanner, csv, marker, finder: memmem::Finder::new(b"\\.") }
     }
 
-    /// Cut the stretch at `offset` of the file, before which `edge` was reached. All but the last one of a file are a
-    /// multiple of [`BLOCK`] long.
+    /// Look at a stretch, wherever it is.
     #[must_use]
-    pub fn cut(&self, stretch: &[u8], offset: u64, edge: Edge) -> Cut {
-        let mut state = CutState::behind(edge.carry);
-        self.scanner.cut(stretch, &mut state);
+    pub fn survey(&self, stretch: &[u8]) -> Survey {
+        let ends = self.scanner.survey(stretch);
+        let may_be = self.marker && self.scanner.has_backslash(&ends);
+        Survey { ends, suspicious: may_be && self.has_marker(stretch, false) }
+    }
+
+    /// Is the stretch nothing but ASCII, without a NUL?
+    #[must_use]
+    pub fn is_plain(&self, survey: &Survey) -> bool {
+        self.scanner.is_plain(&survey.ends)
+    }
+
+    /// Cut the stretch at `offset` of the file, which was surveyed, and before which `edge` was reached. All but the last one
+    /// of a file are a multiple of [`BLOCK`] long.
+    #[must_use]
+    pub fn cut(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> Cut {
+        let state = self.scanner.cut_surveyed(stretch, &survey.ends, edge.carry);
         let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
         if let Some(end) = state.last {
             next.record = offset + end as u64;
@@ -113,26 +138,34 @@ impl Cutter {
             edge: next,
             end: state.last,
             most_records: next.lines_before_record - edge.lines_before_record,
-            suspicious: self.marker && self.is_suspicious(stretch, offset, edge),
+            suspicious: self.marker && self.is_suspicious(stretch, survey, offset, edge),
         }
     }
 
     /// May an end marker end in `stretch`? In CSV it must begin a record; in text no other backslash may take its own.
     /// One that crosses the edge is found behind it: its record does not end before the edge.
-    fn is_suspicious(&self, stretch: &[u8], offset: u64, edge: Edge) -> bool {
+    fn is_suspicious(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> bool {
         let crosses = if self.csv { edge.record + 1 == offset } else { edge.carry.escapes_next() };
         if crosses && stretch.starts_with(b".") {
             return true;
         }
+        if self.csv {
+            return survey.suspicious || (edge.record == offset && stretch.starts_with(b"\\."));
+        }
+        if crosses { self.has_marker(stretch, true) } else { survey.suspicious }
+    }
+
+    /// May an end marker be in `stretch`, but for one that begins it in CSV? `escape`: in text, its first byte is taken.
+    fn has_marker(&self, stretch: &[u8], escape: bool) -> bool {
         // Most files have no backslash at all, and to look for one byte takes half the time.
         let Some(first) = memchr::memchr(b'\\', stretch) else { return false };
         self.finder.find_iter(stretch.get(first..).unwrap_or_default()).any(|at| {
             let before = stretch.get(..first + at).unwrap_or_default();
             if self.csv {
-                return before.last().map_or(edge.record == offset, |&b| b == b'\n' || b == b'\r');
+                return before.last().is_some_and(|&b| b == b'\n' || b == b'\r');
             }
             let backslashes = before.iter().rev().take_while(|&&b| b == b'\\').count();
-            let carried = backslashes == before.len() && edge.carry.escapes_next();
+            let carried = backslashes == before.len() && escape;
             (backslashes + usize::from(carried)).is_multiple_of(2)
         })
     }

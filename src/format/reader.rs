@@ -26,13 +26,15 @@ mod exact;
 mod pass;
 mod resume;
 
+use std::ops::Range;
+
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
 use crate::line::LineError;
 pub use crate::record::{Record, Value};
 use crate::scan::kernel::FLAG;
 use crate::scan::{Batch, CutState, Level, RecordEnd, Scanner};
-use crate::verify::utf8_valid_up_to;
+use crate::verify::utf8_valid_around;
 use crate::window::Window;
 
 /// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
@@ -294,10 +296,14 @@ impl Reader {
                 self.current = Current { next: self.batch.start, ..Current::default() };
                 return self.advance();
             }
-            self.settle_lines();
+            // What was not counted waits until somebody asks, or the bytes go: those of a chunk mostly are never counted.
+            if self.chunk_lines.is_some() {
+                self.settle_lines();
+            }
             if self.split_ahead(scanner) {
                 return self.advance();
             }
+            self.settle_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
             scanner.cut(tail, &mut self.cut);
             if let Some(last) = self.cut.last {
@@ -536,8 +542,14 @@ impl Reader {
     }
 
     fn verify(&mut self) {
+        self.verify_around(0..0);
+    }
+
+    /// Verify what is not yet verified; those in `plain` of these bytes are known to be ASCII, without a NUL.
+    fn verify_around(&mut self, plain: Range<usize>) {
+        let mut plain = plain;
         loop {
-            let valid = utf8_valid_up_to(self.window.unverified());
+            let valid = utf8_valid_around(self.window.unverified(), std::mem::take(&mut plain));
             self.window.verify(valid);
             if !self.tolerant || !self.window.is_failed() {
                 return;

@@ -4,15 +4,53 @@
 //! surrogates, nothing above U+10FFFF. In addition a NUL is never valid. Other encodings are the extension's
 //! business.
 
+use std::ops::Range;
+
+/// Bytes that are looked at together.
+const PIECE: usize = 4096;
+
 /// Length of the longest valid prefix of `bytes`.
 #[must_use]
 pub fn utf8_valid_up_to(bytes: &[u8]) -> usize {
-    let valid = match simdutf8::compat::from_utf8(bytes) {
-        Ok(_) => bytes.len(),
-        Err(e) => e.valid_up_to(),
-    };
-    let valid_bytes = bytes.get(..valid).unwrap_or_default();
-    memchr::memchr(0, valid_bytes).unwrap_or(valid)
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let piece = rest.get(..PIECE).unwrap_or(rest);
+        if is_ascii_without_nul(piece) {
+            at += piece.len();
+            continue;
+        }
+        let (valid, goes_on) = match simdutf8::compat::from_utf8(piece) {
+            Ok(_) => (piece.len(), true),
+            // A character that the end of the piece has cut in two.
+            Err(e) => (e.valid_up_to(), e.error_len().is_none() && piece.len() < rest.len()),
+        };
+        if let Some(nul) = memchr::memchr(0, piece.get(..valid).unwrap_or_default()) {
+            return at + nul;
+        }
+        at += valid;
+        if !goes_on {
+            break;
+        }
+    }
+    at
+}
+
+/// The same, where those in `plain` are known to be ASCII, without a NUL.
+#[must_use]
+pub fn utf8_valid_around(bytes: &[u8], plain: Range<usize>) -> usize {
+    let (start, end) = (plain.start.min(bytes.len()), plain.end.min(bytes.len()));
+    if start >= end {
+        return utf8_valid_up_to(bytes);
+    }
+    // No character goes on in ASCII, or begins before its end and goes on behind it.
+    let before = utf8_valid_up_to(bytes.get(..start).unwrap_or_default());
+    if before < start { before } else { end + utf8_valid_up_to(bytes.get(end..).unwrap_or_default()) }
+}
+
+/// Most files are nothing else, and to see that takes one comparison.
+fn is_ascii_without_nul(bytes: &[u8]) -> bool {
+    // Without a branch, so that it is done with vectors.
+    bytes.iter().fold(true, |all, byte| all & (byte.cast_signed() > 0))
 }
 
 #[cfg(test)]
@@ -28,5 +66,33 @@ mod tests {
         assert_eq!(utf8_valid_up_to(b"ab\xe2\x82"), 2);
         assert_eq!(utf8_valid_up_to(b"\xed\xa0\x80"), 0);
         assert_eq!(utf8_valid_up_to(b"\xc0\x80"), 0);
+    }
+
+    /// What std and a look for NULs say.
+    fn expected(bytes: &[u8]) -> usize {
+        let valid = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), str::len);
+        bytes[..valid].iter().position(|&byte| byte == 0).unwrap_or(valid)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too many bytes")]
+    fn pieces_are_no_matter() {
+        let what = ["é", "€", "😀", "\0", "é\0", "x\0"].map(str::as_bytes);
+        let invalid: [&[u8]; 6] = [b"\xff", b"\xe2\x82", b"\xf0\x9f\x98x", b"\xe2", b"\xed\xa0\x80", b"\xc3\xa9\xa9"];
+        for what in what.iter().chain(&invalid) {
+            for at in (PIECE - 5..PIECE + 2).chain(2 * PIECE - 5..2 * PIECE + 2) {
+                for behind in [0, 1, PIECE - 1, PIECE] {
+                    for first in ["x", "ä"] {
+                        let before = [first.as_bytes(), &vec![b'x'; at]].concat();
+                        let bytes = [&before, *what, &vec![b'y'; behind]].concat();
+                        assert_eq!(utf8_valid_up_to(&bytes), expected(&bytes), "{what:?} {at} {behind}");
+                        let plain = [first.len()..before.len(), before.len() + what.len()..bytes.len()];
+                        for plain in plain {
+                            assert_eq!(utf8_valid_around(&bytes, plain), expected(&bytes), "{what:?} {at} {behind}");
+                        }
+                    }
+                }
+            }
+        }
     }
 }

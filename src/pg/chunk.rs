@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use pg_bulk_format::chunk::Cutter;
+use pg_bulk_format::chunk::{Cutter, Survey};
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{LOOKAHEAD, Place};
 use pg_bulk_format::scan::{Level, Needles, Scanner};
@@ -80,6 +80,8 @@ pub struct Stretch {
     len: usize,
     /// The same with what was read behind it.
     known: usize,
+    /// It is known to be ASCII, without a NUL.
+    is_plain: bool,
 }
 
 impl Stream {
@@ -134,7 +136,14 @@ impl Stream {
         let (source, reader) = self.source_and_reader();
         let buffer = reader.chunk_space(ROOM + known).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(ROOM..ROOM + known).unwrap_or_default(), offset)?;
-        Ok(Stretch { offset, at: ROOM, len, known })
+        Ok(Stretch { offset, at: ROOM, len, known, is_plain: false })
+    }
+
+    /// Look at a stretch before its turn.
+    pub fn survey(&mut self, stretch: &mut Stretch, cutter: &Cutter) -> Survey {
+        let survey = cutter.survey(self.stretch(stretch));
+        stretch.is_plain = cutter.is_plain(&survey);
+        survey
     }
 
     /// The bytes of a stretch.
@@ -146,7 +155,7 @@ impl Stream {
     /// Make the records from `place`, which is not behind the stretch, to the stretch's byte `end` the stream's next
     /// ones, and its last ones. Guarded.
     pub fn begin_chunk(&mut self, stretch: Stretch, place: Place, end: usize) -> Result<()> {
-        let Stretch { offset, mut at, known, .. } = stretch;
+        let Stretch { offset, mut at, len, known, is_plain } = stretch;
         // Where a stretch begins with the end of a record, the next one may begin within it.
         let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
         let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);
@@ -159,7 +168,8 @@ impl Stream {
         }
         let buffer = reader.chunk_space(0).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(at - head..at).unwrap_or_default(), place.offset)?;
-        reader.begin_chunk(at - head + inside, at + end, at + known, place);
+        let plain = if is_plain { at..at + len } else { 0..0 };
+        reader.begin_chunk(at - head + inside, at + end, at + known, plain, place);
         self.verify_chunk();
         Ok(())
     }

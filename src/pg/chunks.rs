@@ -1,6 +1,6 @@
 //! Where one of several processes gets its records from: its chunks, one after the other, or the whole file in order.
 //!
-//! A process takes the next stretch, reads it, waits for its turn to cut it, and has the records that end in it. When
+//! A process takes the next stretch, reads and surveys it, waits for its turn to cut it, and has the records that end in it. When
 //! a cut finds what may be the end of the data, a record of COPY's greatest length, or the file's last line without an
 //! end, nobody takes a stretch behind it: the process reads the file in order from there on, to where it ends then.
 //! What a compressed file stands for is divided in the same way where it is shared ([`super::ring`]); it cannot grow.
@@ -75,8 +75,10 @@ impl Chunks {
             }
             stream.shrink(len);
             let mut watch = stages.watch();
-            let stretch = stream.read_stretch(offset, len)?;
+            let mut stretch = stream.read_stretch(offset, len)?;
             stages.lap(&mut watch, Stage::Read);
+            let survey = stream.survey(&mut stretch, cutter);
+            stages.lap(&mut watch, Stage::Cut);
             let Some(edge) = shared.wait_turn(claimed) else {
                 shared.rest(process);
                 return Ok(false);
@@ -85,7 +87,7 @@ impl Chunks {
             point!("chunk.turn");
             let place = edge.place(shared.eol());
             mark(claimed, place);
-            let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
+            let cut = cutter.cut(stream.stretch(&stretch), &survey, offset, edge);
             stages.lap(&mut watch, Stage::Cut);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.

@@ -23,6 +23,8 @@ use crate::guc;
 
 /// Processes at most whose order matters, the leader included.
 pub const MOST_PROCESSES: usize = 128;
+/// Stretches in a row whose turns are told apart.
+const TURNS: usize = 16;
 /// No stretch.
 const NONE: u64 = u64::MAX;
 /// Stretches are this many times as long as what is read of a file at a time by one process.
@@ -82,6 +84,8 @@ pub struct Stretches {
     failed: AtomicU64,
     /// The stretch that each process works on.
     working: [AtomicU64; MOST_PROCESSES],
+    /// It is another stretch's turn: for who waits for that of a stretch with such a number, so that nobody else is woken.
+    turned: [Changed; TURNS],
     /// Something of the above changed.
     changed: Changed,
 }
@@ -118,6 +122,7 @@ impl Stretches {
             edge: UnsafeCell::new(Edge::at(place)),
             failed: AtomicU64::new(NONE),
             working: [const { AtomicU64::new(NONE) }; MOST_PROCESSES],
+            turned: std::array::from_fn(|_| Changed::new()),
             changed: Changed::new(),
         }
     }
@@ -134,6 +139,17 @@ impl Stretches {
     /// Wait until `answer` has one. Guarded, and interruptible.
     pub fn wait_for<T>(&self, answer: impl Fn() -> Option<T>) -> T {
         self.changed.wait_for(answer)
+    }
+
+    /// For who waits for a stretch's turn.
+    fn turned(&self, number: u64) -> &Changed {
+        &self.turned[(number % TURNS as u64) as usize]
+    }
+
+    /// There may be no use in waiting any more, not even for a turn.
+    fn announce_to_all(&self) {
+        self.turned.iter().for_each(Changed::announce);
+        self.changed.announce();
     }
 
     fn slot(&self, process: usize) -> &AtomicU64 {
@@ -169,7 +185,7 @@ impl Stretches {
 
     /// Wait for a stretch's turn. The edge before it; `None` if it [is over](Shared::is_over). Guarded.
     pub fn wait_turn(&self, number: u64) -> Option<Edge> {
-        self.changed.wait_for(|| {
+        self.turned(number).wait_for(|| {
             if self.is_over(number) {
                 return Some(None);
             }
@@ -188,13 +204,13 @@ impl Stretches {
         // SAFETY: it is our turn until the next line.
         unsafe { *self.edge.get() = edge };
         self.turn.store(number + 1, SeqCst);
-        self.changed.announce();
+        self.turned(number + 1).announce();
     }
 
     /// No stretch behind this one is to be given out: whoever has it reads the rest of the file.
     pub fn end_at(&self, number: u64) {
         self.limit.store(number + 1, SeqCst);
-        self.changed.announce();
+        self.announce_to_all();
     }
 
     /// The stretch that a process works on, if there are stretches.
@@ -206,7 +222,7 @@ impl Stretches {
     /// All is going to fail because of a row in one of the stretches that were given out: give out no more.
     pub fn end_here(&self) {
         self.limit.fetch_min(self.next.load(SeqCst), SeqCst);
-        self.changed.announce();
+        self.announce_to_all();
     }
 
     /// Wait until the stretches before the process's own are done; false if there is no use in going on with it. `meanwhile`
@@ -247,7 +263,7 @@ impl Stretches {
     pub fn wait_until_earliest(&self, process: usize, mut meanwhile: impl FnMut()) -> bool {
         let own = self.slot(process).load(SeqCst);
         self.failed.fetch_min(own, SeqCst);
-        self.changed.announce();
+        self.announce_to_all();
         loop {
             if self.failed.load(SeqCst) < own {
                 return false;

@@ -275,8 +275,10 @@ impl Listed {
         let stream = rows.stream_mut();
         stream.shrink(len);
         let mut watch = stages.watch();
-        let stretch = stream.read_stretch(offset, len)?;
+        let mut stretch = stream.read_stretch(offset, len)?;
         stages.lap(&mut watch, Stage::Read);
+        let survey = stream.survey(&mut stretch, cutter);
+        stages.lap(&mut watch, Stage::Cut);
         let Some(edge) = shared.wait_turn(unit) else { return Ok(Step::Over) };
         stages.lap(&mut watch, Stage::Turn);
         point!("chunk.turn");
@@ -289,7 +291,7 @@ impl Listed {
         let edge = if part == 0 { Edge::at(begin) } else { edge };
         let place = edge.place(begin.eol);
         mark(unit, place);
-        let cut = cutter.cut(stream.stretch(&stretch), offset, edge);
+        let cut = cutter.cut(stream.stretch(&stretch), &survey, offset, edge);
         stages.lap(&mut watch, Stage::Cut);
         let is_last = offset + len as u64 >= size;
         let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;

@@ -150,7 +150,8 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
         let reader = &mut readers[number % plan.readers];
         let space = plan.room..plan.room + known;
         reader.chunk_space(space.end).expect("memory")[space].copy_from_slice(&data[offset..offset + known]);
-        let cut = cutter.cut(stretch, offset as u64, edge);
+        let survey = cutter.survey(stretch);
+        let cut = cutter.cut(stretch, &survey, offset as u64, edge);
         let place = edge.place(place.eol);
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
         let mut chunk = Reading::default();
@@ -169,7 +170,8 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
                 at = head;
             }
             reader.chunk_space(0).expect("memory")[at - head..at].copy_from_slice(&data[offset - head..offset]);
-            reader.begin_chunk(at - head, at + end, at + known, place);
+            let plain = if cutter.is_plain(&survey) { at..at + len } else { 0..0 };
+            reader.begin_chunk(at - head, at + end, at + known, plain, place);
             chunk.rest(reader, None);
             assert!(chunk.failure.is_some() || reader.advance() == Event::End, "the end stays");
             let most = cut.most_records + u64::from(is_last);

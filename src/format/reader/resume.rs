@@ -1,5 +1,7 @@
 //! The reader somewhere within a file: in a stream that goes on at a record's place, or in a chunk that was cut out of the file.
 
+use std::ops::Range;
+
 use super::{Current, LOOKAHEAD, Place, Reader};
 use crate::scan::{CutState, Needles, Scanner};
 
@@ -48,13 +50,15 @@ impl Reader {
     /// The bytes `start..end` of the chunk's buffer are records, complete but for the last one at the end of the data;
     /// the first one is at `place`. Behind them the buffer holds what follows in the file, up to `known`, which is
     /// [`LOOKAHEAD`] bytes further or where the file ends: invalid bytes at the end are shown with what follows them, and
-    /// COPY looks at the byte behind some line ends (see `complete_end`). Where the reader does not verify by itself, the
-    /// caller goes on with [`Reader::unverified`] and [`Reader::verified`].
-    pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, place: Place) {
+    /// COPY looks at the byte behind some line ends (see `complete_end`). Those in `plain` are known to be ASCII, without a
+    /// NUL. Where the reader does not verify by itself, the caller goes on with [`Reader::unverified`] and
+    /// [`Reader::verified`].
+    pub fn begin_chunk(&mut self, start: usize, end: usize, known: usize, plain: Range<usize>, place: Place) {
         self.window.take_chunk(start, end, known.min(end + LOOKAHEAD), place.offset);
         self.place(place, start);
         if self.utf8 {
-            self.verify();
+            let plain = plain.start.saturating_sub(start)..plain.end.saturating_sub(start);
+            self.verify_around(plain);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The algorithm, generic over the instruction set.
 //!
-//! [`split`] turns the bytes of complete records into field ends; [`cut`] finds the last line end of a buffer. Both
-//! go through [`marks`], which turns one block of 64 bytes into bitmaps and carries what crosses a block's edge:
-//! the quote state, an escape, a carriage return.
+//! [`split`] turns the bytes of complete records into field ends; [`cut`] finds the last line end of a buffer;
+//! [`super::tally`] only counts records. All go through [`marks`], which turns one block of 64 bytes into bitmaps and
+//! carries what crosses a block's edge: the quote state, an escape, a carriage return.
 //!
 //! A field is *plain* when its value is the raw bytes, or the raw bytes without the quotes at both ends. Only what
 //! is not plain gets [`FLAG`]: a quote that neither opens nor closes its field (a doubled one, one in mid-field), an
@@ -17,27 +17,36 @@ pub const FLAG: u32 = 1 << 31;
 /// What the kernels look for; a regular dialect whose line end is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Needles {
-    mode: Mode,
+    pub(super) mode: Mode,
     delimiter: u8,
-    quote: u8,
-    escape: u8,
-    eol: Eol,
+    pub(super) quote: u8,
+    pub(super) escape: u8,
+    pub(super) eol: Eol,
     /// A `\.` at the start of a CSV record matters.
-    marker: bool,
+    pub(super) marker: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Mode {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
     Text,
     Csv,
     CsvEscape,
 }
 
-const TEXT: u8 = 0;
-const CSV: u8 = 1;
-const CSV_ESCAPE: u8 = 2;
+pub(super) const TEXT: u8 = 0;
+pub(super) const CSV: u8 = 1;
+pub(super) const CSV_ESCAPE: u8 = 2;
 
 impl Carry {
+    /// Nothing but a free carriage return, which the byte before was or was not, and quotes, which are open or not.
+    pub(super) fn of(in_quote: bool, cr: bool) -> Carry {
+        Carry { in_quote: if in_quote { !0 } else { 0 }, escape: 0, cr: u64::from(cr) }
+    }
+
+    pub(super) fn is_in_quote(&self) -> bool {
+        self.in_quote != 0
+    }
+
     /// The bytes before ended in an escape character that takes the next byte.
     #[must_use]
     pub fn escapes_next(&self) -> bool {
@@ -115,21 +124,21 @@ pub struct Carry {
 
 /// The bitmaps of one block. "Free" is what is neither quoted nor escaped.
 #[derive(Clone, Copy)]
-struct Marks {
+pub(super) struct Marks {
     /// Free delimiters.
-    delimiter: u64,
+    pub(super) delimiter: u64,
     /// Free line ends of the file's kind (the `\n` of `\r\n`).
-    line_end: u64,
+    pub(super) line_end: u64,
     /// Free `\r` and `\n`, whatever they are.
     any_end: u64,
     /// Where the exact reader must look.
-    odd: u64,
+    pub(super) odd: u64,
     /// Quotes that open or close (escaped ones are not among them).
     quote: u64,
     /// Bytes inside quotes, the opening quote included.
     inside: u64,
     /// Escape characters that take part in an escape.
-    escape: u64,
+    pub(super) escape: u64,
 }
 
 /// Bits whose byte is taken by an unescaped backslash before it; `carry` runs from block to block.
@@ -183,7 +192,7 @@ fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
 /// # Safety
 /// `I`'s instructions are there.
 #[inline(always)]
-unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
+pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
     // A macro, for a closure would not be inlined into code of another instruction set before its own callees are.
     macro_rules! eq {
         ($needle:expr) => {
@@ -242,7 +251,7 @@ unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mu
 /// # Safety
 /// `I`'s instructions are there, and `at < data.len()`.
 #[inline(always)]
-unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
+pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
     if at + 64 <= data.len() {
         // SAFETY: 64 bytes are left.
         unsafe { I::load(data.as_ptr().add(at)) }
@@ -389,85 +398,38 @@ fn flag(out: &mut [u32], mut ends: u64, odd_bytes: u64, unplain: &mut bool) {
     *unplain |= odd_bytes & !seen != 0;
 }
 
-/// Records that were counted: what [`tally`] finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tally {
-    /// How many.
-    pub records: u64,
-    /// Where the first record that was not counted starts.
-    pub resume: usize,
-    /// Lines up to there, as COPY counts them in CSV: line ends of the counted kind, quoted or not.
-    pub lines: u64,
+/// The last block with a line end, as it was seen. What it comes to is worked out once, at the end, so that there is
+/// nothing to guess about each block on the way.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LastEnd {
+    at: usize,
+    line_end: u64,
+    /// Counted line ends in it, and in the blocks before.
+    lines: u64,
+    seen: u64,
 }
 
-/// Count records of so many fields; see [`super::Scanner::tally`].
-///
-/// # Safety
-/// `I`'s instructions are there.
-#[inline(always)]
-pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: the caller vouches for the instruction set.
-    unsafe {
-        match n.mode {
-            Mode::Text => tally_mode::<I, TEXT>(n, data, from, fields),
-            Mode::Csv => tally_mode::<I, CSV>(n, data, from, fields),
-            Mode::CsvEscape => tally_mode::<I, CSV_ESCAPE>(n, data, from, fields),
-        }
+impl LastEnd {
+    /// The block at `at` was seen, behind blocks with `seen` counted line ends.
+    #[inline(always)]
+    pub(super) fn see(&mut self, at: usize, line_end: u64, lines: u64, seen: u64) {
+        let is_later = line_end != 0;
+        self.at = if is_later { at } else { self.at };
+        self.line_end = if is_later { line_end } else { self.line_end };
+        self.lines = if is_later { lines } else { self.lines };
+        self.seen = if is_later { seen } else { self.seen };
     }
-}
 
-/// Whatever [`split_mode`] would flag is no matter in CSV; in text it ends the count. So does a backslash at the start of a
-/// record where `\.` matters.
-///
-/// # Safety
-/// `I`'s instructions are there.
-#[inline(always)]
-unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    let check_marker = MODE != TEXT && n.marker;
-    let counted = Eol::counted(Some(n.eol));
-    let mut tally = Tally { records: 0, resume: from, lines: 0 };
-    let mut carry = Carry::default();
-    // 1 if a record starts with the block.
-    let mut start = 1;
-    // Counted line ends in the blocks before, and fields that have ended of the record that goes on.
-    let (mut seen, mut ended) = (0u64, 0usize);
-    let mut at = from;
-    while at < data.len() {
-        // SAFETY: at < data.len(); the caller vouches for the instruction set.
-        let (m, lines, backslash) = unsafe {
-            let block = load::<I>(data, at);
-            let m = marks::<I, MODE>(n, block, &mut carry);
-            let backslash = if check_marker { I::eq(block, b'\\') } else { 0 };
-            (m, if MODE == TEXT { 0 } else { I::eq(block, counted) }, backslash)
-        };
-        let starts = m.line_end << 1 | start;
-        start = m.line_end >> 63;
-        if m.odd | (starts & backslash) | (if MODE == TEXT { m.escape } else { 0 }) != 0 {
-            break;
-        }
-        let (mut delimiter, mut bits) = (m.delimiter, m.line_end);
-        while bits != 0 {
-            let before = (bits & bits.wrapping_neg()) - 1;
-            ended += (delimiter & before).count_ones() as usize + 1;
-            if ended != fields {
-                return tally;
-            }
-            ended = 0;
-            delimiter &= !before;
-            tally.records += 1;
-            tally.resume = at + bits.trailing_zeros() as usize + 1;
-            tally.lines = seen + u64::from((lines & (before << 1 | 1)).count_ones());
-            bits &= bits - 1;
-        }
-        ended += delimiter.count_ones() as usize;
-        seen += u64::from(lines.count_ones());
-        at += 64;
+    /// Offset just behind the line end, and lines up to there.
+    #[inline(always)]
+    pub(super) fn end(&self) -> Option<(usize, u64)> {
+        let top = self.line_end.checked_ilog2()?;
+        Some((self.at + top as usize + 1, self.seen + u64::from((self.lines << (63 - top)).count_ones())))
     }
-    tally
 }
 
 /// How far a buffer was searched for line ends, and what was found.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CutState {
     /// Bytes looked at, in whole blocks.
     scanned: usize,
@@ -487,6 +449,11 @@ impl CutState {
         CutState { carry, ..CutState::default() }
     }
 
+    /// A search in bytes before which `carry` was reached, and so many counted line ends were seen.
+    pub(super) fn behind_lines(carry: Carry, seen: u64) -> CutState {
+        CutState { carry, seen, ..CutState::default() }
+    }
+
     /// What crosses the end of the bytes, if they were whole blocks.
     #[must_use]
     pub fn carry(&self) -> Carry {
@@ -497,6 +464,12 @@ impl CutState {
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.seen
+    }
+
+    /// The bytes stand behind so many others.
+    pub(super) fn moved(&mut self, by: usize) {
+        self.scanned += by;
+        self.last = self.last.map(|last| last + by);
     }
 
     /// The bytes up to `self.last` have been taken away.
@@ -535,6 +508,7 @@ pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState)
 unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut CutState) {
     let counted = Eol::counted(Some(n.eol));
     let mut carry = state.carry;
+    let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
     while at < data.len() {
         let whole = at + 64 <= data.len();
@@ -544,11 +518,7 @@ unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut
             let m = marks::<I, MODE>(n, block, &mut carry);
             (m, if MODE == TEXT { m.line_end } else { I::eq(block, counted) })
         };
-        if m.line_end != 0 {
-            let top = 63 - m.line_end.leading_zeros();
-            state.last = Some(at + top as usize + 1);
-            state.lines = seen + u64::from((lines << (63 - top)).count_ones());
-        }
+        last.see(at, m.line_end, lines, seen);
         if !whole {
             break;
         }
@@ -557,5 +527,8 @@ unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut
         state.carry = carry;
         state.scanned = at;
         state.seen = seen;
+    }
+    if let Some((end, lines)) = last.end() {
+        (state.last, state.lines) = (Some(end), lines);
     }
 }

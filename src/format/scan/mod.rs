@@ -8,8 +8,8 @@
 //!  ends         1             1     1         (delimiter | line end) & !inside      -> offsets
 //! ```
 //!
-//! Four layers: [`Isa`] says how to load 64 bytes and compare them with one byte; [`kernel`] is the algorithm,
-//! generic over it; one thin file per instruction set; [`Level::best`] picks one at run time. The scalar twin is
+//! Four layers: [`Isa`] says how to load 64 bytes and compare them with one byte; [`kernel`], [`tally`] and [`survey`] are
+//! the algorithms, generic over it; one thin file per instruction set; [`Level::best`] picks one at run time. The scalar twin is
 //! always built, and every test runs through every level that the machine has.
 //!
 //! The kernel decides nothing that is not certain. A carriage return where lines end in newlines, a `\.`, a record
@@ -20,10 +20,15 @@ pub mod kernel;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
+mod survey;
+mod tally;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use kernel::{Batch, Carry, CutState, Needles, RecordEnd, Tally};
+pub use kernel::{Batch, Carry, CutState, Needles, RecordEnd};
+use survey::Sums;
+pub use survey::Survey;
+pub use tally::Tally;
 
 /// An instruction set: 64 bytes and one comparison.
 ///
@@ -48,6 +53,15 @@ pub(crate) trait Isa {
     /// # Safety
     /// See the trait.
     unsafe fn prefix_xor(bits: u64) -> u64;
+    /// Is [`Isa::compress`] one instruction? Else nobody calls it.
+    const COMPRESSES: bool = false;
+    /// The bits at the places that `mask` has, put together.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn compress(_bits: u64, _mask: u64) -> u64 {
+        0
+    }
 }
 
 /// The parity of all bits up to each, without special instructions.
@@ -113,6 +127,7 @@ impl Level {
 type SplitFn = unsafe fn(&Needles, &[u8], usize, &mut Batch);
 type CutFn = unsafe fn(&Needles, &[u8], &mut CutState);
 type TallyFn = unsafe fn(&Needles, &[u8], usize, usize) -> Tally;
+type SumsFn = unsafe fn(&Needles, &[u8]) -> Sums;
 
 /// The kernels of one level, for one dialect.
 #[derive(Debug, Clone, Copy)]
@@ -121,24 +136,27 @@ pub struct Scanner {
     split: SplitFn,
     cut: CutFn,
     tally: TallyFn,
+    sums: SumsFn,
 }
 
 impl Scanner {
     /// A scanner for `needles` at `level`, or at the scalar level where this machine does not have it.
     #[must_use]
     pub fn new(needles: Needles, level: Level) -> Scanner {
-        let (split, cut, tally): (SplitFn, CutFn, TallyFn) = match level {
+        let (split, cut, tally, sums): (SplitFn, CutFn, TallyFn, SumsFn) = match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 if x86::has_avx512() => (x86::split_avx512, x86::cut_avx512, x86::tally_avx512),
+            Level::Avx512 if x86::has_avx512() => {
+                (x86::split_avx512, x86::cut_avx512, x86::tally_avx512, x86::sums_avx512)
+            }
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 if x86::has_avx2() => (x86::split_avx2, x86::cut_avx2, x86::tally_avx2),
+            Level::Avx2 if x86::has_avx2() => (x86::split_avx2, x86::cut_avx2, x86::tally_avx2, x86::sums_avx2),
             #[cfg(target_arch = "x86_64")]
-            Level::Sse2 => (x86::split_sse2, x86::cut_sse2, x86::tally_sse2),
+            Level::Sse2 => (x86::split_sse2, x86::cut_sse2, x86::tally_sse2, x86::sums_sse2),
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => (neon::split, neon::cut, neon::tally),
-            _ => (scalar::split, scalar::cut, scalar::tally),
+            Level::Neon => (neon::split, neon::cut, neon::tally, neon::sums),
+            _ => (scalar::split, scalar::cut, scalar::tally, scalar::sums),
         };
-        Scanner { needles, split, cut, tally }
+        Scanner { needles, split, cut, tally, sums }
     }
 
     /// Split the records of `data` that start at `from` into fields, as many as fit into `batch`.

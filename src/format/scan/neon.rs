@@ -4,7 +4,9 @@ use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vceqq_u8, vdupq_n_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u64_u8,
 };
 
-use super::kernel::{self, Batch, CutState, Needles, Tally};
+use super::kernel::{self, Batch, CutState, Needles};
+use super::survey::{self, Sums};
+use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};
 
 struct Neon;
@@ -56,5 +58,11 @@ pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
 /// None beyond the kernel's: NEON is part of AArch64.
 pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: as above.
-    unsafe { kernel::tally::<Neon>(n, data, from, fields) }
+    unsafe { tally::tally::<Neon>(n, data, from, fields) }
+}
+
+/// # Safety
+/// None beyond the kernel's: NEON is part of AArch64.
+pub(super) unsafe fn sums(n: &Needles, data: &[u8]) -> Sums {
+    survey::sums(n, data)
 }

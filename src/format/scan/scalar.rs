@@ -1,6 +1,8 @@
 //! The scalar twin: eight 64-bit words, and the classic zero-byte test.
 
-use super::kernel::{self, Batch, CutState, Needles, Tally};
+use super::kernel::{self, Batch, CutState, Needles};
+use super::survey::{self, Sums};
+use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};
 
 pub(super) struct Scalar;
@@ -56,7 +58,13 @@ pub(super) unsafe fn cut(n: &Needles, data: &[u8], state: &mut CutState) {
 /// None beyond the kernel's; runs everywhere.
 pub(super) unsafe fn tally(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: plain integer code.
-    unsafe { kernel::tally::<Scalar>(n, data, from, fields) }
+    unsafe { tally::tally::<Scalar>(n, data, from, fields) }
+}
+
+/// # Safety
+/// None beyond the kernel's; runs everywhere.
+pub(super) unsafe fn sums(n: &Needles, data: &[u8]) -> Sums {
+    survey::sums(n, data)
 }
 
 #[cfg(test)]

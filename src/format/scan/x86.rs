@@ -4,10 +4,12 @@
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_clmulepi64_si128, _mm_cmpeq_epi8, _mm_cvtsi128_si64, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8,
-    _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_set1_epi8,
+    _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_set1_epi8, _pext_u64,
 };
 
-use super::kernel::{self, Batch, CutState, Needles, Tally};
+use super::kernel::{self, Batch, CutState, Needles};
+use super::survey::{self, Sums};
+use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};
 
 pub(super) fn has_avx2() -> bool {
@@ -99,6 +101,14 @@ impl Isa for Avx2 {
         // SAFETY: the level is taken only with PCLMULQDQ.
         unsafe { prefix_xor_clmul(bits) }
     }
+
+    const COMPRESSES: bool = true;
+
+    #[inline(always)]
+    unsafe fn compress(bits: u64, mask: u64) -> u64 {
+        // SAFETY: the level is taken only with BMI2.
+        unsafe { _pext_u64(bits, mask) }
+    }
 }
 
 struct Avx512;
@@ -122,6 +132,14 @@ impl Isa for Avx512 {
     unsafe fn prefix_xor(bits: u64) -> u64 {
         // SAFETY: the level is taken only with PCLMULQDQ.
         unsafe { prefix_xor_clmul(bits) }
+    }
+
+    const COMPRESSES: bool = true;
+
+    #[inline(always)]
+    unsafe fn compress(bits: u64, mask: u64) -> u64 {
+        // SAFETY: the level is taken only with BMI2.
+        unsafe { _pext_u64(bits, mask) }
     }
 }
 
@@ -175,7 +193,7 @@ pub(super) unsafe fn cut_avx512(n: &Needles, data: &[u8], state: &mut CutState) 
 /// None beyond the kernel's: SSE2 is part of x86-64.
 pub(super) unsafe fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: as above.
-    unsafe { kernel::tally::<Sse2>(n, data, from, fields) }
+    unsafe { tally::tally::<Sse2>(n, data, from, fields) }
 }
 
 /// # Safety
@@ -183,7 +201,7 @@ pub(super) unsafe fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: u
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn tally_avx2(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: the caller checked the instruction set.
-    unsafe { kernel::tally::<Avx2>(n, data, from, fields) }
+    unsafe { tally::tally::<Avx2>(n, data, from, fields) }
 }
 
 /// # Safety
@@ -191,5 +209,25 @@ pub(super) unsafe fn tally_avx2(n: &Needles, data: &[u8], from: usize, fields: u
 #[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn tally_avx512(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: the caller checked the instruction set.
-    unsafe { kernel::tally::<Avx512>(n, data, from, fields) }
+    unsafe { tally::tally::<Avx512>(n, data, from, fields) }
+}
+
+/// # Safety
+/// None beyond the kernel's: SSE2 is part of x86-64.
+pub(super) unsafe fn sums_sse2(n: &Needles, data: &[u8]) -> Sums {
+    survey::sums(n, data)
+}
+
+/// # Safety
+/// [`has_avx2`] holds.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
+pub(super) unsafe fn sums_avx2(n: &Needles, data: &[u8]) -> Sums {
+    survey::sums(n, data)
+}
+
+/// # Safety
+/// [`has_avx512`] holds.
+#[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
+pub(super) unsafe fn sums_avx512(n: &Needles, data: &[u8]) -> Sums {
+    survey::sums(n, data)
 }

@@ -15,7 +15,7 @@ fn cuts(d: &Dialect, eol: Eol, file: &[u8]) -> Vec<Cut> {
     let all = levels().into_iter().map(|level| {
         let cutter = Cutter::new(d, Scanner::new(Needles::new(d, eol).unwrap(), level));
         let cut = |stretch: &[u8]| {
-            let cut = cutter.cut(stretch, offset, edge);
+            let cut = cutter.cut(stretch, &cutter.survey(stretch), offset, edge);
             (edge, offset) = (cut.edge, offset + stretch.len() as u64);
             cut
         };
@@ -95,6 +95,36 @@ fn a_line_end_in_two_stretches_counts_once() {
         assert_eq!(said(&cuts[0]), (None, 0, 1000, 7));
         assert_eq!(said(&cuts[1]), (Some(4), 2, 1068, 9));
     }
+}
+
+/// What a survey says holds if nothing crosses the edge. If something does, the cut says what is so.
+#[test]
+fn what_crosses_an_edge_counts() {
+    let behind = |d: &Dialect, eol: Eol, before: &[u8], behind: &[u8]| {
+        let file = [&vec![b'x'; BLOCK - before.len()], before, behind].concat();
+        let cut = cuts(d, eol, &file)[1];
+        (cut.end, cut.most_records, cut.edge.lines_before_record)
+    };
+    // A newline that is taken ends no line, and the backslashes behind it make the survey search by itself.
+    assert_eq!(behind(&text(), Eol::Nl, b"", b"\nA\\N\nB\n"), (Some(7), 3, 10));
+    assert_eq!(behind(&text(), Eol::Nl, b"\\", b"\nA\\N\nB\n"), (Some(7), 2, 9));
+    assert_eq!(behind(&text(), Eol::Nl, b"\\", b"\nA\nB\n"), (Some(5), 2, 9));
+    assert_eq!(behind(&text(), Eol::Nl, b"\\", b"\\\nB\n"), (Some(4), 2, 9));
+    // Half a line end.
+    for d in [text(), csv(EndMarker::Until17)] {
+        assert_eq!(behind(&d, Eol::CrNl, b"\r", b"\nA\r\nB\r\n"), (Some(7), 3, 10));
+        assert_eq!(behind(&d, Eol::CrNl, b"", b"A\r\nB\r\n").0, Some(6));
+    }
+    // Quotes turn around what is quoted; the lines count all the same.
+    let old = csv(EndMarker::Until17);
+    assert_eq!(behind(&old, Eol::Nl, b"", b"A\n\"B\n\"\n\"C\n"), (Some(7), 3, 10));
+    assert_eq!(behind(&old, Eol::Nl, b"\"", b"A\n\"B\n\"\n\"C\n"), (Some(10), 4, 11));
+    // An escape that takes a quote, or does not.
+    let escaping = dialect(true, ",", "\"", "e", "", EndMarker::Until17);
+    assert_eq!(behind(&escaping, Eol::Nl, b"\"e", b"\"\n\"\n"), (Some(4), 2, 9));
+    assert_eq!(behind(&escaping, Eol::Nl, b"\"ee", b"\"\n\"\n"), (Some(2), 1, 8));
+    assert_eq!(behind(&escaping, Eol::Nl, b"\"", b"e\"\n\"\n"), (Some(5), 2, 9));
+    assert_eq!(behind(&escaping, Eol::Nl, b"e", b"\"\n\"\n"), (Some(4), 2, 9));
 }
 
 /// Which stretches may hold an end marker. A stretch too many costs time, so these are the rules to the letter.

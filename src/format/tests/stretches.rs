@@ -251,7 +251,7 @@ fn from_anything(d: &Dialect, eol: Eol, data: &[u8]) {
                 let begun;
                 if chunk {
                     reader.chunk_space(rest.len() + 7).expect("memory")[7..7 + rest.len()].copy_from_slice(rest);
-                    reader.begin_chunk(7, 7 + rest.len(), 7 + rest.len(), place);
+                    reader.begin_chunk(7, 7 + rest.len(), 7 + rest.len(), 0..0, place);
                     begun = reader.place_behind();
                     found.rest(&mut reader, None);
                 } else {
@@ -289,7 +289,7 @@ fn the_first_record_of_a_chunk_is_for_the_kernels() {
     let d = dialects::regular().remove(0);
     let mut reader = Reader::new(plan(&d, BLOCK).settings);
     reader.chunk_space(7).expect("memory")[..6].copy_from_slice(b"\"a\",b\n");
-    reader.begin_chunk(0, 6, 6, place);
+    reader.begin_chunk(0, 6, 6, 0..0, place);
     assert_eq!(reader.advance(), Event::Record);
     assert_eq!(reader.value(0), Value::Plain(b"a"));
     // A reader that waits for the rest of a line that is not for the kernels.
