@@ -40,6 +40,8 @@ const HIGH_KEY: u16 = 1;
 const NOT_ORDINARY: u16 = BTP_DELETED | BTP_META | BTP_HALF_DEAD | BTP_INCOMPLETE_SPLIT;
 /// Bytes of an XLOG_BTREE_INSERT_LEAF record beside its tuple: XLogRecord, the headers of a block and of data, xl_btree_insert.
 const RECORD: usize = 24 + 20 + 2 + 2;
+/// Bytes of WAL that are worth waking the WAL writer: half of a write of its own (wal_writer_flush_after).
+const WORTH_TELLING: u64 = 512 << 10;
 /// XLOG_BTREE_INSERT_LEAF (nbtxlog.h)
 const INSERT_LEAF: u8 = 0x00;
 
@@ -80,6 +82,8 @@ pub struct LeafWriter {
     needs_wal: bool,
     /// The free space map was seen to have no page.
     no_free_pages: bool,
+    /// The WAL writer has been told of WAL up to here.
+    told: pg_sys::XLogRecPtr,
 }
 
 /// The keys of a tuple.
@@ -125,7 +129,7 @@ impl LeafWriter {
             let key = if (*key).heapkeyspace { key } else { std::ptr::null_mut() };
             let keys = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
             let needs_wal = compat::needs_wal(index);
-            LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false }
+            LeafWriter { index, heap, key, keys, unique, nulls_distinct, needs_wal, no_free_pages: false, told: 0 }
         }
     }
 
@@ -168,7 +172,24 @@ impl LeafWriter {
                 self.write(buffer, page, tuples.get_unchecked(..count), &positions);
             }
             c::UnlockReleaseBuffer(buffer);
+            self.tell_wal_writer();
             count
+        }
+    }
+
+    /// Let the WAL writer write what there is: otherwise we would, once the WAL buffers are full, or at the commit, while the
+    /// processor that it could use has nothing to do.
+    ///
+    /// # Safety
+    /// A plain frame.
+    unsafe fn tell_wal_writer(&mut self) {
+        // SAFETY: the caller vouches for the frame; a variable of this process.
+        unsafe {
+            let end = pg_sys::XactLastRecEnd;
+            if self.needs_wal && end.saturating_sub(self.told) >= WORTH_TELLING {
+                c::XLogSetAsyncXactLSN(end);
+                self.told = end;
+            }
         }
     }
 

@@ -149,6 +149,7 @@ impl LeafWriter {
                 c::PredicateLockPageSplit(self.index, end.leaf, block);
             }
             held.release();
+            self.tell_wal_writer();
             true
         }
     }

@@ -98,6 +98,8 @@ unsafe extern "C-unwind" {
     pub fn XLogRegisterBufData(id: u8, data: *const c_char, len: u32);
     /// xloginsert.c.
     pub fn XLogInsert(manager: u8, info: u8) -> pg_sys::XLogRecPtr;
+    /// xlog.c. Wakes the WAL writer; raises nothing.
+    pub fn XLogSetAsyncXactLSN(end: pg_sys::XLogRecPtr);
     /// nbtutils.c. Runs comparison functions. Returns an allocated tuple.
     pub fn _bt_truncate(
         relation: pg_sys::Relation,
