@@ -142,7 +142,7 @@ unsafe fn build_words<W: Word>(
         })?
     };
     if built {
-        keys.entries = Vec::new();
+        keys.take_entries();
     }
     Ok(built)
 }

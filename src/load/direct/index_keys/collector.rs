@@ -252,6 +252,8 @@ impl<W: Word> Collected<W> {
                 None => self.give_up(),
             }
         }
+        // While they are at hand.
+        self.is_in_order();
         Ok(())
     }
 
@@ -271,7 +273,13 @@ impl<W: Word> Collected<W> {
 
     fn give_up(&mut self) {
         self.given_up = true;
-        self.entries = Vec::new();
+        self.take_entries();
+    }
+
+    /// What is in memory, which is not kept.
+    pub fn take_entries(&mut self) -> Vec<Entry<W>> {
+        self.in_order = Some(0);
+        std::mem::take(&mut self.entries)
     }
 
     /// Room for so many more entries, in memory that is had already or may be had.
@@ -296,6 +304,7 @@ impl<W: Word> Collected<W> {
         Ok(())
     }
 
+    /// Is what is in memory in order? What is known to be is not looked at again.
     fn is_in_order(&mut self) -> bool {
         let Some(known) = self.in_order else { return false };
         let news = self.entries.get(known.saturating_sub(1)..).unwrap_or_default();
@@ -305,6 +314,13 @@ impl<W: Word> Collected<W> {
 
     /// Sort what is in memory.
     pub fn sort(&mut self) {
+        if !self.is_in_order() {
+            self.put_in_order();
+            self.in_order = Some(self.entries.len());
+        }
+    }
+
+    fn put_in_order(&mut self) {
         let mut scratch: Vec<Entry<W>> = Vec::new();
         let len = self.entries.len();
         // Where memory is short, there is enough for a few.
@@ -327,7 +343,7 @@ impl<W: Word> Collected<W> {
             self.sort();
             self.runs.write(as_bytes(&self.entries), self.entries.len() as u64)?;
         }
-        self.entries = Vec::new();
+        self.take_entries();
         self.runs.export();
         Ok(())
     }

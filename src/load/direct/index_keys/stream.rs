@@ -91,7 +91,7 @@ impl<W: Word> Stream<W> {
         let block = keys.block(files().map(|runs| runs.list.len()).sum());
         let mut runs: Vec<Source<W>> = files().flat_map(|runs| runs.readers(block)).map(Source::File).collect();
         let shape = keys.shape().clone();
-        runs.push(Source::Memory { entries: std::mem::take(&mut keys.entries), begun: false });
+        runs.push(Source::Memory { entries: keys.take_entries(), begun: false });
         Ok(Some(Stream {
             shape,
             merge: Merge::new(runs),

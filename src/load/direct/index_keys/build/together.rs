@@ -209,7 +209,7 @@ pub unsafe fn build<W: Word>(
         let message = format!("{new} of {} keys were put into an index", keys.total);
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
     }
-    keys.entries = Vec::new();
+    keys.take_entries();
     let parts = pieces.into_iter().map(|piece| piece.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
