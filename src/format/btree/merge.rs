@@ -113,9 +113,16 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
             if length >= STRETCH && !self.collected.is_empty() {
                 break;
             }
+            if length < STRETCH && self.heads.len() == 2 {
+                self.collect_two()?;
+                continue;
+            }
             let next = block.get(length).copied();
             if length < STRETCH {
-                self.collected.extend_from_slice(block.get(..length).unwrap_or_default());
+                // They are few, often one.
+                for entry in block.get(..length).unwrap_or_default() {
+                    self.collected.push(*entry);
+                }
             }
             match next {
                 Some(entry) => self.replace(Head { entry, at: head.at + length, ..head }),
@@ -133,6 +140,38 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
             }
         }
         Ok(&self.collected)
+    }
+
+    /// Collects from the only two runs that are left, until there are enough or a block is used up. Which of them is next is
+    /// not to be foreseen here, so nothing depends on it but what is taken.
+    fn collect_two(&mut self) -> Result<(), R::Error> {
+        let &[mut a, mut b] = self.heads.as_slice() else { return Ok(()) };
+        let block = |head: &Head<W>| self.runs.get(head.run).and_then(|run| run.block().get(head.at..));
+        let (Some(left), Some(right)) = (block(&a), block(&b)) else { return Ok(()) };
+        let (mut i, mut j) = (0, 0);
+        while self.collected.len() < COLLECT
+            && let (Some(&x), Some(&y)) = (left.get(i), right.get(j))
+        {
+            let is_left = x.is_before(y);
+            self.collected.push(if is_left { x } else { y });
+            i += usize::from(is_left);
+            j += usize::from(!is_left);
+        }
+        let (next_a, next_b) = (left.get(i).copied(), right.get(j).copied());
+        (a.at, b.at) = (a.at + i, b.at + j);
+        self.heads.clear();
+        for (head, next) in [(a, next_a), (b, next_b)] {
+            match next {
+                Some(entry) => self.heads.push(Head { entry, ..head }),
+                // One of them at most.
+                None => self.spent = Some(head.run),
+            }
+        }
+        self.sink();
+        match self.spent.take() {
+            Some(run) => self.advance(run),
+            None => Ok(()),
+        }
     }
 
     /// The runs, to be asked for what they know.

@@ -42,7 +42,7 @@ pub fn is_ascending<W: Word>(entries: &[Entry<W>]) -> bool {
     entries.chunks(STRETCH).all(|stretch| {
         let border = last.is_none_or(|last: Entry<W>| stretch.first().is_some_and(|first| last.before(*first)));
         last = stretch.last().copied();
-        let ascending = |all: bool, pair: &[Entry<W>]| all & matches!(pair, [a, b] if a.before(*b));
+        let ascending = |all: bool, pair: &[Entry<W>]| all & matches!(pair, [a, b] if a.is_before(*b));
         border & stretch.windows(2).fold(true, ascending)
     })
 }

@@ -114,6 +114,32 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn merges_runs_that_alternate(
+        count in 0usize..4000,
+        runs in 1u64..5,
+        stretch in 1u64..80,
+        blocks in vec(1usize..3000, 4),
+        kind in 0u64..16,
+        seed in any::<u64>(),
+    ) {
+        let mut expected = entries::<u64>(count, kind, seed);
+        expected.sort();
+        let mut parts = vec![Vec::new(); 4];
+        let mut run = 0;
+        for (entry, i) in expected.iter().zip(0u64..) {
+            // A change after each entry, or after several.
+            if mix(i ^ seed) % stretch == 0 {
+                run = (mix(seed.wrapping_add(i)) % runs) as usize;
+            }
+            parts[run].push(*entry);
+        }
+        let runs = parts.into_iter().zip(&blocks).map(|(entries, size)| Blocks { entries, size: *size, at: 0, now: 0..0 });
+        prop_assert!(collect(Merge::new(runs.collect())) == expected);
+    }
+}
+
 /// A run in small blocks.
 struct Blocks {
     entries: Vec<Entry<u64>>,

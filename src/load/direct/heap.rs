@@ -11,7 +11,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pg_bulk_format::page::PageBatch;
+use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{
     Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD,
 };
@@ -31,6 +31,8 @@ use crate::pg::stages::{Stage, Stages, Watch};
 const SMALL: usize = 64;
 /// Tuples that are inserted at once.
 const MULTI: usize = 500;
+/// Pages that all indexes get, one after the other, before the next ones.
+const TOGETHER: usize = 16;
 
 /// One relation's rows.
 #[derive(Debug)]
@@ -235,9 +237,7 @@ impl Heap {
     pub fn append(&mut self, baton: &Baton) -> Result<()> {
         if self.batch.complete() > 0 {
             let first = self.appender.append(&mut self.batch, baton)?;
-            for collector in &mut self.collectors {
-                collector.add_pages(self.batch.pages(), first)?;
-            }
+            self.collect_keys(first)?;
             if let Some(trail) = &mut self.trail {
                 trail.place(first, u32::try_from(self.batch.complete()).unwrap_or(u32::MAX));
             }
@@ -247,6 +247,19 @@ impl Heap {
                 unsafe { &*self.counter }.fetch_add(self.batch.rows(), Relaxed);
             }
             self.batch.take_full();
+        }
+        Ok(())
+    }
+
+    /// Take the keys of pages that are in the table, from this block on. All indexes get a page before it has left the processor's
+    /// cache. Those that want tuples formed want many at once. Guarded.
+    fn collect_keys(&mut self, first: u32) -> Result<()> {
+        let pages = self.batch.pages();
+        let size = if self.collectors.iter().any(Collector::holds_index) { pages.len() } else { TOGETHER * PAGE_SIZE };
+        for (pages, number) in pages.chunks(size.max(1)).zip(0u32..) {
+            for collector in &mut self.collectors {
+                collector.add_pages(pages, first + number * TOGETHER as u32)?;
+            }
         }
         Ok(())
     }
