@@ -5,6 +5,7 @@
 #   make                     release build of the extension; POINTS=1: with the tests' wait and fault points
 #   make install             into the server of PG_CONFIG (DESTDIR is honoured)
 #   make installcheck        the server tests, on what is installed; TESTS="smoke t/001_x.t" picks some
+#   make test-core           core's own tests of COPY and file_fdw with us in their place: pg_test/core/README.md; SUITES=all: all of core's
 #   make demo                a running cluster with the seed workloads loaded by COPY and by pg_bulk; SIZE=n
 #   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
 #                            a server with assertions, which is built first
@@ -51,6 +52,9 @@ installcheck:
 	@pg_test/run $(TESTS)
 	@pg_test/readme/run
 
+test-core:
+	@pg_test/core/run $(SUITES)
+
 demo: setup install
 	@tools/demo
 
@@ -76,4 +80,4 @@ schema:
 clean:
 	@tools/clean
 
-.PHONY: all setup install uninstall installcheck demo demo-stop test bench profile soak schema clean
+.PHONY: all setup install uninstall installcheck test-core demo demo-stop test bench profile soak schema clean
