@@ -105,6 +105,7 @@ sub new
 		accepted => 0,
 		rejected => 0,
 		scans => 0,
+		shared => 0,
 	}, $class;
 	install_wrapper($node, $database);
 	$node->safe_psql($database, slurp_file(dirname(__FILE__) . '/comparison.sql'));
@@ -320,12 +321,13 @@ sub disagreements
 	{
 		push @{ $found{$id} }, "COPY does not accept the file\n" if $self->{must_accept}{$id};
 	}
-	my ($accepted, $rejected, $scans) = split /\|/,
+	my ($accepted, $rejected, $scans, $shared) = split /\|/,
 	  $node->safe_psql($database,
-		q{SELECT count(*) FILTER (WHERE accepted), count(*) FILTER (WHERE NOT accepted), coalesce(sum(scans), 0) FROM done});
+		q{SELECT count(*) FILTER (WHERE accepted), count(*) FILTER (WHERE NOT accepted), coalesce(sum(scans), 0), coalesce(sum(shared), 0) FROM done});
 	$self->{accepted} += $accepted;
 	$self->{rejected} += $rejected;
 	$self->{scans} += $scans;
+	$self->{shared} += $shared;
 	$node->safe_psql($database, 'TRUNCATE cases, done, mismatches');
 	$self->{cases} = [];
 	return \%found;
@@ -392,7 +394,7 @@ sub expect_disagreement
 	return;
 }
 
-# Totals so far: accepted by COPY, rejected by COPY, scans compared.
-sub totals { return @{ $_[0] }{qw(accepted rejected scans)}; }
+# Totals so far: accepted by COPY, rejected by COPY, scans compared, those planned for workers.
+sub totals { return @{ $_[0] }{qw(accepted rejected scans shared)}; }
 
 1;

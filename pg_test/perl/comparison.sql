@@ -1,7 +1,8 @@
 -- One comparison, seen from the server: a case names a file, the options and
 -- the columns; compare_case() loads the file with COPY into copied.t, then
 -- scans it through the foreign table scanned.t into kept.t, once per chunk
--- size, and loads it into kept.t by bulk_load, and writes down every scan and
+-- size, by turns with and without a condition, some files by parallel workers,
+-- too, and loads it into kept.t by bulk_load, and writes down every scan and
 -- load whose outcome is not COPY's.
 --
 -- An outcome is all the rows in order, or all that an error says. Every load
@@ -42,7 +43,8 @@ CREATE TABLE done (
     id       int PRIMARY KEY,
     accepted boolean NOT NULL,
     row_count int NOT NULL,
-    scans    int NOT NULL               -- scans and loads
+    scans    int NOT NULL,              -- scans and loads
+    shared   int NOT NULL DEFAULT 0     -- scans that were planned for workers
 );
 
 CREATE TABLE mismatches (
@@ -147,6 +149,41 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
+-- What a query with one value says, be it an error.
+CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    said text;
+BEGIN
+    EXECUTE query INTO said;
+    RETURN said;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ': ' || SQLERRM;
+END
+$$;
+
+-- What a scan says of all its rows, and by several processes, against what core makes of rows that come one after the other. A sum
+-- of floats depends on their order: it is the file's unless the scan is shared.
+CREATE FUNCTION aggregates_differ(shared boolean) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    wanted text;
+    by_scan text;
+    by_rows text;
+BEGIN
+    SELECT string_agg(concat_ws(', ', format('count(%I)', attname),
+            CASE WHEN atttypid = ANY ('{int2,int4,int8,oid,float4,float8,date,time,timestamp,timestamptz}'::regtype[])
+                THEN format('min(%1$I), max(%1$I)', attname) END,
+            CASE WHEN atttypid = ANY ('{int2,int4,int8}'::regtype[]) OR NOT shared AND atttypid = ANY ('{float4,float8}'::regtype[])
+                THEN format('sum(%I)', attname) END), ', ' ORDER BY attnum)
+    INTO wanted
+    FROM pg_attribute WHERE attrelid = 'scanned.t'::regclass AND attnum BETWEEN 1 AND 20;
+    wanted := concat_ws(', ', 'count(*)', wanted);
+    by_scan := answer(format('SELECT ROW(%s)::text FROM scanned.t', wanted));
+    PERFORM set_config('max_parallel_workers_per_gather', '0', true);
+    by_rows := answer(format('SELECT ROW(%s)::text FROM (SELECT * FROM scanned.t OFFSET 0) one_by_one', wanted));
+    RETURN CASE WHEN by_scan IS DISTINCT FROM by_rows THEN format('of (%s) the scan says %s, its rows %s', wanted, by_scan, by_rows) END;
+END
+$$;
+
 CREATE FUNCTION as_bytes(said text) RETURNS bytea LANGUAGE sql AS
 $$ SELECT replace(said, E'\\', E'\\\\')::bytea $$;
 
@@ -186,6 +223,11 @@ DECLARE
     by_scan outcome;
     by_load outcome;
     by_parallel outcome;
+    conditions text[];
+    condition text;
+    workers int;
+    plan json;
+    shared int := 0;
     chunk_size int;
     writer text;
     found mismatches[] := '{}';
@@ -205,6 +247,8 @@ BEGIN
             RAISE '%', by_copy.error;       -- the same for both, and no comparison at all
         END IF;
 
+        -- Scans are to be scans: INSERTs that are loads have a comparison of their own (InsertDifferential.pm).
+        PERFORM set_config('pg_bulk.direct_insert', 'off', true);
         by_scan := NULL;
         BEGIN
             EXECUTE format('CREATE FOREIGN TABLE scanned.t (%s) SERVER bulk_files OPTIONS %s', c.scan_columns, c.scan_options);
@@ -212,36 +256,52 @@ BEGIN
             by_scan.error := SQLSTATE || ': ' || SQLERRM;
             by_copy.error := split_part(by_copy.error, E'\n', 1);      -- an option is refused without a context
         END;
+        -- Behind a condition rows are converted one by one, and first what it looks at: here what COPY looks at first. All of
+        -- these hold.
+        SELECT ARRAY['', ' WHERE tableoid <> 0'] || format(' WHERE (%I IS NULL) IS NOT NULL', attname) INTO conditions
+        FROM pg_attribute WHERE attrelid = to_regclass('scanned.t') AND attnum > 0 ORDER BY attnum LIMIT 1;
+        conditions := coalesce(conditions, '{""}');
         FOREACH chunk_size IN ARRAY c.chunk_sizes LOOP
+            condition := conditions[1 + (which + array_position(c.chunk_sizes, chunk_size)) % cardinality(conditions)];
             IF chunk_size > 0 THEN
                 PERFORM set_config(chunk_guc, chunk_size::text, true);
             END IF;
             IF to_regclass('scanned.t') IS NOT NULL THEN
-                by_scan := outcome_of(format('INSERT INTO kept.t %s SELECT * FROM scanned.t', c.loaded_columns),
+                by_scan := outcome_of(format('INSERT INTO kept.t %s SELECT * FROM scanned.t%s', c.loaded_columns, condition),
                                       'kept.t', c.heap_columns, c.scan_file, c.typed);
             END IF;
             scans := scans + 1;
-            difference := coalesce(difference_of(by_copy, by_scan, 'scan', c.rows_only),
-                                   CASE WHEN by_copy.rows IS NOT NULL THEN projection_differs(by_copy.rows) END);
+            difference := coalesce(difference_of(by_copy, by_scan, 'scan' || condition, c.rows_only),
+                                   CASE WHEN by_copy.rows IS NOT NULL THEN projection_differs(by_copy.rows) END,
+                                   CASE WHEN by_copy.rows IS NOT NULL AND chunk_size = c.chunk_sizes[cardinality(c.chunk_sizes)]
+                                        THEN aggregates_differ(false) END);
             IF difference IS NOT NULL THEN
                 found := found || ROW(which, chunk_size, difference, digest(by_copy, by_scan), digest(by_scan, by_copy))::mismatches;
             END IF;
-            -- A parallel scan, by the leader alone where the words of an error matter: those of workers have a line more.
+            -- A parallel scan, by the leader alone, or with workers: there it may be another row that the error is about.
             -- Rows come in any order, and what is stored has been stored before.
             IF which % 12 = 0 AND NOT c.typed AND to_regclass('scanned.t') IS NOT NULL
                AND chunk_size = c.chunk_sizes[cardinality(c.chunk_sizes)] THEN
+                workers := CASE WHEN which % 24 = 0 THEN (ARRAY[1, 2, 4])[1 + which / 24 % 3] ELSE 0 END;
+                condition := conditions[1 + which / 72 % cardinality(conditions)];
                 PERFORM set_config(name, value, true) FROM (VALUES ('min_parallel_table_scan_size', '0'), ('parallel_setup_cost', '0'),
-                    ('parallel_tuple_cost', '0'), ('max_parallel_workers_per_gather', '2'),
-                    ('max_parallel_workers', CASE WHEN which % 24 = 0 AND by_copy.rows IS NOT NULL THEN '2' ELSE '0' END)) s (name, value);
-                by_parallel := outcome_of(format('CREATE TEMPORARY TABLE through AS SELECT * FROM scanned.t;
-                                                  INSERT INTO kept.t %s SELECT * FROM through', c.loaded_columns),
+                    ('parallel_tuple_cost', '0'), ('max_parallel_workers_per_gather', greatest(workers, 2)::text),
+                    ('max_parallel_workers', workers::text)) s (name, value);
+                EXECUTE 'EXPLAIN (FORMAT JSON) SELECT * FROM scanned.t' || condition INTO plan;
+                IF plan -> 0 -> 'Plan' ->> 'Node Type' = 'Gather' THEN
+                    shared := shared + 1;
+                END IF;
+                by_parallel := outcome_of(format('CREATE TEMPORARY TABLE through AS SELECT * FROM scanned.t%s;
+                                                  INSERT INTO kept.t %s SELECT * FROM through', condition, c.loaded_columns),
                                           'kept.t', c.heap_columns, c.scan_file, c.typed);
                 scans := scans + 1;
-                difference := difference_of(ROW(ARRAY(SELECT r FROM unnest(by_copy.rows) r ORDER BY r COLLATE "C"), NULL),
-                                            ROW(ARRAY(SELECT r FROM unnest(by_parallel.rows) r ORDER BY r COLLATE "C"), NULL),
-                                            'parallel scan', c.rows_only);
                 IF by_copy.rows IS NULL OR by_parallel.rows IS NULL THEN
-                    difference := difference_of(by_copy, by_parallel, 'parallel scan', c.rows_only);
+                    difference := difference_of(by_copy, by_parallel, 'parallel scan' || condition, c.rows_only OR workers > 0);
+                ELSE
+                    difference := coalesce(difference_of(ROW(ARRAY(SELECT r FROM unnest(by_copy.rows) r ORDER BY r COLLATE "C"), NULL),
+                                                         ROW(ARRAY(SELECT r FROM unnest(by_parallel.rows) r ORDER BY r COLLATE "C"), NULL),
+                                                         'parallel scan' || condition, c.rows_only),
+                                           aggregates_differ(true));
                 END IF;
                 IF difference IS NOT NULL THEN
                     found := found || ROW(which, chunk_size, difference, digest(by_copy, by_parallel), digest(by_parallel, by_copy))::mismatches;
@@ -268,7 +328,7 @@ BEGIN
         NULL;
     END;
     INSERT INTO mismatches SELECT * FROM unnest(found);
-    INSERT INTO done VALUES (which, by_copy.rows IS NOT NULL, coalesce(cardinality(by_copy.rows), 0), scans);
+    INSERT INTO done VALUES (which, by_copy.rows IS NOT NULL, coalesce(cardinality(by_copy.rows), 0), scans, shared);
 END
 $$;
 
