@@ -21,7 +21,9 @@ kept or made zeros, page by page: all of it, none, or as a coin says. Zeros stan
 for whatever was there before: with checksums on, the server writes the whole page to
 the log before it changes it for the first time since a checkpoint, be it but a hint,
 so that recovery does not read it; and a part of a file that is zeros was never
-written. Other files are left alone: what stands in them before a write is not known.
+written. The log's last page is written again and again as it fills, so that of the log
+only what is behind all that was ever durable is lost. Other files are left alone: what
+stands in them before a write is not known.
 
 =cut
 
@@ -80,11 +82,11 @@ sub kill_all
 	return;
 }
 
-# What is not durable, by file: pages.
+# What is not durable, by file: pages; and how far each has ever been, since it was begun.
 sub unsynced
 {
 	my ($self) = @_;
-	my (%pages, %order);
+	my (%pages, %durable, %written);
 	open my $trace, '<', $self->{trace} or die "$self->{trace}: $!";
 	my $line = 0;
 	my %begun;
@@ -94,9 +96,12 @@ sub unsynced
 		$line++;
 		if ($what eq 'W')
 		{
+			# A segment of the log that is used again begins anew.
+			@durable{$file} = @written{$file} = 0 if $at == 0;
+			$written{$file} = $at + $length if $at + $length > ($written{$file} // 0);
 			$pages{$file}{$_} = $line for int($at / PAGE) .. int(($at + $length - 1) / PAGE);
 		}
-		elsif ($what eq 'B') { $begun{$file} = $line; }
+		elsif ($what eq 'B') { $begun{$file} = [ $line, $written{$file} // 0 ]; }
 		elsif ($what eq 'T')
 		{
 			delete $pages{$file}{$_} for grep { $_ * PAGE >= $at } keys %{ $pages{$file} };
@@ -104,10 +109,12 @@ sub unsynced
 		elsif ($what eq 'E')
 		{
 			# With two at once, the later one's end is taken for the earlier one's: what is between is not lost in this test.
-			delete $pages{$file}{$_} for grep { $pages{$file}{$_} < $begun{$file} } keys %{ $pages{$file} };
+			my ($line, $end) = @{ $begun{$file} };
+			delete $pages{$file}{$_} for grep { $pages{$file}{$_} < $line } keys %{ $pages{$file} };
+			$durable{$file} = $end;
 		}
 	}
-	return \%pages;
+	return (\%pages, \%durable);
 }
 
 # The power fails. Returns how many pages were lost, of how many that could be: of those a share, or one that is drawn.
@@ -116,7 +123,7 @@ sub fail
 	my ($self, $share) = @_;
 	$self->kill_all;
 	my $data = $self->{node}->data_dir;
-	my $pages = $self->unsynced;
+	my ($pages, $durable) = $self->unsynced;
 	$share //= (0, 0.5, 1)[ int rand 3 ];
 	my ($lost, $unsafe) = (0, 0);
 	open my $files, '-|', 'find', "$data/base", "$data/pg_wal", '-type', 'f', '-exec', 'stat', '-c', '%i %W %w %n', '{}', '+' or die "find: $!";
@@ -124,17 +131,21 @@ sub fail
 	{
 		my ($inode, $seconds, $fraction, $path) = /^(\d+) (\d+) \S+ [\d:]+\.(\d{9}) \S+ (.*)$/ or die "no time of birth: $_";
 		next if $path !~ m{/(\d+(_fsm|_vm)?(\.\d+)?|[0-9A-F]{24})$};
-		my $dirty = $pages->{ "$inode.$seconds." . int $fraction } // next;
+		my $key = "$inode.$seconds." . int $fraction;
+		my $dirty = $pages->{$key} // next;
+		my $kept = $path =~ m{/pg_wal/} ? $durable->{$key} // 0 : 0;
 		open my $file, '+<:raw', $path or die "$path: $!";
 		my $size = -s $file;
 		for my $page (keys %$dirty)
 		{
-			next if $page * PAGE >= $size;
+			my ($from, $to) = ($page * PAGE, ($page + 1) * PAGE);
+			$from = $kept if $from < $kept;
+			$to = $size if $to > $size;
+			next if $from >= $to;
 			$unsafe++;
 			next if rand() >= $share;
-			my $length = $size - $page * PAGE;
-			sysseek $file, $page * PAGE, SEEK_SET or die "$path: $!";
-			syswrite($file, "\0" x ($length < PAGE ? $length : PAGE)) or die "$path: $!";
+			sysseek $file, $from, SEEK_SET or die "$path: $!";
+			syswrite($file, "\0" x ($to - $from)) or die "$path: $!";
 			$lost++;
 		}
 		close $file or die "$path: $!";
