@@ -14,7 +14,10 @@
 #   make soak                the server tests on their large grids
 #   make schema              sql/schema.sql anew
 #
-# As with PGXS, PG_CONFIG chooses the server, and through its major version the cargo feature: pg15 .. pg18.
+#   make test-all            make test PG=NN for each version that has all test tools: VERSIONS="15 17 18"
+#
+# As with PGXS, PG_CONFIG chooses the server, and through its major version the cargo feature: pg15 .. pg18. PG=17 instead is
+# a server of that version which `make setup PG=17` fetches and which is no part of the machine: tools/server.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := all
@@ -22,11 +25,20 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 PG_CONFIG ?= pg_config
+# Of a machine that has no server yet, only setup can be made.
+ifdef PG
+ifndef OWN_PG_CONFIG
+OWN_PG_CONFIG := $(PG_CONFIG)
+endif
+export OWN_PG_CONFIG
+override PG_CONFIG := $(shell OWN_PG_CONFIG='$(OWN_PG_CONFIG)' tools/server pg_config '$(PG)' 2>/dev/null)
+endif
+VERSIONS ?= 15 17 18
 # One version for the crate and for cargo-pgrx: the crate's requirement is where it is written.
 PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
 PGRX_HOME := $(CURDIR)/target/pgrx
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
-export PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT
+export PG PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT
 
 # Not :=, since the server may only be there once setup has run.
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -64,6 +76,9 @@ demo-stop:
 test:
 	@tools/test
 
+test-all:
+	@for version in $(VERSIONS); do $(MAKE) --no-print-directory test PG=$$version || exit 1; done
+
 bench: setup install
 	benches/load/run
 
@@ -80,4 +95,4 @@ schema:
 clean:
 	@tools/clean
 
-.PHONY: all setup install uninstall installcheck test-core demo demo-stop test bench profile soak schema clean
+.PHONY: all setup install uninstall installcheck test-core demo demo-stop test test-all bench profile soak schema clean
