@@ -158,7 +158,6 @@ fn column(relid: pg_sys::Oid, key: &Key) -> Result<(Ordered, Known)> {
         .map_err(|error| error.hint("The option sorted_by of the foreign table names the column."))?;
     let none = pg_sys::InvalidOid;
     let (mut type_, mut modifier, mut own_collation) = (none, -1, none);
-    let (mut family, mut input, mut strategy) = (none, none, 0);
     // SAFETY: guarded catalog lookups; the cache's entry is there.
     unsafe {
         pg_sys::get_atttypetypmodcoll(relid, number, &raw mut type_, &raw mut modifier, &raw mut own_collation);
@@ -174,13 +173,12 @@ fn column(relid: pg_sys::Oid, key: &Key) -> Result<(Ordered, Known)> {
         let flags = pg_sys::TYPECACHE_LT_OPR | pg_sys::TYPECACHE_GT_OPR;
         let operators = pg_sys::lookup_type_cache(type_, flags.cast_signed());
         let operator = if key.descending { (*operators).gt_opr } else { (*operators).lt_opr };
-        if operator == none
-            || !pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut input, &raw mut strategy)
-        {
+        let ordering = if operator == none { None } else { compat::ordering_of(operator) };
+        let Some((family, input, strategy)) = ordering else {
             let message = format!("could not identify an ordering operator for type {}", type_name());
             let hint = format!("The option sorted_by names column \"{}\".", key.name.to_string_lossy());
             return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message).hint(hint));
-        }
+        };
         let ordered = Ordered { number, operator, collation, nulls_first: key.nulls_first };
         Ok((ordered, Known { type_, modifier, own_collation, family, input, strategy }))
     }
@@ -234,8 +232,7 @@ unsafe fn spoken(
                 // Nobody asks for the order of this one.
                 break;
             }
-            let strategy = i32::from(known.strategy);
-            let key = pg_sys::make_canonical_pathkey(root, class, known.family, strategy, ordered.nulls_first);
+            let key = compat::canonical_pathkey(root, class, known.family, known.strategy, ordered.nulls_first);
             let class = (*key).pk_eclass;
             if !compat::is_constant(class) && pathkeys.iter_ptr().all(|other| (*other).pk_eclass != class) {
                 pathkeys.push(key);
@@ -318,7 +315,6 @@ impl Ordered {
     /// As ORDER BY says it. Guarded.
     pub fn describe(&self, relid: pg_sys::Oid) -> String {
         let none = pg_sys::InvalidOid;
-        let (mut family, mut input, mut strategy) = (none, none, 0);
         let (mut type_, mut modifier, mut own_collation) = (none, -1, none);
         // SAFETY: guarded catalog lookups.
         unsafe {
@@ -339,7 +335,7 @@ impl Ordered {
                     text.push_str(&format!(" COLLATE {}", name.to_string_lossy()));
                 }
             }
-            pg_sys::get_ordering_op_properties(self.operator, &raw mut family, &raw mut input, &raw mut strategy);
+            let strategy = compat::ordering_of(self.operator).map_or(0, |(_, _, strategy)| strategy);
             let descending = u32::from(strategy.cast_unsigned()) == pg_sys::BTGreaterStrategyNumber;
             if descending {
                 text.push_str(" DESC");

@@ -255,8 +255,7 @@ unsafe extern "C-unwind" fn give_up(_code: c_int, _argument: pg_sys::Datum) {
 
 /// End this process as one that has failed, so that the postmaster starts it again after a while. Guarded.
 pub fn come_back_later() -> ! {
-    // SAFETY: a guarded call outside of a transaction.
-    unsafe { pg_sys::proc_exit(1) }
+    compat::proc_exit(1)
 }
 
 /// A setting that this session begins with, whatever its role and database have. Guarded.

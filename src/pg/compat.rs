@@ -6,6 +6,7 @@ mod collation;
 mod encoding;
 mod executor_hook;
 mod foreign;
+mod generated;
 mod index;
 mod planned;
 mod planner;
@@ -15,18 +16,24 @@ mod soft;
 use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
 
-pub use self::background::{CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, set_signal_handler, virtual_transaction};
+pub use self::background::{
+    CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
+};
 pub use self::buffer::is_in_buffer;
 pub use self::collation::{Locale, collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
+pub use self::generated::{has_generated, has_virtual_not_null, is_virtual};
 pub use self::index::{
-    extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write, new_index_page,
-    read_block, reindex_index, reindex_relation,
+    check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
+    new_index_page, read_block, reindex_index, reindex_relation,
 };
 pub use self::planned::{nodes_of, statement_for_workers};
-pub use self::planner::{adjust_to_child, expression_tree_mutator, is_constant, known_eclass, prunes_at_run_time};
+pub use self::planner::{
+    adjust_to_child, canonical_pathkey, expression_tree_mutator, is_constant, known_eclass, ordering_of,
+    prunes_at_run_time,
+};
 pub use self::rights::{
     Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, owns_relation,
     restrict_search_path, want_insert, wanted_rights,
@@ -229,6 +236,9 @@ pub unsafe fn abort_buffer_io() {
         unsafe { AbortBufferIO() };
     }
 }
+
+/// DSM_HANDLE_INVALID (dsm_impl.h), which is a cast from 17 on and so has no binding.
+pub const NO_SEGMENT: pg_sys::dsm_handle = 0;
 
 /// DELAY_CHKPT_START (proc.h)
 pub const DELAY_CHKPT_START: i32 = 1;

@@ -118,7 +118,7 @@ impl Hazards {
                         return false;
                     }
                 }
-                if (*constraints).has_generated_stored {
+                if compat::has_generated(constraints) {
                     for i in 0..usize::from((*constraints).num_defval) {
                         let default = (*constraints).defval.add(i);
                         let attribute = usize::try_from((*default).adnum - 1).unwrap_or(0);

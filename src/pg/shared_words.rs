@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use pgrx::pg_sys;
 
 use super::attempt::complaint;
+use super::compat;
 use super::unguarded::{self, Opaque};
 
 /// A segment of this size, or the one that has a handle. Without one that is not to be had, for there is no space or no
@@ -71,7 +72,7 @@ impl SharedWords {
 
     /// Those that another process has made, and so many. None if it is gone. Guarded.
     pub fn attach(handle: u32, count: usize) -> Option<SharedWords> {
-        if handle == pg_sys::DSM_HANDLE_INVALID {
+        if handle == compat::NO_SEGMENT {
             return None;
         }
         // SAFETY: guarded calls; what is attached stays so.

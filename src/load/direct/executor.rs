@@ -48,7 +48,10 @@ pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_s
         let (checks, generated) = if constraints.is_null() {
             (false, false)
         } else {
-            ((*constraints).num_check > 0, (*constraints).has_generated_stored)
+            {
+                let checks = (*constraints).num_check > 0 || compat::has_virtual_not_null(descriptor);
+                (checks, (*constraints).has_generated_stored)
+            }
         };
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         pg_sys::MemoryContextSwitchTo(old);

@@ -349,8 +349,7 @@ impl Indexes {
             let shown = self.shown.add(number);
             *shown = index.relation;
             let mut conflict = holder::NOBODY;
-            let all = std::ptr::null_mut();
-            let fits = c::ExecCheckIndexConstraints(self.relinfo, slot, self.estate, &raw mut conflict, all);
+            let fits = compat::check_index_constraints(self.relinfo, slot, self.estate, &raw mut conflict);
             *shown = std::ptr::null_mut();
             index.took += began.elapsed();
             if fits { holder::NOBODY } else { conflict }

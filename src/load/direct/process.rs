@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::load::phase::Phases;
 use crate::pg::append::Traits;
 use crate::pg::chunks::Chunks;
+use crate::pg::compat;
 use crate::pg::file_figures::ByFile;
 use crate::pg::progress::Figures;
 use crate::pg::row::Rows;
@@ -417,12 +418,13 @@ impl Process {
     }
 }
 
-/// Attributes that must not be NULL.
+/// Attributes that must not be NULL, but for virtual ones, which are in every row.
 fn not_null(relation: pg_sys::Relation) -> Vec<usize> {
     // SAFETY: an open relation; its descriptor has natts attributes.
     unsafe {
         let descriptor = (*relation).rd_att;
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-        (0..natts).filter(|&i| (*crate::pg::compat::attribute(descriptor, i)).attnotnull).collect()
+        let attribute = |i| &*compat::attribute(descriptor, i);
+        (0..natts).filter(|&i| attribute(i).attnotnull && !compat::is_virtual(attribute(i))).collect()
     }
 }

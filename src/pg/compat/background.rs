@@ -54,3 +54,11 @@ pub unsafe fn virtual_transaction(process: *const pg_sys::PGPROC) -> pg_sys::Vir
         };
     }
 }
+
+/// `proc_exit`, outside of a transaction. The binding of 18's does not say that it never returns.
+#[allow(unreachable_code)]
+pub fn proc_exit(code: c_int) -> ! {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::proc_exit(code) };
+    std::process::abort()
+}

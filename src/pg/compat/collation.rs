@@ -11,7 +11,8 @@ use crate::pg::unguarded as c;
 pub struct Locale {
     provider: c_char,
     deterministic: bool,
-    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    /// collate_is_c, ctype_is_c
+    #[cfg(feature = "pg18")]
     is_c: [bool; 2],
     #[cfg(feature = "pg18")]
     is_default: bool,
@@ -42,8 +43,8 @@ pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
         return c::guard(|| c::lc_collate_is_c(collation));
         #[cfg(feature = "pg18")]
         return {
-            let locale = pg_sys::pg_newlocale_from_collation(collation);
-            !locale.is_null() && (*locale).collate_is_c
+            let locale = c::guard(|| c::pg_newlocale_from_collation(collation));
+            !locale.is_null() && (*locale).is_c[0]
         };
     }
 }

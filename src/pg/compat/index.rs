@@ -25,6 +25,32 @@ pub unsafe fn insert_index_tuples(
     }
 }
 
+/// `ExecCheckIndexConstraints` for a new row, which has no TID yet, by all its indexes: false if another row is in the way.
+///
+/// # Safety
+/// A plain frame; a result relation with its indexes open, and a slot with a row.
+pub unsafe fn check_index_constraints(
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+    conflict: pg_sys::ItemPointer,
+) -> bool {
+    use std::ptr::null_mut;
+
+    use crate::pg::unguarded::ExecCheckIndexConstraints;
+    // SAFETY: passed on.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
+        #[cfg(feature = "pg18")]
+        {
+            // ItemPointerSetInvalid (itemptr.h): there is no row of ours to be overlooked.
+            let mut own = crate::pg::holder::NOBODY;
+            ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
+        }
+    }
+}
+
 /// `index_beginscan` for keys only.
 ///
 /// # Safety
@@ -51,11 +77,11 @@ pub unsafe fn index_beginscan(
 /// A plain frame outside of parallel mode; an index that may be locked exclusively.
 pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
     use crate::pg::unguarded::reindex_index;
-    let mut params = pg_sys::ReindexParams::default();
-    // SAFETY: passed on.
+    let params = pg_sys::ReindexParams::default();
+    // SAFETY: passed on; the parameters are only read.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        reindex_index(index, false, persistence, &raw mut params);
+        reindex_index(index, false, persistence, (&raw const params).cast_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
         reindex_index(std::ptr::null(), index, false, persistence, &raw const params);
     }

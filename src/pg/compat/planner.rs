@@ -109,3 +109,32 @@ pub unsafe fn is_constant(class: *const pg_sys::EquivalenceClass) -> bool {
         (*class).ec_has_const
     }
 }
+
+/// What an operator orders by (`get_ordering_op_properties`): operator family, type of the family, and whether as B-tree's
+/// strategy "less" or "greater", whose numbers CompareType has, too; `None` if it does not order.
+///
+/// # Safety
+/// A guarded frame.
+pub unsafe fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i16)> {
+    let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+    let mut strategy = 0;
+    // SAFETY: a guarded catalog lookup.
+    let orders =
+        unsafe { pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut input, &raw mut strategy) };
+    orders.then_some((family, input, strategy as i16))
+}
+
+/// `make_canonical_pathkey` for such a strategy.
+///
+/// # Safety
+/// Planner pointers of the current planning; a guarded frame.
+pub unsafe fn canonical_pathkey(
+    root: *mut pg_sys::PlannerInfo,
+    class: *mut pg_sys::EquivalenceClass,
+    family: pg_sys::Oid,
+    strategy: i16,
+    nulls_first: bool,
+) -> *mut pg_sys::PathKey {
+    // SAFETY: passed on. An int up to 17, an enum with the same values after that.
+    unsafe { pg_sys::make_canonical_pathkey(root, class, family, strategy as _, nulls_first) }
+}

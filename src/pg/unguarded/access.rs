@@ -288,12 +288,23 @@ unsafe extern "C-unwind" {
         arg1: pg_sys::Datum,
         arg2: pg_sys::Datum,
     ) -> pg_sys::Datum;
+    #[cfg(not(feature = "pg18"))]
     /// execIndexing.c. Waits for other transactions; false if another row is in the way.
     pub fn ExecCheckIndexConstraints(
         relinfo: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,
         estate: *mut pg_sys::EState,
         conflict: pg_sys::ItemPointer,
+        arbiters: *mut pg_sys::List,
+    ) -> bool;
+    #[cfg(feature = "pg18")]
+    /// execIndexing.c. Waits for other transactions; false if another row than `own` is in the way.
+    pub fn ExecCheckIndexConstraints(
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        estate: *mut pg_sys::EState,
+        conflict: pg_sys::ItemPointer,
+        own: pg_sys::ItemPointer,
         arbiters: *mut pg_sys::List,
     ) -> bool;
     /// scankey.c. Looks the procedure up.
