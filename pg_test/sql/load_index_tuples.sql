@@ -130,7 +130,7 @@ CREATE FUNCTION leave(int) RETURNS void LANGUAGE plpgsql PARALLEL SAFE AS $$ BEG
 CREATE FUNCTION spy(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
 	IF $1 = 7777 THEN
-		PERFORM leave($1);
+		PERFORM load_index_tuples.leave($1);
 	END IF;
 	IF $1 = 6000 THEN
 		PERFORM set_config('pg_bulk.note', 'left behind', false);
