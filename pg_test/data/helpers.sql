@@ -69,7 +69,9 @@ DECLARE
 	line text;
 BEGIN
 	FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, statement) LOOP
-		CONTINUE WHEN line ~ 'Memory|Disabled|Storage';
+		-- From 18 on, JSON says of each node whether it is disabled, and each window is described.
+		line := regexp_replace(line, '\n *"Disabled": false,', '', 'g');
+		CONTINUE WHEN line ~ 'Memory|Disabled|Storage|^ *Window: ';
 		-- From 17 on, plans refer to an InitPlan by its number.
 		line := regexp_replace(regexp_replace(line, '(InitPlan \d+) \(returns .*\)', '\1'), '\$0', '(InitPlan 1).col1');
 		RETURN NEXT without_path(regexp_replace(line, '(rows=\d+)\.\d+', '\1'));
