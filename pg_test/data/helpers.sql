@@ -55,7 +55,8 @@ EXCEPTION WHEN OTHERS THEN
 		RETURN NEXT without_path('DETAIL: ' || detail);
 	END IF;
 	IF hint <> '' THEN
-		RETURN NEXT without_path('HINT: ' || hint);
+		-- Settings have their names as they are listed from 17 or 18 on.
+		RETURN NEXT without_path('HINT: ' || replace(hint, '"DateStyle"', '"datestyle"'));
 	END IF;
 	FOREACH line IN ARRAY string_to_array(context, E'\n') LOOP
 		EXIT WHEN line LIKE 'SQL statement %' OR line LIKE 'PL/pgSQL function %error_of%';

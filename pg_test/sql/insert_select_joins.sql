@@ -76,7 +76,12 @@ SELECT joined('INSERT INTO t (id) SELECT o.id FROM orders o JOIN items i ON i.id
 SELECT joined('INSERT INTO t (id, n) SELECT i.price, i.id FROM orders o JOIN items i ON i.id = o.item');
 -- Nothing on one side.
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM none o LEFT JOIN items i ON i.id < o.item');
+-- (From 16 on a hash join could begin with the other table.)
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
 SELECT joined('INSERT INTO t SELECT * FROM none o WHERE NOT EXISTS (SELECT FROM items i WHERE i.id = o.item)');
+RESET enable_hashjoin;
+RESET enable_mergejoin;
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN nothing i ON i.id = o.item');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o LEFT JOIN nothing i ON i.id = o.item');
 SELECT joined('INSERT INTO t SELECT * FROM orders o WHERE NOT EXISTS (SELECT FROM nothing i WHERE i.id = o.item)');
@@ -268,7 +273,7 @@ BEGIN
 	EXECUTE 'EXPLAIN (ANALYZE, VERBOSE, FORMAT json) ' || statement INTO json;
 	RETURN QUERY WITH RECURSIVE nodes(plan) AS (SELECT json->0->'Plan' UNION ALL SELECT json_array_elements(plan->'Plans') FROM nodes)
 		SELECT concat_ws(' ', plan->>'Node Type', plan->>'Custom Plan Provider', plan->>'Alias', plan->>'Rows Inserted'), (plan->>'Actual Loops')::int,
-			(plan->>'Actual Rows')::numeric * (plan->>'Actual Loops')::int, (plan->>'Rows Removed by Filter')::numeric * (plan->>'Actual Loops')::int
+			round((plan->>'Actual Rows')::numeric * (plan->>'Actual Loops')::int), (plan->>'Rows Removed by Filter')::numeric * (plan->>'Actual Loops')::int
 		FROM nodes;
 END $$;
 \set ECHO all

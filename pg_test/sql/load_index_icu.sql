@@ -81,7 +81,7 @@ SELECT pg_stat_force_next_flush();
 SELECT temp_files AS before FROM pg_stat_database WHERE datname = current_database() \gset
 SELECT built('words', 'words', '{"workers": 2}');
 SELECT pg_stat_force_next_flush();
-SELECT spilled(:before, 16);
+SELECT spilled(:before, 8);
 -- Indexes that have entries are merged with the new ones.
 UPDATE words SET few = 9 WHERE id % 50 = 0;
 DELETE FROM words WHERE id % 70 = 0;
