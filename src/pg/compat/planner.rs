@@ -121,7 +121,9 @@ pub unsafe fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys:
     // SAFETY: a guarded catalog lookup.
     let orders =
         unsafe { pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut input, &raw mut strategy) };
-    orders.then_some((family, input, strategy as i16))
+    #[cfg(feature = "pg18")]
+    let strategy = strategy as i16;
+    orders.then_some((family, input, strategy))
 }
 
 /// `make_canonical_pathkey` for such a strategy.
