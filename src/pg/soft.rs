@@ -187,7 +187,9 @@ impl Rows {
         Ok(Outcome::Good)
     }
 
-    fn note(&self, column: usize, doing: &str) {
+    fn note(&mut self, column: usize, doing: &str) {
+        // Else each note would count the lines from where the chunk begins.
+        self.stream.reader.settle_line_number();
         let name = self.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
         let value = if self.attention.value.is_null() {
             "null input".to_owned()

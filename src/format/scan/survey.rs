@@ -110,6 +110,7 @@ impl Scanner {
     fn cut_backwards(&self, data: &[u8], sums: Sums, carry: Carry) -> CutState {
         let is_quoted = carry.is_in_quote() ^ sums.odd_quotes;
         let (mut end, mut is_quoted, mut seen) = (data.len(), is_quoted, sums.lines);
+        let carry_before = carry;
         let mut whole: Option<CutState> = None;
         loop {
             let start = end.saturating_sub(1) / PIECE * PIECE;
@@ -129,9 +130,19 @@ impl Scanner {
                 return *found;
             }
             end = start;
+            if data.len() - end >= IN_VAIN {
+                // A long record: what is left is looked at once, not twice.
+                let mut rest = CutState::behind(carry_before);
+                self.cut(data.get(..end).unwrap_or_default(), &mut rest);
+                (found.last, found.lines) = (rest.last, rest.lines);
+                return *found;
+            }
         }
     }
 }
+
+/// Bytes that are searched backwards before all before them are searched forwards.
+const IN_VAIN: usize = 16 * PIECE;
 
 /// Blocks of which a byte of each can be added up in a byte.
 const MOST: usize = 255;

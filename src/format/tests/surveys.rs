@@ -56,6 +56,24 @@ fn tokens() -> impl Strategy<Value = Vec<Vec<u8>>> {
     proptest::collection::vec(token, 0..30)
 }
 
+/// Of a stretch whose end is one long record, what is before is searched forwards.
+#[test]
+fn long_records() {
+    for eol in EOLS {
+        for d in dialects::regular() {
+            for blob in [15 * 4096 - 100, 16 * 4096 - 8, 17 * 4096 + 30, 40 * 4096] {
+                let newlines = [&b"x\n".repeat(blob / 2)[..], b"\""].concat();
+                for blob in [vec![b'x'; blob], [b"\"", &newlines[..]].concat(), newlines] {
+                    let tokens = [b"a,b".to_vec(), b"EOL".to_vec(), b"\"c\"".to_vec(), b"EOL".to_vec(), blob];
+                    let file = with_line_ends(&tokens, eol);
+                    check_cuts(&d, eol, &file, file.len().next_multiple_of(64));
+                    check_cuts(&d, eol, &file, 20 * 4096);
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 5 } else { 600 }))]
 
