@@ -30,8 +30,8 @@ my $rows = rows(1 .. 5000);
 # A statement begun now; a function that ends it and returns what it says.
 sub begin
 {
-	my ($sql) = @_;
-	my ($in, $out, $err) = ("$settings $sql;\n", '', '');
+	my ($sql, $before) = @_;
+	my ($in, $out, $err) = (join("\n", $before // (), "$settings $sql;\n"), '', '');
 	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err);
 	$psql->pump_nb;
 	return sub { $psql->finish; return $err ne '' ? $err : $out; };
@@ -71,5 +71,29 @@ $rows = rows(1 .. 4000) . "x,row\n";
 like(outcome('off', 'SELECT sum(a) FROM t', sub { unlink $path or die $! }),
 	qr{^ERROR:  invalid input syntax for type integer: "x"\nCONTEXT:  COPY t, line 4001, column a: "x"\nfile "\Q$path\E"},
 	'a bad row in a file that is gone');
+
+
+# The leader notices a worker's error while it is about to read on, with lines of its own behind it. It tells what the worker said,
+# and forgets it: who meets the same later, alone, says so.
+$node->safe_psql('postgres', 'CREATE DOMAIN few AS int CONSTRAINT no_more CHECK (VALUE < 4001)');
+for my $case (
+	[ 'int', 'x', 'invalid input syntax for type integer: "x"', '' ],
+	[ 'few', '4001', 'value for domain few violates check constraint "no_more"', "SCHEMA NAME:  public\nDATATYPE NAME:  few\nCONSTRAINT NAME:  no_more\n" ])
+{
+	my ($type, $value, $message, $names) = @$case;
+	write_bytes($path, rows(1 .. 4000) . "$value,row\n");
+	$node->safe_psql('postgres', "ALTER FOREIGN TABLE t ALTER a TYPE $type");
+	my $context = qq{CONTEXT:  COPY t, line 4001, column a: "$value"\nfile "$path"\n};
+	for my $query ('sum(a)', 'sum(a + 0)')
+	{
+		point_set($node, 'scan.chunk', 'wait leader');
+		my $said = begin("SELECT $query FROM t; SET max_parallel_workers_per_gather = 0; SELECT $query FROM t", '\set VERBOSITY verbose')->();
+		point_clear($node, 'scan.chunk');
+		$said =~ s/LOCATION: .*\n//g;
+		$said =~ s/^ERROR:  \w{5}: /ERROR: /mg;
+		is($said, "ERROR: $message\n${context}parallel worker\n${names}ERROR: $message\n$context$names",
+			"$query: an error of a worker in the leader, and of the same line without workers");
+	}
+}
 
 done_testing();

@@ -42,6 +42,7 @@ use crate::pg::source::Descriptor;
 use crate::pg::stages::Stages;
 use crate::pg::stretches::{Grid, Stretches};
 use crate::pg::units::{FileState, Listed, Units};
+use crate::pg::worker_errors;
 
 /// Nobody has come yet.
 const NEW: u32 = 0;
@@ -243,6 +244,7 @@ impl Part {
                 }
                 Step::Chunks(chunks) => {
                     let Some(stretches) = shared.stretches() else { return Ok(false) };
+                    point!("scan.chunk");
                     pgrx::check_for_interrupts!();
                     let mut stages = Stages::default();
                     if !chunks.next(rows, stretches, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
@@ -384,7 +386,11 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         }
         let shared = shared.cast::<Shared>();
         share(&mut *scan, shared);
-        (*scan).part = Some(Part::new(shared, 0, at_detach(context, gather, scan.cast())));
+        let told = at_detach(context, gather, scan.cast());
+        if told {
+            worker_errors::watch(context, (*(*node).ss.ps.state).es_query_cxt);
+        }
+        (*scan).part = Some(Part::new(shared, 0, told));
     }
 }
 
@@ -395,6 +401,7 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
 unsafe extern "C-unwind" fn gather(_segment: *mut pg_sys::dsm_segment, scan: pg_sys::Datum) {
     // SAFETY: the memory of the query outlives its workers, also when it fails.
     unsafe { (*scan.cast_mut_ptr::<Scan>()).take_others() };
+    worker_errors::forget();
 }
 
 /// # Safety

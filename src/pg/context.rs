@@ -12,6 +12,7 @@ use std::rc::Rc;
 
 use super::row::Rows;
 use super::unguarded::{self, Opaque};
+use super::worker_errors;
 
 /// Whether what goes on is not about the line that a reader has read last. Shared by the reader and whoever does such things.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +66,10 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
     // SAFETY: pushed with a pointer to Rows that outlives the push.
     let rows = unsafe { &*rows.cast::<Rows>() };
     if rows.is_quiet {
+        return;
+    }
+    // SAFETY: nothing here has a destructor yet.
+    if unsafe { worker_errors::tell() } {
         return;
     }
     // Everything that could panic comes first and stays in here; what is passed on is plain data.

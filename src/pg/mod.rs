@@ -81,3 +81,4 @@ pub mod units;
 pub mod usage;
 pub mod user_code;
 pub mod violation;
+pub mod worker_errors;

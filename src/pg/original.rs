@@ -155,28 +155,29 @@ pub fn forget() {
 
 /// # Safety
 /// A NUL-terminated string, or null.
-unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
+pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
     // SAFETY: the caller vouches for it.
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
 /// # Safety
 /// Two errors.
-unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
+pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
     // SAFETY: the caller vouches for them.
     unsafe { (*a).sqlerrcode == (*b).sqlerrcode && text((*a).message) == text((*b).message) }
 }
 
+/// A copy of the message that is being made, and the memory that all of it is in.
+///
 /// # Safety
-/// Called by the server while it makes a message, with the pointer it was pushed with.
-unsafe extern "C-unwind" fn remember(original: Opaque) {
-    // SAFETY: what was pushed outlives the push. The message that is being made is the newest on the server's stack of
-    // errors; copies are not made in the context that messages are made in.
+/// A plain frame, in an error context callback; `parent` is not the memory that messages are made in.
+pub(super) unsafe fn copy_of_message(parent: pg_sys::MemoryContext) -> (*mut pg_sys::ErrorData, pg_sys::MemoryContext) {
+    // SAFETY: the message that is being made is the newest on the server's stack of errors; copies are not made in the
+    // context that messages are made in.
     unsafe {
-        let original = original.cast::<Original>();
         let making = pg_sys::CurrentMemoryContext;
         let memory = unguarded::AllocSetContextCreateInternal(
-            (*original).memory,
+            parent,
             c"pg_bulk error".as_ptr(),
             pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
             pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
@@ -185,6 +186,17 @@ unsafe extern "C-unwind" fn remember(original: Opaque) {
         pg_sys::CurrentMemoryContext = memory;
         let copy = unguarded::CopyErrorData();
         pg_sys::CurrentMemoryContext = making;
+        (copy, memory)
+    }
+}
+
+/// # Safety
+/// Called by the server while it makes a message, with the pointer it was pushed with.
+unsafe extern "C-unwind" fn remember(original: Opaque) {
+    // SAFETY: what was pushed outlives the push, and its memory.
+    unsafe {
+        let original = original.cast::<Original>();
+        let (copy, memory) = copy_of_message((*original).memory);
         if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
             (*original).inside = text((*copy).context).len();
             if (*original).error.is_null() || !is_same((*original).error, copy) {

@@ -46,6 +46,8 @@ unsafe extern "C-unwind" {
     pub fn errcontext_msg(fmt: *const c_char, ...) -> c_int;
     /// elog.c. Only within an error context callback; stores a pointer.
     pub fn set_errcontext_domain(domain: *const c_char) -> c_int;
+    /// elog.c. A name that an error is about, which has none of that kind yet.
+    pub fn err_generic_string(field: c_int, str: *const c_char) -> c_int;
     /// lwlock.c. Raises nothing.
     pub fn LWLockReleaseAll();
     /// condition_variable.c. Raises nothing.
