@@ -133,6 +133,9 @@ SELECT bulk_wait(:job);
 SELECT count(*), count(DISTINCT id) FROM queued;
 SELECT error_of($$SELECT loaded('globs/*.dup', '{"each_file": true}')$$);
 SELECT error_of($$SELECT bulk_enqueue('x*', 'queued', '{"each_file": true, "truncate": true}')$$);
+-- Who makes no jobs is not told of it.
+SELECT error_of($$SELECT bulk_enqueue('x*', 'queued', '{"each_fil": true}')$$);
+SELECT error_of($$SELECT loaded('globs/*.dup', '{"each_fil": true}')$$);
 SELECT error_of($$SELECT bulk_enqueue(data_path('globs/none*'), 'queued', '{"each_file": true}')$$);
 DROP TABLE t;
 

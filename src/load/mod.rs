@@ -333,7 +333,7 @@ pub unsafe fn begin(
 ) -> *mut Load {
     // SAFETY: the caller vouches for the datum; guarded calls.
     unsafe {
-        let mut options = LoadOptions::parse(path.to_owned(), json).or_raise();
+        let mut options = LoadOptions::parse(path.to_owned(), json, false).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
         if options.each_file && !matches!(purpose, Purpose::Job(_)) {
             let message = "each_file is an option of bulk_enqueue()";

@@ -35,8 +35,11 @@ const NAMES: &[&str] = &[
     "on_duplicate",
     "conflict_index",
     "duplicate_limit",
-    "each_file",
+    EACH_FILE,
 ];
+
+/// What only a queue takes.
+const EACH_FILE: &str = "each_file";
 
 /// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
 const MOST_WORKERS: usize = 1024;
@@ -167,11 +170,11 @@ fn without_others(json: Json, others: &mut Vec<(CString, Taken)>) -> Result<Json
 }
 
 impl LoadOptions {
-    /// Make sense of the arguments of a load. Guarded.
+    /// Make sense of the arguments of a load. Who does not make jobs (`enqueues`) is not told of options of those. Guarded.
     ///
     /// # Safety
     /// `options` is a datum of type jsonb.
-    pub unsafe fn parse(path: CString, options: pg_sys::Datum) -> Result<LoadOptions> {
+    pub unsafe fn parse(path: CString, options: pg_sys::Datum, enqueues: bool) -> Result<LoadOptions> {
         // SAFETY: the caller vouches for the datum.
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
@@ -180,7 +183,8 @@ impl LoadOptions {
         for (name, json) in members {
             let name = text(&name).into_owned();
             if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
-                let valid: Vec<_> = copy_options::NAMES.iter().chain(NAMES).copied().collect();
+                let names = copy_options::NAMES.iter().chain(NAMES).copied();
+                let valid: Vec<_> = names.filter(|name| enqueues || *name != EACH_FILE).collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let json = if name == "columns" { without_others(json, &mut others)? } else { json };
@@ -277,7 +281,7 @@ impl LoadOptions {
                     let bad = || invalid(format!("workers must be a number from 0 to {MOST_WORKERS}"));
                     workers = Some(number.ok_or_else(bad)?);
                 }
-                "each_file" => each_file = Caller::Function.boolean(name, bytes)?,
+                EACH_FILE => each_file = Caller::Function.boolean(name, bytes)?,
                 "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
                 "on_duplicate" => {
                     let words = [("error", Keep::Error), ("keep_old", Keep::Old), ("keep_new", Keep::New)];

@@ -124,7 +124,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
         let target = pg_sys::Oid::from_u32(target.value() as u32);
         let owner = pg_sys::GetUserId();
-        let options = LoadOptions::parse(path.to_owned(), json).or_raise();
+        let options = LoadOptions::parse(path.to_owned(), json, true).or_raise();
         check_location(&options.location).or_raise();
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();

@@ -175,7 +175,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         let mut json = spec.options.clone();
         let options = match spec.foreign {
             Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
-            None => LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()))?,
+            None => LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()), false)?,
         };
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
     };
