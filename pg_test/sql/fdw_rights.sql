@@ -151,6 +151,20 @@ SELECT reading('missing');
 ALTER FOREIGN TABLE secret OPTIONS (SET filename '/etc/passwd');
 SELECT error_of('ANALYZE secret');
 SELECT plan_of('SELECT a FROM secret');
+-- Nor does it tell how large a file is that may not be read, under whatever name.
+CREATE FUNCTION sizes(name text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	EXECUTE format('ALTER FOREIGN TABLE secret OPTIONS (SET filename %L)', data_path(name));
+	FOR line IN EXPLAIN SELECT a FROM secret LOOP
+		IF line ~ 'Foreign Files?( Size)?: *\d' THEN
+			RETURN NEXT ltrim(line);
+		END IF;
+	END LOOP;
+END $$;
+SELECT name, sizes(name) FROM unnest('{inside/file, link_in, inside, inside/f*, inside/link*, inside/*, inside_not/file, inside_not/*,
+	inside_not, secret, inside/link_out, inside/missing, missing}'::text[]) name;
 SELECT * FROM by_program;
 
 ALTER SYSTEM RESET pg_bulk.allowed_directories;

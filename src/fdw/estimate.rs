@@ -5,6 +5,8 @@
 //! ends make them differ); in the middle and at the end only line ends are counted. A program's output and a FIFO are
 //! not touched, planning must not have side effects.
 
+use std::rc::Rc;
+
 use pg_bulk_format::reader::Event;
 
 use super::options::TableOptions;
@@ -32,6 +34,9 @@ pub fn estimate(options: &TableOptions) -> Estimate {
     let unknown = Estimate { size: UNKNOWN_SIZE, record: None };
     let Some(location) = &options.location else { return unknown };
     if let Ok(Some(list)) = location.files() {
+        if !Location::Files(Rc::clone(&list)).is_allowed() {
+            return unknown;
+        }
         // One of them tells for all: the largest one, for others may have no more than a header.
         let largest = list.files.iter().max_by_key(|file| file.identity.size);
         let of_largest = largest.map(|file| of_file(options, &list.location(file)));

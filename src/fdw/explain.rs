@@ -89,13 +89,15 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             if let Some(list) = &list {
                 number(c"Foreign Files", None, list.files.len() as u64, es);
             }
+            let size = || match list {
+                Some(list) => Some(list.size()).filter(|_| Location::Files(list).is_allowed()),
+                // Of what may not be read, nothing is said; and nobody reads a directory.
+                None if !location.is_allowed() => None,
+                None => location.metadata().ok().filter(|meta| !meta.is_dir()).map(|meta| meta.len()),
+            };
             // As file_fdw: no size where no costs are shown.
-            if let Some(list) = list {
-                if costs {
-                    number(c"Foreign File Size", Some(c"b"), list.size(), es);
-                }
-            } else if costs && let Ok(meta) = location.metadata() {
-                number(c"Foreign File Size", Some(c"b"), meta.len(), es);
+            if costs && let Some(size) = size() {
+                number(c"Foreign File Size", Some(c"b"), size, es);
             }
         }
     }

@@ -78,6 +78,14 @@ impl Location {
         }
     }
 
+    /// May it be opened, as far as pg_bulk.allowed_directories says by the names of its files?
+    pub fn is_allowed(&self) -> bool {
+        match self {
+            Location::Files(list) => list.files.iter().all(|file| list.location(file).is_allowed()),
+            _ => self.path().is_none_or(is_allowed),
+        }
+    }
+
     /// The list of its files, if it is not a file's own name. Errors are for who is to read it. Guarded, and interruptible.
     pub fn files(&self) -> Result<Option<Rc<FileList>>> {
         match self {
@@ -132,7 +140,10 @@ impl Location {
     /// Size of a regular file that is not compressed, without opening it as a source: somebody plans to.
     pub fn plain_size(&self, compressed: Compressed) -> Option<u64> {
         let path = self.path()?;
-        // Others must not be opened just to look.
+        // Others must not be opened just to look, nor even looked at.
+        if !self.is_allowed() {
+            return None;
+        }
         self.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
