@@ -272,6 +272,13 @@ is($node->safe_psql('postgres', "SET pg_bulk.copy = on; BEGIN; COPY p FROM '$dir
 	defined(my $writer = fork) or die;
 	exec 'sh', '-c', "printf '3\\n4\\n' > '$pipe'" or die if !$writer;
 	select undef, undef, undef, 0.1;
+	# One that must be left out says so, and its writer notices nothing.
+	$node->safe_psql('postgres', "CREATE FOREIGN TABLE of_pipe (a int) SERVER bulk_files OPTIONS (filename '$pipe')");
+	for my $statement ('TABLE of_pipe', 'EXPLAIN ANALYZE TABLE of_pipe', "SELECT * FROM bulk_load('$pipe', 'filled')")
+	{
+		my (undef, undef, $said) = $node->psql('postgres', $statement);
+		like($said, qr/is not below a directory of pg_bulk\.allowed_directories/, "$statement: a pipe that is not below an allowed directory");
+	}
 	my $late;
 	$node->psql('postgres', "SET pg_bulk.copy = on; COPY filled FROM '$pipe'", timeout => 10, timed_out => \$late);
 	ok(!$late, 'a pipe that is not below an allowed directory');

@@ -299,6 +299,21 @@ pub fn is_below(fd: c_int, directories: &[PathBuf]) -> bool {
     directories.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)))
 }
 
+fn outside(name: &str) -> Error {
+    let message = format!("file \"{name}\" is not below a directory of pg_bulk.allowed_directories");
+    Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+}
+
+/// Complain about what is not below an allowed directory before it is opened, if that is noticed: who writes to a FIFO would
+/// see a reader that goes away.
+fn check_special(name: &CStr) -> Result<()> {
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    if !is_allowed(path) && std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        return Err(outside(&name.to_string_lossy()));
+    }
+    Ok(())
+}
+
 /// What a regular file begins with, as far as it tells how it is compressed. What cannot be read now is for who reads the
 /// file to tell.
 fn first_bytes(file: &File) -> Vec<u8> {
@@ -404,6 +419,7 @@ impl Source {
 
     fn open_file(c_path: &CStr, below: Option<&Below>, compressed: Compressed) -> Result<Source> {
         let path = c_path.to_string_lossy();
+        check_special(c_path)?;
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: a guarded call with a valid string.
         let fd = unsafe { pg_sys::OpenTransientFile(c_path.as_ptr(), flags) };
@@ -480,8 +496,7 @@ impl Source {
         if is_below(self.from.fd, &allowed) {
             return Ok(());
         }
-        let message = format!("file \"{}\" is not below a directory of pg_bulk.allowed_directories", self.name);
-        Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
+        Err(outside(&self.name))
     }
 
     fn open_program(c_command: &CStr, compressed: Compressed) -> Result<Source> {
