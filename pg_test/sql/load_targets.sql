@@ -99,6 +99,15 @@ SELECT * FROM figures('f', 'foreign_t', '{"limit": 2}');
 SELECT * FROM remote ORDER BY a;
 SELECT split_part(says, E'\n', 1) FROM says('foreign_t') WHERE says NOT LIKE 'CONTEXT: remote%';
 SELECT directly('foreign_t');
+-- It takes rows two at a time, and leaves one out: of which file that was, nobody can tell.
+\! mkdir -p "$PGB_DATA/load_targets_files"
+CALL write_file('load_targets_files/1', E'11\tx\n12\tx\n13\tx\n');
+CALL write_file('load_targets_files/2', E'14\tx\n15\tx\n16\tx\n');
+CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER leave_out BEFORE INSERT ON remote FOR EACH ROW WHEN (NEW.a = 15) EXECUTE FUNCTION leave_out();
+SELECT load_id, rows_loaded, rows_filtered FROM bulk_load(data_path('load_targets_files'), 'foreign_t') \gset
+SELECT right(path, 1), rows_read, rows_loaded, rows_filtered FROM bulk_load_files WHERE load_id = :load_id ORDER BY path;
+SELECT :rows_loaded, :rows_filtered;
 CREATE FOREIGN TABLE read_only (a int, b text) SERVER bulk_files OPTIONS (filename 'f');
 SELECT says('read_only');
 

@@ -151,8 +151,8 @@ unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64
             load.counts.rejected = feed.tolerance.bad_rows;
         }
         load.counts.loaded = processed;
-        if let Some(files) = &load.files {
-            files.settle(feed.stored(processed), processed, load.arbiter.is_some());
+        if let (Some(files), Some(stored)) = (&load.files, feed.stored(processed)) {
+            files.settle(stored, processed, load.arbiter.is_some());
         }
         load.counts.filtered = feed.filtered + left_out;
     }

@@ -56,6 +56,8 @@ pub struct Feed {
     file: usize,
     stored: Vec<u64>,
     stored_before: u64,
+    /// When a file was done, some of its rows were still to be stored.
+    lags: bool,
 }
 
 impl Feed {
@@ -102,6 +104,7 @@ impl Feed {
                 file: 0,
                 stored: vec![0; this.files.as_ref().map_or(0, Files::count)],
                 stored_before: 0,
+                lags: false,
             };
             let feed = PgMemoryContexts::For(memory).leak_and_drop_on_delete(feed);
             INNERMOST.store(feed, Relaxed);
@@ -128,12 +131,15 @@ impl Feed {
         (self.filtered, self.given, self.reported) = (0, 0, 0);
         self.by_file.all().for_each(FileFigures::clear);
         self.stored.fill(0);
-        (self.file, self.stored_before) = (0, 0);
+        (self.file, self.stored_before, self.lags) = (0, 0, false);
         Ok(())
     }
 
-    /// A statement has stored so many rows; the next one may be of another file. Raises nothing.
-    pub fn note_stored(&mut self, processed: u64) {
+    /// A statement is given another row, which may be the first of another file: how many has it stored? Raises nothing.
+    ///
+    /// # Safety
+    /// The state of a running statement.
+    pub unsafe fn note_stored(&mut self, statement: *const pg_sys::EState) {
         if self.by_file.is_none() {
             return;
         }
@@ -141,7 +147,11 @@ impl Feed {
         let rows = unsafe { (*self.load).rows.as_ref() };
         let file = rows.map_or(0, |rows| rows.stream().file_number());
         if file != self.file {
-            self.note_file(processed);
+            // SAFETY: the caller vouches for the statement.
+            unsafe {
+                self.lags |= stores_later(statement);
+                self.note_file((*statement).es_processed);
+            }
             self.file = file;
         }
     }
@@ -153,10 +163,10 @@ impl Feed {
         self.stored_before = processed;
     }
 
-    /// How many rows of each file were stored, when all are.
-    pub fn stored(&mut self, processed: u64) -> &[u64] {
+    /// How many rows of each file were stored, when all are, if that can be told.
+    pub fn stored(&mut self, processed: u64) -> Option<&[u64]> {
         self.note_file(processed);
-        &self.stored
+        (!self.lags).then_some(&self.stored)
     }
 
     /// What is counted of the file that the current record is of.
@@ -167,6 +177,23 @@ impl Feed {
         // SAFETY: the load outlives the feed.
         let rows = unsafe { (*self.load).rows.as_ref() };
         self.by_file.of(rows?.stream().file_number())
+    }
+}
+
+/// Does a statement give rows to a foreign table several at a time? It counts them when it has.
+///
+/// # Safety
+/// The state of a running statement.
+unsafe fn stores_later(statement: *const pg_sys::EState) -> bool {
+    // SAFETY: the caller vouches for the statement; lists of what it has opened to write to.
+    unsafe {
+        [(*statement).es_opened_result_relations, (*statement).es_tuple_routing_result_relations].iter().any(|&list| {
+            let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+            (0..count).any(|i| {
+                let relation = (*(*list).elements.add(i)).ptr_value.cast::<pg_sys::ResultRelInfo>();
+                (*relation).ri_BatchSize > 1
+            })
+        })
     }
 }
 

@@ -253,7 +253,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             feed::end_series(feed, scan.cast());
             return slot;
         }
-        (*feed).note_stored((*(*node).ps.state).es_processed);
+        (*feed).note_stored((*node).ps.state);
         let (row, natts) = ((*feed).slot, (*(*slot).tts_tupleDescriptor).natts as usize);
         (*slot).tts_values.copy_from_nonoverlapping((*row).tts_values, natts);
         (*slot).tts_isnull.copy_from_nonoverlapping((*row).tts_isnull, natts);
