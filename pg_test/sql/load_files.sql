@@ -38,10 +38,10 @@ BEGIN
 			'{"format": "csv", "match_by": "name", "log_verbosity": "silent"}'::jsonb || options::jsonb || way::jsonb);
 		SELECT string_agg(format('%s: %s = %s + %s + %s + %s', right(path, -length(data_path('load_files/'))), rows_read, rows_loaded,
 			rows_rejected, rows_duplicate, rows_filtered), E'\n' ORDER BY path COLLATE "C")
-			|| (SELECT coalesce(string_agg(E'\nbytes of ' || right(path, -length(data_path('load_files/'))) || ': ' || bytes_read, ''), '')
-				FROM bulk_load_files WHERE load_id = result.load_id AND NOT (options LIKE '%limit%' OR bytes_read = size_of(path)))
+			|| (SELECT coalesce(string_agg(E'\nbytes of ' || right(path, -length(data_path('load_files/'))) || ': ' || coalesce(bytes_read::text, 'unknown'), ''), '')
+				FROM bulk_load_files WHERE load_id = result.load_id AND NOT (options LIKE '%limit%' OR bytes_read IS NOT DISTINCT FROM size_of(path)))
 			|| (SELECT CASE WHEN (sum(rows_loaded), sum(rows_rejected), sum(rows_duplicate), sum(rows_filtered), sum(bytes_read))
-					<> (result.rows_loaded, result.rows_rejected, result.rows_duplicate, result.rows_filtered, result.bytes_read)
+					IS DISTINCT FROM (result.rows_loaded, result.rows_rejected, result.rows_duplicate, result.rows_filtered, result.bytes_read)
 				THEN E'\nnot the sum' ELSE '' END FROM bulk_load_files WHERE load_id = result.load_id)
 			INTO told FROM bulk_load_files WHERE load_id = result.load_id;
 		IF told IS DISTINCT FROM earlier THEN
@@ -110,7 +110,7 @@ BEGIN
 	SELECT load_id INTO id FROM bulk_load(data_path('load_files_large'), 't', '{"format": "csv"}'::jsonb || options::jsonb);
 	RETURN QUERY SELECT format('%s: %s rows, %s of %s bytes', path, rows_read, bytes_read, size_of(path)) FROM (
 		SELECT *, regexp_replace(path, '.*/', '') AS name FROM bulk_load_files WHERE load_id = id) f
-	WHERE (rows_read, rows_loaded, bytes_read) <> (CASE name WHEN '7.csv' THEN 6000 ELSE replace(name, '.csv', '')::int * 5 END, rows_read, size_of(path));
+	WHERE (rows_read, rows_loaded, bytes_read) IS DISTINCT FROM (CASE name WHEN '7.csv' THEN 6000 ELSE replace(name, '.csv', '')::int * 5 END, rows_read, size_of(path));
 	RETURN QUERY SELECT count(*) || ' files' FROM bulk_load_files WHERE load_id = id;
 END $$;
 SET pg_bulk.chunk_size = 16384;
