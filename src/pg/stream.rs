@@ -135,11 +135,12 @@ impl Stream {
         }
     }
 
-    /// Which of them several processes can read at once, each a part.
+    /// Which of them several processes can read at once, each a part. Guarded, and interruptible.
     pub fn mark_splits(&mut self, is_large: impl Fn(u64) -> bool) {
         let Some(list) = &mut self.list else { return };
         let compressed = list.compressed;
         let splits = |files: &FileList, file: &Listed| {
+            pgrx::check_for_interrupts!();
             is_large(file.identity.size) && files.location(file).plain_size(compressed).is_some()
         };
         let splits: Vec<bool> = list.files.files.iter().map(|file| splits(&list.files, file)).collect();

@@ -276,7 +276,10 @@ pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) 
         // Records to be passed over may be those of several files.
         let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
         // How many records a compressed one has is not known when its ids are taken.
-        let is_plain = |file: &Listed| list.location(file).plain_size(copy.compressed).is_some();
+        let is_plain = |file: &Listed| {
+            pgrx::check_for_interrupts!();
+            list.location(file).plain_size(copy.compressed).is_some()
+        };
         any &= !takes_ids || list.files.iter().all(is_plain);
         let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
         return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };
