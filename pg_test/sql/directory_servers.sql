@@ -86,6 +86,12 @@ SELECT reading('l*k_dir/s.csv');
 SELECT reading('l*k_dir/s*');
 SELECT reading('l*k_dir/missing*');
 SELECT reading('l*k_out');
+SELECT reading('\.\./dir_not/s*');
+SELECT reading('sub/\.\./none*');
+-- A name with brackets may be a link that leads out, to something or to nothing.
+\! cd "$PGB_DATA/dir" && ln -s ../dir_not 'out[x]' && ln -s ../dir_nothing 'gone[x]'
+SELECT reading('out[x]');
+SELECT reading('gone[x]');
 -- A file that leads out when its turn comes.
 RESET ROLE;
 \! cd "$PGB_DATA/dir" && mkdir turn && echo 1,one >turn/1 && echo 2,two >turn/2
@@ -183,6 +189,21 @@ SELECT do_sql('ALTER SERVER dir_files VERSION ''2'' OPTIONS (SET directory %L)',
 SELECT reading('a.csv');
 SELECT reading('b.csv');
 SELECT do_sql('ALTER SERVER dir_files OPTIONS (DROP directory, ADD directory %L)', data_path('dir'));
+SELECT reading('a.csv');
+-- Its own name is no pattern.
+\! cd "$PGB_DATA" && mkdir 'dir [20]' 'dir\*' && echo 1,one | tee 'dir [20]/a1' >'dir\*/a1' && echo 2,two | tee 'dir [20]/a2' >'dir\*/a2'
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (SET directory %L)', data_path('dir [20]'));
+SELECT reading('a*');
+SELECT reading('a1');
+SELECT reading('missing');
+SELECT plan_of('TABLE a');
+SELECT reading('a*/');
+SELECT reading(data_path('dir [20]/a?'));
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (SET directory %L)', data_path('dir\*'));
+SELECT reading('a[2]');
+SELECT reading('missing');
+SELECT reading('.');
+SELECT do_sql('ALTER SERVER dir_files OPTIONS (SET directory %L)', data_path('dir'));
 SELECT reading('a.csv');
 \c -
 SET search_path = directory_servers, public;

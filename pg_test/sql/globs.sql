@@ -66,6 +66,19 @@ TRUNCATE t;
 SET statement_timeout = '100ms';
 DO $$ BEGIN PERFORM loaded('globs_walk' || repeat('/*/..', 30) || '/*/a'); EXCEPTION WHEN query_canceled THEN RAISE NOTICE 'canceled'; END $$;
 RESET statement_timeout;
+-- A walk that finds too much ends when it does: in links that lead back, too.
+\! mkdir -p "$PGB_DATA/globs_loop"; cd "$PGB_DATA/globs_loop"; seq 1000 | xargs touch; for i in $(seq 33); do ln -sfn . l$i; done
+SET statement_timeout = '30s';
+SELECT error_of($$SELECT loaded('globs_loop' || repeat('/l*', 20) || '/*')$$);
+RESET statement_timeout;
+-- What is not there any more, or is a link that leads nowhere, is left out; what cannot be looked at is not.
+\! mkdir -p "$PGB_DATA/globs_stat/open" "$PGB_DATA/globs_stat/closed"; cd "$PGB_DATA/globs_stat"; echo 1,x | tee open/1 >closed/1; ln -sfn nothing open/2; ln -sfn 3 open/3
+SELECT loaded('globs_stat/open/*');
+SELECT loaded('globs_stat/*/1');
+\! chmod 0 "$PGB_DATA/globs_stat/closed"
+SELECT error_of($$SELECT loaded('globs_stat/*/1')$$);
+\! chmod 700 "$PGB_DATA/globs_stat/closed"
+TRUNCATE t;
 
 -- A bad line: its file and its number in that. Nothing is loaded.
 CALL write_file('globs/m1.bad', E'id,word\n1,a\n2,b\n');
@@ -210,6 +223,20 @@ SELECT error_of($$SELECT loaded('globs/*.csv')$$);
 SELECT error_of($$SELECT loaded('globs')$$);
 SELECT error_of($$SELECT loaded('globs_allowed/*.csv')$$);
 SELECT loaded('globs_allowed/1*');
+-- What is outside is not told: whether something matches or is there at all, or names of directories that patterns come to.
+\! cd "$PGB_DATA"; mkdir -p globs_closed globs_allowed/with/part globs_allowed/without; cp globs/a-1.csv globs_allowed/with/part/1.csv; ln -sfn ../globs_closed globs_allowed/closed; chmod 0 globs_closed
+SELECT error_of($$SELECT loaded('globs/a-*')$$);
+SELECT error_of($$SELECT loaded('globs/none*')$$);
+SELECT error_of($$SELECT loaded('globs_none/none*')$$);
+SELECT error_of($$SELECT loaded('glob*/none*')$$);
+SELECT error_of($$SELECT loaded('globs_closed/*')$$);
+SELECT error_of($$SELECT loaded('globs_closed')$$);
+SELECT error_of($$SELECT loaded('globs_allowed/c*/*')$$);
+SELECT error_of($$SELECT loaded('globs_allowed/c*/../globs/none')$$);
+SELECT loaded('globs_allowed/with*/part/1.csv');
+SELECT error_of($$SELECT loaded('globs_allowed/none*')$$);
+SELECT error_of($$SELECT loaded('globs_allowed/none/none*')$$);
+\! chmod 700 "$PGB_DATA/globs_closed"
 ALTER SYSTEM RESET pg_bulk.allowed_directories;
 SELECT pg_reload_conf(), pg_sleep(0.2);
 

@@ -1,6 +1,8 @@
 
 # What becomes of a file between the leader of a parallel scan and its workers:
-# they read what the leader has opened, whatever has its name by then.
+# they read what the leader has opened, whatever has its name by then. Of several
+# files they open each when its turn comes, and so do workers of loads; what leads
+# out of a server's directory by then they do not read.
 
 use strict;
 use warnings FATAL => 'all';
@@ -9,12 +11,13 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 
 use Test::More;
+use Time::HiRes qw(usleep);
 use File::Spec::Functions qw(rel2abs);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Differential qw(install_wrapper start_server write_bytes);
-use Points qw(point_set point_wait point_clear);
+use Points qw(point_set point_wait point_waiting point_clear);
 
 my $node = start_server('workers');
 install_wrapper($node, 'postgres');
@@ -95,5 +98,70 @@ for my $case (
 			"$query: an error of a worker in the leader, and of the same line without workers");
 	}
 }
+
+# Files below the directory of a server, which are links to the same files outside when a worker comes.
+my $top = rel2abs(PostgreSQL::Test::Utils::tempdir('below'));
+mkdir "$top/$_" or die $! for 'below', 'outside';
+$node->safe_psql('postgres', <<"SQL");
+CREATE SERVER below FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory '$top/below');
+CREATE FOREIGN TABLE several (a int, b text) SERVER below OPTIONS (filename '[0-9]', format 'csv');
+CREATE TABLE loaded (a int, b text);
+SQL
+
+sub inside
+{
+	for my $file (1 .. 6)
+	{
+		unlink "$top/below/$file";
+		write_bytes("$top/below/$file", rows(1 .. 1000));
+	}
+	return;
+}
+
+sub outside
+{
+	for my $file (1 .. 6)
+	{
+		rename "$top/below/$file", "$top/outside/$file" or die $!;
+		symlink "../outside/$file", "$top/below/$file" or die $!;
+	}
+	return;
+}
+
+sub back
+{
+	for my $file (1 .. 6)
+	{
+		rename "$top/outside/$file", "$top/below/$file" or die $!;
+	}
+	return;
+}
+
+my $refused = qr{^ERROR:  42501: file "\Q$top\E/below/\d" is not below the directory of server "below"\n};
+inside();
+point_set($node, 'scan.worker', 'wait');
+my $end = begin("SET parallel_leader_participation = off;\n\\set VERBOSITY verbose\nSELECT sum(a + 0) FROM several");
+point_wait($node, 'scan.worker');
+outside();
+point_clear($node, 'scan.worker');
+like($end->(), $refused, 'a scan, files that lead out when a worker comes');
+
+# The leader waits until the worker has opened a file, or has not. It finds all of them in their places.
+inside();
+my %points = ('worker.begin' => 'wait', 'load.launched' => 'wait leader', 'unit.counted' => 'wait worker');
+point_set($node, $_, $points{$_}) for keys %points;
+$end = begin(qq(\n\\set VERBOSITY verbose\nSELECT rows_loaded, workers FROM bulk_load('[0-9]', 'loaded', '{"format": "csv", "server": "below", "workers": 1}')));
+point_wait($node, $_) for 'worker.begin', 'load.launched';
+outside();
+point_clear($node, 'worker.begin');
+for (my $tries = 0; $tries < 300 && !point_waiting($node, 'unit.counted'); $tries++)
+{
+	last if $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'") eq '0';
+	usleep(20_000);
+}
+back();
+point_clear($node, $_) for 'load.launched', 'unit.counted';
+like($end->(), $refused, 'a load, files that lead out when a worker comes');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM loaded'), '0', '... nothing is loaded');
 
 done_testing();

@@ -21,6 +21,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
 use super::encoding::from_server;
+use super::pattern::without_escapes;
 use super::source::is_below;
 use crate::error::{Error, Result};
 
@@ -49,8 +50,13 @@ impl Below {
         Below { path: CString::new(path).unwrap_or_default(), ..self.clone() }
     }
 
+    /// The server's directory.
+    pub fn directory(&self) -> &[u8] {
+        self.directory.as_os_str().as_bytes()
+    }
+
     /// What follows the directory in its name. `None` if that leads out by itself: what `..` means depends on links.
-    fn rest(&self) -> Option<&Path> {
+    pub fn rest(&self) -> Option<&Path> {
         let rest = Path::new(OsStr::from_bytes(self.path.to_bytes())).strip_prefix(&self.directory).ok()?;
         rest.components().all(|part| part != Component::ParentDir).then_some(rest)
     }
@@ -63,6 +69,13 @@ impl Below {
         let mut to_follow = VecDeque::from([rest.to_path_buf()]);
         let (mut at, mut links) = (directory.clone(), 0);
         while let Some(path) = to_follow.pop_front() {
+            // A link may call the directory what the server does, and links may lead there, too.
+            let below = path.is_absolute().then(|| path.strip_prefix(&self.directory).ok()).flatten();
+            if let Some(rest) = below {
+                at.clone_from(&directory);
+                to_follow.push_front(rest.to_path_buf());
+                continue;
+            }
             let mut parts = path.components();
             let Some(part) = parts.next() else { continue };
             to_follow.push_front(parts.as_path().to_path_buf());
@@ -100,6 +113,14 @@ impl Below {
     /// Complain about a name that leads out by itself.
     pub fn check_spelling(&self) -> Result<()> {
         if self.rest().is_some() { Ok(()) } else { Err(self.outside()) }
+    }
+
+    /// Complain about a pattern that leads out by itself, with backslashes or without.
+    pub fn check_pattern(&self) -> Result<()> {
+        let rest = self.rest().ok_or_else(|| self.outside())?;
+        let meant = without_escapes(rest.as_os_str().as_bytes(), false);
+        let leads_out = |part| part == Component::ParentDir;
+        if Path::new(OsStr::from_bytes(&meant)).components().any(leads_out) { Err(self.outside()) } else { Ok(()) }
     }
 
     /// Complain about a name that leads out. Asked before anything is opened.

@@ -4,7 +4,9 @@
 //! in it, a name with `*`, `?` or `[` for the regular files that it matches as in a shell (glob(7)). Names that begin with
 //! a dot are left out, and directories in a directory are not entered.
 //!
-//! Below the directory of a server, nothing is listed that is not below it, and no directory looked into.
+//! Below the directory of a server, nothing is listed that is not below it, and no directory looked into; the same goes for
+//! pg_bulk.allowed_directories. What counts is where an open directory is, before anything is read of it ([`open`]).
+//! The name of a server's directory is no part of a pattern, whatever characters it has.
 //!
 //! The list is made once, when it is about to be read, in the order of the names' bytes. Whoever reads a file of it looks
 //! whether it is still the one that was met then; processes that share the work get the list as bytes, and make none
@@ -23,7 +25,7 @@ use pgrx::PgSqlErrorCode as Code;
 use super::chunk::Identity;
 use super::directory::Below;
 use super::pattern::{self, is_pattern};
-use super::source::Location;
+use super::source::{Location, is_below};
 use crate::error::{Error, Result};
 use crate::guc;
 
@@ -55,11 +57,28 @@ fn metadata(path: &CStr, below: Option<&Below>) -> std::io::Result<Metadata> {
     below.map_or_else(|| std::fs::metadata(path_of(path)), Below::metadata)
 }
 
+/// The part of a name that may be a pattern, if there is one.
+fn pattern_of(name: &CStr, below: Option<&Below>) -> Option<Vec<u8>> {
+    let name = name.to_bytes();
+    let pattern = match below {
+        None => name.to_vec(),
+        Some(below) => {
+            let mut rest = below.rest()?.as_os_str().as_bytes().to_vec();
+            // Paths lose it, and it says that a directory is meant.
+            if name.ends_with(b"/") || name.ends_with(b"/.") {
+                rest.push(b'/');
+            }
+            rest
+        }
+    };
+    is_pattern(&pattern).then_some(pattern)
+}
+
 /// Is it the name of several files, whichever they are? Whatever is wrong with it, who opens it will say.
 pub fn may_be_several(name: &CStr, below: Option<&Below>) -> bool {
     match metadata(name, below) {
         Ok(meta) => meta.is_dir(),
-        Err(_) => is_pattern(name.to_bytes()),
+        Err(_) => pattern_of(name, below).is_some(),
     }
 }
 
@@ -71,14 +90,13 @@ impl FileList {
     pub fn of(name: &CStr, below: Option<&Below>) -> Result<Option<FileList>> {
         let found = match metadata(name, below) {
             Ok(meta) if meta.is_dir() => in_directory(name, below)?,
-            // Whatever is wrong with it, who opens it will say.
-            Err(_) if is_pattern(name.to_bytes()) => matches(name, below)?,
-            _ => return Ok(None),
+            Ok(_) => return Ok(None),
+            Err(_) => match pattern_of(name, below) {
+                Some(pattern) => matches(name, &pattern, below)?,
+                // Whatever is wrong with it, who opens it will say.
+                None => return Ok(None),
+            },
         };
-        if found.len() > MOST {
-            let message = format!("\"{}\" stands for more than {MOST} files", name.to_string_lossy());
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
-        }
         let mut files = Vec::with_capacity(found.len());
         for path in found {
             pgrx::check_for_interrupts!();
@@ -86,7 +104,7 @@ impl FileList {
         }
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         if files.is_empty() {
-            return Err(none(name));
+            return Err(none(name, below));
         }
         Ok(Some(FileList { name: name.to_owned(), files, below: below.cloned() }))
     }
@@ -144,9 +162,9 @@ impl FileList {
 }
 
 /// There is no file.
-fn none(name: &CStr) -> Error {
+fn none(name: &CStr, below: Option<&Below>) -> Error {
     let shown = name.to_string_lossy();
-    if path_of(name).is_dir() {
+    if metadata(name, below).is_ok_and(|meta| meta.is_dir()) {
         return Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{shown}\" is a directory"))
             .hint("There is no file in it that could be read.");
     }
@@ -155,73 +173,103 @@ fn none(name: &CStr) -> Error {
         .hint("No file matches the pattern.")
 }
 
+/// Complain about too many files.
+fn check_room(name: &CStr, count: usize) -> Result<()> {
+    if count <= MOST {
+        return Ok(());
+    }
+    let message = format!("\"{}\" stands for more than {MOST} files", name.to_string_lossy());
+    Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message))
+}
+
 /// A regular file, which a link may lead to.
 fn listed(path: CString, below: Option<&Below>) -> Result<Option<Listed>> {
     let below = below.map(|below| below.at(path.as_bytes()));
     below.as_ref().map_or(Ok(()), Below::check_name)?;
-    let meta = metadata(&path, below.as_ref()).ok().filter(Metadata::is_file);
-    Ok(meta.map(|meta| Listed { path, identity: Identity::of(&meta), splits: false }))
+    match metadata(&path, below.as_ref()) {
+        Ok(meta) if meta.is_file() => Ok(Some(Listed { path, identity: Identity::of(&meta), splits: false })),
+        Ok(_) => Ok(None),
+        // It has gone, or it is a link that leads nowhere.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => Ok(None),
+        Err(e) => Err(Error::file_access(&format!("could not stat file \"{}\"", path.to_string_lossy()), &e)),
+    }
 }
 
-/// Nobody is to learn the names in a directory that is not below one of pg_bulk.allowed_directories.
-fn check_directory(directory: &Path, name: &CStr, allowed: &[PathBuf]) -> Result<()> {
-    let is_below =
-        |real: PathBuf| allowed.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)));
-    if std::fs::canonicalize(directory).is_ok_and(is_below) {
-        return Ok(());
-    }
+/// Is it below an allowed directory? Of what is not there, or cannot be seen, that is said of the nearest directory that can be.
+fn is_allowed(path: &Path, allowed: &[PathBuf]) -> bool {
+    let path = Path::new(".").join(path);
+    let real = path.ancestors().find_map(|path| std::fs::canonicalize(path).ok()).unwrap_or_default();
+    allowed.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)))
+}
+
+/// Nobody is to learn what is outside, so the names there are not told, either.
+fn not_allowed(name: &CStr) -> Error {
     let name = name.to_string_lossy();
     let message = format!("file \"{name}\" is not below a directory of pg_bulk.allowed_directories");
-    Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message))
+    Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
 }
 
 fn in_directory(name: &CStr, below: Option<&Below>) -> Result<Vec<CString>> {
     let directory = path_of(name);
-    if let Some(allowed) = guc::allowed_directories() {
-        check_directory(directory, name, &allowed)?;
-    }
     let failed =
         |e: IoError| Error::file_access(&format!("could not open directory \"{}\"", name.to_string_lossy()), &e);
+    let allowed = guc::allowed_directories();
     let mut found = Vec::new();
-    for entry in open(directory, below)?.map_err(failed)? {
+    for entry in open(directory, name, below, allowed.as_deref())?.map_err(failed)? {
         pgrx::check_for_interrupts!();
         let entry = entry.map_err(failed)?.file_name();
         if !entry.as_bytes().starts_with(b".") {
             found.extend(CString::new(directory.join(entry).as_os_str().as_bytes()));
+            check_room(name, found.len())?;
         }
     }
     Ok(found)
 }
 
 /// What a pattern matches.
-fn matches(name: &CStr, below: Option<&Below>) -> Result<Vec<CString>> {
-    below.map_or(Ok(()), Below::check_spelling)?;
-    let paths = pattern::matches(name.to_bytes(), &|directory| open(directory, below))?;
-    if let Some(allowed) = guc::allowed_directories() {
+fn matches(name: &CStr, pattern: &[u8], below: Option<&Below>) -> Result<Vec<CString>> {
+    below.map_or(Ok(()), Below::check_pattern)?;
+    let start = below.map_or(b"".as_slice(), Below::directory);
+    let allowed = guc::allowed_directories();
+    let open = |directory: &Path| open(directory, name, below, allowed.as_deref());
+    let paths = pattern::matches(start, pattern, &open, &|count| check_room(name, count))?;
+    if let Some(allowed) = &allowed {
         let mut last = None;
         for path in &paths {
-            let parent = path_of(path).parent();
-            if last != Some(parent) {
-                check_directory(parent.unwrap_or(Path::new("/")), name, &allowed)?;
-                last = Some(parent);
+            pgrx::check_for_interrupts!();
+            let parent = path_of(path).parent().unwrap_or(Path::new("/"));
+            if last != Some(parent) && !is_allowed(parent, allowed) {
+                return Err(not_allowed(name));
             }
+            last = Some(parent);
         }
     }
     Ok(paths)
 }
 
-/// The names in a directory. What is wrong with it is an error of the inner kind, unless it is not below where it must be.
-fn open(directory: &Path, below: Option<&Below>) -> Result<std::io::Result<ReadDir>> {
-    let Some(below) = below else { return Ok(std::fs::read_dir(directory)) };
-    let below = below.at(directory.as_os_str().as_bytes());
-    below.check_name()?;
+/// The names in a directory, which stands in the name that a user gave. What is wrong with it is an error of the inner
+/// kind, unless it is not below where it must be.
+fn open(
+    directory: &Path,
+    name: &CStr,
+    below: Option<&Below>,
+    allowed: Option<&[PathBuf]>,
+) -> Result<std::io::Result<ReadDir>> {
+    let below = below.map(|below| below.at(directory.as_os_str().as_bytes()));
+    below.as_ref().map_or(Ok(()), Below::check_name)?;
     let flags = libc::O_DIRECTORY | libc::O_NONBLOCK;
     match File::options().read(true).custom_flags(flags).open(directory) {
         Ok(file) => {
-            below.check(file.as_raw_fd())?;
+            let fd = file.as_raw_fd();
+            below.as_ref().map_or(Ok(()), |below| below.check(fd))?;
+            if allowed.is_some_and(|allowed| !is_below(fd, allowed)) {
+                return Err(not_allowed(name));
+            }
             // What was looked at is what is read.
-            Ok(std::fs::read_dir(format!("/proc/self/fd/{}", file.as_raw_fd())))
+            Ok(std::fs::read_dir(format!("/proc/self/fd/{fd}")))
         }
+        // Whether there is such a directory outside is nobody's business.
+        Err(_) if allowed.is_some_and(|allowed| !is_allowed(directory, allowed)) => Err(not_allowed(name)),
         Err(error) => Ok(Err(error)),
     }
 }

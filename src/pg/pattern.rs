@@ -4,11 +4,13 @@
 //! lead. A name is taken apart at its slashes; a part with `*`, `?` or `[` is compared with the names in the directories
 //! that the parts before it stand for. How a part is compared is the C library's business.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::ReadDir;
 use std::io::{Error as IoError, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use pgrx::PgSqlErrorCode as Code;
 
 use crate::error::{Error, Result};
 
@@ -20,17 +22,23 @@ pub fn is_pattern(name: &[u8]) -> bool {
 /// What the names in a directory are.
 pub type Open<'a> = dyn Fn(&Path) -> Result<std::io::Result<ReadDir>> + 'a;
 
-/// The paths that a pattern stands for, in no order. Whether the last part of a name is there nobody has looked yet, unless it
-/// was found by a comparison. Guarded, and interruptible.
-pub fn matches(pattern: &[u8], open: &Open<'_>) -> Result<Vec<CString>> {
+/// The paths that a pattern stands for, in no order; it is about what is in the directory `start`, or anywhere if that is
+/// empty. Whether the last part of a name is there nobody has looked yet, unless it was found by a comparison. `check_room`
+/// is asked for as many paths as are kept. Guarded, and interruptible.
+pub fn matches(
+    start: &[u8],
+    pattern: &[u8],
+    open: &Open<'_>,
+    check_room: &dyn Fn(usize) -> Result<()>,
+) -> Result<Vec<CString>> {
     let mut found = Vec::new();
     // What ends in a slash is a directory.
     if pattern.ends_with(b"/") {
         return Ok(found);
     }
     let parts: Vec<&[u8]> = pattern.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
-    let start = if pattern.starts_with(b"/") { b"/".to_vec() } else { Vec::new() };
-    let mut to_go = vec![(start, parts.as_slice())];
+    let start = if start.is_empty() && pattern.starts_with(b"/") { b"/" } else { start };
+    let mut to_go = vec![(start.to_vec(), parts.as_slice())];
     while let Some((path, parts)) = to_go.pop() {
         pgrx::check_for_interrupts!();
         let Some((part, rest)) = parts.split_first() else {
@@ -55,14 +63,29 @@ pub fn matches(pattern: &[u8], open: &Open<'_>) -> Result<Vec<CString>> {
         for entry in entries {
             pgrx::check_for_interrupts!();
             let name = entry.map_err(|e| failed(&e))?.file_name();
-            let Ok(c_name) = CString::new(name.as_bytes()) else { continue };
-            // SAFETY: valid strings.
-            if unsafe { libc::fnmatch(part.as_ptr(), c_name.as_ptr(), libc::FNM_PERIOD) } == 0 {
+            if does_match(&part, &name)? {
                 to_go.push((join(&path, name.as_bytes()), rest));
+                check_room(found.len() + to_go.len())?;
             }
         }
     }
     Ok(found)
+}
+
+/// Is this name in a directory one that a part of the pattern stands for?
+fn does_match(part: &CStr, name: &OsStr) -> Result<bool> {
+    let Ok(c_name) = CString::new(name.as_bytes()) else { return Ok(false) };
+    // SAFETY: valid strings.
+    match unsafe { libc::fnmatch(part.as_ptr(), c_name.as_ptr(), libc::FNM_PERIOD) } {
+        0 => Ok(true),
+        libc::FNM_NOMATCH => Ok(false),
+        // Bytes that are no characters where the server runs, to some libraries; or there is no memory.
+        _ => {
+            let (part, name) = (part.to_string_lossy(), name.to_string_lossy());
+            let message = format!("could not compare \"{name}\" with the pattern \"{part}\"");
+            Err(Error::new(Code::ERRCODE_SYSTEM_ERROR, message))
+        }
+    }
 }
 
 fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
@@ -70,8 +93,8 @@ fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, slash, name].concat()
 }
 
-/// A part without its backslashes, and also without what is behind them.
-fn without_escapes(part: &[u8], nor_escaped: bool) -> Vec<u8> {
+/// A part without its backslashes, and if `nor_escaped`, also without what is behind them.
+pub fn without_escapes(part: &[u8], nor_escaped: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(part.len());
     let mut bytes = part.iter();
     while let Some(&byte) = bytes.next() {
