@@ -25,7 +25,7 @@ pub trait Run<W: Word> {
 }
 
 /// A run in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Slice<'e, W: Word> {
     entries: Option<&'e [Entry<W>]>,
     block: &'e [Entry<W>],
@@ -114,8 +114,10 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
                 break;
             }
             if length < STRETCH && self.heads.len() == 2 {
-                self.collect_two()?;
-                continue;
+                if self.collect_two()? {
+                    continue;
+                }
+                break;
             }
             let next = block.get(length).copied();
             if length < STRETCH {
@@ -143,11 +145,12 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
     }
 
     /// Collects from the only two runs that are left, until there are enough or a block is used up. Which of them is next is
-    /// not to be foreseen here, so nothing depends on it but what is taken.
-    fn collect_two(&mut self) -> Result<(), R::Error> {
-        let &[mut a, mut b] = self.heads.as_slice() else { return Ok(()) };
+    /// not to be foreseen here, so nothing depends on it but what is taken. False if there was nothing, as only a run has it whose
+    /// block is not what it was.
+    fn collect_two(&mut self) -> Result<bool, R::Error> {
+        let &[mut a, mut b] = self.heads.as_slice() else { return Ok(false) };
         let block = |head: &Head<W>| self.runs.get(head.run).and_then(|run| run.block().get(head.at..));
-        let (Some(left), Some(right)) = (block(&a), block(&b)) else { return Ok(()) };
+        let (Some(left), Some(right)) = (block(&a), block(&b)) else { return Ok(false) };
         let (mut i, mut j) = (0, 0);
         while self.collected.len() < COLLECT
             && let (Some(&x), Some(&y)) = (left.get(i), right.get(j))
@@ -156,6 +159,9 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
             self.collected.push(if is_left { x } else { y });
             i += usize::from(is_left);
             j += usize::from(!is_left);
+        }
+        if i + j == 0 {
+            return Ok(false);
         }
         let (next_a, next_b) = (left.get(i).copied(), right.get(j).copied());
         (a.at, b.at) = (a.at + i, b.at + j);
@@ -168,10 +174,10 @@ impl<W: Word, R: Run<W>> Merge<W, R> {
             }
         }
         self.sink();
-        match self.spent.take() {
-            Some(run) => self.advance(run),
-            None => Ok(()),
+        if let Some(run) = self.spent.take() {
+            self.advance(run)?;
         }
+        Ok(true)
     }
 
     /// The runs, to be asked for what they know.

@@ -1,6 +1,8 @@
 //! Sorting and merging against the standard library, and equal keys against a naive judge.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes, as_bytes_mut};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape, KeyValue};
@@ -109,8 +111,10 @@ proptest! {
             runs[*run].extend_from_slice(piece);
             rest = tail;
         }
-        let runs = runs.into_iter().zip(&blocks).map(|(entries, size)| Blocks { entries, size: *size, at: 0, now: 0..0 });
-        prop_assert!(collect(Merge::new(runs.collect())) == expected);
+        check_merge(&runs, &blocks, &expected);
+        let wide = |entry: &Entry<u64>| Entry::new(u128::from(entry.key()) << 40 | 5, entry.tid());
+        let widen = |entries: &Vec<Entry<u64>>| entries.iter().map(wide).collect::<Vec<_>>();
+        check_merge(&runs.iter().map(widen).collect::<Vec<_>>(), &blocks, &widen(&expected));
     }
 }
 
@@ -124,34 +128,78 @@ proptest! {
         kind in 0u64..16,
         seed in any::<u64>(),
     ) {
-        let mut expected = entries::<u64>(count, kind, seed);
-        expected.sort();
-        let mut parts = vec![Vec::new(); 4];
-        let mut run = 0;
-        for (entry, i) in expected.iter().zip(0u64..) {
-            // A change after each entry, or after several.
-            if mix(i ^ seed) % stretch == 0 {
-                run = (mix(seed.wrapping_add(i)) % runs) as usize;
-            }
-            parts[run].push(*entry);
-        }
-        let runs = parts.into_iter().zip(&blocks).map(|(entries, size)| Blocks { entries, size: *size, at: 0, now: 0..0 });
-        prop_assert!(collect(Merge::new(runs.collect())) == expected);
+        check_alternating::<u64>(entries(count, kind, seed), runs, stretch, &blocks, seed);
+        check_alternating::<u128>(entries(count, kind, seed), runs, stretch, &blocks, seed);
     }
 }
 
+fn check_alternating<W: Word>(mut all: Vec<Entry<W>>, runs: u64, stretch: u64, blocks: &[usize], seed: u64) {
+    all.sort();
+    let mut parts = vec![Vec::new(); 4];
+    let mut run = 0;
+    for (entry, i) in all.iter().zip(0u64..) {
+        // A change after each entry, or after several.
+        if mix(i ^ seed).is_multiple_of(stretch) {
+            run = (mix(seed.wrapping_add(i)) % runs) as usize;
+        }
+        parts[run].push(*entry);
+    }
+    check_merge(&parts, blocks, &all);
+}
+
+/// Merges runs with blocks of these sizes, then the same with the first one in memory.
+fn check_merge<W: Word>(parts: &[Vec<Entry<W>>], blocks: &[usize], expected: &[Entry<W>]) {
+    let in_blocks = |(entries, size): (&Vec<Entry<W>>, &usize)| Either::Blocks(Blocks::new(entries.clone(), *size));
+    let mut runs: Vec<_> = parts.iter().zip(blocks).map(in_blocks).collect();
+    assert!(collect(Merge::new(runs.clone())) == expected);
+    runs[0] = Either::Slice(Slice::new(&parts[0]));
+    assert!(collect(Merge::new(runs)) == expected);
+}
+
 /// A run in small blocks.
-struct Blocks {
-    entries: Vec<Entry<u64>>,
+#[derive(Clone)]
+struct Blocks<W: Word> {
+    entries: Vec<Entry<W>>,
     size: usize,
     at: usize,
     now: std::ops::Range<usize>,
 }
 
-impl Run<u64> for Blocks {
+impl<W: Word> Blocks<W> {
+    fn new(entries: Vec<Entry<W>>, size: usize) -> Self {
+        Self { entries, size, at: 0, now: 0..0 }
+    }
+}
+
+/// A run in blocks, or in memory.
+#[derive(Clone)]
+enum Either<'e, W: Word> {
+    Blocks(Blocks<W>),
+    Slice(Slice<'e, W>),
+}
+
+impl<W: Word> Run<W> for Either<'_, W> {
     type Error = &'static str;
 
-    fn block(&self) -> &[Entry<u64>] {
+    fn block(&self) -> &[Entry<W>] {
+        match self {
+            Either::Blocks(run) => run.block(),
+            Either::Slice(run) => run.block(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<(), Self::Error> {
+        match self {
+            Either::Blocks(run) => run.advance(),
+            Either::Slice(run) => run.advance().map_err(|never| match never {}),
+        }
+    }
+}
+
+impl<W: Word> Run<W> for Blocks<W> {
+    type Error = &'static str;
+
+    fn block(&self) -> &[Entry<W>] {
         &self.entries[self.now.clone()]
     }
 
@@ -163,7 +211,10 @@ impl Run<u64> for Blocks {
     }
 }
 
-fn collect<R: Run<u64>>(mut merge: Merge<u64, R>) -> Vec<Entry<u64>>
+/// Entries that are collected at once, and as many as may come with the last one.
+const COLLECTED: usize = 1024 + 63;
+
+fn collect<W: Word, R: Run<W>>(mut merge: Merge<W, R>) -> Vec<Entry<W>>
 where
     R::Error: std::fmt::Debug,
 {
@@ -176,6 +227,10 @@ where
             return all;
         }
         all.extend_from_slice(entries);
+        let (start, count) = (entries.as_ptr(), entries.len());
+        // What is handed out where it lies is as long as it is there.
+        let lies_in_run = merge.runs().iter().any(|run| run.block().as_ptr_range().contains(&start));
+        assert!(lies_in_run || count <= COLLECTED, "{count} entries were collected");
     }
 }
 
@@ -214,6 +269,66 @@ fn errors_of_runs_come_through() {
     }
     assert_eq!(Merge::new(vec![Broken]).next(), Err("broken"));
     assert_eq!(Merge::<u64, Slice<u64>>::new(vec![]).next(), Ok(&[][..]));
+}
+
+/// Entries whose keys are these.
+fn with_keys(keys: impl Iterator<Item = u64>) -> Vec<Entry<u64>> {
+    keys.map(|key| Entry::new(key, Tid::new(key as u32, 1))).collect()
+}
+
+#[test]
+fn errors_of_runs_that_alternate_come_through() {
+    /// It has one block.
+    struct OneBlock(Blocks<u64>);
+    impl Run<u64> for OneBlock {
+        type Error = &'static str;
+        fn block(&self) -> &[Entry<u64>] {
+            self.0.block()
+        }
+        fn advance(&mut self) -> Result<(), Self::Error> {
+            if self.0.at > 0 && self.0.size == 100 {
+                return Err("broken");
+            }
+            self.0.advance()
+        }
+    }
+    for broken in [0, 1] {
+        let size = |run| if run == broken { 100 } else { 1000 };
+        let runs = [0, 1].map(|run| OneBlock(Blocks::new(with_keys((run..2000).step_by(2)), size(run))));
+        assert_eq!(Merge::new(Vec::from(runs)).next(), Err("broken"));
+    }
+}
+
+#[test]
+fn a_block_that_is_no_more_ends_a_merge() {
+    struct Fickle {
+        run: Blocks<u64>,
+        gone: Rc<Cell<bool>>,
+        asked: Cell<usize>,
+    }
+    impl Run<u64> for Fickle {
+        type Error = &'static str;
+        fn block(&self) -> &[Entry<u64>] {
+            self.asked.set(self.asked.get() + 1);
+            assert!(self.asked.get() < 1000, "it is asked again and again");
+            if self.gone.get() { &[] } else { self.run.block() }
+        }
+        fn advance(&mut self) -> Result<(), Self::Error> {
+            self.run.advance()
+        }
+    }
+    for fickle in [0, 1] {
+        let gone = Rc::new(Cell::new(false));
+        let runs = [0, 1].map(|run| Fickle {
+            run: Blocks::new(with_keys((run..4000).step_by(2)), 2000),
+            gone: if run == fickle { Rc::clone(&gone) } else { Rc::default() },
+            asked: Cell::new(0),
+        });
+        let mut merge = Merge::new(Vec::from(runs));
+        assert_eq!(merge.next().unwrap().len(), 1024);
+        gone.set(true);
+        assert!(merge.next().unwrap().is_empty());
+    }
 }
 
 #[test]
