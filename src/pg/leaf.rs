@@ -82,7 +82,7 @@ pub struct LeafWriter {
     needs_wal: bool,
     /// The free space map was seen to have no page.
     no_free_pages: bool,
-    /// The WAL writer has been told of WAL up to here.
+    /// The WAL writer has been told of WAL up to here, or what comes before it is others' to tell; 0 before the first leaf.
     told: pg_sys::XLogRecPtr,
 }
 
@@ -186,10 +186,14 @@ impl LeafWriter {
         // SAFETY: the caller vouches for the frame; a variable of this process.
         unsafe {
             let end = pg_sys::XactLastRecEnd;
-            if self.needs_wal && end.saturating_sub(self.told) >= WORTH_TELLING {
-                c::XLogSetAsyncXactLSN(end);
-                self.told = end;
+            if !self.needs_wal || (self.told > 0 && end.saturating_sub(self.told) < WORTH_TELLING) {
+                return;
             }
+            // What is little by the commit is written by it: a WAL writer that syncs would only be waited for.
+            if self.told > 0 {
+                c::XLogSetAsyncXactLSN(end);
+            }
+            self.told = end;
         }
     }
 
