@@ -22,7 +22,7 @@ use pg_bulk_format::btree::merge::{Merge, Run, Slice};
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::range::Between;
+use self::range::{Between, Seen};
 use self::together::Together;
 use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
@@ -170,6 +170,21 @@ pub(super) fn check_total(total: u64, sources: Sources<'_>) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
 }
 
+/// Has an index a new entry for each key that was collected?
+pub(super) fn check_built(new: u64, total: u64) -> Result<()> {
+    if new == total {
+        return Ok(());
+    }
+    let message = format!("{new} of {total} keys were put into an index");
+    Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+}
+
+/// The entries of the index that was there, among the runs that were merged.
+fn seen_of<W: Word>(runs: &[Source<'_, W>]) -> Seen<W> {
+    let old = runs.iter().find_map(|run| if let Source::Old(old) = run { Some(old.seen()) } else { None });
+    old.unwrap_or_default()
+}
+
 /// Give an index a new file, and have it written. False if that could not be, for what is said to be unfit. Who holds the
 /// index open may let go of it when it is `opened`. Guarded.
 ///
@@ -279,7 +294,7 @@ unsafe fn write_pages<W: Word>(
 ) -> Result<Built> {
     let shape = keys.shape();
     let unfit = old.as_ref().map(LeafReader::unfit);
-    let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(&keys.entries))];
+    let mut runs: Vec<Source<'_, W>> = vec![Source::Memory(Slice::new(keys.entries()))];
     let files = || std::iter::once(&keys.runs).chain(others);
     let block = keys.block(files().map(|runs| runs.list.len()).sum());
     runs.extend(files().flat_map(|runs| runs.readers(block)).map(Source::File));
@@ -308,6 +323,7 @@ unsafe fn write_pages<W: Word>(
     };
     feed(&mut merge, &mut judge, &mut duplicate, &mut builder, &mut file, &unfit, || false)?;
     let built = builder.finish(&mut file).map_err(|error| failed(error, &unfit))?;
+    check_built(built.entries.saturating_sub(seen_of(merge.runs()).count), keys.total)?;
     file.finish()?;
     Ok(built)
 }

@@ -52,7 +52,7 @@ pub enum Keys {
 #[derive(Debug)]
 pub struct Collected<W: Word> {
     reader: KeyReader,
-    pub entries: Vec<Entry<W>>,
+    entries: Vec<Entry<W>>,
     /// Entries that there is memory for, together with as many to sort them.
     most: usize,
     /// So many of the entries, from the first one on, are known to be in order; if all were that have been looked at.
@@ -276,6 +276,11 @@ impl<W: Word> Collected<W> {
         self.take_entries();
     }
 
+    /// What is in memory.
+    pub fn entries(&self) -> &[Entry<W>] {
+        &self.entries
+    }
+
     /// What is in memory, which is not kept.
     pub fn take_entries(&mut self) -> Vec<Entry<W>> {
         self.in_order = Some(0);
@@ -292,7 +297,7 @@ impl<W: Word> Collected<W> {
         let most = if self.is_in_order() { self.most * 2 } else { self.most };
         if needed > most {
             self.sort();
-            self.runs.write(as_bytes(&self.entries), self.entries.len() as u64)?;
+            self.write_run(0)?;
             self.entries.clear();
             self.in_order = Some(0);
         }
@@ -307,8 +312,8 @@ impl<W: Word> Collected<W> {
     /// Is what is in memory in order? What is known to be is not looked at again.
     fn is_in_order(&mut self) -> bool {
         let Some(known) = self.in_order else { return false };
-        let news = self.entries.get(known.saturating_sub(1)..).unwrap_or_default();
-        self.in_order = is_ascending(news).then_some(self.entries.len());
+        let news = self.entries.get(known.saturating_sub(1)..);
+        self.in_order = news.is_some_and(is_ascending).then_some(self.entries.len());
         self.in_order.is_some()
     }
 
@@ -318,6 +323,7 @@ impl<W: Word> Collected<W> {
             self.put_in_order();
             self.in_order = Some(self.entries.len());
         }
+        debug_assert!(is_ascending(&self.entries), "sorted keys are not in order");
     }
 
     fn put_in_order(&mut self) {
@@ -336,12 +342,18 @@ impl<W: Word> Collected<W> {
         sort(&mut self.entries, &mut scratch);
     }
 
+    /// Write what is in memory, which is sorted, from one entry on. Guarded.
+    pub fn write_run(&mut self, from: usize) -> Result<()> {
+        let entries = self.entries.get(from..).unwrap_or_default();
+        self.runs.write(as_bytes(entries), entries.len() as u64)
+    }
+
     fn hand_over(&mut self) -> Result<()> {
         if self.given_up {
             self.runs.write(&[], GIVEN_UP)?;
         } else if !self.entries.is_empty() {
             self.sort();
-            self.runs.write(as_bytes(&self.entries), self.entries.len() as u64)?;
+            self.write_run(0)?;
         }
         self.take_entries();
         self.runs.export();

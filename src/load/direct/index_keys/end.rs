@@ -43,7 +43,7 @@ impl<W: Word> Collected<W> {
             return Ok(false);
         }
         self.sort();
-        if self.entries.first().is_some_and(|entry| entry.key() <= last) || !are_behind(&self.runs, last)? {
+        if self.entries().first().is_some_and(|entry| entry.key() <= last) || !are_behind(&self.runs, last)? {
             return Ok(false);
         }
         // SAFETY: the index is open.

@@ -12,7 +12,7 @@ use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::pg_sys;
 
-use super::{Judge, Sources, all_runs, check_total, failed, options, renew};
+use super::{Judge, Sources, all_runs, check_built, check_total, failed, options, renew};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::byte_keys::ByteKeys;
 use crate::load::direct::index_keys::clash::Clashes;
@@ -148,6 +148,8 @@ unsafe fn write_pages(
         judge.finish(|rest| builder.push(rest, &mut file).map_err(failed))?;
     }
     let built = builder.finish(&mut file).map_err(failed)?;
+    // What was there before is not counted.
+    check_built(if merges.is_some() { built.entries.min(keys.total) } else { built.entries }, keys.total)?;
     file.finish()?;
     Ok(built)
 }

@@ -22,7 +22,7 @@ use pg_bulk_format::btree::sort::is_ascending;
 use pg_bulk_format::btree::unique::Unique;
 use pgrx::PgSqlErrorCode as Code;
 
-use super::{Source, failed, feed};
+use super::{Source, failed, feed, seen_of};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::leaves::{LeafReader, Leaves};
 use crate::load::direct::index_keys::runs::Runs;
@@ -297,11 +297,7 @@ impl<W: Word> Ranges<'_, W> {
             Err(_) if unfit.is_some_and(|unfit| unfit.get()) => self.over.store(1, Relaxed),
             Err(_) if over() => (),
             part => {
-                let old = merge
-                    .runs()
-                    .iter()
-                    .find_map(|run| if let Source::Old(old) = run { Some(old.seen()) } else { None });
-                let seen = old.unwrap_or_default();
+                let seen = seen_of(merge.runs());
                 return part.map(|part| (!over()).then_some(Piece { range, part, seen }));
             }
         }

@@ -29,7 +29,7 @@ use pg_bulk_format::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::range::{Bound, Extents, Piece, Ranges, Seen, bounds, extent_size};
-use super::{Help, Sources, failed, options};
+use super::{Help, Sources, check_built, failed, options};
 use crate::error::{Error, OrRaise, Result, out_of_memory};
 use crate::guc;
 use crate::load::direct::index_keys::collector::{Collected, file_name};
@@ -117,9 +117,9 @@ pub unsafe fn build<W: Word>(
     }
     let runs: Vec<&Runs> = std::iter::once(&keys.runs).chain(others).collect();
     let found = old.as_ref().map(|old| (old, entries));
-    let bounds = bounds(keys.shape(), &keys.entries, &runs, found, sources.builders + 1)?;
+    let bounds = bounds(keys.shape(), keys.entries(), &runs, found, sources.builders + 1)?;
     let Some(first) = bounds.first().map(Bound::key::<W>) else { return Ok(Together::NotWorth) };
-    let own = keys.entries.partition_point(|entry| entry.key() < first);
+    let own = keys.entries().partition_point(|entry| entry.key() < first);
     let known = keys.lend(own, &files, oid)?;
     let pages = (keys.total as f64 + entries) / entries_of_page(keys.shape());
     // SAFETY: the caller vouches for both; guarded calls.
@@ -163,7 +163,7 @@ pub unsafe fn build<W: Word>(
         unique: task.unique,
         runs: std::iter::once(&keys.runs).chain(others).collect(),
         block: task.block,
-        memory: keys.entries.get(..own).unwrap_or_default(),
+        memory: keys.entries().get(..own).unwrap_or_default(),
         old,
         start: task.start,
         bounds: &bounds,
@@ -205,10 +205,7 @@ pub unsafe fn build<W: Word>(
         return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
     }
     let new: u64 = pieces.iter().map(|piece| piece.part.entries.saturating_sub(piece.seen.count)).sum();
-    if new != keys.total {
-        let message = format!("{new} of {} keys were put into an index", keys.total);
-        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-    }
+    check_built(new, keys.total)?;
     keys.take_entries();
     let parts = pieces.into_iter().map(|piece| piece.part).collect();
     left.ranges.sort_by_key(|range| range.start);
@@ -286,9 +283,8 @@ impl<W: Word> Collected<W> {
     /// are not also in memory. Guarded.
     fn lend(&mut self, from: usize, files: &SharedFiles, index: pg_sys::Oid) -> Result<usize> {
         let known = self.runs.list.len();
-        let lent = self.entries.get(from..).unwrap_or_default();
-        if !lent.is_empty() {
-            self.runs.write(pg_bulk_format::btree::entry::as_bytes(lent), lent.len() as u64)?;
+        if from < self.entries().len() {
+            self.write_run(from)?;
         }
         self.runs.export();
         self.runs = Runs::open(files, &file_name(index, 0), size_of::<Entry<W>>())?.ok_or_else(damaged)?;
