@@ -55,29 +55,32 @@ sub statement
 }
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);
+# Of an index of several batches: a page whose place is passed, while a batch is not full, and the last batch.
+my @later = ('index.write after=2', 'index.logged after=4');
 my @cores = qw(load.rebuild load.rebuilt);
 my @grow = qw(leaf.looked leaf.page leaf.extend leaf.extended leaf.grow leaf.grown);
 my @together = qw(index.together index.joined index.helper);
-my %points = ('fixed grow' => \@grow, 'fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => \@ours, 'bytes merge' => \@ours, 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
+my %points = ('fixed grow' => \@grow, 'fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => [ @ours, @later ], 'bytes merge' => [ @ours, @later ], 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
 for my $case (sort keys %points)
 {
 	my ($table, $way) = split / /, $case;
 	my $rows = rows_of($primary, $table);
-	for my $point (@{ $points{$case} })
+	for my $place (@{ $points{$case} })
 	{
 		my $starts = starts();
+		my ($point, $after) = split / /, $place;
 		# Not the first index, where there are several to come.
-		my $after = $point =~ /sorted|settled|helper|looked|page|extended|grow/ ? '' : 'after=1';
+		$after //= $point =~ /sorted|settled|helper|looked|page|extended|grow/ ? '' : 'after=1';
 		my $who = $point =~ /helper/ ? 'worker' : 'leader';
 		point_set($primary, $point, "signal=9 $who $after once");
 		my (undef, $end) = begin_session($primary, statement($table, $way));
 		my ($out, $err) = $end->();
-		like($err, qr/server closed the connection|terminating connection because of crash/, "$case, killed at $point");
+		like($err, qr/server closed the connection|terminating connection because of crash/, "$case, killed at $place");
 		ok(point_taken($primary, $point), '... there');
 		for (my $tries = 0; starts() == $starts && $tries < 3000; $tries++) { usleep(10_000); }
 		point_clear($primary);
-		is(rows_of($primary, $table), $rows, "$case, killed at $point: the rows are those before");
-		healthy($primary, "$case, killed at $point");
+		is(rows_of($primary, $table), $rows, "$case, killed at $place: the rows are those before");
+		healthy($primary, "$case, killed at $place");
 		$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 		is(rows_of($standby, $table), $rows, '... also on the standby');
 	}

@@ -22,14 +22,15 @@ use super::compat;
 use super::points::{point, point_quiet};
 use super::section::Section;
 use super::segment::RelationFile;
-use crate::error::Result;
+use crate::error::{Result, out_of_memory};
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// Pages that are written at once: 1 MB, in WAL records of as many as go into one. For each batch the file is opened, its space
 /// allocated, a sync asked for, and the WAL writer woken, which took a tenth of a build with batches of one record. What a batch
-/// has must be in the processor's cache still when it is logged and written.
-const BATCH: usize = 4 * pg_sys::XLR_MAX_BLOCK_ID as usize;
+/// has must be in the processor's cache still when it is logged and written. Where tests can stop a write, small indexes are to
+/// have several, and late pages between them, of more than one record.
+pub const BATCH: usize = if cfg!(feature = "points") { 40 } else { 4 * pg_sys::XLR_MAX_BLOCK_ID as usize };
 
 #[repr(C, align(4096))]
 struct AlignedPage([u8; BLCKSZ]);
@@ -39,7 +40,8 @@ pub struct IndexFile {
     relation: pg_sys::Relation,
     file: RelationFile,
     needs_wal: bool,
-    /// Pages to be written next, from block `first` on, and which of them are there.
+    /// Room for pages to be written next, from block `first` on, as many as there have been at once; `count` of them, and which
+    /// are there.
     batch: Vec<AlignedPage>,
     present: [bool; BATCH],
     first: u32,
@@ -48,8 +50,6 @@ pub struct IndexFile {
     is_part: bool,
     /// Segments that are known to be complete then.
     complete: u32,
-    /// For a page whose place is passed.
-    late: Box<AlignedPage>,
 }
 
 impl IndexFile {
@@ -70,13 +70,12 @@ impl IndexFile {
             relation,
             file: RelationFile::new(relation, traits.temporary)?,
             needs_wal: traits.needs_wal,
-            batch: (0..BATCH).map(|_| AlignedPage([0; BLCKSZ])).collect(),
+            batch: Vec::new(),
             present: [false; BATCH],
             first: 0,
             count: 0,
             is_part,
             complete: 0,
-            late: Box::new(AlignedPage([0; BLCKSZ])),
         })
     }
 
@@ -88,15 +87,16 @@ impl IndexFile {
                 self.first = block;
             }
         } else if block < self.first {
-            self.late.0 = *page;
-            let late = std::slice::from_mut(&mut *self.late);
-            return write(self.relation, &self.file, self.needs_wal, block, late, &[true]);
+            let mut late = AlignedPage(*page);
+            return write(self.relation, &self.file, self.needs_wal, block, std::slice::from_mut(&mut late), &[true]);
         }
         while (block - self.first) as usize >= BATCH {
+            self.make_room(BATCH)?;
             self.count = BATCH;
             self.flush()?;
         }
         let at = (block - self.first) as usize;
+        self.make_room(at + 1)?;
         if let (Some(place), Some(present)) = (self.batch.get_mut(at), self.present.get_mut(at)) {
             place.0 = *page;
             *present = true;
@@ -110,6 +110,7 @@ impl IndexFile {
         self.flush()?;
         for first in blocks.clone().step_by(BATCH) {
             let count = ((blocks.end - first) as usize).min(BATCH);
+            self.make_room(count)?;
             let (Some(pages), Some(present)) = (self.batch.get_mut(..count), self.present.get_mut(..count)) else {
                 break;
             };
@@ -123,6 +124,15 @@ impl IndexFile {
     /// Write what is left. Guarded.
     pub fn finish(mut self) -> Result<()> {
         self.flush()
+    }
+
+    /// Room for so many pages in a batch.
+    fn make_room(&mut self, count: usize) -> Result<()> {
+        if let Some(more) = count.checked_sub(self.batch.len()) {
+            self.batch.try_reserve(more).map_err(|_| out_of_memory())?;
+            self.batch.resize_with(count, || AlignedPage([0; BLCKSZ]));
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -26,11 +26,9 @@ use super::{Source, failed, feed, seen_of};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::leaves::{LeafReader, Leaves};
 use crate::load::direct::index_keys::runs::Runs;
-use crate::pg::index_file::IndexFile;
+use crate::pg::index_file::{BATCH, IndexFile};
 
-/// Blocks that a process takes at once, at most: as many as are worth a write.
-const LARGEST: u32 = 16;
-/// Of the index as many are left over at most.
+/// Of the index one in so many is left over at most: each process leaves a part of its last extent.
 const LEFT_OVER: u64 = 64;
 /// Samples of each run, and of the index that is there.
 const SAMPLES: u32 = 64;
@@ -115,9 +113,9 @@ pub fn bounds<W: Word>(
     Ok(bounds)
 }
 
-/// Blocks that each of so many processes takes at once, for an index of about so many.
+/// Blocks that each of so many processes takes at once, for an index of about so many: a write, if that does not leave too many.
 pub fn extent_size(pages: u64, processes: usize) -> u32 {
-    (pages / LEFT_OVER / processes.max(1) as u64).clamp(1, LARGEST.into()) as u32
+    (pages / LEFT_OVER / processes.max(1) as u64).clamp(1, BATCH as u64) as u32
 }
 
 /// Blocks for a process: extents, of which each process takes the next one.
