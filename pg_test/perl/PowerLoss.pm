@@ -129,7 +129,9 @@ sub fail
 	open my $files, '-|', 'find', "$data/base", "$data/pg_wal", '-type', 'f', '-exec', 'stat', '-c', '%i %W %w %n', '{}', '+' or die "find: $!";
 	while (<$files>)
 	{
-		my ($inode, $seconds, $fraction, $path) = /^(\d+) (\d+) \S+ [\d:]+\.(\d{9}) \S+ (.*)$/ or die "no time of birth: $_";
+		# Where the file system knows no times of birth, stat says so by a dash, and statx by zeros.
+		my ($inode, $seconds, $fraction, $path) = /^(\d+) (\d+) (?:-|\S+ [\d:]+\.(\d{9}) \S+) (.*)$/ or die "stat: $_";
+		$fraction //= 0;
 		next if $path !~ m{/(\d+(_fsm|_vm)?(\.\d+)?|[0-9A-F]{24})$};
 		my $key = "$inode.$seconds." . int $fraction;
 		my $dirty = $pages->{$key} // next;
