@@ -189,14 +189,14 @@ $$;
 CALL make_lines('wrong', '', text_with(E'600\t\\xff\t\\N\t\\N'));
 SET max_parallel_workers_per_gather = 0;
 RESET pg_bulk.chunk_size;
-SELECT error_of('SELECT count(*) FROM wrong');
+SELECT e FROM error_of('SELECT count(*) FROM wrong') e WHERE e <> 'CONTEXT: parallel worker';
 CALL write_file('wrong', text_with(E'600\t\\N\t\\N'));
-SELECT error_of('SELECT count(*) FROM wrong');
+SELECT e FROM error_of('SELECT count(*) FROM wrong') e WHERE e <> 'CONTEXT: parallel worker';
 CALL write_file('wrong', text_with(E'x\ty\tz\t\\N'));
 SELECT count(*) FROM wrong;
-SELECT error_of('SELECT id FROM wrong');
+SELECT e FROM error_of('SELECT id FROM wrong') e WHERE e <> 'CONTEXT: parallel worker';
 SELECT count(*), sum(n), min(words) FROM wrong WHERE words = 'A';
-SELECT error_of('SELECT id FROM wrong WHERE words = $$y$$');
+SELECT e FROM error_of('SELECT id FROM wrong WHERE words = $$y$$') e WHERE e <> 'CONTEXT: parallel worker';
 SET max_parallel_workers_per_gather = 4;
 SET pg_bulk.chunk_size = 1;
 ALTER FOREIGN TABLE wrong OPTIONS (ADD format 'csv');
@@ -204,13 +204,16 @@ SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker';
 -- Caught, in one transaction; and all is as before.
 CALL write_file('wrong', lines_with(1000, '1000,,'));
 BEGIN;
-SELECT count(*) FROM error_of('SELECT count(id) FROM wrong');
+SELECT count(*) FROM error_of('SELECT count(id) FROM wrong') e WHERE e <> 'CONTEXT: parallel worker';
 SELECT count(*) FROM lines;
 COMMIT;
 SELECT differences();
+-- It may still be the scan that is canceled.
+\set SHOW_CONTEXT never
 SET statement_timeout = '20ms';
 SELECT count(*) FROM lines a JOIN lines b ON a.words <> b.words;
 RESET statement_timeout;
+\set SHOW_CONTEXT errors
 SELECT count(*) FROM lines;
 
 -- By one process: what is not a file, what counts rows or leaves them out, what is converted, what workers may not call.
