@@ -37,6 +37,7 @@ use Time::HiRes qw(usleep);
 use PostgreSQL::Test::Utils;
 
 use constant PAGE => 8192;
+use constant SEGMENT => 16 * 1024 * 1024;
 
 sub new
 {
@@ -96,8 +97,8 @@ sub unsynced
 		$line++;
 		if ($what eq 'W')
 		{
-			# A segment of the log that is used again begins anew.
-			@durable{$file} = @written{$file} = 0 if $at == 0;
+			# A segment of the log that was full is used again, and begins anew.
+			$durable{$file} = $written{$file} = 0 if $at == 0 && ($written{$file} // 0) >= SEGMENT;
 			$written{$file} = $at + $length if $at + $length > ($written{$file} // 0);
 			$pages{$file}{$_} = $line for int($at / PAGE) .. int(($at + $length - 1) / PAGE);
 		}

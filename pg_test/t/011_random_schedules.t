@@ -137,6 +137,7 @@ is($node->safe_psql('postgres', $visibility), '', 'the visibility map is right')
 my $ahead = "SELECT c.oid::regclass, block FROM pg_class c, generate_series(0, pg_relation_size(c.oid) / 8192 - 1) block, page_header(get_raw_page(c.oid::regclass::text, block::int)) WHERE relkind IN ('r', 't', 'i') AND c.oid > 16384 AND lsn > pg_current_wal_insert_lsn()";
 is($node->safe_psql('postgres', $ahead), '', 'no page is ahead of the log');
 my $digest = join ' UNION ALL ', map { "SELECT '$_', count(*), sum(hashtextextended(t::text, 0)::numeric) FROM $_ t" } 'plain', 'keyed', 'parts', 'toasted', 'ledger';
+$digest .= ' ORDER BY 1';
 my $all = $node->safe_psql('postgres', $digest);
 $node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 is($standby->safe_psql('postgres', $digest), $all, 'the standby has the same');
