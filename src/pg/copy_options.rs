@@ -266,9 +266,11 @@ impl CopyOptions {
     }
 
     /// The records of a location, of so many fields. Guarded.
-    pub fn open(&self, location: &Location, header: Header, fields: usize) -> Result<Stream> {
+    pub fn open(&self, location: &Location, mut header: Header, fields: usize) -> Result<Stream> {
         let encodings = Encodings::new(self.encoding)?.keeping_bom(self.keeps_bom);
         let files = if self.is_literal { None } else { location.files()? };
+        // Files have their columns in different orders (`header.rs`).
+        header.fields |= header.lines == 1 && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
         let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);

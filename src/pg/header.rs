@@ -1,28 +1,148 @@
 //! Header lines: whether they name the columns, or what they name.
+//!
+//! Of several files whose fields are matched by position, the first header says what the positions are: a file that has the
+//! same names in another order is read in that order, and one that has some of them elsewhere, but not all, is an error.
+//! Values of one column would get into another otherwise, and where the types are equal nobody would notice. Names that
+//! the first header does not have mean nothing, as in COPY. Whoever opens a file looks at its header, and reads that of the first
+//! file first, so that what a file means does not depend on which process reads what.
 
 use std::ffi::CString;
 
-use pg_bulk_format::reader::Value;
+use pg_bulk_format::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::column::{Column, Taken};
 use super::encoding::{from_server, verify_in_server_encoding};
 use super::row::{Rows, Turn};
-use super::stream::{Advance, MOST_FIELDS};
+use super::source::Location;
+use super::stream::{Advance, MOST_FIELDS, Stream};
 use crate::error::{self, Error, Result};
+
+/// The first header of several files whose fields are matched by position.
+#[derive(Debug)]
+pub(super) struct FirstHeader {
+    /// Which file has it.
+    file: usize,
+    names: Names,
+    /// The columns of the fields in its order, and then those that no field is for.
+    pub(super) columns: Vec<Column>,
+    /// For each field of the file that is open, which of its fields it is; none: they are the same.
+    order: Vec<usize>,
+}
+
+/// The fields of a header; one that is the NULL marker has no name.
+type Names = Vec<Option<Vec<u8>>>;
+
+/// A file that is empty has no header, though one line was asked for.
+fn is_empty(reader: &Reader) -> bool {
+    reader.raw_line() == Some(&[]) && reader.place_behind().is_none()
+}
+
+/// For each of these names, where the first header has it; none if each is where it is there, or is not there at all.
+/// An error is the index of one that is elsewhere, though not all are the same.
+fn order(first: &Names, names: &Names) -> std::result::Result<Vec<usize>, usize> {
+    let place = |name: &Vec<u8>| first.iter().position(|known| known.as_ref() == Some(name));
+    let is_elsewhere = |(i, name): (usize, &Option<Vec<u8>>)| {
+        let name = name.as_ref()?;
+        (first.get(i).and_then(Option::as_ref) != Some(name) && place(name).is_some()).then_some(i)
+    };
+    let Some(moved) = names.iter().enumerate().find_map(is_elsewhere) else { return Ok(Vec::new()) };
+    let places: Option<Vec<usize>> = names.iter().map(|name| place(name.as_ref()?)).collect();
+    let mut places = places.ok_or(moved)?;
+    let order = places.clone();
+    places.sort_unstable();
+    places.dedup();
+    if places.len() == first.len() && order.len() == first.len() { Ok(order) } else { Err(moved) }
+}
 
 impl Rows {
     /// A header line has been read.
     pub(super) fn take_header(&mut self) -> Result<()> {
-        if self.known.is_some() { self.match_names() } else { self.check_header() }
+        if self.known.is_some() {
+            self.match_names()
+        } else if self.match_header {
+            self.check_header()
+        } else {
+            self.follow_order()
+        }
     }
 
-    /// Where names tell which columns the fields are for, read the header of a file that has just been opened.
+    /// Where the header tells which columns the fields are for, read that of a file that has just been opened.
     pub fn take_names(&mut self) -> Result<()> {
-        if self.known.is_some() && self.stream.advance()? == Advance::Header {
-            self.match_names()?;
+        let tells = self.known.is_some() || (!self.match_header && self.stream.wants_names());
+        if tells && self.stream.advance()? == Advance::Header {
+            self.take_header()?;
         }
         Ok(())
+    }
+
+    /// The header of one of several files: are the columns in the order in which the first one has them?
+    fn follow_order(&mut self) -> Result<()> {
+        if self.stream.files().is_none() || is_empty(&self.stream.reader) {
+            return Ok(());
+        }
+        // Too many are not looked at, and are in no other order.
+        let names = self.names_of_few();
+        let mut first = match self.first_header.take() {
+            Some(first) => first,
+            None => match self.find_first(names.as_ref())? {
+                Some((file, names)) => FirstHeader { file, names, columns: self.columns.clone(), order: Vec::new() },
+                None => return Ok(()),
+            },
+        };
+        let order = match &names {
+            Some(names) => order(&first.names, names).map_err(|moved| self.is_elsewhere(&first, names, moved))?,
+            None => Vec::new(),
+        };
+        if order != first.order && first.names.len() == self.fields {
+            let (fields, others) = first.columns.split_at_checked(self.fields).unwrap_or_default();
+            let mut columns: Vec<Column> = match order.is_empty() {
+                true => fields.to_vec(),
+                false => order.iter().filter_map(|&place| fields.get(place).cloned()).collect(),
+            };
+            columns.extend_from_slice(others);
+            self.set_columns(columns);
+            self.note_turn(Turn::Columns);
+            first.order = order;
+        }
+        self.first_header = Some(first);
+        Ok(())
+    }
+
+    /// The first header of the files, and which of them has it. That of the file that is open has these names. None if
+    /// it is one that is not looked at.
+    fn find_first(&mut self, names: Option<&Names>) -> Result<Option<(usize, Names)>> {
+        let current = self.stream.file_number();
+        for number in 0..current {
+            pgrx::check_for_interrupts!();
+            match self.stream.header_of(number, &mut self.unescaped) {
+                Ok(HeaderOf::Nothing) => (),
+                Ok(HeaderOf::Names(names)) => return Ok(Some((number, names))),
+                Ok(HeaderOf::TooMany) => return Ok(None),
+                Err(error) => {
+                    // It is about that file.
+                    if let Some(file) = self.stream.files().and_then(|list| list.files.get(number)) {
+                        self.described = Location::File(file.path.clone()).described();
+                    }
+                    self.elsewhere.begin();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(names.map(|names| (current, names.clone())))
+    }
+
+    #[cold]
+    fn is_elsewhere(&self, first: &FirstHeader, names: &Names, moved: usize) -> Error {
+        let name = names.get(moved).and_then(Option::as_ref);
+        let there = first.names.iter().position(|known| known.as_ref() == name).unwrap_or(0);
+        let name = String::from_utf8_lossy(name.map_or(&[][..], Vec::as_slice)).into_owned();
+        let file = self.stream.files().and_then(|list| list.files.get(first.file));
+        let file = file.map(|file| Location::File(file.path.clone()).display().into_owned()).unwrap_or_default();
+        let message = format!("header line has columns in other places than that of file \"{file}\"");
+        Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
+            .detail(format!("Column \"{name}\" is field {} here and field {} there.", moved + 1, there + 1))
+            .hint("Use match_by \"name\" to match the fields of each file by its header.")
     }
 
     /// From now on the header of each file says which of these columns its fields are for; those that it does not name get
@@ -32,10 +152,9 @@ impl Rows {
         self.known = Some(known);
     }
 
-    /// Of several files, is this one empty? It has no header then, though one line was asked for.
+    /// Of several files, is this one empty?
     fn is_empty_file(&self) -> bool {
-        let reader = &self.stream.reader;
-        self.stream.files().is_some() && reader.raw_line() == Some(&[]) && reader.place_behind().is_none()
+        self.stream.files().is_some() && is_empty(&self.stream.reader)
     }
 
     fn match_names(&mut self) -> Result<()> {
@@ -75,9 +194,6 @@ impl Rows {
 
     /// `HEADER MATCH`.
     pub(super) fn check_header(&mut self) -> Result<()> {
-        if !self.match_header {
-            return Ok(());
-        }
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
             self.check_escapes()?;
         }
@@ -115,7 +231,7 @@ impl Rows {
     /// The fields of the first header line; None if the file ends before. To be called before the first
     /// [`Rows::advance`], of a stream whose header's fields are wanted; the columns may be unknown yet. A field that is
     /// the NULL marker has no name. Guarded.
-    pub fn header_names(&mut self) -> Result<Option<Vec<Option<Vec<u8>>>>> {
+    pub fn header_names(&mut self) -> Result<Option<Names>> {
         if self.stream.advance()? != Advance::Header {
             return Ok(None);
         }
@@ -126,26 +242,57 @@ impl Rows {
     }
 
     /// The fields of the header line that was just read.
-    fn names(&mut self) -> Result<Vec<Option<Vec<u8>>>> {
-        let reader = &self.stream.reader;
-        if reader.fields() > MOST_FIELDS {
+    fn names(&mut self) -> Result<Names> {
+        self.names_of_few().ok_or_else(|| {
             let message = format!("header line has more than {MOST_FIELDS} fields");
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
-        }
-        let mut names = Vec::with_capacity(reader.fields());
-        for i in 0..reader.fields() {
-            names.push(match reader.value(i) {
-                Value::Null | Value::Default => None,
-                Value::Plain(name) => Some(name.to_vec()),
-                Value::Escaped(raw) => {
-                    self.unescaped.clear();
-                    if reader.unescape(raw, &mut self.unescaped) {
-                        verify_in_server_encoding(&self.unescaped);
-                    }
-                    Some(self.unescaped.clone())
-                }
-            });
-        }
-        Ok(names)
+            Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+        })
     }
+
+    /// The same; None if there are too many.
+    fn names_of_few(&mut self) -> Option<Names> {
+        names_of(&self.stream.reader, &mut self.unescaped)
+    }
+}
+
+/// What the header of a file says.
+enum HeaderOf {
+    /// It is empty.
+    Nothing,
+    Names(Names),
+    TooMany,
+}
+
+impl Stream {
+    /// The header of a file of the list, whichever is open. Guarded.
+    fn header_of(&self, number: usize, unescaped: &mut Vec<u8>) -> Result<HeaderOf> {
+        let Some(mut other) = self.beside(number)? else { return Ok(HeaderOf::Nothing) };
+        let header = match other.advance()? {
+            Advance::Header if !is_empty(&other.reader) => {
+                names_of(&other.reader, unescaped).map_or(HeaderOf::TooMany, HeaderOf::Names)
+            }
+            _ => HeaderOf::Nothing,
+        };
+        other.close()?;
+        Ok(header)
+    }
+}
+
+/// The fields of the header line that this reader has just read, in the server's encoding; None if there are too many.
+fn names_of(reader: &Reader, unescaped: &mut Vec<u8>) -> Option<Names> {
+    if reader.fields() > MOST_FIELDS {
+        return None;
+    }
+    let name = |i| match reader.value(i) {
+        Value::Null | Value::Default => None,
+        Value::Plain(name) => Some(name.to_vec()),
+        Value::Escaped(raw) => {
+            unescaped.clear();
+            if reader.unescape(raw, unescaped) {
+                verify_in_server_encoding(unescaped);
+            }
+            Some(unescaped.clone())
+        }
+    };
+    Some((0..reader.fields()).map(name).collect())
 }

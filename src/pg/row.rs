@@ -20,6 +20,7 @@ use pgrx::pg_sys;
 use super::column::{self, Column, Taken};
 use super::context::Elsewhere;
 use super::encoding::{invalid_in_server_encoding, verify_in_server_encoding};
+use super::header::FirstHeader;
 use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
 use super::unguarded;
@@ -117,6 +118,8 @@ pub struct Rows {
     pub(super) fields: usize,
     /// What the header of each file may name.
     pub(super) known: Option<Vec<Column>>,
+    /// Of several files whose fields are matched by position.
+    pub(super) first_header: Option<FirstHeader>,
     /// The file that is open, where a column wants to know.
     pub(super) file_name: Vec<u8>,
     /// Columns are others than before, or it is another file.
@@ -183,6 +186,7 @@ impl Rows {
             columns: Vec::new(),
             fields: 0,
             known: None,
+            first_header: None,
             file_name: Vec::new(),
             turned: None,
             arena: Arena::new(),
@@ -691,7 +695,8 @@ impl Rows {
         if changed {
             self.session_mark = now;
             let session = column::session(self.stream.charset());
-            let columns = self.columns.iter_mut().chain(self.known.iter_mut().flatten());
+            let known = self.known.as_mut().or_else(|| self.first_header.as_mut().map(|first| &mut first.columns));
+            let columns = self.columns.iter_mut().chain(known.into_iter().flatten());
             for column in columns.filter(|column| !column.ignored) {
                 column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
             }

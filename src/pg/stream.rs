@@ -123,6 +123,24 @@ impl Stream {
         }
     }
 
+    /// Are the fields of headers wanted of each of several files?
+    pub(super) fn wants_names(&self) -> bool {
+        self.list.as_ref().is_some_and(|list| list.header.fields)
+    }
+
+    /// Another stream, at the start of a file of the list. Guarded.
+    pub(super) fn beside(&self, number: usize) -> Result<Option<Stream>> {
+        let Some((list, file)) = self.list.as_ref().and_then(|list| Some((list, list.files.files.get(number)?))) else {
+            return Ok(None);
+        };
+        let source = Source::open(&list.files.location(file), list.compressed)?;
+        let stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header, list.columns);
+        if !stream.identity().is_some_and(|identity| identity.continues(file.identity)) {
+            return Err(changed(stream.source.name()));
+        }
+        Ok(Some(stream))
+    }
+
     /// Which of them is open.
     pub fn file_number(&self) -> usize {
         self.list.as_ref().map_or(0, |list| list.current)
