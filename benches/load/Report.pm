@@ -9,17 +9,20 @@ use strict;
 use warnings;
 use List::Util qw(any first max min uniq);
 use Compare;
+use Duplicates;
 use Readme;
 use Rival;
+use Sources;
 use Stages;
 use Wal;
 
 my %TABLES = (
     load => \&loads, append => \&loads, parts => \&loads, variants => \&variants, scale => \&scale,
     latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans, insert => \&inserts,
+    sources => \&Sources::table, duplicates => \&Duplicates::table,
     compare => \&Compare::table, serial => \&Stages::table, wal => \&Wal::table,
 );
-my @ORDER = qw(compare load append insert parts variants scale serial wal latency checkpoint memory scan);
+my @ORDER = qw(compare load duplicates append insert sources parts variants scale serial wal latency checkpoint memory scan);
 my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
 
 # A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value
@@ -310,7 +313,7 @@ sub through_wrappers {
 sub header {
     my @titles = @_;
     my %left = map { $_ => 1 } 'load', 'stage, all processes', 'phase', 'server and table', 'scan', 'stored', 'by', 'single INSERTs during', 'CHECKPOINT during',
-        'memory, MB', 'table', 'log', 'turn', 'bound by';
+        'memory, MB', 'table', 'log', 'turn', 'bound by', 'source', 'what', '1 % duplicates';
     return line(@titles) . '|' . join('|', map { $left{$_} ? '---' : '--:' } @titles) . "|\n";
 }
 

@@ -41,6 +41,7 @@ my %KINDS = (
     pgloader        => { label => 'pgloader', program => \&Programs::pgloader },
     file_fdw        => { label => 'INSERT … SELECT, file_fdw', server => 'files', statements => \&insert },
     bulk_fdw        => { label => 'INSERT … SELECT, bulk_fdw', server => 'bulk_files', statements => \&insert },
+    bulk_fdw_serial => { label => 'INSERT … SELECT, bulk_fdw, no workers', server => 'bulk_files', statements => \&insert },
     bulk_fdw_direct =>
         { label => 'INSERT … SELECT, bulk_fdw, taken over', server => 'bulk_files', statements => \&insert },
     bulk_fdw_exclusive =>
@@ -50,9 +51,10 @@ my %KINDS = (
 # In the order of reports.
 our @NAMES = qw(copy copy_good copy_freeze copy_then_index two_copies four_copies bulk_load bulk_load_share bulk_load_0
     bulk_load_1 bulk_load_2 bulk_load_7 bulk_load_table bulk_enqueue four_jobs pg_bulkload_buffered pg_bulkload_direct
-    pg_bulkload timescaledb_parallel_copy pgloader file_fdw bulk_fdw bulk_fdw_direct bulk_fdw_exclusive floor);
+    pg_bulkload timescaledb_parallel_copy pgloader file_fdw bulk_fdw bulk_fdw_serial bulk_fdw_direct
+    bulk_fdw_exclusive floor);
 # Those that are of use in one mode only.
-my %SPECIAL = map { $_ => 1 } qw(four_copies four_jobs bulk_load_1 bulk_load_2 bulk_load_7);
+my %SPECIAL = map { $_ => 1 } qw(four_copies four_jobs bulk_load_1 bulk_load_2 bulk_load_7 bulk_fdw_serial);
 our @USUAL = grep { !$SPECIAL{$_} } @NAMES;
 
 # new($bench, $name)

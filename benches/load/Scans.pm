@@ -9,7 +9,7 @@ sub scans {
     # Neither indexes nor how the table is kept make a difference to a file; bad rows do.
     return if $workload->{index} || $workload->{unlogged} || $workload->{bad};
     my $server = $bench->{server};
-    my @wrappers = $bench->rivals($workload, qw(file_fdw bulk_fdw));
+    my @wrappers = $bench->rivals($workload, qw(file_fdw bulk_fdw bulk_fdw_serial));
     my @scans = ('count(*)', "sum($workload->{sum})", $workload->columns(q('count(' || quote_ident(attname) || ')')));
     # The table holds the file's rows, by whoever loaded it last.
     my %answer = map { $_ => scalar $server->query("SELECT $_ FROM $workload->{name}") } @scans;
@@ -19,7 +19,8 @@ sub scans {
             sub {
                 my ($round, $wrapper) = @_;
                 my $table = $wrapper->foreign_table($workload);
-                my ($seconds, $found) = timed($server, $table, "SELECT $scan FROM $table");
+                my $serial = $wrapper->{name} eq 'bulk_fdw_serial' ? 'SET max_parallel_workers_per_gather = 0' : undef;
+                my ($seconds, $found) = timed($server, $table, "SELECT $scan FROM $table", $serial);
                 $workload->agree("SELECT $scan by $wrapper->{name}", $found, $answer{$scan});
                 $bench->record($workload, mode => 'scan', case => short($scan), rival => $wrapper->{name},
                     round => $round, figures => { seconds => $seconds });
@@ -31,8 +32,9 @@ sub scans {
 
 # (seconds, answer). The session has read a row of the table before.
 sub timed {
-    my ($server, $table, $statement) = @_;
+    my ($server, $table, $statement, $setting) = @_;
     my $session = $server->session;
+    $session->ask($setting) if defined $setting;
     $session->ask("SELECT count(*) FROM (SELECT FROM $table LIMIT 1) row");
     my $begin = time;
     my $answer = $session->ask($statement);

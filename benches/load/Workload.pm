@@ -151,7 +151,7 @@ sub make_table {
     my ($self, $without_indexes) = @_;
     my ($bench, $name) = @$self{qw(bench name)};
     my $server = $bench->{server};
-    my @readers = grep { defined $_->{server} } $bench->rivals($self, qw(file_fdw bulk_fdw bulk_fdw_direct bulk_fdw_exclusive));
+    my @readers = grep { defined $_->{server} } $bench->rivals($self, qw(file_fdw bulk_fdw bulk_fdw_serial bulk_fdw_direct bulk_fdw_exclusive));
     $server->query((map { 'DROP FOREIGN TABLE IF EXISTS ' . $_->foreign_table($self) } @readers),
         "DROP TABLE IF EXISTS $name", $self->{table}, $self->{index} && !$without_indexes ? $self->{indexes} : ());
     my $columns = $self->columns(q(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod)));
