@@ -1,7 +1,7 @@
 
 # What is wrong with a file is told in the same words wherever its bytes come from:
-# each bad file in each source, by each way to read it, against COPY of the plain
-# file. Afterwards the target is as it was, and backend, descriptors, temporary
+# each bad file in each source, by each way to read it, jobs included, against COPY
+# of the plain file. Afterwards the target is as it was, and backend, descriptors, temporary
 # files and locks are, too.
 
 use strict;
@@ -12,6 +12,7 @@ use lib "$FindBin::RealBin/../perl";
 
 use Test::More;
 use File::Spec::Functions qw(rel2abs);
+use POSIX qw(mkfifo);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
@@ -75,6 +76,16 @@ sub pack_with
 	return "$path.packed";
 }
 
+# A process that writes a file to a FIFO, once somebody reads.
+sub write_to
+{
+	my ($fifo, $path) = @_;
+	my $pid = fork // die "fork: $!";
+	return $pid if $pid;
+	open STDOUT, '>', $fifo and exec 'cat', $path;
+	POSIX::_exit(1);
+}
+
 # Each source, made of the plain file: the foreign table's options, and what bulk_load is given.
 my %sources = (
 	gzip => sub { my $path = pack_with('gzip -1', $_[0]); return ([ filename => $path ], $path, '{}'); },
@@ -85,6 +96,7 @@ my %sources = (
 		return ([ filename => $path ], $path, '{}');
 	},
 	zstd => sub { my $path = pack_with('zstd -q', $_[0]); return ([ filename => $path ], $path, '{}'); },
+	lz4 => sub { my $path = pack_with('lz4 -q', $_[0]); return ([ filename => $path ], $path, '{}'); },
 	bzip2 => sub { my $path = pack_with('bzip2 -1', $_[0]); return ([ filename => $path ], $path, '{}'); },
 	xz => sub { my $path = pack_with('xz -0', $_[0]); return ([ filename => $path ], $path, '{}'); },
 	pattern => sub {
@@ -96,6 +108,8 @@ my %sources = (
 		return ([ filename => "$list/*" ], "$list/?", '{}');
 	},
 	directory => sub { my $list = "$_[0].d"; return ([ filename => $list ], $list, '{}'); },
+	# Somebody writes to it for each of those who read.
+	FIFO => sub { my $path = "$_[0].fifo"; mkfifo($path, 0644) or die "$path: $!"; return ([ filename => $path ], $path, '{}'); },
 	program => sub { return ([ program => "cat '$_[0]'" ], "cat '$_[0]'", '{"program": true}'); },
 	'a compressed program' => sub { return ([ program => "gzip -1 < '$_[0]'", compression => 'gzip' ], "gzip -1 < '$_[0]'", '{"program": true, "compression": "gzip"}'); });
 
@@ -114,7 +128,11 @@ for my $name (sort keys %wrong)
 
 	my $same = sub {
 		my ($how, $sql) = @_;
+		my $writer = $how =~ /^FIFO/ ? write_to("$path.fifo", $path) : undef;
 		my $outcome = outcome($sql);
+		# Nobody must read what it has still to say.
+		kill KILL => $writer and waitpid $writer, 0 if $writer;
+		$outcome =~ s/^CONTEXT:  COPY \Kbulk_read(?=,)/t/m if $how =~ /bulk_read/;
 		# Where it was is in the last lines; COPY has the line only.
 		$outcome =~ s/\n(?:file|program) "[^\n]*"$//;
 		if ($name =~ /end of the data/)
@@ -130,7 +148,7 @@ for my $name (sort keys %wrong)
 		return;
 	};
 
-	for my $source ('file', 'gzip', 'members', 'zstd', 'bzip2', 'xz', 'pattern', 'directory', 'program', 'a compressed program')
+	for my $source ('file', 'gzip', 'members', 'zstd', 'lz4', 'bzip2', 'xz', 'pattern', 'directory', 'FIFO', 'program', 'a compressed program')
 	{
 		my ($options, $given, $load) = $source eq 'file' ? ([ filename => $path ], $path, '{}') : $sources{$source}->($path);
 		my %options = (@$options, format => 'csv');
@@ -143,6 +161,18 @@ for my $name (sort keys %wrong)
 			my $json = $load =~ s/\}$/($load eq '{}' ? '' : ', ') . qq("format": "csv", "workers": $workers})/er;
 			$same->("$source: bulk_load, $workers workers", "SELECT rows_loaded FROM bulk_load(${\sql_string($given)}, 't', '$json')");
 		}
+		my $json = $load =~ s/\}$/($load eq '{}' ? '' : ', ') . '"format": "csv"}'/er;
+		$same->("$source: bulk_read", "SELECT count(c), sum(length(b)), sum(a) FROM bulk_read(${\sql_string($given)}, '$json') AS t (a int, b text, c date)")
+		  unless $of_target;
+		# A job tells of its error in the queue.
+		$same->("$source: job", <<"SQL") if $source =~ /^(?:file|zstd|pattern|FIFO|program)$/;
+SELECT bulk_enqueue(${\sql_string($given)}, 't', '$json') AS job \\gset
+SET client_min_messages = warning;
+SELECT bulk_wait(:job) AS status \\gset
+SELECT 'ERROR:  ' || error_sqlstate || ': ' || error_message || coalesce(E'\nDETAIL:  ' || error_detail, '') || coalesce(E'\nCONTEXT:  ' || error_context, '')
+FROM bulk_queue WHERE job_id = :job AND :'status' = 'failed';
+RESET client_min_messages;
+SQL
 	}
 	$same->('COPY FROM file', 'SET pg_bulk.copy = on; COPY t FROM ' . sql_string($path) . ' (FORMAT csv)');
 	$same->('COPY FROM PROGRAM', 'COPY t FROM PROGRAM ' . sql_string("cat $path") . ' (FORMAT csv)');
