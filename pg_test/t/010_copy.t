@@ -305,4 +305,22 @@ for my $order ('pg_stat_statements,pg_bulk', 'pg_stat_statements')
 	like(copied("LOAD 'pg_bulk'; "), qr/not done by pg_bulk: Another library/, "$order: the library is loaded after it");
 	is($node->safe_psql('postgres', $seen), '1|2', '... which sees the statement, too');
 }
+
+# Preloaded by sessions: for all of a database, for a role, or as a connection asks for it.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+my $done = "SET client_min_messages = debug1; $copy";
+(undef, undef, $said) = $node->psql('postgres', "SET pg_bulk.copy = on; $done");
+unlike($said, qr/by pg_bulk/, 'without the library, the server does it');
+$node->safe_psql('postgres', "ALTER DATABASE postgres SET session_preload_libraries = 'pg_bulk'; ALTER DATABASE postgres SET pg_bulk.copy = on");
+(undef, undef, $said) = $node->psql('postgres', $done);
+like($said, qr/is done by pg_bulk/, 'the library is preloaded by sessions of a database');
+(undef, undef, $said) = $node->psql('postgres', $done,
+	connstr => $node->connstr('postgres') . " options='-c session_preload_libraries='");
+unlike($said, qr/by pg_bulk/, '... unless a connection wants none');
+$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET ALL');
+(undef, undef, $said) = $node->psql('postgres', $done, connstr => $node->connstr('postgres') . " options='-c session_preload_libraries=pg_bulk -c pg_bulk.copy=on'");
+like($said, qr/is done by pg_bulk/, '... or one wants it');
+healthy($node, 'after COPYs in sessions that preload the library');
+$node->stop;
 done_testing();
