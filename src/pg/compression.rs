@@ -4,7 +4,9 @@
 //! stream as long as there is another one, as the programs that write such files do when they are given several. What is
 //! left behind the last one is an error: it may be the head of what is missing.
 
+use std::fs::File;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
+use std::os::unix::fs::FileExt;
 
 use super::lz4_frames::Frames;
 
@@ -127,6 +129,18 @@ impl Compressed {
             Compressed::By(compression) => Some(compression),
         }
     }
+}
+
+/// What a regular file begins with, as far as it tells how it is compressed. What cannot be read now is for who reads the
+/// file to tell.
+pub fn first_bytes(file: &File) -> Vec<u8> {
+    let mut first = vec![0; TELLING];
+    let mut n = 0;
+    while let Ok(more @ 1..) = file.read_at(first.get_mut(n..).unwrap_or_default(), n as u64) {
+        n += more;
+    }
+    first.truncate(n);
+    first
 }
 
 /// Do the compressed bytes end too early?

@@ -1,0 +1,142 @@
+//! What is to be opened, and what can be said of it without opening it as a source.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::rc::Rc;
+
+use super::allowed::{is_allowed, is_below};
+use crate::error::Result;
+use crate::guc;
+use crate::pg::compression::{Compressed, first_bytes};
+use crate::pg::directory::Below;
+use crate::pg::files::{self, FileList};
+
+/// What to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file of the server's machine.
+    File(CString),
+    /// A file that must be below the directory of a server.
+    Below(Below),
+    /// A shell command whose output is read.
+    Program(CString),
+    /// The client of a COPY FROM STDIN, which is asked for so many columns ([`Source::ask`]).
+    Client(usize),
+    /// Files that somebody has listed.
+    Files(Rc<FileList>),
+}
+
+impl Location {
+    /// The path or command, for messages.
+    pub fn display(&self) -> std::borrow::Cow<'_, str> {
+        self.name().to_string_lossy()
+    }
+
+    /// The same as it is.
+    pub fn name(&self) -> &CStr {
+        match self {
+            Location::File(name) | Location::Program(name) => name,
+            Location::Files(list) => &list.name,
+            Location::Below(below) => &below.path,
+            Location::Client(_) => c"stdin",
+        }
+    }
+
+    /// What the system knows of a file, without opening it.
+    pub fn metadata(&self) -> std::io::Result<std::fs::Metadata> {
+        match self {
+            Location::Below(below) => below.metadata(),
+            _ => self.path().map_or_else(|| Err(ErrorKind::NotFound.into()), std::fs::metadata),
+        }
+    }
+
+    /// May it be opened, as far as pg_bulk.allowed_directories says by the names of its files?
+    pub fn is_allowed(&self) -> bool {
+        match self {
+            Location::Files(list) => list.files.iter().all(|file| list.location(file).is_allowed()),
+            _ => self.path().is_none_or(is_allowed),
+        }
+    }
+
+    /// The list of its files, if it is not a file's own name. Errors are for who is to read it. Guarded, and interruptible.
+    pub fn files(&self) -> Result<Option<Rc<FileList>>> {
+        match self {
+            Location::File(_) | Location::Below(_) => Ok(FileList::of(self.name(), self.below())?.map(Rc::new)),
+            Location::Files(list) => Ok(Some(Rc::clone(list))),
+            Location::Program(_) | Location::Client(_) => Ok(None),
+        }
+    }
+
+    /// What it must be below.
+    pub fn below(&self) -> Option<&Below> {
+        if let Location::Below(below) = self { Some(below) } else { None }
+    }
+
+    /// Is it the name of several files, as far as can be seen without a look for them?
+    pub fn may_be_several(&self) -> bool {
+        match self {
+            Location::File(_) | Location::Below(_) => files::may_be_several(self.name(), self.below()),
+            Location::Files(_) => true,
+            Location::Program(_) | Location::Client(_) => false,
+        }
+    }
+
+    /// The CONTEXT line that names it.
+    pub fn described(&self) -> CString {
+        let kind = match self {
+            Location::File(_) | Location::Files(_) | Location::Below(_) => b"file \"".as_slice(),
+            Location::Program(_) => b"program \"",
+            Location::Client(_) => return c"stdin".to_owned(),
+        };
+        CString::new([kind, self.name().to_bytes(), b"\""].concat()).unwrap_or_default()
+    }
+
+    /// How large a regular file is, if it is there.
+    pub fn size(&self) -> Option<u64> {
+        if let Ok(Some(list)) = self.files() {
+            return Some(list.size());
+        }
+        let meta = self.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some(meta.len())
+    }
+
+    /// Bytes that are read, as far as several processes can read them at once: the size of a regular file that is not
+    /// compressed, or of a list's.
+    pub fn divided_size(&self, compressed: Compressed) -> Option<u64> {
+        match self.files() {
+            Ok(Some(list)) => Some(list.size()),
+            _ => self.plain_size(compressed),
+        }
+    }
+
+    /// Size of a regular file that is not compressed, without opening it as a source: somebody plans to.
+    pub fn plain_size(&self, compressed: Compressed) -> Option<u64> {
+        let path = self.path()?;
+        // Others must not be opened just to look, nor even looked at.
+        if !self.is_allowed() {
+            return None;
+        }
+        self.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+        let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        // Of others nobody is to learn what they begin with.
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let allowed = guc::allowed_directories().is_none_or(|allowed| is_below(fd, &allowed));
+        if !allowed || matches!(self, Location::Below(below) if !below.admits(fd)) {
+            return None;
+        }
+        compressed.of(&first_bytes(&file)).is_none().then(|| meta.size())
+    }
+
+    /// The path of a file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Location::File(_) | Location::Below(_) => Some(Path::new(OsStr::from_bytes(self.name().to_bytes()))),
+            Location::Program(_) | Location::Files(_) | Location::Client(_) => None,
+        }
+    }
+}
