@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read, Result};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -117,6 +118,28 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
         alone: None,
         is_last: false,
     }))
+}
+
+/// Does a file begin with a zstd frame that is too long for a part?
+pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
+    let mut bytes = Vec::new();
+    let mut len = READ;
+    loop {
+        bytes.try_reserve(len - bytes.len()).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
+        let from = bytes.len();
+        let mut n = from;
+        bytes.resize(len, 0);
+        while let Ok(more @ 1..) = input.file.read_at(bytes.get_mut(n..).unwrap_or_default(), n as u64) {
+            n += more;
+        }
+        bytes.truncate(n);
+        match frame(&bytes) {
+            // How long it is its blocks tell, up to where it is too long.
+            Length::Behind(_) if n == len => len *= 2,
+            Length::No => return Ok(bytes.starts_with(ZSTD)),
+            _ => return Ok(false),
+        }
+    }
 }
 
 fn decode(compression: Compression, part: Part) -> Outcome {

@@ -82,3 +82,4 @@ pub mod usage;
 pub mod user_code;
 pub mod violation;
 pub mod worker_errors;
+mod zstd_frames;

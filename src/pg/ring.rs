@@ -14,13 +14,17 @@
 //! write at that moment. It is a file without a name, which workers open by the leader's descriptor; a mapping goes when the last one who uses it
 //! has let go of it, the thread among them.
 //!
+//! **Nothing is copied in between** of one long zstd frame: its blocks are decoded where they stay ([`super::zstd_frames`]), and look back at what is
+//! still there, though nobody else needs it any more. A block needs room in one piece; so the ring's first bytes are mapped once more behind its last
+//! ones.
+//!
 //! **Nobody is woken.** The thread cannot tell a process of the server's anything; so those who wait look again after [`NAP`], and so does it.
 //!
 //! What cannot be done here is done in order by one process, from the file's start: a record that is longer than the ring, data that cannot
 //! be decompressed (the error is then the one that a single process would meet), whatever [`super::chunks`] finds suspicious.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Result};
+use std::io::{BufReader, Error, ErrorKind, Read, Result};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -34,11 +38,12 @@ use pg_bulk_format::reader::LOOKAHEAD;
 
 use super::chunk::Identity;
 use super::compression::Compression;
-use super::decompressor::{Input, failed, reserve, without_signals};
+use super::decompressor::{Counted, Input, failed, reserve, without_signals};
 use super::members;
 use super::points::point_errno;
 use super::source::Descriptor;
 use super::stretches::MOST_PROCESSES;
+use super::zstd_frames::{Frames, Next, ROOM};
 use crate::guc;
 
 /// How long somebody waits before he looks again.
@@ -47,8 +52,10 @@ pub const NAP: Duration = Duration::from_micros(200);
 const LEAST: usize = 16 << 20;
 const MOST: usize = LEAST + (64 << 20);
 const PIECE: usize = 256 << 10;
-/// Room for the head.
-const HEAD: usize = 4096;
+/// Room for the head: some systems have pages as large as that.
+const HEAD: usize = 64 << 10;
+/// Bytes that are mapped twice.
+const TWICE: usize = ROOM.next_multiple_of(HEAD);
 /// Not known, or nothing.
 const NONE: u64 = u64::MAX;
 
@@ -91,23 +98,33 @@ unsafe impl Sync for Map {}
 impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, and used by nobody any more.
-        unsafe { libc::munmap(self.at.cast(), self.len) };
+        unsafe { libc::munmap(self.at.cast(), self.len + TWICE) };
     }
 }
 
 impl Map {
     fn new(file: &File) -> Result<Map> {
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        if len < HEAD {
+        if len < HEAD + TWICE {
             return Err(ErrorKind::InvalidData.into());
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of an open file.
-        let at = unsafe { libc::mmap(null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        let none = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, which reserves addresses.
+        let at = unsafe { libc::mmap(null_mut(), len + TWICE, libc::PROT_NONE, none, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(Error::last_os_error());
         }
-        Ok(Map { at: at.cast(), len })
+        let map = Map { at: at.cast(), len };
+        for (place, from, len) in [(0, 0, len), (len, HEAD, TWICE)] {
+            let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+            let from = libc::off_t::try_from(from).map_err(|_| ErrorKind::InvalidData)?;
+            // SAFETY: of an open file, to addresses that were reserved above.
+            let at = unsafe { libc::mmap(at.byte_add(place), len, protection, flags, file.as_raw_fd(), from) };
+            if at == libc::MAP_FAILED {
+                return Err(Error::last_os_error());
+            }
+        }
+        Ok(map)
     }
 
     fn head(&self) -> &Head {
@@ -120,7 +137,7 @@ impl Map {
         self.len - HEAD
     }
 
-    /// Where the byte at `offset` is, and how many behind it are next to it.
+    /// Where the byte at `offset` is, and how many behind it are next to it; [`TWICE`] at least are next to it in other places than their own.
     fn place(&self, offset: u64) -> (*mut u8, usize) {
         let size = self.size();
         let at = usize::try_from(offset % size as u64).unwrap_or(0);
@@ -179,7 +196,8 @@ impl Ring {
     /// Begin to decompress a file, whose bytes from `base` on are wanted, by so many processes in stretches of so many bytes.
     pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
         reserve()?;
-        let size = size(processes, stretch).next_multiple_of(HEAD);
+        // What a block needs is never needed by others.
+        let size = size(processes, stretch).next_multiple_of(HEAD) + TWICE;
         let identity = Identity::of(&file.metadata()?);
         // SAFETY: a call with a string, whose result is checked.
         let fd = unsafe { libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) };
@@ -224,10 +242,10 @@ impl Ring {
         without_signals(|| {
             let work = move || {
                 let consumed = Arc::new(AtomicU64::new(0));
-                match members::decoder(compression, input, Arc::clone(&consumed)) {
+                match Decoder::begin(compression, input, &consumed, size - TWICE) {
                     Ok(decoder) => {
                         let _ = began.send(Ok(()));
-                        writer.work(decoder, &consumed, base);
+                        writer.work(decoder, compression, &consumed, base);
                     }
                     Err(error) => drop(began.send(Err(error))),
                 }
@@ -287,7 +305,7 @@ impl Ring {
         if filled >= wanted || (end != NONE && filled >= behind) {
             return Some(Arrival::Whole);
         }
-        let is_too_long = is_turn && wanted - head.turn.load(SeqCst) > head.size;
+        let is_too_long = is_turn && wanted - head.turn.load(SeqCst) > head.size - TWICE as u64;
         (has_failed || is_too_long).then_some(Arrival::Never)
     }
 
@@ -340,20 +358,97 @@ impl Drop for Writer {
     }
 }
 
+/// What the thread decodes by.
+enum Decoder {
+    /// To where the bytes stay.
+    InPlace(Frames),
+    /// From elsewhere.
+    Copied(Box<dyn Read>),
+}
+
+impl Decoder {
+    /// At the file's start. What was decoded stays for so many bytes.
+    fn begin(compression: Compression, input: Input, consumed: &Arc<AtomicU64>, stays: usize) -> Result<Decoder> {
+        if compression == Compression::Zstd && members::begins_with_long_frame(&input)? {
+            return Ok(Decoder::InPlace(Frames::new(input, stays as u64)?));
+        }
+        Ok(Decoder::Copied(members::decoder(compression, input, Arc::clone(consumed))?))
+    }
+}
+
 impl Writer {
-    fn work(&self, mut decoder: Box<dyn Read + '_>, consumed: &AtomicU64, base: u64) {
+    fn work(&self, decoder: Decoder, compression: Compression, consumed: &Arc<AtomicU64>, base: u64) {
         let head = self.map.head();
-        let outcome = self.fill(&mut *decoder, consumed, base);
+        let outcome = match decoder {
+            Decoder::InPlace(frames) => self.fill_in_place(frames, compression, consumed, base),
+            Decoder::Copied(mut decoder) => self.fill(&mut *decoder, consumed, base, 0),
+        };
         head.consumed.store(consumed.load(Relaxed), Relaxed);
         if let Ok(end) = outcome {
             head.end.store(end, SeqCst);
         }
     }
 
-    /// Where the bytes end.
-    fn fill(&self, decoder: &mut dyn Read, consumed: &AtomicU64, base: u64) -> Result<u64> {
+    /// Wait until there is room for so many bytes behind `filled`. How much there is.
+    fn wait_for_room(&self, wanted: u64, filled: u64, kept: &mut u64) -> Result<u64> {
+        let size = self.map.size() as u64;
+        loop {
+            let mut room = size - filled.saturating_sub(*kept);
+            if room < wanted.max(PIECE as u64) {
+                *kept = self.map.kept();
+                room = size - filled.saturating_sub(*kept);
+            }
+            if self.stop.load(Relaxed) {
+                return Err(Error::other("nobody is left to read"));
+            }
+            if room >= wanted {
+                break Ok(room);
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Where the bytes end, which are decoded where they stay, as long as that can be done.
+    fn fill_in_place(
+        &self,
+        mut frames: Frames,
+        compression: Compression,
+        consumed: &Arc<AtomicU64>,
+        base: u64,
+    ) -> Result<u64> {
         let head = self.map.head();
-        let mut before = base;
+        let (mut filled, mut kept) = (0, base);
+        loop {
+            self.wait_for_room(TWICE as u64, filled, &mut kept)?;
+            if point_errno!("ring.fill").is_some() {
+                std::panic::resume_unwind(Box::new("a point"));
+            }
+            let (at, _) = self.map.place(filled);
+            // SAFETY: so many bytes are next to each other, and nobody needs what is there. What is before them stays: it is written to only when
+            // the ring has come round, in this very place; and when it has, what was behind its end is where it was, mapped twice.
+            let next = unsafe { frames.next(at) };
+            consumed.store(frames.consumed(), Relaxed);
+            head.consumed.store(frames.consumed(), Relaxed);
+            match next? {
+                Next::Bytes(n) => filled += n as u64,
+                Next::End => return Ok(filled.max(base)),
+                Next::Other => break,
+            }
+            // Nobody looks at what is before the first record that is shared.
+            if filled > base {
+                head.filled.store(filled, Release);
+            }
+        }
+        let inner = BufReader::with_capacity(PIECE, frames.rest()?);
+        drop(frames);
+        let mut decoder = compression.decoder(Counted { inner, consumed: Arc::clone(consumed) })?;
+        self.fill(&mut *decoder, consumed, base, filled)
+    }
+
+    /// Where the bytes end, of which so many were there before.
+    fn fill(&self, decoder: &mut dyn Read, consumed: &AtomicU64, base: u64, made: u64) -> Result<u64> {
+        let head = self.map.head();
+        let mut before = base.saturating_sub(made);
         while before > 0 {
             let mut nothing = [0; 16 << 10];
             let most = usize::try_from(before).unwrap_or(usize::MAX).min(nothing.len());
@@ -364,21 +459,9 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        let (mut filled, mut kept) = (base, base);
-        let size = self.map.size() as u64;
+        let (mut filled, mut kept) = (made.max(base), base);
         loop {
-            let mut room = size - (filled - kept);
-            if room < PIECE as u64 {
-                kept = self.map.kept();
-                room = size - (filled - kept);
-            }
-            if self.stop.load(Relaxed) {
-                return Err(Error::other("nobody is left to read"));
-            }
-            if room == 0 {
-                std::thread::sleep(NAP);
-                continue;
-            }
+            let room = self.wait_for_room(1, filled, &mut kept)?;
             if point_errno!("ring.fill").is_some() {
                 std::panic::resume_unwind(Box::new("a point"));
             }

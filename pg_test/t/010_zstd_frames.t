@@ -1,0 +1,115 @@
+
+# Long zstd frames that several processes load are decoded where their bytes stay: what they stand for is what one
+# process reads, and what is wrong is told in the same words.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use Digest::MD5 qw(md5_hex);
+use File::Spec::Functions qw(rel2abs);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Differential qw(install_wrapper start_server write_bytes);
+use Points qw(point_set point_wait point_clear);
+
+my $node = start_server('frames');
+install_wrapper($node, 'postgres');
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('frames'));
+chmod 0755, $directory;
+$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE t (a int, b text)');
+
+# 40 MB, the ring more than twice. What makes a row up comes again after 7 MB.
+my @words = map { md5_hex($_) } 1 .. 170_000;
+my $plain = "$directory/plain";
+write_bytes($plain, join '', map { "$_,$words[$_ % @words]\n" } 1 .. 1_000_000);
+
+sub outcome
+{
+	my ($path, $workers) = @_;
+	my ($status, $out, $err) = $node->psql('postgres', <<SQL);
+TRUNCATE t;
+SELECT rows_loaded, workers, notes FROM bulk_load('$path', 't', '{"format": "csv", "workers": $workers}');
+SELECT count(*), sum(a), sum(hashtextextended(b, a)) FROM t;
+SQL
+	$err =~ s/^psql:<stdin>:\d+: //mg;
+	return $status == 0 ? $out : $err;
+}
+
+sub shell { system("cd '$directory' && $_[0]") == 0 or die $_[0]; return }
+
+my $expected = outcome($plain, 1);
+like($expected, qr/^1000000\|1\|\{\}\n1000000\|/, 'the plain file');
+
+my $far = 'wlog=23,clog=20,hlog=21,slog=1,mml=5,strat=2';
+my %frames = (
+	'a frame' => 'zstd -q -1 -c plain',
+	'a frame whose length is not told' => 'zstd -q -1 -c < plain',
+	'a frame without a checksum' => 'zstd -q -1 --no-check -c plain',
+	'a frame that looks back far' => "zstd -q --zstd=$far -c plain",
+	'a frame that looks back further than the ring reaches' => 'zstd -q -1 --long=26 -c < plain',
+	'two frames' => 'split -n l/2 plain part.; for p in part.*; do zstd -q -1 -c $p; done',
+	'a long frame, one to skip, and short ones' =>
+		q{head -n 900000 plain | zstd -q -1 -c; printf 'P*M\030\003\000\000\000abc'; tail -n 100000 plain | split -n l/9 --filter='zstd -q -1 -c' -});
+for my $name (sort keys %frames)
+{
+	shell("{ $frames{$name}; } > rows.zst");
+	is(outcome("$directory/rows.zst", 1), $expected, $name);
+}
+
+# That is how it was done.
+shell('zstd -q -1 -f plain -o rows.zst');
+point_set($node, 'zstd.block', 'wait');
+my ($out, $err) = ('', '');
+my $load = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c',
+		"SELECT rows_loaded FROM bulk_load('$directory/rows.zst', 't', '{\"format\": \"csv\", \"workers\": 1}')" ], '>', \$out, '2>', \$err);
+point_wait($node, 'zstd.block');
+point_clear($node, 'zstd.block');
+$load->finish;
+is("$out$err", "1000000\n", 'block by block');
+point_set($node, 'zstd.block', 'errno=5 after=30');
+is(outcome("$directory/rows.zst", 1), $expected, 'a block that cannot be decoded: the file is read in order');
+point_clear($node, 'zstd.block');
+
+# Requests to cancel.
+point_set($node, 'zstd.block', 'wait');
+$load = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c',
+		"SELECT rows_loaded FROM bulk_load('$directory/rows.zst', 't', '{\"format\": \"csv\", \"workers\": 1}')" ], '>', \$out, '2>', \$err);
+my ($pid) = point_wait($node, 'zstd.block');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+$load->finish;
+like($err, qr/^ERROR:  canceling statement due to user request/, 'canceled');
+point_clear($node, 'zstd.block');
+
+# What is wrong, in the words of one process.
+my $size = -s "$directory/rows.zst";
+my %wrong = (
+	'a byte in the middle' => sub { my $f = shift; seek $f, $size / 2, 0; print $f "\xff\x00\xff\x00\xff\x00" },
+	'the checksum' => sub { my $f = shift; seek $f, -4, 2; print $f 'abcd' },
+	'the end' => sub { my $f = shift; truncate $f, $size - 100_000 },
+	'all but a head' => sub { my $f = shift; truncate $f, 10 },
+	'bytes behind it' => sub { my $f = shift; seek $f, 0, 2; print $f 'no frame at all, but text' });
+for my $name (sort keys %wrong)
+{
+	shell('cp rows.zst wrong.zst');
+	open my $file, '+<', "$directory/wrong.zst" or die $!;
+	$wrong{$name}->($file);
+	close $file or die $!;
+	my $alone = outcome("$directory/wrong.zst", 0);
+	like($alone, qr/^ERROR:  (?:invalid zstd data in file|zstd data of file .* end too early)/, "$name: one process");
+	is(outcome("$directory/wrong.zst", 1), $alone, "$name: two");
+}
+
+# Records that fit into the ring, or do not.
+for my $length (14, 20)
+{
+	shell(qq{{ head -n 1000 plain; printf '0,'; head -c ${length}000000 /dev/zero | tr '\\0' x; echo; cat plain; } | zstd -q -1 -c > rows.zst});
+	my $alone = outcome("$directory/rows.zst", 0) =~ s/^1001001\|0\|/1001001|1|/r;
+	is(outcome("$directory/rows.zst", 1), $alone, "a record of $length MB");
+}
+
+done_testing();
