@@ -25,6 +25,7 @@ use pgrx::PgSqlErrorCode as Code;
 use super::chunk::Identity;
 use super::directory::Below;
 use super::pattern::{self, is_pattern};
+use super::points::{point_errno, point_quiet};
 use super::source::{Location, is_below};
 use crate::error::{Error, Result};
 use crate::guc;
@@ -99,6 +100,7 @@ impl FileList {
         };
         let mut files = Vec::with_capacity(found.len());
         for path in found {
+            point_quiet!("files.entry");
             pgrx::check_for_interrupts!();
             files.extend(listed(path, below)?);
         }
@@ -186,7 +188,11 @@ fn check_room(name: &CStr, count: usize) -> Result<()> {
 fn listed(path: CString, below: Option<&Below>) -> Result<Option<Listed>> {
     let below = below.map(|below| below.at(path.as_bytes()));
     below.as_ref().map_or(Ok(()), Below::check_name)?;
-    match metadata(&path, below.as_ref()) {
+    let found = match point_errno!("files.stat") {
+        Some(errno) => Err(IoError::from_raw_os_error(errno)),
+        None => metadata(&path, below.as_ref()),
+    };
+    match found {
         Ok(meta) if meta.is_file() => Ok(Some(Listed { path, identity: Identity::of(&meta), splits: false })),
         Ok(_) => Ok(None),
         // It has gone, or it is a link that leads nowhere.
@@ -216,7 +222,9 @@ fn in_directory(name: &CStr, below: Option<&Below>) -> Result<Vec<CString>> {
     let allowed = guc::allowed_directories();
     let mut found = Vec::new();
     for entry in open(directory, name, below, allowed.as_deref())?.map_err(failed)? {
+        point_quiet!("directory.entry");
         pgrx::check_for_interrupts!();
+        let entry = point_errno!("directory.read").map_or(entry, |errno| Err(IoError::from_raw_os_error(errno)));
         let entry = entry.map_err(failed)?.file_name();
         if !entry.as_bytes().starts_with(b".") {
             found.extend(CString::new(directory.join(entry).as_os_str().as_bytes()));

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use pgrx::PgSqlErrorCode as Code;
 
+use super::points::{point_errno, point_quiet};
 use crate::error::{Error, Result};
 
 /// Does a name have a character that makes a pattern of it?
@@ -61,7 +62,9 @@ pub fn matches(
             Err(e) => return Err(failed(&e)),
         };
         for entry in entries {
+            point_quiet!("pattern.entry");
             pgrx::check_for_interrupts!();
+            let entry = point_errno!("pattern.read").map_or(entry, |errno| Err(IoError::from_raw_os_error(errno)));
             let name = entry.map_err(|e| failed(&e))?.file_name();
             if does_match(&part, &name)? {
                 to_go.push((join(&path, name.as_bytes()), rest));
@@ -76,7 +79,8 @@ pub fn matches(
 fn does_match(part: &CStr, name: &OsStr) -> Result<bool> {
     let Ok(c_name) = CString::new(name.as_bytes()) else { return Ok(false) };
     // SAFETY: valid strings.
-    match unsafe { libc::fnmatch(part.as_ptr(), c_name.as_ptr(), libc::FNM_PERIOD) } {
+    let compare = || unsafe { libc::fnmatch(part.as_ptr(), c_name.as_ptr(), libc::FNM_PERIOD) };
+    match point_errno!("pattern.match").unwrap_or_else(compare) {
         0 => Ok(true),
         libc::FNM_NOMATCH => Ok(false),
         // Bytes that are no characters where the server runs, to some libraries; or there is no memory.
