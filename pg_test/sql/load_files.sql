@@ -119,16 +119,53 @@ SELECT large('{"workers": 0}');
 SELECT large('{"writer": "buffered"}');
 RESET pg_bulk.chunk_size;
 
--- Jobs. What is one file has no files; nor has what has failed.
+-- Jobs. What is one file has no files.
 SELECT bulk_enqueue(data_path('load_files_large'), 't', '{"format": "csv"}') AS job \gset
 SELECT bulk_wait(:job);
 SELECT count(*), sum(rows_loaded), min(target) FROM bulk_load_files WHERE load_id = :job;
-SELECT bulk_enqueue(data_path('load_files'), 't', '{"format": "csv"}') AS job \gset
+SELECT count(*) FROM bulk_load_files WHERE load_id = (SELECT load_id FROM bulk_load(data_path('load_files/f.csv'), 't', '{"format": "csv", "header": true, "columns": ["word", "id"]}'));
+-- Of a job that has failed: which were read, which one failed and why, and which were not; whoever reads.
+CREATE FUNCTION told(job bigint) RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', regexp_replace(coalesce(path, files::text), '.*/', ''), status, without_path(error_message), rows_read, rows_loaded, bytes_read)
+	FROM bulk_load_files WHERE load_id = job ORDER BY attempt, path COLLATE "C", status DESC
+$$;
+CREATE FUNCTION fails(options text, pattern text DEFAULT 'load_files') RETURNS bigint LANGUAGE sql AS $$
+	SELECT bulk_enqueue(data_path(pattern), 't', '{"format": "csv", "match_by": "name"}'::jsonb || options::jsonb)
+$$;
+SET client_min_messages = warning;
+SELECT fails('{"workers": 0}') AS alone, fails('{"workers": 2}') AS workers, fails('{"writer": "buffered"}') AS buffered,
+	fails('{"workers": 2, "on_error": "table", "reject_limit": 3}') AS limited, fails('{"workers": 2}', 'load_files/[d-g]*') AS first,
+	fails('{}', 'load_files/n*') AS nothing \gset
+SELECT bulk_wait(job) FROM unnest(ARRAY[:alone, :workers, :buffered, :limited, :first, :nothing]) job;
+SELECT told(:alone);
+SELECT told(:workers) EXCEPT SELECT told(:alone);
+SELECT told(:buffered) EXCEPT SELECT told(:alone);
+SELECT told(:limited);
+SELECT told(:first);
+SELECT told(:nothing);
+-- A key, which is looked for with all rows there; and what is about no file.
+ALTER TABLE t ADD UNIQUE (id);
+SELECT fails('{"workers": 2}', 'load_files/[ab]*') AS job FROM bulk_load(data_path('load_files/[ab]*'), 't', '{"format": "csv", "match_by": "name"}') \gset
+SELECT bulk_wait(:job);
+SELECT told(:job);
+ALTER TABLE t DROP CONSTRAINT t_id_key;
+CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'never'; END $$;
+CREATE TRIGGER never AFTER INSERT ON t EXECUTE FUNCTION never();
+SELECT fails('{"workers": 2}', 'load_files/[abc]*') AS direct, fails('{"writer": "buffered"}', 'load_files/[abc]*') AS buffered \gset
+SELECT bulk_wait(job) FROM unnest(ARRAY[:direct, :buffered]) job;
+SELECT told(:direct);
+SELECT told(:buffered);
+DROP TRIGGER never ON t;
+RESET client_min_messages;
+-- Large files, of which processes have parts.
+CALL write_file('load_files_large/8.csv', E'1,x\ny,x\n');
+SET pg_bulk.chunk_size = 16384;
+SELECT bulk_enqueue(data_path('load_files_large'), 't', '{"format": "csv", "workers": 3}') AS job \gset
+RESET pg_bulk.chunk_size;
 SET client_min_messages = warning;
 SELECT bulk_wait(:job);
 RESET client_min_messages;
-SELECT count(*) FROM bulk_load_files WHERE load_id = :job;
-SELECT count(*) FROM bulk_load_files WHERE load_id = (SELECT load_id FROM bulk_load(data_path('load_files/f.csv'), 't', '{"format": "csv", "header": true, "columns": ["word", "id"]}'));
+SELECT told(:job);
 -- Whose they are.
 SET client_min_messages = warning;
 CREATE ROLE load_files_other;
@@ -150,6 +187,11 @@ SELECT load_id FROM bulk_load(data_path('load_files_many'), 't', '{"format": "cs
 SELECT count(*), count(path), sum(files), sum(rows_read), sum(rows_loaded), sum(rows_rejected), max(right(path, 5)), min(rows_rejected) FILTER (WHERE path LIKE '%20045')
 FROM bulk_load_files WHERE load_id = :load_id;
 SELECT path, files, rows_read, rows_loaded, bytes_read FROM bulk_load_files WHERE load_id = :load_id AND files > 1;
+SELECT bulk_enqueue(data_path('load_files_many'), 't', '{"format": "csv"}') AS job \gset
+SET client_min_messages = warning;
+SELECT bulk_wait(:job);
+RESET client_min_messages;
+SELECT status, count(*), sum(files), count(path), min(error_message) FROM bulk_load_files WHERE load_id = :job GROUP BY status ORDER BY status;
 \! rm -r "$PGB_DATA/load_files_many"
 SET client_min_messages = warning;
 DROP SCHEMA load_files CASCADE;

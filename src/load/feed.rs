@@ -129,7 +129,7 @@ impl Feed {
         self.skip_left = copy.skip;
         self.limit_left = copy.limit.unwrap_or(u64::MAX);
         (self.filtered, self.given, self.reported) = (0, 0, 0);
-        self.by_file.all().for_each(FileFigures::clear);
+        self.by_file.clear();
         self.stored.fill(0);
         (self.file, self.stored_before, self.lags) = (0, 0, false);
         Ok(())

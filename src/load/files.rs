@@ -3,15 +3,22 @@
 //! With the load's row of the history goes an array of objects, one for each file in the order in which they were read. That
 //! is bounded ([`MOST`]): of more files those come first that rows were left out of, for these are looked for; and
 //! what is left of them all is one object without a path, so that the figures still add up.
+//!
+//! Of a job's load that has failed no row is in the table, and figures of rows would be of no use; but it is told which files were read to their
+//! ends, which one failed, and which were not reached ([`Fate`]). The error of a row is that of the first bad one in the order of the files,
+//! so all files before that one are whole, however many processes have read.
 
+use std::ffi::{CStr, CString};
 use std::fmt::Write;
 use std::rc::Rc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::report::quoted;
 use crate::pg::encoding::{from_server, invalid_in_server_encoding, to_server};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::files::FileList;
+use crate::pg::source::Location;
 
 /// Files of a load that are told of one by one.
 const MOST: usize = 10_000;
@@ -21,6 +28,17 @@ const MOST: usize = 10_000;
 pub struct Files {
     list: Rc<FileList>,
     figures: Vec<FileFigures>,
+    /// So many from the first one on were read to their ends.
+    whole: Box<AtomicUsize>,
+}
+
+/// What became of the files of a load that has failed. It survives its transaction.
+#[derive(Debug)]
+pub struct Fate {
+    list: Rc<FileList>,
+    whole: usize,
+    /// The one that the error is about.
+    failed: Option<usize>,
 }
 
 /// Figures that are added up.
@@ -37,7 +55,7 @@ struct Sum {
 impl Files {
     pub fn new(list: Rc<FileList>) -> Files {
         let figures = std::iter::repeat_with(FileFigures::default).take(list.files.len()).collect();
-        Files { list, figures }
+        Files { list, figures, whole: Box::default() }
     }
 
     pub fn count(&self) -> usize {
@@ -46,8 +64,20 @@ impl Files {
 
     /// For who counts; as long as this is there.
     pub fn by_file(&self) -> ByFile {
-        // SAFETY: the vector does not change any more.
-        unsafe { ByFile::new(self.figures.as_ptr(), self.figures.len()) }
+        // SAFETY: neither the vector nor where the number is changes any more.
+        unsafe { ByFile::new(self.figures.as_ptr(), self.figures.len()).noting(&raw const *self.whole) }
+    }
+
+    /// What is to be told if the load has failed, with such a context, a line of which names the file. Asks nothing of the server.
+    pub fn fate(&self, context: &CStr) -> Fate {
+        let lines: Vec<&[u8]> = context.to_bytes().split(|&byte| byte == b'\n').collect();
+        let is_named = |path: &CString| {
+            let line = Location::File(path.clone()).described();
+            let words: Vec<&[u8]> = line.to_bytes().split(|&byte| byte == b'\n').collect();
+            lines.windows(words.len()).any(|lines| lines == words)
+        };
+        let failed = self.list.files.iter().position(|file| is_named(&file.path));
+        Fate { list: Rc::clone(&self.list), whole: self.whole.load(Relaxed), failed }
     }
 
     fn sum(&self, file: usize) -> Sum {
@@ -144,8 +174,45 @@ impl Sum {
     }
 }
 
+impl Fate {
+    /// As a json array. Guarded.
+    fn json(&self, message: &CStr) -> String {
+        let mut out = "[".to_owned();
+        let mut add = |path: Option<&CStr>, files: usize, status: &str, rest: &str| {
+            if out.len() > 1 {
+                out.push_str(", ");
+            }
+            let path = path.map_or_else(|| "null".to_owned(), |path| format!("\"{}\"", quoted(&shown(path))));
+            // Writing to a string does not fail.
+            let _ = write!(out, "{{\"path\": {path}, \"files\": {files}, \"status\": \"{status}\"{rest}}}");
+        };
+        let status = |file: usize| if file < self.whole { "read" } else { "not read" };
+        if let Some(listed) = self.failed.and_then(|file| self.list.files.get(file)) {
+            let message = format!(", \"error_message\": \"{}\"", quoted(&from_server(message)));
+            add(Some(&listed.path), 1, "failed", &message);
+        }
+        let others = || self.list.files.iter().enumerate().filter(|&(file, _)| self.failed != Some(file));
+        for (file, listed) in others().take(MOST) {
+            add(Some(&listed.path), 1, status(file), "");
+        }
+        for wanted in ["read", "not read"] {
+            let rest = others().skip(MOST).filter(|&(file, _)| status(file) == wanted).count();
+            if rest > 0 {
+                add(None, rest, wanted, "");
+            }
+        }
+        out.push(']');
+        out
+    }
+
+    /// As a datum of type jsonb. Guarded; allocates in the current memory context.
+    pub fn jsonb(&self, message: &CStr) -> pgrx::pg_sys::Datum {
+        super::report::jsonb(&to_server(&self.json(message)))
+    }
+}
+
 /// A path as text. The names of files are bytes. Guarded.
-fn shown(path: &std::ffi::CStr) -> String {
+fn shown(path: &CStr) -> String {
     if invalid_in_server_encoding(path.to_bytes()).is_none() {
         return from_server(path);
     }

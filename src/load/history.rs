@@ -68,6 +68,8 @@ pub struct Failed<'a> {
     pub status: &'a CStr,
     pub sqlstate: &'a CStr,
     pub message: &'a CStr,
+    /// Of several files.
+    pub files: Option<&'a files::Fate>,
 }
 
 /// Text as a datum. Guarded; allocates in the current memory context.
@@ -146,7 +148,7 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
             text(load.status),
             text(load.sqlstate),
             text(load.message),
-            None,
+            load.files.map(|files| files.jsonb(load.message)),
         ],
     );
 }

@@ -57,6 +57,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::duplicate::Keep;
+pub use self::files::Fate;
 use self::files::Files;
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::phase::{Phase, Phases};
@@ -69,7 +70,6 @@ use self::where_clause::WhereClause;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
-use crate::pg::file_figures::FileFigures;
 use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::row::Rows;
 use crate::pg::soft::{self, OnError};
@@ -530,7 +530,7 @@ unsafe extern "C-unwind" fn read_header(load: *mut Load) {
     load.mapping = mapping;
     if let Some(files) = &load.files {
         // What was read of them for that is read again.
-        files.by_file().all().for_each(FileFigures::clear);
+        files.by_file().clear();
     }
 }
 
@@ -633,6 +633,18 @@ impl Load {
     /// The row of the result. Guarded; allocates in the current memory context.
     fn result(&self) -> [Option<pg_sys::Datum>; report::COLUMNS] {
         report::row(self.id, &self.counts, self.took, self.writer.name())
+    }
+}
+
+/// What is to be told of the files of a load that has failed with such a context. The load must still be there.
+///
+/// # Safety
+/// A load or null, and a string or null.
+pub unsafe fn fate(load: *const Load, context: *const std::ffi::c_char) -> Option<Fate> {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let context = if context.is_null() { c"" } else { CStr::from_ptr(context) };
+        load.as_ref()?.files.as_ref().map(|files| files.fate(context))
     }
 }
 

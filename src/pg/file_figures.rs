@@ -1,10 +1,10 @@
 //! What became of the records of each file of a list: figures that the processes of a load add up, file by file.
 //!
 //! Whoever counts says of which file. Bytes are counted by the stream, which alone knows when a file begins and ends; files
-//! without a single row have some, too.
+//! without a single row have some, too. Files have an order, and where a load fails it is to be told how far it came in it.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Of one file. Lies in shared memory, where there are workers.
 #[derive(Debug, Default)]
@@ -43,18 +43,45 @@ impl FileFigures {
 pub struct ByFile {
     first: *const FileFigures,
     count: usize,
+    /// So many files, from the first one on, were read to their ends. Null if nobody asks.
+    whole: *const AtomicUsize,
 }
 
 impl ByFile {
     /// Nobody does.
-    pub const NONE: ByFile = ByFile { first: std::ptr::null(), count: 0 };
+    pub const NONE: ByFile = ByFile { first: std::ptr::null(), count: 0, whole: std::ptr::null() };
 
     /// So many, from there on.
     ///
     /// # Safety
     /// They are there for as long as anything is counted by this.
     pub unsafe fn new(first: *const FileFigures, count: usize) -> ByFile {
-        ByFile { first, count }
+        ByFile { first, count, whole: std::ptr::null() }
+    }
+
+    /// How far all processes together came is noted there, too.
+    ///
+    /// # Safety
+    /// As [`ByFile::new`].
+    pub unsafe fn noting(self, whole: *const AtomicUsize) -> ByFile {
+        ByFile { whole, ..self }
+    }
+
+    /// The files before this one were read to their ends.
+    pub fn note_whole(&self, file: usize) {
+        // SAFETY: who made this vouches for it.
+        if let Some(whole) = unsafe { self.whole.as_ref() } {
+            whole.fetch_max(file.min(self.count), Relaxed);
+        }
+    }
+
+    /// Begin anew.
+    pub fn clear(&self) {
+        self.all().for_each(FileFigures::clear);
+        // SAFETY: who made this vouches for it.
+        if let Some(whole) = unsafe { self.whole.as_ref() } {
+            whole.store(0, Relaxed);
+        }
     }
 
     /// Those of a file.

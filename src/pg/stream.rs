@@ -234,6 +234,9 @@ impl Stream {
                 Event::Header => return Ok(Advance::Header),
                 Event::End => {
                     self.source.ignore_rest()?;
+                    if let Some(list) = self.list.as_ref().filter(|list| list.goes_on) {
+                        list.figures.note_whole(list.current + 1);
+                    }
                     return Ok(Advance::End);
                 }
                 Event::NeedData => self.feed()?,

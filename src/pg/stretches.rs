@@ -219,6 +219,13 @@ impl Stretches {
         (number != NONE).then_some(number)
     }
 
+    /// The first stretch that is not known to be done.
+    pub fn first_open(&self) -> u64 {
+        // In this order: what is taken meanwhile comes behind.
+        let next = self.next.load(SeqCst);
+        self.working.iter().map(|working| working.load(SeqCst)).fold(next, u64::min)
+    }
+
     /// All is going to fail because of a row in one of the stretches that were given out: give out no more.
     pub fn end_here(&self) {
         self.limit.fetch_min(self.next.load(SeqCst), SeqCst);

@@ -15,6 +15,7 @@ use super::worker::{Job, take};
 use crate::error::{Error, OrRaise};
 use crate::load::history;
 use crate::load::rejects::table::write_spooled;
+use crate::load::{self, Fate};
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::background::{self, in_transaction};
 use crate::pg::encoding::from_server;
@@ -38,6 +39,7 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
     // things that a load can leave behind; from here on requests to cancel are not served.
     unsafe {
         let job = &*job;
+        let files = load::fate(job.load(), (*error).context);
         guard(|| c::disable_all_timeouts(false));
         pg_sys::QueryCancelHoldoffCount += 1;
         pg_sys::InterruptHoldoffCount += 1;
@@ -64,7 +66,7 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
             let Claimed { id, attempt, .. } = job.claimed;
             if job.queue.fail(id, attempt, end, &failure).or_raise() {
                 let rejected = keep_rejects(&job.queue, id);
-                remember(job, end, &failure, rejected);
+                remember(job, end, &failure, rejected, files.as_ref());
             }
         });
         background::report_activity(None);
@@ -103,7 +105,7 @@ unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
 }
 
 /// The history has attempts that failed, too; but on the same terms. Guarded.
-fn remember(job: &Job, end: End, failure: &Failure, rejected: u64) {
+fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option<&Fate>) {
     let Claimed { id, attempt, path, schema, name, .. } = &job.claimed;
     let mut failed = Remembered(
         job.queue.schema,
@@ -118,6 +120,7 @@ fn remember(job: &Job, end: End, failure: &Failure, rejected: u64) {
             status: if matches!(end, End::Canceled) { c"canceled" } else { c"failed" },
             sqlstate: &failure.sqlstate,
             message: &failure.message,
+            files,
         },
     );
     // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.

@@ -53,6 +53,13 @@ pub struct Job {
     pub process: Successor,
 }
 
+impl Job {
+    /// Its load, as long as that is there, or null.
+    pub fn load(&self) -> *const Load {
+        self.load
+    }
+}
+
 /// Entry point of a worker.
 ///
 /// # Safety
@@ -209,6 +216,7 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
         // The last of the user's code: after it nobody changes what the commit depends on, or waits for the job's row.
         c::AfterTriggerFireDeferred();
         record_success(job);
+        (*job).load = std::ptr::null_mut();
         c::CommitTransactionCommand();
         end_load();
     }

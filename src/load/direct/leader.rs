@@ -347,6 +347,9 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mu
                 Original::restore(original, error);
             }
         }
+        if !leader.is_null() {
+            (*leader).note_whole_files();
+        }
         if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
             failure::recover();
         }

@@ -213,6 +213,7 @@ impl Leader {
                 unsafe { figures::take(join, self.figures, self.launched) };
             }
             self.gather()?;
+            self.process.by_file.note_whole(usize::MAX);
             let by_workers = std::mem::replace(&mut self.by_file, ByFile::NONE);
             self.process.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
             self.too_much = self.find_too_much();
@@ -225,6 +226,14 @@ impl Leader {
             self.gather()?;
         }
         Ok(())
+    }
+
+    /// The load has failed: how far was it with its files? While there still are workers' figures.
+    pub fn note_whole_files(&self) {
+        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
+            let open = self.process.shared().first_open();
+            self.process.by_file.note_whole(listed.units().file_of(open));
+        }
     }
 
     /// The row that was too many for `reject_limit`, if the file has one up to where the load ended.
