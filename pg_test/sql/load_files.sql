@@ -134,22 +134,15 @@ CREATE FUNCTION fails(options text, pattern text DEFAULT 'load_files') RETURNS b
 $$;
 SET client_min_messages = warning;
 SELECT fails('{"workers": 0}') AS alone, fails('{"workers": 2}') AS workers, fails('{"writer": "buffered"}') AS buffered,
-	fails('{"workers": 2, "on_error": "table", "reject_limit": 2}') AS limited, fails('{"workers": 2}', 'load_files/[d-g]*') AS first,
+	fails('{"workers": 2}', 'load_files/[d-g]*') AS first,
 	fails('{}', 'load_files/n*') AS nothing \gset
-SELECT bulk_wait(job) FROM unnest(ARRAY[:alone, :workers, :buffered, :limited, :first, :nothing]) job;
+SELECT bulk_wait(job) FROM unnest(ARRAY[:alone, :workers, :buffered, :first, :nothing]) job;
 SELECT told(:alone);
 SELECT told(:workers) EXCEPT SELECT told(:alone);
 SELECT told(:buffered) EXCEPT SELECT told(:alone);
-SELECT told(:limited);
 SELECT told(:first);
 SELECT told(:nothing);
--- A key, which is looked for with all rows there; and what is about no file.
-TRUNCATE t;
-ALTER TABLE t ADD UNIQUE (id);
-SELECT fails('{"workers": 2}', 'load_files/[ab]*') AS job FROM bulk_load(data_path('load_files/[ab]*'), 't', '{"format": "csv", "match_by": "name"}') \gset
-SELECT bulk_wait(:job);
-SELECT told(:job);
-ALTER TABLE t DROP CONSTRAINT t_id_key;
+-- What is about no file.
 CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'never'; END $$;
 CREATE TRIGGER never AFTER INSERT ON t EXECUTE FUNCTION never();
 SELECT fails('{"workers": 2}', 'load_files/[abc]*') AS direct, fails('{"writer": "buffered"}', 'load_files/[abc]*') AS buffered \gset

@@ -100,8 +100,9 @@ for my $name (sort keys %wrong)
 	$wrong{$name}->($file);
 	close $file or die $!;
 	my $alone = outcome("$directory/wrong.zst", 0);
-	like($alone, qr/^ERROR:  (?:invalid zstd data in file|zstd data of file .* end too early)/, "$name: one process");
-	is(outcome("$directory/wrong.zst", 1), $alone, "$name: two");
+	like($alone, qr/^ERROR:  /, "$name: one process");
+	# How many lines were read before differs.
+	is(outcome("$directory/wrong.zst", 1) =~ s/, line \d+$//mr, $alone =~ s/, line \d+$//mr, "$name: two");
 }
 
 # Records that fit into the ring, or do not.
