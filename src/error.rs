@@ -10,6 +10,8 @@ use pg_bulk_format::reader::ReadError;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
+use crate::pg::compat;
+
 /// An error on its way to the user.
 #[derive(Debug)]
 pub struct Error {
@@ -197,16 +199,18 @@ impl From<DialectError> for Error {
             D::NullNewline => invalid("COPY null representation cannot use newline or carriage return"),
             D::DefaultNewline => invalid("COPY default representation cannot use newline or carriage return"),
             D::DelimiterUnsafe(c) => invalid(&format!("COPY delimiter cannot be \"{}\"", char::from(c))),
-            D::QuoteNotCsv => unsupported("COPY quote available only in CSV mode"),
+            D::QuoteNotCsv => unsupported(&compat::requires_csv("QUOTE")),
             D::QuoteLength => unsupported("COPY quote must be a single one-byte character"),
             D::DelimiterIsQuote => invalid("COPY delimiter and quote must be different"),
-            D::EscapeNotCsv => unsupported("COPY escape available only in CSV mode"),
+            D::EscapeNotCsv => unsupported(&compat::requires_csv("ESCAPE")),
             D::EscapeLength => unsupported("COPY escape must be a single one-byte character"),
-            D::ForceNotNullNotCsv => unsupported("COPY force not null available only in CSV mode"),
-            D::ForceNullNotCsv => unsupported("COPY force null available only in CSV mode"),
-            D::DelimiterInNull => unsupported("COPY delimiter must not appear in the NULL specification"),
-            D::QuoteInNull => unsupported("CSV quote character must not appear in the NULL specification"),
-            D::DelimiterInDefault => unsupported("COPY delimiter must not appear in the DEFAULT specification"),
+            D::ForceNotNullNotCsv => unsupported(&compat::requires_csv("FORCE_NOT_NULL")),
+            D::ForceNullNotCsv => unsupported(&compat::requires_csv("FORCE_NULL")),
+            D::DelimiterInNull => invalid(&compat::delimiter_in("NULL")).code(compat::IN_NULL_MARKER),
+            D::QuoteInNull => {
+                invalid("CSV quote character must not appear in the NULL specification").code(compat::IN_NULL_MARKER)
+            }
+            D::DelimiterInDefault => unsupported(&compat::delimiter_in("DEFAULT")),
             D::QuoteInDefault => unsupported("CSV quote character must not appear in the DEFAULT specification"),
             D::NullIsDefault => unsupported("NULL specification and DEFAULT specification cannot be the same"),
         }

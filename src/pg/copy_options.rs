@@ -293,10 +293,10 @@ impl CopyOptions {
         if !self.dialect.is_csv() {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             if forced(|c| c.force_not_null) {
-                return Err(unsupported("COPY force not null available only in CSV mode"));
+                return Err(unsupported(&compat::requires_csv("FORCE_NOT_NULL")));
             }
             if forced(|c| c.force_null) {
-                return Err(unsupported("COPY force null available only in CSV mode"));
+                return Err(unsupported(&compat::requires_csv("FORCE_NULL")));
             }
         }
         Ok(())
