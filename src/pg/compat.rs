@@ -13,6 +13,7 @@ mod planned;
 mod planner;
 mod rights;
 mod soft;
+mod statistics;
 
 use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
@@ -41,6 +42,7 @@ pub use self::rights::{
     restrict_search_path, want_insert, wanted_rights,
 };
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
+pub use self::statistics::{set_index_statistics, set_table_statistics};
 
 /// Major version this library was built for; the server refuses to load it into another.
 pub const MAJOR: u32 = pg_sys::PG_VERSION_NUM / 10000;
@@ -464,28 +466,6 @@ pub unsafe fn log_smgrcreate(relation: pg_sys::Relation, fork: pg_sys::ForkNumbe
     unsafe {
         let locator = locator(relation);
         c::guard(|| c::log_smgrcreate(&raw const locator, fork));
-    }
-}
-
-/// Pages and rows of a relation in pg_class, in place (`vac_update_relstats`).
-///
-/// # Safety
-/// An open relation; a guarded frame.
-pub unsafe fn set_relation_statistics(
-    relation: pg_sys::Relation,
-    pages: u32,
-    rows: f64,
-    all_visible: u32,
-    has_index: bool,
-) {
-    let null = std::ptr::null_mut::<bool>();
-    let (xid, multi) = (pg_sys::InvalidTransactionId, pg_sys::MultiXactId::from(0));
-    // SAFETY: passed on. Nothing but the statistics is updated, as within an outer transaction.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        pg_sys::vac_update_relstats(relation, pages, rows, all_visible, has_index, xid, multi, null, null, true);
-        #[cfg(feature = "pg18")]
-        pg_sys::vac_update_relstats(relation, pages, rows, all_visible, 0, has_index, xid, multi, null, null, true);
     }
 }
 

@@ -439,7 +439,7 @@ unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
         return;
     }
     // SAFETY: the caller vouches for it.
-    unsafe { compat::set_relation_statistics(index, built.pages, built.entries as f64, 0, false) };
+    unsafe { compat::set_index_statistics(index, built.pages, built.entries as f64) };
 }
 
 /// The same for a table that has nothing but the rows of the load.
@@ -451,9 +451,7 @@ unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
     unsafe {
         let main = pg_sys::ForkNumber::MAIN_FORKNUM;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
-        let mut visible = 0;
-        pg_sys::visibilitymap_count(relation, &raw mut visible, std::ptr::null_mut());
-        compat::set_relation_statistics(relation, blocks, rows as f64, visible, true);
+        compat::set_table_statistics(relation, blocks, rows as f64);
     }
 }
 
