@@ -40,7 +40,9 @@ SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
 -- A file larger than the sample: the count is exact, the sample is of the whole file.
 SET default_statistics_target = 1;
 CALL make_rows('t', 20000);
-ANALYZE VERBOSE t;
+-- 18 goes on to say what it took.
+\setenv PGDATABASE :DBNAME
+\! "$PGB_BINDIR/psql" -Xqc 'SET search_path = fdw_stats; SET default_statistics_target = 1' -c 'ANALYZE VERBOSE t' 2>&1 | grep -E 'analyzing "|file contains'
 SELECT reltuples FROM pg_class WHERE oid = 't'::regclass;
 SELECT (histogram_bounds::text::int[])[1] < 4000 AS begins_early, (histogram_bounds::text::int[])[2] > 16000 AS ends_late
 FROM pg_stats WHERE schemaname = 'fdw_stats' AND tablename = 't' AND attname = 'id';

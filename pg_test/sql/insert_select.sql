@@ -198,7 +198,7 @@ CREATE TABLE series (id serial, n int);
 SELECT line FROM plan_of('INSERT INTO series (n) SELECT id FROM ft WHERE currval(''series_id_seq'') < 3', 'VERBOSE, COSTS OFF') line WHERE line ~ 'Direct';
 CREATE TABLE checked (id serial, n int, CHECK (currval('checked_id_seq') >= id));
 SELECT either_way('INSERT INTO checked (n) SELECT id FROM ft', 'checked');
-SELECT either_way('INSERT INTO t (word) SELECT set_config(''intervalstyle'', word, true) FROM ft');
+SELECT either_way('INSERT INTO t (word) SELECT set_config(''bytea_output'', word, true) FROM ft');
 CREATE FUNCTION so_far() RETURNS int VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN count(*) FROM counts; END';
 CREATE DOMAIN nth AS int DEFAULT so_far();
 CREATE TABLE counts (id int, n nth);
