@@ -1,0 +1,194 @@
+
+# pg_upgrade to the server that is tested, from an older one where there is one (PG_BULK_OLD_BINDIR, which pg_test/run
+# sets), else from one of the same version: catalogs and tables are what they were, foreign tables are read, and the
+# queue goes on where it was. And what pg_dump and pg_restore carry over.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Cwd qw(getcwd);
+use File::Basename qw(dirname);
+use File::Spec::Functions qw(rel2abs);
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Queue;
+
+my $bindir = `pg_config --bindir`;
+chomp $bindir;
+my $old_bindir = $ENV{PG_BULK_OLD_BINDIR} || $bindir;
+my @initdb = ('-E', 'UTF8', '--locale=C.UTF-8', '--data-checksums');
+
+# A server that preloads the library. Its queue must rest while pg_upgrade runs it.
+sub make_node
+{
+	my ($name, %how) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name, %how);
+	delete $ENV{RUST_BACKTRACE};
+	$node->init(extra => [@initdb]);
+	$node->append_conf('postgresql.conf', join "\n", "shared_preload_libraries = 'pg_bulk'", 'fsync = off', 'autovacuum = off',
+		'max_worker_processes = 16', '');
+	return $node;
+}
+
+my $old = make_node('old', $ENV{PG_BULK_OLD_BINDIR} ? (install_path => dirname($old_bindir)) : ());
+my ($from, $to) = map { /(\d+)/ ? $1 : 0 } $old->pg_version . '', `pg_config --version`;
+note "from $from to $to";
+# Where both servers must be, it is not enough to upgrade from the same version.
+is($from, $ENV{PG_BULK_UPGRADE_FROM}, 'the older server is there') if $ENV{PG_BULK_UPGRADE_FROM};
+
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('upgrade'));
+chmod 0755, $directory;
+my $queue = bless { node => $old, directory => $directory }, 'Queue';
+my @files = ($queue->numbers('one', 1), $queue->numbers('many', 1 .. 1000), $queue->numbers('bad', 1, 'x', 3));
+my $pipe = $queue->pipe('pipe');
+
+#
+# Before: what an extension can have in a database.
+#
+$old->start;
+$queue->sql(<<SQL);
+CREATE ROLE loader LOGIN IN ROLE pg_read_server_files;
+CREATE ROLE reader LOGIN;
+CREATE SCHEMA "Bulk loading";
+GRANT USAGE ON SCHEMA "Bulk loading" TO PUBLIC;
+CREATE EXTENSION pg_bulk SCHEMA "Bulk loading";
+ALTER DATABASE postgres SET search_path = public, "Bulk loading";
+SET search_path = public, "Bulk loading";
+CREATE TABLE t (a int);
+CREATE TABLE keyed (a int PRIMARY KEY, b text DEFAULT 'b');
+GRANT INSERT ON t, keyed TO loader;
+CREATE FOREIGN TABLE many (a int OPTIONS (force_not_null 'true')) SERVER bulk_files OPTIONS (filename '$files[1]', format 'csv', sorted_by 'a');
+CREATE SERVER "here only" FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory '$directory');
+CREATE USER MAPPING FOR reader SERVER "here only";
+CREATE USER MAPPING FOR PUBLIC SERVER "here only";
+GRANT USAGE ON FOREIGN SERVER "here only" TO reader;
+CREATE FOREIGN TABLE parts (a int, word text DEFAULT 'x') SERVER "here only" OPTIONS (filename '$directory/many', "default" '?', on_error 'set_null', log_verbosity 'silent');
+ALTER FOREIGN TABLE parts DROP word;
+GRANT SELECT ON parts TO reader;
+CREATE VIEW over_many AS SELECT count(*), sum(a) FROM many;
+ALTER FUNCTION bulk_load OWNER TO postgres;
+REVOKE EXECUTE ON FUNCTION bulk_check FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION bulk_pause, bulk_resume TO loader;
+SQL
+
+my $queries = {
+	'foreign tables' => 'SELECT (SELECT count(*) FROM many), (SELECT sum(a) FROM many WHERE a > 500), (SELECT sum(a) FROM parts), over_many FROM over_many',
+	'a server of its own, to who may' => 'SET ROLE reader; SELECT count(*) FROM parts',
+	'tables' => 'SELECT (SELECT count(*) FROM t), (SELECT sum(a) FROM keyed)',
+	'jobs' => "SELECT job_id, target, path, options, owner, priority, status, waits_for, attempt, enqueued_at, run_at, finished_at, rows_loaded, error_sqlstate, error_message
+		FROM bulk_jobs WHERE status <> 'running' AND path <> '$pipe' ORDER BY 1",
+	'jobs, to their owner' => "SET ROLE loader; SELECT job_id, owner, status FROM bulk_jobs WHERE path <> '$pipe' ORDER BY 1",
+	'history' => 'SELECT * FROM bulk_history ORDER BY load_id, attempt',
+	'history, to the loader' => 'SET ROLE loader; SELECT * FROM bulk_history ORDER BY load_id, attempt',
+	'rejected rows' => 'SELECT * FROM bulk_rejects ORDER BY load_id, line_number',
+	'rights' => 'SELECT oid::regprocedure, proowner::regrole, proacl FROM pg_proc WHERE proname LIKE \'bulk%\' ORDER BY 1::text',
+	'options' => 'SELECT srvname, srvoptions, srvacl FROM pg_foreign_server ORDER BY 1',
+	'mappings' => 'SELECT srvname, usename, umoptions FROM pg_user_mappings ORDER BY 1, 2',
+	'members' => q(SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+		WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_bulk') AND classid <> 'pg_type'::regclass ORDER BY 1),
+	'what is dumped' => q(SELECT extversion, extnamespace::regnamespace, ARRAY(SELECT format('%s %s', r::regclass, c) FROM unnest(extconfig, extcondition) u(r, c) ORDER BY 1)
+		FROM pg_extension WHERE extname = 'pg_bulk') };
+
+# Loads and jobs that are done, one of them by another role, and one that failed.
+$queue->sql("SELECT bulk_load('$files[1]', 'keyed', '{\"columns\": [\"a\"]}')");
+$queue->sql("SELECT bulk_load('$files[2]', 't', '{\"on_error\": \"table\"}')");
+my $done = $queue->enqueue($files[0]);
+is($queue->ends($done), 'succeeded', 'a job is done');
+my $owned = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[0]', 't')"))[0];
+is($queue->ends($owned), 'succeeded', '... another role\'s');
+my $failed = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[2]', 't')"))[0];
+is($queue->ends($failed), 'failed', '... and one has failed');
+# One is running, the others wait.
+my $running = $queue->enqueue($pipe);
+$queue->runs($running);
+$queue->sql('SELECT bulk_pause()');
+my $queued = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[0]', 't', priority => 7)"))[0];
+my $tomorrow = $queue->enqueue($files[0], 'keyed', "'{\"columns\": [\"a\"]}'", "run_at => now() + interval '1 day'");
+is($queue->status($running), 'running', 'a job runs');
+is($queue->status($_), 'queued', '... one waits') for $queued, $tomorrow;
+
+my %before = map { $_ => scalar $queue->sql($queries->{$_}) } keys %$queries;
+like($before{'rejected rows'}, qr/\|x\|/, 'there is a rejected row');
+like($before{jobs}, qr/failed/, '... and a job that failed');
+
+# The schema with all members of the extension, as pg_upgrade takes it over, and as anybody dumps it; by the new server's pg_dump.
+sub dumped
+{
+	my ($node, $what, @options) = @_;
+	my $path = $queue->path("dump of $what");
+	command_ok([ "$bindir/pg_dump", @options, '-f', $path, '-d', $node->connstr('postgres') ], "$what is dumped");
+	# pg_upgrade changes how far rows are frozen, and rights to tables that are none besides their owner's. From 16 on a view that
+	# is of one table does not name it with each column.
+	my @lines = map { s/^(\s+\S.*|\s+)\b(?:bulk_reject|many)\.(\w+)/$1$2/r } split /\n/, slurp_file($path);
+	return [ grep { !/^\\(un)?restrict|^-- (Dumped|Started|Completed)|relfrozenxid|relminmxid|^SET |_record_init_privs|^-- Name: TABLE .*Type: ACL|^(--)?$/ } @lines ];
+}
+my %dumps = ('the database' => [], 'the schema with members' => [ '--schema-only', '--binary-upgrade' ]);
+my %dumped_before = map { $_ => dumped($old, $_, @{ $dumps{$_} }) } keys %dumps;
+$old->stop('fast');
+
+#
+# pg_upgrade.
+#
+my $new = make_node('new');
+my $cwd = getcwd();
+chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
+ok(run_log([ "$bindir/pg_upgrade", '-d', $old->data_dir, '-D', $new->data_dir, '-b', $old_bindir, '-B', $bindir, '-s', $new->host,
+	'-p', $old->port, '-P', $new->port, '-U', scalar getpwuid($<) ]), "pg_upgrade from $from to $to")
+  or do { diag(`find '@{[$new->data_dir]}/pg_upgrade_output.d' -name '*.log' -o -name '*.txt' | xargs tail -n 30`); BAIL_OUT('no upgrade') };
+chdir $cwd or die $!;
+
+#
+# After.
+#
+$new->start;
+$queue->{node} = $new;
+is($queue->sql($queries->{$_}), $before{$_}, "$_: as before") for sort keys %$queries;
+for my $what (sort keys %dumps)
+{
+	my $after = dumped($new, $what, @{ $dumps{$what} });
+	cmp_ok(scalar @$after, '>', 100, "$what: something is dumped");
+	is_deeply($after, $dumped_before{$what}, "$what: dumped as before");
+}
+is($queue->sql("SELECT status || ' ' || waits_for FROM bulk_jobs WHERE job_id = $running"), 'queued pause', 'what was running is to be run again');
+is($queue->sql('SELECT count(*) FROM t'), 4, '... nothing has been loaded meanwhile');
+$queue->sql('SET ROLE loader; SELECT bulk_resume()');
+$queue->runs($running);
+$queue->feed($pipe, 1 .. 5);
+is($queue->ends($running), 'succeeded', '... and is');
+is($queue->ends($queued), 'succeeded', 'what was queued is done');
+is($queue->status($tomorrow), 'queued', '... in its time');
+is($queue->sql('SELECT count(*) FROM t'), 10, '... once');
+is($queue->sql("SELECT owner || ' ' || attempt FROM bulk_jobs WHERE job_id = $queued"), 'loader 1', '... as its owner');
+$queue->numbers('bad', 1, 2, 3);
+is($queue->sql("SET ROLE loader; SELECT bulk_retry($failed)"), 't', 'a job that failed can be tried again');
+is($queue->ends($failed), 'succeeded', '... and is done');
+$queue->sql("UPDATE bulk_queue SET run_at = now() WHERE job_id = $tomorrow; SELECT bulk_resume()");
+is($queue->ends($tomorrow), 'failed', 'a job finds the keys of a table that was upgraded');
+is($queue->sql("SELECT error_sqlstate FROM bulk_jobs WHERE job_id = $tomorrow"), '23505', '... in its index');
+cmp_ok($queue->enqueue($files[0]), '>', $tomorrow, 'numbers go on');
+$new->restart;
+ok($queue->becomes("SELECT count(*) = 0 FROM bulk_jobs WHERE status IN ('queued', 'running')"), 'the queue goes on by itself');
+
+#
+# pg_dump and pg_restore.
+#
+$queue->sql('SELECT bulk_pause()');
+$queue->enqueue($files[0]);
+command_ok([ 'pg_dump', '-Fc', '-f', $queue->path('dump'), '-d', $new->connstr('postgres') ], 'pg_dump');
+$queue->sql('CREATE DATABASE restored; ALTER DATABASE restored SET search_path = public, "Bulk loading"');
+command_ok([ 'pg_restore', '--exit-on-error', '-d', $new->connstr('restored'), $queue->path('dump') ], 'pg_restore');
+for my $what ('foreign tables', 'a server of its own, to who may', 'tables', 'history', 'rights', 'options', 'mappings', 'members', 'what is dumped')
+{
+	is($queue->sql($queries->{$what}, 'restored'), scalar $queue->sql($queries->{$what}), "$what: restored");
+}
+is($queue->sql("SELECT count(*) FILTER (WHERE status = 'queued') || ' ' || count(*) FILTER (WHERE status = 'succeeded') FROM bulk_jobs", 'restored'),
+	'0 ' . $queue->sql("SELECT count(*) FROM bulk_jobs WHERE status = 'succeeded'"), 'jobs that were done are restored, others are not');
+is($queue->sql('SELECT count(*) FROM bulk_rejects', 'restored'), 0, '... nor are rejected rows');
+is($queue->sql('SELECT bool_or(paused) FROM bulk_queue_state', 'restored'), 'f', '... and the queue is not at rest');
+$new->stop;
+done_testing();
