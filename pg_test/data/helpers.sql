@@ -73,7 +73,8 @@ EXCEPTION WHEN OTHERS THEN
 	END IF;
 	FOREACH line IN ARRAY string_to_array(context, E'\n') LOOP
 		EXIT WHEN line LIKE 'SQL statement %' OR line LIKE 'PL/pgSQL function %error_of%';
-		RETURN NEXT without_path('CONTEXT: ' || line);
+		-- From 18 on it is said whose expression it is.
+		RETURN NEXT without_path('CONTEXT: ' || replace(line, 'PL/pgSQL expression "', 'SQL expression "'));
 	END LOOP;
 END $$;
 
