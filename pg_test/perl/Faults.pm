@@ -218,14 +218,14 @@ SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlysca
 SELECT count(DISTINCT id), count(nullif(wide, '')), sum(coalesce(length(wide), 0) + length(body)) = (count(*) * 1500
 	+ count(nullif(wide, '')) * 4000) FROM t;
 SELECT * FROM verify_heapam('t', check_toast => true);
-SELECT bt_index_check('t_pkey', true);
+SELECT bt_index_parent_check('t_pkey', true, true);
 DELETE FROM t WHERE id > 0;
 INSERT INTO t VALUES (0, 'another', 'row');
 @{[ $self->load_sql('small') ]};
 CHECKPOINT;
 SELECT count(*), sum(id) FILTER (WHERE id >= 0) FROM t;
 SELECT * FROM verify_heapam('t', check_toast => true);
-SELECT bt_index_check('t_pkey', true);
+SELECT bt_index_parent_check('t_pkey', true, true);
 SQL
 	my $wide = $rows ? int($rows / 20) : 0;
 	my $expected = join "\n", "$total|" . BASE_ROWS, "$total|$wide|t", '', "$again|direct|2",

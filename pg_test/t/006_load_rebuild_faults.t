@@ -119,7 +119,7 @@ sub trouble
 		$trouble .= "$rows rows in a table that was empty" if $rows != 0;
 		$faults->renew;
 	}
-	my $indexes = $faults->outcome("SELECT bt_index_check('t_hold', true), bt_index_check('t_pkey', true), bt_index_check('t_tuples', true)");
+	my $indexes = $faults->outcome("SELECT bt_index_parent_check('t_hold', true, true), bt_index_parent_check('t_pkey', true, true), bt_index_parent_check('t_tuples', true, true)");
 	$trouble .= $indexes if $indexes ne '||';
 	return $trouble . $faults->trouble;
 }

@@ -199,7 +199,7 @@ sub session
 			  . "CREATE SCHEMA c; SET search_path = c, public;\n$table;\nSET client_min_messages = debug1;\n$from{$source}\n"
 			  . "SET client_min_messages = notice;\n" . ($after ? "$after;\n" : '') . "RESET ROLE;\nRESET row_security;\n\\echo rows\nTABLE t;\nSELECT last_value, is_called FROM t_a_seq;\nSET client_min_messages = error;\n"
 			  . "SELECT c.relname, v FROM pg_class c, public.verify_heapam(c.oid) v WHERE relkind = 'r' AND relnamespace = to_regnamespace('c');\n"
-			  . "SELECT public.bt_index_check(c.oid, true) FROM pg_class c JOIN pg_am m ON m.oid = relam WHERE amname = 'btree' AND c.relkind = 'i' AND relnamespace = to_regnamespace('c');\n"
+			  . "SELECT public.bt_index_parent_check(c.oid, true, true) FROM pg_class c JOIN pg_am m ON m.oid = relam WHERE amname = 'btree' AND c.relkind = 'i' AND relnamespace = to_regnamespace('c');\n"
 			  . "SELECT mode FROM pg_locks WHERE relation = to_regclass('t') AND mode LIKE '%Exclusive%';\n"
 			  . "DROP TABLE IF EXISTS pg_temp.t; DROP SCHEMA c CASCADE;\n";
 		}
