@@ -100,5 +100,46 @@ SELECT reltuples FROM pg_class WHERE oid = 'parts'::regclass;
 SELECT inherited, n_distinct, null_frac FROM pg_stats
 WHERE schemaname = 'fdw_stats' AND tablename = 'parts' AND attname IN ('kind', 'maybe') ORDER BY attname;
 
+-- A join of a file is planned as that of a table with the same rows: by the same method, with the same side within, in one process and with
+-- workers, by default costs.
+\set ECHO none
+CREATE PROCEDURE make_pair(name text, columns text, query text) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('COPY (%s) TO %L (FORMAT csv)', query, data_path('pair_' || name));
+	EXECUTE format('CREATE FOREIGN TABLE file_%s (%s) SERVER bulk_files OPTIONS (filename %L, format ''csv'', encoding ''UTF8'')', name, columns, data_path('pair_' || name));
+	EXECUTE format('CREATE TABLE heap_%s (%s)', name, columns);
+	EXECUTE format('COPY heap_%s FROM %L (FORMAT csv)', name, data_path('pair_' || name));
+END $$;
+-- The topmost join: its method, what is read within it, and whether there are workers.
+CREATE FUNCTION join_of(statement text, workers int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	plan jsonb;
+BEGIN
+	PERFORM set_config('max_parallel_workers_per_gather', workers::text, true);
+	EXECUTE 'EXPLAIN (FORMAT json) ' || statement INTO plan;
+	RETURN (WITH RECURSIVE nodes(node, depth) AS (SELECT plan -> 0 -> 'Plan', 0 UNION ALL
+			SELECT child, depth + 1 FROM nodes, jsonb_array_elements(node -> 'Plans') child),
+		top AS (SELECT node FROM nodes WHERE node ? 'Join Type' ORDER BY depth LIMIT 1)
+		SELECT concat_ws(' ', node ->> 'Node Type', 'within:', jsonb_path_query_array(node, '$.Plans[1].**."Alias"') ->> 0,
+			CASE WHEN jsonb_path_exists(plan, '$.**."Workers Planned"') THEN 'with workers' END) FROM top);
+END $$;
+-- That of the table, in one process and with workers; and that of the file where it is another one.
+CREATE FUNCTION compared(statement text) RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT concat(heap, ', but of the file ' || nullif(file, heap)) FROM unnest('{0,2}'::int[]) workers, LATERAL (SELECT join_of(format(statement, 'heap'), workers) AS heap, join_of(format(statement, 'file'), workers) AS file) j
+$$;
+CALL make_pair('large', 'id int, kind int, word text', 'SELECT a, a * 7919::bigint % 1000, md5(a::text) FROM generate_series(1, 250000) a');
+CALL make_pair('small', 'kind int, name text', 'SELECT a, ''kind '' || a FROM generate_series(0, 999) a');
+CREATE TABLE others (id int, note text);
+INSERT INTO others SELECT a, 'note' FROM generate_series(1, 250000, 5) a;
+ANALYZE heap_large, heap_small, others;
+\set ECHO all
+SELECT compared('SELECT count(*) FROM %s_large l JOIN %1$s_small s USING (kind)');
+SELECT compared('SELECT count(*) FROM %s_large l JOIN others o USING (id)');
+ANALYZE file_large, file_small;
+SELECT compared('SELECT count(*) FROM %s_large l JOIN %1$s_small s USING (kind)');
+SELECT compared('SELECT count(*) FROM %s_small s JOIN heap_large l USING (kind)');
+SELECT compared('SELECT count(*) FROM %s_large l JOIN others o USING (id)');
+SELECT compared('SELECT count(l.word) FROM heap_small s LEFT JOIN %s_large l ON l.kind = s.kind AND l.id < 1000');
+
 SET client_min_messages = warning;
 DROP SCHEMA fdw_stats CASCADE;
