@@ -51,7 +51,7 @@ BEGIN
 			EXECUTE statement;
 			GET DIAGNOSTICS n = ROW_COUNT;
 			EXECUTE format('SELECT array_agg(x::text ORDER BY x::text) FROM %s x', target) INTO results;
-			FOR line IN EXECUTE format('SELECT v::text FROM pg_class c, public.verify_heapam(c.oid) v WHERE relkind = ''r'' AND %L
+			FOR line IN EXECUTE format('SELECT v::text FROM pg_class c JOIN pg_am m ON m.oid = relam, public.verify_heapam(c.oid) v WHERE relkind = ''r'' AND amname = ''heap'' AND %L
 				AND (c.oid = %L::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree(%2$L)))', current_setting('is_superuser'), relation) LOOP
 				RETURN NEXT mode || ' corrupt: ' || line;
 			END LOOP;

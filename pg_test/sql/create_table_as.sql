@@ -56,7 +56,7 @@ BEGIN
 				FROM pg_attribute WHERE attrelid = to_regclass('made') AND attnum > 0;
 			IF to_regclass('made') IS NOT NULL THEN
 				EXECUTE 'SELECT array_agg(x::text ORDER BY x::text) || $1 FROM made x' INTO results USING results;
-				FOR line IN SELECT v::text FROM public.verify_heapam('made') v LOOP
+				FOR line IN SELECT v::text FROM pg_class c JOIN pg_am m ON m.oid = relam, public.verify_heapam(c.oid) v WHERE c.oid = to_regclass('made') AND amname = 'heap' LOOP
 					RETURN NEXT mode || ' corrupt: ' || line;
 				END LOOP;
 			END IF;
@@ -92,6 +92,7 @@ CREATE VIEW over AS SELECT word, id FROM ft WHERE id < 3;
 SELECT either_way('CREATE TABLE made AS SELECT * FROM over');
 SELECT either_way('CREATE TABLE made AS WITH c AS (SELECT * FROM ft) SELECT id FROM c');
 -- Core's.
+CREATE ACCESS METHOD insert_heap TYPE TABLE HANDLER heap_tableam_handler;
 SELECT either_way('CREATE TEMPORARY TABLE made AS SELECT * FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT 1 AS one FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT count(*) FROM ft');
@@ -100,6 +101,9 @@ SELECT either_way('CREATE TABLE made AS SELECT * FROM ft LIMIT 1');
 SELECT either_way('CREATE TABLE made AS SELECT DISTINCT n FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT id, (SELECT 1) AS one FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT f.id FROM ft f JOIN ft g USING (id)');
+SELECT either_way('CREATE TABLE made AS TABLE ft UNION ALL SELECT * FROM ft WHERE id > 1');
+SELECT either_way('CREATE TABLE made AS SELECT id, word FROM ft FOR UPDATE');
+SELECT either_way('CREATE TABLE made USING insert_heap AS SELECT * FROM ft');
 SELECT either_way('CREATE TABLE made AS SELECT * FROM ft WHERE current_date > ''2000-01-01''');
 SELECT either_way('CREATE TABLE made AS SELECT id, generate_series(1, 2) g FROM ft');
 SELECT either_way('CREATE MATERIALIZED VIEW made AS SELECT * FROM ft');
@@ -236,3 +240,4 @@ DROP TABLE made;
 SET client_min_messages = warning;
 DROP SCHEMA create_table_as CASCADE;
 DROP ROLE create_table_as_user;
+DROP ACCESS METHOD insert_heap;

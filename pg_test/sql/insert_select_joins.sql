@@ -281,6 +281,16 @@ END $$;
 SELECT figures(:counted, 0);
 SELECT a.node, abs(a.n - b.n) <= a.loops, abs(a.removed - b.removed) <= a.loops FROM figures(:counted, 2) a JOIN figures(:counted, 0) b USING (node) WHERE node !~ 'Scan i|Hash$';
 TRUNCATE t;
+-- To explain it takes no transaction id.
+BEGIN;
+SELECT count(*) > 3 AS explained FROM plan_of('INSERT INTO t SELECT * FROM orders') UNION ALL
+SELECT count(*) > 3 FROM plan_of('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item', 'VERBOSE') UNION ALL
+SELECT count(*) > 3 FROM plan_of('INSERT INTO t SELECT * FROM orders UNION ALL SELECT * FROM none');
+SELECT pg_current_xact_id_if_assigned() IS NULL;
+SET LOCAL pg_bulk.direct_insert = 'exclusive';
+SELECT count(*) > 3 AS explained FROM plan_of('INSERT INTO fresh SELECT id, word FROM orders');
+SELECT pg_current_xact_id_if_assigned() IS NULL;
+ROLLBACK;
 -- What is only for one process.
 CREATE TEMP TABLE mine AS TABLE items;
 ANALYZE mine;
@@ -317,6 +327,31 @@ SELECT joined('INSERT INTO t (id, word) SELECT o.id, t.word FROM orders o LEFT J
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item WHERE i.price < random() * 0', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN (SELECT * FROM items ORDER BY price LIMIT 3) i ON i.id = o.item', processes => '{0}');
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, g.name FROM grown g JOIN orders o ON g.id = o.item WHERE g.id > 0', processes => '{0}');
+-- Rows that are locked, here or there; a table that is no heap.
+SELECT joined('INSERT INTO t (id, word) SELECT id, word FROM orders FOR UPDATE', processes => '{0}');
+SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR UPDATE', processes => '{0}');
+SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR UPDATE OF i', processes => '{0}');
+SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR NO KEY UPDATE OF o SKIP LOCKED', processes => '{0}');
+SELECT joined('INSERT INTO t (id, word) SELECT id, word FROM (SELECT * FROM orders FOR SHARE) o', processes => '{0}');
+SELECT joined('INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN (SELECT * FROM items FOR SHARE) i ON i.id = o.item', processes => '{0}');
+SELECT joined('INSERT INTO t SELECT * FROM orders o WHERE EXISTS (SELECT FROM items i WHERE i.id = o.item FOR KEY SHARE)', processes => '{0}');
+SELECT joined('INSERT INTO t SELECT * FROM orders WHERE item IN (SELECT id FROM items FOR SHARE)', processes => '{0}');
+BEGIN;
+INSERT INTO t (id, word) SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item FOR UPDATE OF i;
+-- Of those that were joined: xmax is the transaction's.
+SELECT count(*) FILTER (WHERE xmax = pg_current_xact_id()::xid) AS locked, count(*) FILTER (WHERE EXISTS (SELECT FROM orders o WHERE o.item = i.id)) AS joined FROM items i;
+ROLLBACK;
+CREATE ACCESS METHOD insert_heap TYPE TABLE HANDLER heap_tableam_handler;
+CREATE TABLE elsewhere (id int, word text) USING insert_heap;
+SELECT joined('INSERT INTO elsewhere SELECT id, word FROM orders', 'elsewhere', '{0}');
+SELECT joined('INSERT INTO elsewhere SELECT o.id, i.name FROM orders o JOIN items i ON i.id = o.item', 'elsewhere', '{0}');
+CREATE TABLE half (id int, word text) PARTITION BY RANGE (id);
+CREATE TABLE half_here PARTITION OF half FOR VALUES FROM (MINVALUE) TO (300);
+CREATE TABLE half_elsewhere PARTITION OF half FOR VALUES FROM (300) TO (MAXVALUE) USING insert_heap;
+SELECT joined('INSERT INTO half SELECT id, word FROM orders', 'half', '{0}');
+SELECT * FROM plan_of('INSERT INTO elsewhere SELECT id, word FROM orders', 'VERBOSE, COSTS OFF');
+DROP TABLE elsewhere, half;
+DROP ACCESS METHOD insert_heap;
 ANALYZE grown;
 SET work_mem = '64kB';
 SELECT joined('INSERT INTO t (id, word) SELECT o.id, g.name FROM orders o LEFT JOIN grown g ON g.id = o.item', processes => '{0}');
