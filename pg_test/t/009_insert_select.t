@@ -119,6 +119,33 @@ is($node->safe_psql('postgres', "SELECT n_tup_ins, n_live_tup FROM pg_stat_user_
 is($node->safe_psql('postgres', "BEGIN; @{[ $insert->('measured') ]}; PREPARE TRANSACTION 'two'; SELECT count(*) FROM measured; COMMIT PREPARED 'two'; SELECT count(*) FROM measured"),
 	"210000\n240000", 'a prepared transaction');
 
+# What workers read counts as read by the statement. They have it all to themselves, for the leader waits.
+$node->safe_psql('postgres', "CREATE TABLE looked_up AS SELECT i AS id, repeat('x', 500) AS name FROM generate_series(1, 3000) i; ANALYZE looked_up; CREATE TABLE joined (LIKE plain)");
+my $pages = $node->safe_psql('postgres', "SELECT pg_relation_size('looked_up') / 8192");
+my %touched;
+for my $workers (0, 2)
+{
+	if ($workers)
+	{
+		point_set($node, 'load.launched', 'wait');
+		point_set($node, 'worker.end', 'wait');
+	}
+	my (undef, $end) = begin_session($node, "SET pg_bulk.workers = $workers; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+		INSERT INTO joined SELECT r.id, left(l.name, 5), r.at FROM rows r JOIN looked_up l ON l.id = r.id");
+	if ($workers)
+	{
+		point_wait($node, 'worker.end', $workers);
+		point_clear($node);
+	}
+	my ($out, $err) = $end->();
+	my $plan = decode_json($out)->[0]{Plan};
+	is("$plan->{'Custom Plan Provider'} $plan->{'Workers Launched'} $plan->{'Rows Inserted'}$err", "Direct Insert $workers 3000", "a join with $workers workers");
+	$touched{$workers} = $plan->{'Shared Hit Blocks'} + $plan->{'Shared Read Blocks'};
+	note "$workers workers: $touched{$workers} buffers";
+}
+cmp_ok($touched{0}, '>=', $pages, "buffers of a table of $pages pages");
+cmp_ok($touched{2}, '>=', $touched{0}, '... which are counted for workers, too');
+
 # A partition that is locked, and that no row goes to, is not waited for; nor are others locked that no row goes to.
 {
 	$node->safe_psql('postgres', 'CREATE TABLE shut (id int, word text, at timestamp) PARTITION BY LIST (id); CREATE TABLE shut_1 PARTITION OF shut FOR VALUES IN (1);
