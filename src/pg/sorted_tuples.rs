@@ -85,14 +85,15 @@ pub struct SortedTuples {
 pub enum Origin {
     /// By this process; null if there was nothing.
     Own(*mut pg_sys::Tuplesortstate),
-    /// By several.
-    Shared(SharedSort),
+    /// By several, to be merged in so many kB.
+    Shared(SharedSort, i32),
 }
 
 /// What a sort is begun with.
 struct Begin {
     to: *mut SortedTuples,
     shared: SharedSort,
+    memory: i32,
 }
 
 /// Two neighbours, and the pivot between them.
@@ -154,12 +155,12 @@ impl SortedTuples {
             };
             match origin {
                 Origin::Own(sort) => sorted.sort = sort,
-                Origin::Shared(shared) if shared.participants() > 0 => {
-                    let mut begin = Begin { to: &raw mut sorted, shared };
+                Origin::Shared(shared, memory) if shared.participants() > 0 => {
+                    let mut begin = Begin { to: &raw mut sorted, shared, memory };
                     let begin = (&raw mut begin).cast();
                     guard(|| as_owner(heap, begin_merge, begin));
                 }
-                Origin::Shared(_) => (),
+                Origin::Shared(..) => (),
             }
             sorted.is_over = sorted.sort.is_null();
             pg_sys::MemoryContextSwitchTo(old);
@@ -251,12 +252,11 @@ impl SortedTuples {
 unsafe extern "C-unwind" fn begin_merge(begin: Opaque) {
     // SAFETY: the caller vouches for it.
     unsafe {
-        let Begin { to, shared } = *begin.cast::<Begin>();
+        let Begin { to, shared, memory } = *begin.cast::<Begin>();
         let participants = i32::try_from(shared.participants()).unwrap_or(i32::MAX);
         let mut coordinate =
             pg_sys::SortCoordinateData { isWorker: false, nParticipants: participants, sharedsort: shared.sort };
         let (unique, nulls, options) = (false, false, 0);
-        let memory = pg_sys::maintenance_work_mem;
         let coordinate = &raw mut coordinate;
         (*to).sort =
             c::tuplesort_begin_index_btree((*to).heap, (*to).index, unique, nulls, memory, coordinate, options);

@@ -443,8 +443,7 @@ unsafe extern "C-unwind" fn look(
         let refers = refers && !keys.are_none();
         // All sorts together get what one index that is built may have, but for what is held of keys that were collected.
         let sorts = i32::try_from(indexes.sorts() + keys.len()).unwrap_or(i32::MAX);
-        let left = pg_sys::maintenance_work_mem.saturating_sub(i32::try_from(held_bytes / 1024).unwrap_or(i32::MAX));
-        let share = (left / sorts.max(1)).max(LEAST_MEMORY);
+        let share = (left_beside(held_bytes) / sorts.max(1)).max(LEAST_MEMORY);
         indexes.begin_sorts(share);
         keys.prepare(share, false);
         let table = Table {
@@ -472,6 +471,13 @@ unsafe extern "C-unwind" fn look(
         (*settling).patience = waited_for;
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(table)
     }
+}
+
+/// What is left of maintenance_work_mem beside so many bytes, in kB.
+fn left_beside(held: usize) -> i32 {
+    let held = i32::try_from(held / 1024).unwrap_or(i32::MAX);
+    // SAFETY: reads a setting.
+    unsafe { pg_sys::maintenance_work_mem }.saturating_sub(held).max(LEAST_MEMORY)
 }
 
 /// Tell which indexes have no key behind which a new one does not belong, as far as it matters. Guarded; allocates in the current
@@ -506,7 +512,7 @@ unsafe fn find_behind(
 /// What the processes have collected, for an index that gets keys one after the other.
 fn sources_of(written: &Written, files: Option<SharedFiles>, workers: usize) -> Sources<'static> {
     let (rows, start) = (written.rows, written.start);
-    Sources { files, workers, builders: 0, rows, merge: false, start, elsewhere: &[], help: None }
+    Sources { files, workers, builders: 0, memory: LEAST_MEMORY, rows, merge: false, start, elsewhere: &[], help: None }
 }
 
 /// Keys that were collected, also by so many workers in these files, need not be sorted, nor their rows be read. Guarded;

@@ -49,6 +49,8 @@ pub struct Sources<'w> {
     pub workers: usize,
     /// How many may build it together with the leader.
     pub builders: usize,
+    /// What is left of maintenance_work_mem beside keys of other indexes, in kB.
+    pub memory: i32,
     /// Rows that there must be keys of.
     pub rows: u64,
     /// The entries that the index has are to be in the new one, too. Rows are the load's from this block on, ...

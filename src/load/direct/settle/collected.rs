@@ -6,9 +6,9 @@ use std::time::Instant;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::{PgSqlErrorCode as Code, pg_guard};
 
-use super::{Settling, Table, Written};
+use super::{Settling, Table, Written, left_beside};
 use crate::error::{Error, OrRaise};
-use crate::load::direct::index_keys::{self, Clash, Help, Sources};
+use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
 use crate::load::direct::indexes::Way;
 use crate::load::direct::losers::{Group, row_of};
 use crate::load::duplicate::Keep;
@@ -28,6 +28,10 @@ pub(super) unsafe extern "C-unwind" fn build(
 ) {
     // SAFETY: the caller vouches for all.
     unsafe {
+        // Keys of other relations wait in memory, too.
+        let relations = &(*settling).relations;
+        let others = relations.iter().filter(|other| !std::ptr::eq(*other, written));
+        let held_by_others: usize = others.flat_map(|other| &other.collectors).map(Collector::held).sum();
         let (settling, written, table) = (&*settling, &mut *written, &mut *table);
         let (files, workers, rows, start) = (settling.files, settling.workers, written.rows, written.start);
         let mut elsewhere: Vec<Tid> = written.elsewhere.iter().map(index_keys::tid_of).collect();
@@ -42,14 +46,17 @@ pub(super) unsafe extern "C-unwind" fn build(
             if !merge && (index.way != Way::Rebuilt || start > 0) {
                 continue;
             }
+            let beside = written.collectors.iter().filter(|collector| collector.index != index.oid);
+            let held = held_by_others + beside.map(Collector::held).sum::<usize>();
             let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
                 continue;
             };
+            let memory = left_beside(held);
             let began = Instant::now();
             let done = Cell::new(Help::default());
             let help = (!survives).then_some(&done);
             let builders = settling.builders;
-            let sources = Sources { files, workers, builders, rows, merge, start, elsewhere, help };
+            let sources = Sources { files, workers, builders, memory, rows, merge, start, elsewhere, help };
             let mut group = Group::NONE;
             let replaces = keep == Keep::New && arbiter == Some(number);
             let mut judge = |clash: Clash<'_>, row: Tid| {

@@ -43,7 +43,8 @@ pub(super) unsafe fn build(
             keys.close();
         };
         let built = renew(relation, oid, sources, &mut opened, |index, _, _| {
-            let origin = shared.map_or_else(|| Origin::Own(own.take()), Origin::Shared);
+            let of_all = |shared| Origin::Shared(shared, sources.memory);
+            let origin = shared.map_or_else(|| Origin::Own(own.take()), of_all);
             write_pages(relation, index, origin, judge)
         })?;
         let own = own.take();

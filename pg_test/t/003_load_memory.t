@@ -1,0 +1,67 @@
+
+# The memory of a load whose keys do not fit into it: what its processes have for keys is maintenance_work_mem all together, and the
+# leader has no more when it puts the keys of one index together while it holds others. Keys go to temporary files once.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Load qw(begin_session load_server);
+use Points qw(point_clear point_set point_wait);
+
+use constant { ROWS => 1_500_000, LIMIT => 32 };
+
+# What a process touches of shared memory counts for it as well.
+my $node = load_server('memory', shared_buffers => '4MB', log_temp_files => 0, 'pg_bulk.memory_limit' => '8MB', maintenance_work_mem => LIMIT . 'MB',
+	max_wal_size => '8GB');
+my $directory = PostgreSQL::Test::Utils::tempdir('memory');
+chmod 0755, $directory;
+my $path = "$directory/rows";
+# In no order, and each once.
+$node->safe_psql('postgres', "COPY (SELECT a * 1000003::bigint % 3000017 FROM generate_series(1, @{[ROWS]}) a) TO '$path'");
+
+# MB that the leader and its worker have used at most for a load into a table with these indexes; and that they have written to files.
+sub load
+{
+	my (@indexes) = @_;
+	$node->safe_psql('postgres', join ';', 'DROP TABLE IF EXISTS t; CREATE TABLE t (a int NOT NULL)', @indexes);
+	my $log = -s $node->logfile;
+	point_set($node, 'worker.end', 'wait');
+	my (undef, $end) = begin_session($node, "SELECT rows_loaded, workers, (SELECT string_agg(DISTINCT concat_ws(' ', i ->> 'method', i ->> 'from'), ',') FROM jsonb_array_elements(indexes) i)
+		FROM bulk_load('$path', 't', '{\"truncate\": true, \"workers\": 1}');
+		SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024");
+	my ($worker) = point_wait($node, 'worker.end');
+	my ($used) = slurp_file("/proc/$worker/status") =~ /VmHWM:\s+(\d+)/;
+	point_clear($node);
+	my ($out, $err) = $end->();
+	my ($done, $leader) = split /\n/, $out;
+	is("$done$err", join('|', ROWS, 1, @indexes ? 'rebuild load' : ''), 'a load with ' . @indexes . ' indexes');
+	my ($written, $logged) = (0, slurp_file($node->logfile, $log));
+	$written += $1 while $logged =~ /LOG:  temporary file: path .*, size (\d+)/g;
+	return ($leader, int($used / 1024), int($written / (1 << 20)));
+}
+my ($leader, $worker, $none) = load();
+is($none, 0, 'no temporary files without indexes');
+# The one of index tuples is the first that is built.
+my ($leaders, $workers, $written) = load('CREATE INDEX ON t (a) INCLUDE (a)', 'CREATE INDEX ON t (a)', 'CREATE UNIQUE INDEX ON t (a DESC)', 'CREATE INDEX ON t (a, a)');
+$_ -= $leader for $leaders;
+$_ -= $worker for $workers;
+note "leader $leaders MB, worker $workers MB, files $written MB";
+# Half of it is the worker's.
+cmp_ok($workers, '>=', LIMIT / 4, 'the worker has collected keys in memory');
+cmp_ok($workers, '<=', LIMIT / 2 + 4, '... half of it at most');
+cmp_ok($leaders, '>=', LIMIT / 2, 'the leader has put them together in memory');
+# What it has given back while keys were sorted, the process may still have.
+cmp_ok($leaders, '<=', LIMIT * 1.3, '... no more than all of it');
+# 16 bytes a key, and 24 an index tuple.
+my $keys = ROWS * (16 + 16 + 16 + 24) / (1 << 20);
+cmp_ok($written, '>=', $keys / 2, 'keys went to files');
+cmp_ok($written, '<=', $keys * 1.25, '... once');
+$node->stop;
+done_testing();
