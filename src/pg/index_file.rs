@@ -11,16 +11,25 @@
 //! WAL are full pages, as of any index that is built. It is not flushed, since nothing refers to the file after a crash
 //! unless the transaction commits. But as with a heap ([`super::append`]) no checkpoint may come between a page's WAL and
 //! the page, and each segment is to be synced after it was written.
+//!
+//! A file of more than one batch that one process writes is written by a thread ([`super::page_writer`]) while the next batch is
+//! built. No checkpoint is kept from beginning meanwhile, for who builds may have to look at rows, which takes its time. Instead
+//! what was under way when one began is logged and written once more: the checkpoint may be over before the thread was done, so
+//! that neither a crash nor a backup finds the pages in the WAL behind it, nor all of them in the file. Pages whose place is
+//! passed wait until nothing is under way, since that may be the zeroes which take their place until then.
 
 use std::ffi::c_char;
+use std::fs::File;
 use std::ops::Range;
+use std::sync::Arc;
 
 use pgrx::pg_sys;
 
 use super::append::Traits;
 use super::compat;
-use super::points::{point, point_quiet};
-use super::section::Section;
+use super::page_writer::{AlignedPage, Batch, PageWriter, bytes_of};
+use super::points::{point, point_errno, point_quiet};
+use super::section::{Redo, Section};
 use super::segment::RelationFile;
 use crate::error::{Result, out_of_memory};
 
@@ -32,8 +41,8 @@ const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// have several, and late pages between them, of more than one record.
 pub const BATCH: usize = if cfg!(feature = "points") { 40 } else { 4 * pg_sys::XLR_MAX_BLOCK_ID as usize };
 
-#[repr(C, align(4096))]
-struct AlignedPage([u8; BLCKSZ]);
+/// Pages whose place is passed that are kept at most: a batch's worth of leaves has one or two.
+const MOST_LATE: usize = 32;
 
 /// The file of an index.
 pub struct IndexFile {
@@ -50,6 +59,33 @@ pub struct IndexFile {
     is_part: bool,
     /// Segments that are known to be complete then.
     complete: u32,
+    /// Pages whose place is passed.
+    late: Vec<(u32, AlignedPage)>,
+    behind: Behind,
+}
+
+/// Who writes batches.
+enum Behind {
+    /// This thread, for now.
+    NotYet,
+    /// This thread.
+    Never,
+    Thread(WriteBehind),
+}
+
+/// What another thread writes.
+struct WriteBehind {
+    writer: PageWriter,
+    /// A segment's file.
+    file: Option<(u32, Arc<File>)>,
+    /// What is under way: its first block, how many pages, and which of them are there; and where the latest checkpoint began
+    /// when they were logged.
+    first: u32,
+    count: usize,
+    present: [bool; BATCH],
+    redo: Redo,
+    /// Room for the next batch.
+    spare: Vec<AlignedPage>,
 }
 
 impl IndexFile {
@@ -76,6 +112,8 @@ impl IndexFile {
             count: 0,
             is_part,
             complete: 0,
+            late: Vec::new(),
+            behind: if is_part { Behind::Never } else { Behind::NotYet },
         })
     }
 
@@ -87,8 +125,9 @@ impl IndexFile {
                 self.first = block;
             }
         } else if block < self.first {
-            let mut late = AlignedPage(*page);
-            return write(self.relation, &self.file, self.needs_wal, block, std::slice::from_mut(&mut late), &[true]);
+            self.late.try_reserve(1).map_err(|_| out_of_memory())?;
+            self.late.push((block, AlignedPage(*page)));
+            return if self.late.len() < MOST_LATE { Ok(()) } else { self.write_late() };
         }
         while (block - self.first) as usize >= BATCH {
             self.make_room(BATCH)?;
@@ -123,7 +162,55 @@ impl IndexFile {
 
     /// Write what is left. Guarded.
     pub fn finish(mut self) -> Result<()> {
-        self.flush()
+        self.flush()?;
+        self.write_late()
+    }
+
+    /// Write the pages whose place is passed. Guarded, and interruptible.
+    fn write_late(&mut self) -> Result<()> {
+        self.catch_up()?;
+        for (block, page) in &mut self.late {
+            write(self.relation, &self.file, self.needs_wal, *block, std::slice::from_mut(page), &[true])?;
+        }
+        self.late.clear();
+        Ok(())
+    }
+
+    /// Wait until all that was handed over is in the file. Guarded.
+    fn catch_up(&mut self) -> Result<()> {
+        match &mut self.behind {
+            Behind::Thread(behind) => behind.catch_up(self.relation, &self.file, self.needs_wal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Have the batch written by a thread, if there is one, or is to be. False if not. Nothing is under way. Guarded.
+    fn write_behind(&mut self) -> Result<bool> {
+        if matches!(self.behind, Behind::NotYet) && self.count == BATCH {
+            // Where there is no memory for a thread there need not be one.
+            self.behind = PageWriter::start().map_or(Behind::Never, |writer| Behind::Thread(WriteBehind::new(writer)));
+        }
+        let Behind::Thread(behind) = &mut self.behind else { return Ok(false) };
+        let segment = RelationFile::segment_of(self.first);
+        if RelationFile::segment_of(self.first + self.count as u32 - 1) != segment {
+            return Ok(false);
+        }
+        let file = behind.file_of(&self.file, self.first)?;
+        point!("index.write");
+        let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
+            return Ok(false);
+        };
+        behind.redo = Redo::now();
+        {
+            let _section = Section::begin(false);
+            log(self.relation, self.needs_wal, self.first, pages, present);
+        }
+        (behind.first, behind.count, behind.present) = (self.first, self.count, self.present);
+        let pages = std::mem::replace(&mut self.batch, std::mem::take(&mut behind.spare));
+        let batch = Batch { pages, count: self.count, file, offset: RelationFile::offset_of(self.first) };
+        behind.writer.hand_over(batch).map_err(|error| self.file.extend_error(&error))?;
+        point!("index.handed");
+        Ok(true)
     }
 
     /// Room for so many pages in a batch.
@@ -152,27 +239,80 @@ impl IndexFile {
             self.file.complete_segments(self.complete..segment)?;
             self.complete = segment;
         }
-        write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
-        present.fill(false);
+        self.write_late()?;
+        pgrx::check_for_interrupts!();
+        if !self.write_behind()? {
+            let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count))
+            else {
+                return Ok(());
+            };
+            write(self.relation, &self.file, self.needs_wal, self.first, pages, present)?;
+        }
+        self.present.fill(false);
         self.first += self.count as u32;
         self.count = 0;
         Ok(())
     }
 }
 
-/// Write pages; those that are `present` are logged. Guarded.
-fn write(
-    relation: pg_sys::Relation,
-    file: &RelationFile,
-    needs_wal: bool,
-    first: u32,
-    pages: &mut [AlignedPage],
-    present: &[bool],
-) -> Result<()> {
-    pgrx::check_for_interrupts!();
-    let pieces = file.open_pieces(first, pages.len())?;
-    point!("index.write");
-    let section = Section::begin(needs_wal);
+impl WriteBehind {
+    fn new(writer: PageWriter) -> WriteBehind {
+        WriteBehind {
+            writer,
+            file: None,
+            first: 0,
+            count: 0,
+            present: [false; BATCH],
+            redo: Redo::now(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// A descriptor for the segment that a block is in. Guarded.
+    fn file_of(&mut self, relation: &RelationFile, block: u32) -> Result<Arc<File>> {
+        let wanted = RelationFile::segment_of(block);
+        match &self.file {
+            Some((segment, file)) if *segment == wanted => Ok(Arc::clone(file)),
+            _ => {
+                let file = Arc::new(relation.own_descriptor(block)?);
+                self.file = Some((wanted, Arc::clone(&file)));
+                Ok(file)
+            }
+        }
+    }
+
+    /// Wait for what is under way, ask for its sync, and do it again if a checkpoint has begun since it was logged. Guarded.
+    fn catch_up(&mut self, relation: pg_sys::Relation, file: &RelationFile, needs_wal: bool) -> Result<()> {
+        let Some((pages, outcome)) = self.writer.take() else { return Ok(()) };
+        self.spare = pages;
+        let outcome = match point_errno!("index.written") {
+            Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+            None => outcome,
+        };
+        if let Some((_, descriptor)) = &self.file {
+            // Also of what was written in part. A checkpoint that begins from here on has to do with the file's pages only.
+            file.was_written(descriptor, self.first, &Section::begin(false));
+        }
+        outcome.map_err(|error| file.extend_error(&error))?;
+        if needs_wal && self.redo.is_past() {
+            point!("index.again");
+            let present = self.present.get(..self.count).unwrap_or_default();
+            let pages = self.spare.get_mut(..self.count).unwrap_or_default();
+            write(relation, file, needs_wal, self.first, pages, present)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WriteBehind {
+    fn drop(&mut self) {
+        // The way out of an error: its transaction takes the file away, and checkpoints wait until nothing writes to it.
+        let _ = self.writer.take();
+    }
+}
+
+/// Log those pages that are `present`, and make them ready to be written. Guarded.
+fn log(relation: pg_sys::Relation, needs_wal: bool, first: u32, pages: &mut [AlignedPage], present: &[bool]) {
     let mut blocks: Vec<u32> = Vec::with_capacity(pages.len());
     let mut logged: Vec<*mut c_char> = Vec::with_capacity(pages.len());
     for ((block, page), _) in (first..).zip(&mut *pages).zip(present).filter(|(_, present)| **present) {
@@ -192,9 +332,23 @@ fn write(
         // SAFETY: a page of our own.
         unsafe { pg_sys::PageSetChecksumInplace(page, block) };
     }
-    // SAFETY: pages are arrays of bytes, one after the other.
-    let bytes = unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) };
-    let (_, outcome) = file.write(&pieces.list, bytes, &section);
+}
+
+/// Write pages; those that are `present` are logged. Guarded.
+fn write(
+    relation: pg_sys::Relation,
+    file: &RelationFile,
+    needs_wal: bool,
+    first: u32,
+    pages: &mut [AlignedPage],
+    present: &[bool],
+) -> Result<()> {
+    pgrx::check_for_interrupts!();
+    let pieces = file.open_pieces(first, pages.len())?;
+    point!("index.write");
+    let section = Section::begin(needs_wal);
+    log(relation, needs_wal, first, pages, present);
+    let (_, outcome) = file.write(&pieces.list, bytes_of(pages), &section);
     drop(section);
     drop(pieces);
     outcome

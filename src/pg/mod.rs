@@ -50,6 +50,7 @@ pub mod option_value;
 pub mod original;
 pub mod own_table;
 pub mod owner;
+pub mod page_writer;
 pub mod parallel;
 pub mod pattern;
 pub mod points;

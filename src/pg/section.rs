@@ -25,6 +25,11 @@ impl Redo {
         Redo(unsafe { pg_sys::GetRedoRecPtr() })
     }
 
+    /// Has a checkpoint begun since? Raises nothing.
+    pub fn is_past(&self) -> bool {
+        Redo::now().0 != self.0
+    }
+
     /// Give a checkpoint that has begun since the chance to pass, once. Raises nothing.
     pub fn let_checkpoint_pass(&mut self) {
         let now = Redo::now().0;

@@ -3,8 +3,9 @@
 //! Opening and allocating may fail and raise, so that it comes before anything is logged; writing returns what went wrong.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::ops::Range;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -77,6 +78,36 @@ impl RelationFile {
     pub fn open_segment(&self, block: u32) -> Result<Segment> {
         let number = block / SEGMENT;
         Ok(Segment { number, fd: self.open(number, 0)? })
+    }
+
+    /// A descriptor of nobody else's for the segment that a block is in, which is made if it is not there. Guarded.
+    pub fn own_descriptor(&self, block: u32) -> Result<File> {
+        let number = block / SEGMENT;
+        let segment = Segment { number, fd: self.open(number, libc::O_CREAT)? };
+        // SAFETY: a system call on an open descriptor; what it returns is nobody's yet.
+        unsafe {
+            let fd = libc::fcntl(segment.fd, libc::F_DUPFD_CLOEXEC, 0);
+            if fd < 0 {
+                let error = std::io::Error::last_os_error();
+                let path = self.segment_path(number);
+                return Err(Error::file_access(&format!("could not open file \"{}\"", path.to_string_lossy()), &error));
+            }
+            Ok(File::from_raw_fd(fd))
+        }
+    }
+
+    /// Where a block is in its segment, in bytes.
+    pub fn offset_of(block: u32) -> u64 {
+        u64::from(block % SEGMENT) * BLCKSZ as u64
+    }
+
+    /// Ask for a sync of the segment that a block is in, which was written to by way of this file. Raises nothing.
+    pub fn was_written(&self, file: &File, block: u32, section: &Section) {
+        if !self.temporary {
+            let piece = Piece { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
+            // As in `write`.
+            section.critically(|| self.request_sync(&piece));
+        }
     }
 
     fn open(&self, segment: u32, flags: i32) -> Result<RawFd> {
@@ -152,7 +183,7 @@ impl RelationFile {
     }
 
     /// As mdextend (md.c) says it.
-    fn extend_error(&self, error: &std::io::Error) -> Error {
+    pub fn extend_error(&self, error: &std::io::Error) -> Error {
         let path = self.path.to_string_lossy();
         Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
     }
@@ -267,7 +298,7 @@ fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
 /// Bytes of one write. The page cache takes memory for as much as it is given at once, in one piece if it can. Pieces as
 /// large as a huge page are rare, or a virtual machine has handed them back to its host: writes of 2 MB were found to take
 /// ten times as long as smaller ones. Where tests can make a write fail, a batch is to have several.
-const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
+pub const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
 
 /// Write it all, and no byte twice: what is below the end of the file may already be somebody else's. Returns the
 /// number of bytes written.

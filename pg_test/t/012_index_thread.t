@@ -1,0 +1,113 @@
+
+# The file of an index is written by a thread while the leader makes the next
+# pages. The load fails, is cancelled, or its process ends or dies while the thread
+# has pages; the thread's write fails; a checkpoint begins meanwhile, and the power
+# fails after it.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Time::HiRes qw(usleep);
+
+use Load qw(begin_session healthy load_server load_sql numbers_file rows_of);
+use Points qw(point_clear point_set point_taken);
+use PowerLoss;
+
+use constant ROWS => 60_000;
+
+my $directory = PostgreSQL::Test::Utils::tempdir('index_thread');
+chmod 0755, $directory;
+my $file = "$directory/numbers";
+numbers_file($file, 1, ROWS);
+
+my $node = load_server('thread', fsync => 'on', full_page_writes => 'on', max_wal_senders => 0, allows_streaming => 0);
+my $power = PowerLoss->new($node);
+$node->stop;
+$power->start;
+$node->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, word text COLLATE "C", at timestamp); CREATE INDEX t_at ON t (at, id); CREATE INDEX t_word ON t (word)');
+
+sub statement { return "SET pg_bulk.chunk_size = '64kB'; " . load_sql($file, 't', workers => 1, indexes => 'rebuild'); }
+
+sub starts { return scalar(() = slurp_file($node->logfile) =~ /database system is ready to accept connections/g); }
+
+# Nothing is left of a load.
+sub is_empty
+{
+	my ($name) = @_;
+	point_clear($node);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '0', "$name: no row is left");
+	healthy($node, $name);
+	is($node->safe_psql('postgres', q{CHECKPOINT;
+		SELECT count(*) FROM pg_ls_dir('base/' || (SELECT oid FROM pg_database WHERE datname = current_database())) file
+		WHERE file ~ '^\d' AND pg_filenode_relation(0, substring(file FROM '^\d+')::oid) IS NULL}), '0', '... and no file');
+}
+
+# All is there, and indexes find it.
+sub is_loaded
+{
+	my ($name) = @_;
+	point_clear($node);
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off;
+		SELECT count(*), sum(id) FROM t WHERE id > 0'), ROWS . '|' . ROWS * (ROWS + 1) / 2, "$name: the rows are there");
+	healthy($node, $name);
+	$node->safe_psql('postgres', 'TRUNCATE t; CHECKPOINT');
+}
+
+# Errors, the first batch and a later one.
+for my $case ([ 'index.handed', 'error', qr/index\.handed/ ], [ 'index.handed', 'signal=2', qr/canceling statement/ ],
+	[ 'index.handed', 'signal=15', qr/terminating connection/ ],
+	[ 'index.written', 'errno=28', qr/could not extend file "base\/\d+\/\d+": No space left on device\nHINT:  Check free disk space\./ ],
+	[ 'index.written', 'errno=5', qr/could not extend file "base\/\d+\/\d+": Input\/output error/ ])
+{
+	my ($point, $action, $words) = @$case;
+	for my $after ('', 'after=1')
+	{
+		point_set($node, $point, "$action leader $after once");
+		my (undef, undef, $err) = $node->psql('postgres', statement());
+		ok(point_taken($node, $point), "$point, $action $after: came there");
+		like($err, $words, '... it says so');
+		is_empty("$point, $action $after");
+	}
+}
+
+# The process dies.
+for my $after ('', 'after=1')
+{
+	my $starts = starts();
+	point_set($node, 'index.handed', "signal=9 leader $after once");
+	my (undef, $end) = begin_session($node, statement());
+	like(($end->())[1], qr/server closed the connection|terminating connection because of crash/, "killed $after");
+	for (my $tries = 0; starts() == $starts && $tries < 3000; $tries++) { usleep(10_000); }
+	is_empty("killed $after");
+}
+
+# A checkpoint begins while the thread has pages, and does not wait for the load. What was logged before is logged again, and the
+# power fails when it is committed.
+for my $after ('', 'after=1')
+{
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	point_set($node, 'index.handed', "wait leader $after");
+	point_set($node, 'index.again', 'sleep=1 leader once');
+	my (undef, $end) = begin_session($node, statement());
+	Points::point_wait($node, 'index.handed');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	point_clear($node, 'index.handed');
+	is(($end->())[0], ROWS . "\n", "a checkpoint $after: the load goes on");
+	ok(point_taken($node, 'index.again'), '... with pages logged again');
+	point_clear($node);
+	$power->fail(1);
+	$power->start;
+	is_loaded("a checkpoint $after, and the power fails");
+}
+
+# And without.
+is($node->safe_psql('postgres', statement()), ROWS, 'nothing happens');
+is_loaded('nothing happens');
+$node->stop;
+done_testing();

@@ -1,0 +1,133 @@
+//! A thread that writes pages to a file while the server's own thread makes the next ones.
+//!
+//! ```text
+//!   server's own thread:   make pages ─► log ─► hand over ─► make the next ─► take back, ask for a sync ─► log ...
+//!                                                  │                               ▲
+//!   thread:                                        └─► pwrite ─────────────────────┘
+//! ```
+//!
+//! **The thread knows nothing of the server**, like the one that decompresses ([`super::decompressor`]): it has descriptors of
+//! its own, which nobody else closes, so that they never mean another file; the pages are its own until it gives them back; and it
+//! has no signal. What went wrong it says with the pages. One batch is under way at most.
+//!
+//! Unlike that one it is waited for, on every way out by which this process goes on: nothing is written any more when it is
+//! dropped. When the process ends at once, so may the thread, in the middle of a write, as the process itself might have.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use pgrx::pg_sys;
+
+use super::decompressor::{reserve, without_signals};
+use super::segment::WRITE;
+
+const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
+
+/// A page, aligned as direct I/O wants it.
+#[repr(C, align(4096))]
+pub struct AlignedPage(pub [u8; BLCKSZ]);
+
+/// Pages as bytes.
+pub fn bytes_of(pages: &[AlignedPage]) -> &[u8] {
+    // SAFETY: pages are arrays of bytes, one after the other.
+    unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) }
+}
+
+/// Pages to be written, as many as are counted, from this byte of a file on.
+pub struct Batch {
+    pub pages: Vec<AlignedPage>,
+    pub count: usize,
+    pub file: Arc<File>,
+    pub offset: u64,
+}
+
+/// What has become of a batch.
+pub type Done = (Vec<AlignedPage>, Result<()>);
+
+/// The thread, and what it was given.
+pub struct PageWriter {
+    batches: Option<SyncSender<Batch>>,
+    done: Receiver<Done>,
+    thread: Option<JoinHandle<()>>,
+    is_busy: bool,
+}
+
+impl PageWriter {
+    pub fn start() -> Result<PageWriter> {
+        reserve()?;
+        let (batches, to_write) = sync_channel(1);
+        let (written, done) = sync_channel(1);
+        let thread = without_signals(|| {
+            let work = move || work(&to_write, &written);
+            std::thread::Builder::new().name("pg_bulk page writer".into()).spawn(work)
+        })?;
+        let mut writer = PageWriter { batches: Some(batches), done, thread: Some(thread), is_busy: true };
+        // Until the thread has what it needs to begin, this one takes no memory.
+        match writer.take() {
+            Some((_, outcome)) => outcome.map(|()| writer),
+            None => Err(failed()),
+        }
+    }
+
+    /// Have a batch written. Nothing may be under way: see [`Self::take`].
+    pub fn hand_over(&mut self, batch: Batch) -> Result<()> {
+        let sent = self.batches.as_ref().is_some_and(|batches| batches.send(batch).is_ok());
+        self.is_busy = sent;
+        if sent { Ok(()) } else { Err(failed()) }
+    }
+
+    /// Wait for what is under way, and take its pages back. None if nothing is.
+    pub fn take(&mut self) -> Option<Done> {
+        if !std::mem::replace(&mut self.is_busy, false) {
+            return None;
+        }
+        Some(self.done.recv().unwrap_or_else(|_| (Vec::new(), Err(failed()))))
+    }
+}
+
+impl Drop for PageWriter {
+    fn drop(&mut self) {
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends when there are no more batches. That it has failed is known by then.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn failed() -> Error {
+    Error::other("the thread that writes pages has failed")
+}
+
+/// What the thread does.
+fn work(batches: &Receiver<Batch>, done: &SyncSender<Done>) {
+    if done.send((Vec::new(), Ok(()))).is_err() {
+        return;
+    }
+    while let Ok(Batch { pages, count, file, offset }) = batches.recv() {
+        let bytes = pages.get(..count).map(bytes_of).ok_or_else(failed);
+        let outcome = bytes.and_then(|bytes| write(&file, bytes, offset));
+        // The descriptor is not to outlive the batch.
+        drop(file);
+        if done.send((pages, outcome)).is_err() {
+            return;
+        }
+    }
+}
+
+fn write(file: &File, bytes: &[u8], offset: u64) -> Result<()> {
+    let mut place = offset;
+    for piece in bytes.chunks(WRITE) {
+        file.write_all_at(piece, place).map_err(|error| match error.kind() {
+            // As the server takes it, too.
+            ErrorKind::WriteZero => Error::from_raw_os_error(libc::ENOSPC),
+            _ => error,
+        })?;
+        place += piece.len() as u64;
+    }
+    Ok(())
+}
