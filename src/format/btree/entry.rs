@@ -125,6 +125,13 @@ impl Tid {
         self.0
     }
 
+    /// From [`Self::to_u64`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_u64(place: u64) -> Self {
+        Self(place & 0xffff_ffff_ffff)
+    }
+
     /// ItemPointerData: the halves of the block number, high one first, and the offset number.
     #[inline(always)]
     #[must_use]

@@ -24,6 +24,7 @@ pub mod key;
 pub mod leaf;
 mod levels;
 pub mod merge;
+pub mod packed;
 pub mod read;
 pub mod sort;
 mod tuple;

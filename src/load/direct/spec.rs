@@ -53,6 +53,8 @@ pub struct Spec {
     pub key_memory: usize,
     /// And for each of those whose index tuples are sorted.
     pub key_sort_memory: usize,
+    /// Keys in order are packed.
+    pub key_packs: bool,
     /// Where they are left: the handle of the shared files; 0 if there are none.
     pub key_files: u32,
     /// Where index tuples are left, likewise, and how many may take part in each sort.
@@ -175,6 +177,7 @@ impl Spec {
         }
         w.number(self.key_memory as u64);
         w.number(self.key_sort_memory as u64);
+        w.number(u64::from(self.key_packs));
         w.number(u64::from(self.key_files));
         w.number(u64::from(self.key_sorts));
         w.number(self.key_participants as u64);
@@ -226,6 +229,7 @@ impl Spec {
         })?;
         let key_memory = usize::try_from(r.number()?).ok()?;
         let key_sort_memory = usize::try_from(r.number()?).ok()?;
+        let key_packs = r.number()? != 0;
         let key_files = u32::try_from(r.number()?).ok()?;
         let key_sorts = u32::try_from(r.number()?).ok()?;
         let key_participants = usize::try_from(r.number()?).ok()?;
@@ -252,6 +256,7 @@ impl Spec {
             keys,
             key_memory,
             key_sort_memory,
+            key_packs,
             key_files,
             key_sorts,
             key_participants,

@@ -250,6 +250,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         list: spec.keys,
         memory: spec.key_memory,
         sort_memory: spec.key_sort_memory,
+        packs: spec.key_packs,
         files,
         sorts,
         earlier_workers: spec.earlier_workers,

@@ -1,7 +1,8 @@
 //! One process's keys of an index.
 //!
 //! Entries gather in memory. When there are too many they are sorted and written to a temporary file, as a run: their
-//! number, then the entries. A worker leaves all of its runs in a file that the leader finds by its name; the leader keeps
+//! number, then the entries. As long as they come in order they are packed instead, which takes so little that mostly no file is
+//! wanted. A worker leaves all of its runs in a file that the leader finds by its name; the leader keeps
 //! its last one in memory.
 //!
 //! A key for which there is no word makes the collection useless. It is given up then, and the leader hears of it.
@@ -11,6 +12,7 @@ use std::ffi::CString;
 use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
 use pg_bulk_format::btree::key::{KeyShape, Width};
+use pg_bulk_format::btree::packed;
 use pg_bulk_format::btree::read::KeyReader;
 use pg_bulk_format::btree::sort::{Order, few, is_ascending, mend, order, sort};
 use pg_bulk_format::page::PAGE_SIZE;
@@ -31,6 +33,9 @@ const FEWEST: usize = 4096;
 /// Entries of a run that are read at once.
 const LEAST_BLOCK: usize = 256;
 const MOST_BLOCK: usize = 4096;
+
+/// Entries that are packed at once, at least. Where tests have few rows, fewer.
+const WORTH_PACKING: usize = if cfg!(feature = "points") { 64 } else { 8192 };
 
 /// Collects the keys of an index.
 #[derive(Debug)]
@@ -57,6 +62,9 @@ pub struct Collected<W: Word> {
     most: usize,
     /// So many of the entries, from the first one on, are known to be in order; if all were that have been looked at.
     in_order: Option<usize>,
+    /// All that came so far was in order, so it is packed; the latest entry that is.
+    packs: bool,
+    latest: Option<Entry<W>>,
     /// Entries that this process has seen.
     pub total: u64,
     pub given_up: bool,
@@ -65,13 +73,13 @@ pub struct Collected<W: Word> {
 
 impl Collector {
     /// For an index with keys of this shape, of a table with these attributes, in so many bytes. A worker, which has a
-    /// number, shares its files. None if the attributes are not the shape's. Guarded; files are made in the current memory
+    /// number, shares its files. Keys in order may be packed. None if the attributes are not the shape's. Guarded; files are made in the current memory
     /// context.
     pub fn new(
         index: pg_sys::Oid,
         shape: &Shape,
         attributes: &[Attribute],
-        memory: usize,
+        (memory, packs): (usize, bool),
         shared: Option<(SharedFiles, usize)>,
     ) -> Option<Collector> {
         let number = |&attribute: &usize| u16::try_from(attribute + 1).ok();
@@ -84,8 +92,8 @@ impl Collector {
             KeyForm::Words(words) => {
                 let reader = KeyReader::new(attributes, &numbers, words)?;
                 match words.width() {
-                    Width::Narrow => Keys::Narrow(Collected::new(reader, memory, place)),
-                    Width::Wide => Keys::Wide(Collected::new(reader, memory, place)),
+                    Width::Narrow => Keys::Narrow(Collected::new(reader, memory, packs, place)),
+                    Width::Wide => Keys::Wide(Collected::new(reader, memory, packs, place)),
                 }
             }
             KeyForm::Bytes(bytes) => {
@@ -177,8 +185,8 @@ impl Collector {
     /// Bytes that keys take in this process.
     pub fn held(&self) -> usize {
         match &self.keys {
-            Keys::Narrow(keys) => keys.entries.capacity() * size_of::<Entry<u64>>(),
-            Keys::Wide(keys) => keys.entries.capacity() * size_of::<Entry<u128>>(),
+            Keys::Narrow(keys) => keys.entries.capacity() * size_of::<Entry<u64>>() + keys.runs.packed_size(),
+            Keys::Wide(keys) => keys.entries.capacity() * size_of::<Entry<u128>>() + keys.runs.packed_size(),
             Keys::Bytes(keys) => keys.store.memory(),
             Keys::Tuples(keys) => keys.memory(),
         }
@@ -226,10 +234,11 @@ pub fn file_name(index: pg_sys::Oid, worker: usize) -> CString {
 }
 
 impl<W: Word> Collected<W> {
-    fn new(reader: KeyReader, memory: usize, place: Place) -> Self {
+    fn new(reader: KeyReader, memory: usize, packs: bool, place: Place) -> Self {
         let most = (memory / size_of::<Entry<W>>() / 2).max(FEWEST);
         let runs = Runs::new(place);
-        Self { reader, entries: Vec::new(), most, in_order: Some(0), total: 0, given_up: false, runs }
+        let (entries, in_order) = (Vec::new(), Some(0));
+        Self { reader, entries, most, in_order, packs, latest: None, total: 0, given_up: false, runs }
     }
 
     /// So many entries are read at once, if there are so many runs.
@@ -253,7 +262,31 @@ impl<W: Word> Collected<W> {
             }
         }
         // While they are at hand.
-        self.is_in_order();
+        if self.is_in_order() { self.pack() } else { Ok(()) }
+    }
+
+    /// Pack what is in memory, which is in order, if it is behind what was packed before. Guarded.
+    fn pack(&mut self) -> Result<()> {
+        if !self.packs || self.entries.len() < WORTH_PACKING {
+            return Ok(());
+        }
+        let follows = self.latest.zip(self.entries.first()).is_none_or(|(latest, first)| latest.before(*first));
+        self.packs = follows;
+        let mut count = 0;
+        for entries in self.entries.chunks(packed::MOST).take_while(|_| follows) {
+            self.packs = self.runs.pack(entries)?;
+            if !self.packs {
+                break;
+            }
+            count += entries.len();
+            self.latest = entries.last().copied();
+        }
+        self.entries.drain(..count);
+        self.in_order = Some(0);
+        // As much as is set aside for sorting, which what is in order does not want.
+        if self.runs.packed_size() > self.most * size_of::<Entry<W>>() {
+            self.runs.spill()?;
+        }
         Ok(())
     }
 
@@ -273,6 +306,7 @@ impl<W: Word> Collected<W> {
 
     fn give_up(&mut self) {
         self.given_up = true;
+        self.runs.forget();
         self.take_entries();
     }
 
@@ -355,6 +389,7 @@ impl<W: Word> Collected<W> {
             self.sort();
             self.write_run(0)?;
         }
+        self.runs.spill()?;
         self.take_entries();
         self.runs.export();
         Ok(())

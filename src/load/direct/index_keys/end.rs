@@ -64,10 +64,5 @@ impl<W: Word> Collected<W> {
 }
 
 fn are_behind<W: Word>(runs: &Runs, last: W) -> Result<bool> {
-    for run in runs.list.iter().filter(|run| run.count > 0) {
-        if runs.key::<W>(run, 0)? <= last {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    Ok(runs.first_keys::<W>()?.iter().all(|key| *key > last))
 }

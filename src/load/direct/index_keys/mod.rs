@@ -36,7 +36,7 @@ use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
-pub use self::build::{Help, Sources, build, tid_of};
+pub use self::build::{Help, Sources, WORTH_WORKERS, build, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::growth::{border, leaves_of, next_tuple, take_growth};
@@ -73,6 +73,8 @@ pub struct KeyPlan {
     pub memory: usize,
     /// The same for index tuples.
     pub sort_memory: usize,
+    /// Keys that come in order are packed: nobody will want to read them from anywhere but their start.
+    pub packs: bool,
     /// Where workers leave their keys.
     pub files: Option<SharedFiles>,
     /// Where all leave their index tuples.
@@ -110,7 +112,8 @@ impl KeyPlan {
                 let index = pg_sys::index_open(planned.index, pg_sys::AccessShareLock.cast_signed());
                 let shape = shape(relation, index);
                 pg_sys::index_close(index, pg_sys::NoLock.cast_signed());
-                Collector::new(planned.index, &shape?, &attributes((*relation).rd_att), self.memory, shared)
+                let attributes = attributes((*relation).rd_att);
+                Collector::new(planned.index, &shape?, &attributes, (self.memory, self.packs), shared)
             }
         };
         mine.filter_map(collector).collect()

@@ -3,23 +3,29 @@
 //! A run is the number of its entries, and the entries. A file that was shared is searched for its runs by whoever opens
 //! it; of a file of our own we know where they are.
 //!
+//! Entries that came in order are packed ([`pg_bulk_format::btree::packed`]): blocks of them, one behind the other, in memory as
+//! long as they are few. In a file such a run is the number of its entries with a bit that says so, that of its bytes, and these.
+//!
 //! Keys that are bytes have sizes of their own. Their runs are so many bytes: the number of records, then the records.
 
 use std::ffi::{CString, c_void};
+use std::rc::Rc;
 
 use pg_bulk_format::btree::bytes;
 use pg_bulk_format::btree::bytes::merge::Run as _;
 use pg_bulk_format::btree::bytes::record::Records;
 use pg_bulk_format::btree::bytes::store::StoreRun;
 use pg_bulk_format::btree::entry::{Entry, Word, as_bytes_mut};
-use pg_bulk_format::btree::merge;
+use pg_bulk_format::btree::{merge, packed};
 use pgrx::pg_sys;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
 
 /// What stands for the number of entries if the keys could not be collected.
 pub const GIVEN_UP: u64 = u64::MAX;
+/// What is added to the number of entries that are packed.
+const PACKED: u64 = 1 << 62;
 /// What a run of records begins with: how many there are.
 const COUNT: usize = size_of::<u64>();
 
@@ -36,6 +42,8 @@ pub enum Place {
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub count: u64,
+    /// What its entries take if they are packed.
+    packed: Option<u64>,
     file: i32,
     offset: pg_sys::off_t,
 }
@@ -51,6 +59,9 @@ pub struct Runs {
     pub list: Vec<Run>,
     /// Where the next one begins.
     end: (i32, pg_sys::off_t),
+    /// A run that is packed, in memory, and how many entries it has.
+    memory: Rc<Vec<u8>>,
+    in_memory: u64,
 }
 
 impl Runs {
@@ -58,7 +69,8 @@ impl Runs {
     pub fn new(place: Place) -> Runs {
         // SAFETY: a variable of this process.
         let context = unsafe { pg_sys::CurrentMemoryContext };
-        Runs { place, context, file: std::ptr::null_mut(), list: Vec::new(), end: (0, 0) }
+        let (file, list, memory) = (std::ptr::null_mut(), Vec::new(), Rc::default());
+        Runs { place, context, file, list, end: (0, 0), memory, in_memory: 0 }
     }
 
     /// Those that a process has exported under a name, of entries of so many bytes. None if it has given up. Guarded;
@@ -82,11 +94,19 @@ impl Runs {
                     runs.close();
                     return Ok(None);
                 }
-                let mut run = Run { count, file: 0, offset: 0 };
+                let mut run = Run { count: count & !PACKED, packed: None, file: 0, offset: 0 };
+                if count & PACKED != 0 {
+                    let mut bytes = 0u64;
+                    let place = (&raw mut bytes).cast::<c_void>();
+                    if pg_sys::BufFileRead(runs.file, place, size_of::<u64>()) != size_of::<u64>() {
+                        return Err(damaged());
+                    }
+                    run.packed = Some(bytes);
+                }
                 pg_sys::BufFileTell(runs.file, &raw mut run.file, &raw mut run.offset);
                 runs.list.push(run);
-                let bytes = count.checked_mul(size as u64).and_then(|bytes| pg_sys::off_t::try_from(bytes).ok());
-                let bytes = bytes.ok_or_else(damaged)?;
+                let bytes = run.packed.or_else(|| count.checked_mul(size as u64));
+                let bytes = bytes.and_then(|bytes| pg_sys::off_t::try_from(bytes).ok()).ok_or_else(damaged)?;
                 if pg_sys::BufFileSeek(runs.file, 0, bytes, libc::SEEK_CUR) != 0 {
                     return Err(damaged());
                 }
@@ -110,14 +130,49 @@ impl Runs {
 
     /// Add a run. Guarded.
     pub fn write(&mut self, entries: &[u8], count: u64) -> Result<()> {
-        self.begin(count)?;
+        self.begin(count, None)?;
         self.append(entries);
         Ok(())
     }
 
+    /// Add entries to the run in memory, behind all that it has. False if they do not get smaller.
+    pub fn pack<W: Word>(&mut self, entries: &[Entry<W>]) -> Result<bool> {
+        let Some(memory) = Rc::get_mut(&mut self.memory) else { return Ok(false) };
+        let packed = packed::pack(entries, memory).map_err(|_| out_of_memory())?;
+        if packed {
+            self.in_memory += entries.len() as u64;
+        }
+        Ok(packed)
+    }
+
+    /// Bytes of the run in memory.
+    pub fn packed_size(&self) -> usize {
+        self.memory.capacity()
+    }
+
+    /// Is there any run that is packed?
+    pub fn are_packed(&self) -> bool {
+        self.in_memory > 0 || self.list.iter().any(|run| run.packed.is_some())
+    }
+
+    /// Write the run in memory, if there is one. Guarded.
+    pub fn spill(&mut self) -> Result<()> {
+        if self.in_memory > 0 {
+            let (memory, count) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.in_memory));
+            self.begin(count, Some(memory.len() as u64))?;
+            self.append(&memory);
+        }
+        Ok(())
+    }
+
+    /// Let go of the run in memory.
+    pub fn forget(&mut self) {
+        (self.memory, self.in_memory) = (Rc::default(), 0);
+    }
+
     /// Add a run of records. Guarded.
     pub fn write_records(&mut self, mut records: StoreRun<'_>, count: usize, bytes: usize) -> Result<()> {
-        self.begin((bytes + COUNT) as u64)?;
+        self.begin((bytes + COUNT) as u64, None)?;
         self.append(&(count as u64).to_ne_bytes());
         loop {
             pgrx::check_for_interrupts!();
@@ -129,8 +184,10 @@ impl Runs {
         }
     }
 
-    /// Write the number that a run begins with, and note its place. Guarded.
-    fn begin(&mut self, count: u64) -> Result<()> {
+    /// Write the numbers that a run begins with, of its entries, and of its bytes if they are packed. Note its place. Guarded.
+    fn begin(&mut self, count: u64, packed: Option<u64>) -> Result<()> {
+        let numbers = [count | if packed.is_some() { PACKED } else { 0 }, packed.unwrap_or_default()];
+        let size = size_of::<u64>() * if packed.is_some() { 2 } else { 1 };
         // SAFETY: guarded calls; the memory context outlives the runs, and what is written is not changed.
         unsafe {
             if self.file.is_null() {
@@ -147,8 +204,8 @@ impl Runs {
                 // Runs may have been looked at.
                 return Err(damaged());
             }
-            pg_sys::BufFileWrite(self.file, (&raw const count).cast_mut().cast::<c_void>(), size_of::<u64>());
-            let mut run = Run { count, file: 0, offset: 0 };
+            pg_sys::BufFileWrite(self.file, numbers.as_ptr().cast_mut().cast::<c_void>(), size);
+            let mut run = Run { count, packed, file: 0, offset: 0 };
             pg_sys::BufFileTell(self.file, &raw mut run.file, &raw mut run.offset);
             self.end = (run.file, run.offset);
             self.list.push(run);
@@ -179,6 +236,7 @@ impl Runs {
 
     /// Let the leader have them. Guarded.
     pub fn export(&mut self) {
+        debug_assert!(self.in_memory == 0, "what is in memory is not in the file");
         if !self.file.is_null() {
             // SAFETY: guarded calls on a file of a shared set.
             unsafe {
@@ -196,12 +254,40 @@ impl Runs {
             unsafe { pg_sys::BufFileClose(self.file) };
             self.file = std::ptr::null_mut();
         }
+        self.forget();
     }
 
     /// To be read one after the other, or in turn, so many entries at once.
     pub fn readers<W: Word>(&self, most: usize) -> impl Iterator<Item = RunReader<W>> {
-        let reader = move |run: &Run| RunReader { file: self.file, run: *run, read: 0, most, block: Vec::new() };
-        self.list.iter().map(reader)
+        let memory = Run { count: self.in_memory, packed: Some(self.memory.len() as u64), file: 0, offset: 0 };
+        let memory = (self.in_memory > 0).then_some((memory, Some(&self.memory)));
+        let runs = self.list.iter().map(|run| (*run, None)).chain(memory);
+        runs.map(move |(run, memory)| self.reader(run, memory, most))
+    }
+
+    fn reader<W: Word>(&self, run: Run, memory: Option<&Rc<Vec<u8>>>, most: usize) -> RunReader<W> {
+        let memory = memory.map(Rc::clone);
+        RunReader { file: self.file, run, memory, at: 0, read: 0, most, block: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// The first keys of all runs. Guarded.
+    pub fn first_keys<W: Word>(&self) -> Result<Vec<W>> {
+        let mut keys = Vec::with_capacity(self.list.len() + 1);
+        for run in self.list.iter().filter(|run| run.count > 0) {
+            if run.packed.is_none() {
+                keys.push(self.key(run, 0)?);
+                continue;
+            }
+            let mut start = [0; packed::FIRST_KEY_END];
+            let mut place = *run;
+            // SAFETY: the file of the runs is open if there is a run.
+            unsafe { read(self.file, &mut place, &mut start) }?;
+            keys.push(packed::first_key(&start).ok_or_else(damaged)?);
+        }
+        if self.in_memory > 0 {
+            keys.push(packed::first_key(&self.memory).ok_or_else(damaged)?);
+        }
+        Ok(keys)
     }
 
     /// The same of the entries whose keys are not less than one, and less than another.
@@ -211,7 +297,7 @@ impl Runs {
             let end = to.map_or(Ok(run.count), |key| self.place_of(run, key))?;
             let count = end.saturating_sub(start);
             let run = Run { count, ..self.behind::<W>(run, if count > 0 { start } else { 0 })? };
-            Ok(RunReader { file: self.file, run, read: 0, most, block: Vec::new() })
+            Ok(self.reader(run, None, most))
         };
         self.list.iter().map(reader).collect()
     }
@@ -235,8 +321,11 @@ impl Runs {
         Ok(from)
     }
 
-    /// The place of a run's entry. Guarded.
+    /// The place of a run's entry, which is not packed. Guarded.
     fn behind<W: Word>(&self, run: &Run, number: u64) -> Result<Run> {
+        if run.packed.is_some() {
+            return Err(damaged());
+        }
         let bytes = number.checked_mul(size_of::<Entry<W>>() as u64).and_then(|n| pg_sys::off_t::try_from(n).ok());
         let bytes = bytes.ok_or_else(damaged)?;
         let mut place = *run;
@@ -289,10 +378,53 @@ fn damaged() -> Error {
 pub struct RunReader<W: Word> {
     file: *mut pg_sys::BufFile,
     run: Run,
+    /// A run that is packed may be in memory, where so many bytes of it were read.
+    memory: Option<Rc<Vec<u8>>>,
+    at: usize,
     read: u64,
     most: usize,
     block: Vec<Entry<W>>,
+    /// A block that is packed.
+    bytes: Vec<u8>,
 }
+
+impl<W: Word> RunReader<W> {
+    /// Unpack the next block.
+    fn advance_packed(&mut self) -> Result<()> {
+        if self.read == self.run.count {
+            self.block.clear();
+            return Ok(());
+        }
+        let is_block = if let Some(memory) = &self.memory {
+            let rest = memory.get(self.at..).unwrap_or_default();
+            let size = packed::size_of_block(*rest.first_chunk().ok_or_else(damaged)?);
+            self.at += size;
+            packed::unpack(rest.get(..size).ok_or_else(damaged)?, &mut self.block)
+        } else {
+            let mut start = [0; packed::START];
+            // SAFETY: the file is open.
+            unsafe { read(self.file, &mut self.run, &mut start) }?;
+            let size = packed::size_of_block(start);
+            let more = size.checked_sub(start.len()).filter(|_| size <= MOST_PACKED).ok_or_else(damaged)?;
+            self.bytes.clear();
+            self.bytes.try_reserve(size).map_err(|_| out_of_memory())?;
+            self.bytes.extend_from_slice(&start);
+            self.bytes.resize(size, 0);
+            let rest = self.bytes.get_mut(size - more..).unwrap_or_default();
+            // SAFETY: as above.
+            unsafe { read(self.file, &mut self.run, rest) }?;
+            packed::unpack(&self.bytes, &mut self.block)
+        };
+        if !is_block.map_err(|_| out_of_memory())? {
+            return Err(damaged());
+        }
+        self.read += self.block.len() as u64;
+        if self.read <= self.run.count { Ok(()) } else { Err(damaged()) }
+    }
+}
+
+/// Bytes of a packed block at most: half of what its entries take.
+const MOST_PACKED: usize = packed::MOST * size_of::<Entry<u128>>() / 2;
 
 impl<W: Word> merge::Run<W> for RunReader<W> {
     type Error = Error;
@@ -303,6 +435,9 @@ impl<W: Word> merge::Run<W> for RunReader<W> {
 
     fn advance(&mut self) -> Result<()> {
         pgrx::check_for_interrupts!();
+        if self.run.packed.is_some() {
+            return self.advance_packed();
+        }
         let left = usize::try_from(self.run.count - self.read).unwrap_or(usize::MAX);
         self.block.resize(left.min(self.most), Entry::default());
         let bytes = as_bytes_mut(&mut self.block);

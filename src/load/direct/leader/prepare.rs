@@ -10,7 +10,7 @@ use super::{Further, Leader, inserted_by};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
-use crate::load::direct::index_keys::{KeyPlan, Tuples, plan};
+use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::offender::Offender;
@@ -139,6 +139,7 @@ impl Leader {
         let further = Further::of(more, if is_shared { MOST_PROCESSES - 1 - most_workers } else { 0 });
         let at_a_time = further.iter().map(|further| further.workers).fold(most_workers, usize::max);
         let memory = memory_of_each(list.len() * (at_a_time + 1));
+        let packs = at_a_time < WORTH_WORKERS;
         let sort_memory = memory.min(enough_to_sort(size, at_a_time + 1));
         let spec = Spec {
             // SAFETY: an open relation.
@@ -165,6 +166,7 @@ impl Leader {
             keys: list.clone(),
             key_memory: memory,
             key_sort_memory: sort_memory,
+            key_packs: packs,
             key_files: 0,
             key_sorts: 0,
             key_participants: 0,
@@ -198,7 +200,7 @@ impl Leader {
             stamp,
             wide: Wide::leader(),
             counters: std::ptr::null(),
-            plan: KeyPlan { list, memory, sort_memory, files: None, sorts: None, earlier_workers: 0 },
+            plan: KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, earlier_workers: 0 },
             traces,
             by_file: load.files.as_ref().map_or(ByFile::NONE, Files::by_file),
         })?;

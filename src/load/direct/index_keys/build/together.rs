@@ -55,7 +55,7 @@ const WORTH: u64 = 400_000;
 const WORTH_SMALL: u64 = 64;
 const SMALL_CHUNK: usize = 16 << 10;
 /// Workers that are worth it.
-const WORTH_WORKERS: usize = 2;
+pub const WORTH_WORKERS: usize = 2;
 
 /// What came of it.
 pub enum Together {
@@ -111,7 +111,12 @@ pub unsafe fn build<W: Word>(
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
     let worth = if guc::chunk_size() <= SMALL_CHUNK { WORTH_SMALL } else { WORTH };
-    if keys.total.saturating_add(entries as u64) < worth || sources.builders < WORTH_WORKERS || !keys.runs.are_shared()
+    // What is packed is read from its start.
+    let is_packed = || std::iter::once(&keys.runs).chain(others).any(Runs::are_packed);
+    if keys.total.saturating_add(entries as u64) < worth
+        || sources.builders < WORTH_WORKERS
+        || !keys.runs.are_shared()
+        || is_packed()
     {
         return Ok(Together::NotWorth);
     }
