@@ -36,6 +36,9 @@ static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60)
 /// database is bounded.
 static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 
+/// 0: as many as there are processors. Not more by default: most files were written not long ago, and need no disk.
+static AGGREGATE_PROCESSES: GucSetting<i32> = GucSetting::<i32>::new(0);
+
 /// Off: a COPY is the server's own until somebody wants it otherwise.
 static COPY: GucSetting<bool> = GucSetting::<bool>::new(false);
 
@@ -170,6 +173,16 @@ pub fn init() {
         GucContext::Userset,
         GucFlags::UNIT_BYTE,
     );
+    GucRegistry::define_int_guc(
+        c"pg_bulk.aggregate_processes",
+        c"Processes of a parallel query that compute aggregates of a file's rows, at most.",
+        c"0 means as many as there are processors. Others that were started for it do nothing.",
+        &AGGREGATE_PROCESSES,
+        0,
+        1024,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_string_guc(
         c"pg_bulk.allowed_directories",
         c"Directories below which files may be read, separated by commas.",
@@ -248,6 +261,14 @@ pub fn memory_limit() -> usize {
 /// Bytes asked of a file at a time: a small part of the memory that there is.
 pub fn chunk_size() -> usize {
     usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).clamp(1, memory_limit() / 16)
+}
+
+/// Processes that compute aggregates of a file's rows at a time: one at least.
+pub fn aggregate_processes() -> u32 {
+    match u32::try_from(AGGREGATE_PROCESSES.get()) {
+        Ok(processes) if processes > 0 => processes,
+        _ => std::thread::available_parallelism().map_or(u32::MAX, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+    }
 }
 
 /// Directories that files must lie in; `None` means anywhere. A setting that says something, but names no directory,

@@ -23,7 +23,8 @@ my $node = start_server('workers');
 install_wrapper($node, 'postgres');
 my $path = rel2abs(PostgreSQL::Test::Utils::tempdir('workers')) . '/rows';
 my $settings = 'SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;'
-	. ' SET max_parallel_workers_per_gather = 2; SET pg_bulk.chunk_size = 1000;';
+	. ' SET max_parallel_workers_per_gather = 2; SET pg_bulk.chunk_size = 1000;'
+	. ' SET pg_bulk.aggregate_processes = 8;';
 $node->safe_psql('postgres',
 	"CREATE FOREIGN TABLE t (a int, b text) SERVER bulk_files OPTIONS (filename '$path', format 'csv')");
 
@@ -98,6 +99,54 @@ for my $case (
 			"$query: an error of a worker in the leader, and of the same line without workers");
 	}
 }
+
+# Of its workers as many add rows up as there are places, beside the leader if that takes part; all others are gone while they
+# still read. The rows are all there, also if the query has to read them once more, or no worker comes.
+$node->safe_psql('postgres', 'ALTER FOREIGN TABLE t ALTER a TYPE int');
+write_bytes($path, rows(1 .. 5000));
+my $query = 'SELECT count(*), sum(a) FROM t';
+for my $case ([ 1, 'off', 1 ], [ 2, 'off', 2 ], [ 2, 'on', 1 ], [ 3, 'on', 2 ])
+{
+	my ($processes, $leads, $workers) = @$case;
+	my $places = "SET max_parallel_workers_per_gather = 4; SET parallel_leader_participation = $leads;"
+		. " SET pg_bulk.aggregate_processes = $processes;";
+	point_set($node, 'scan.chunk', 'wait worker');
+	my $end = begin("$places $query");
+	my (@waiting, $running);
+	for (my $tries = 0; $tries < 300; $tries++)
+	{
+		@waiting = point_waiting($node, 'scan.chunk');
+		$running = $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'");
+		last if $running == $workers && @waiting == $workers;
+		usleep(20_000);
+	}
+	is(scalar(@waiting) . " of $running", "$workers of $workers", "$processes processes, leader participates: $leads: workers that read");
+	point_clear($node, 'scan.chunk');
+	is($end->(), "5000|$all\n", '... all rows');
+	is($node->safe_psql('postgres', "$settings $places SET enable_material = off;"
+			. " SELECT g, s.* FROM generate_series(1, 3) g LEFT JOIN ($query) s ON true"),
+		join("\n", map { "$_|5000|$all" } 1 .. 3), '... and again');
+	is($node->safe_psql('postgres', "$settings $places SET max_parallel_workers = $_; $query"), "5000|$all", "... with $_ of the workers")
+		for 0, 1;
+}
+is($node->safe_psql('postgres', "$settings SET pg_bulk.aggregate_processes = 1; $query"), "5000|$all", 'the leader has the only place');
+# A condition may be anybody's code, which waits for what it likes: all workers take part.
+point_set($node, 'scan.chunk', 'wait worker');
+my $filtered = begin("SET pg_bulk.aggregate_processes = 1; $query WHERE a > 0");
+my @waiting;
+for (my $tries = 0; $tries < 300 && @waiting < 2; $tries++)
+{
+	@waiting = point_waiting($node, 'scan.chunk');
+	usleep(20_000);
+}
+is(scalar(@waiting), 2, 'workers with a condition');
+point_clear($node, 'scan.chunk');
+is($filtered->(), "5000|$all\n", '... all rows');
+# The line is right whoever meets it, and whoever has gone home.
+write_bytes($path, rows(1 .. 4000) . "x,row\n");
+like(begin("SET max_parallel_workers_per_gather = 4; SET pg_bulk.aggregate_processes = 2; $query")->(),
+	qr{^ERROR:  invalid input syntax for type integer: "x"\nCONTEXT:  COPY t, line 4001, column a: "x"\nfile "\Q$path\E"},
+	'a bad row');
 
 # Files below the directory of a server, which are links to the same files outside when a worker comes.
 my $top = rel2abs(PostgreSQL::Test::Utils::tempdir('below'));

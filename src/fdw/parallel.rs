@@ -14,6 +14,13 @@
 //! or opens them returns no row before others can go on without it. It is also why a bad row's error does not wait for the
 //! rows before it, as a load's does: of several, any may be raised.
 //!
+//! **Who only adds rows up waits for nothing but processors.** More processes than there are of those do no more work: they
+//! take turns at a processor, and one that waits for it with a stretch that is not cut keeps others waiting who have
+//! theirs. So such a scan, where no condition is anybody's code, has places for as many workers as keep all processors busy,
+//! beside the leader if that takes part, and a worker that finds none goes home without a stretch ([`Shared::admits`]). No
+//! stretch is left behind: whoever has a place takes the last one, since there is nobody above that might stop it before
+//! (core's LIMIT gets one row of each process), and an error ends the query.
+//!
 //! A file that grows is read as far as it was when the leader opened it, up to a last line without an end. One that has been
 //! replaced since is read all the same: who does not find it by its name any more asks the system for what the leader has open.
 
@@ -30,6 +37,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::scan::{self, Scan};
 use crate::error::{OrRaise, Result};
+use crate::guc;
 use crate::pg::build_id::{build_id, check_build};
 use crate::pg::changed::Changed;
 use crate::pg::chunk::{Identity, changed};
@@ -69,6 +77,9 @@ pub struct Shared {
     files: usize,
     state: AtomicU32,
     changed: Changed,
+    /// Workers that have a place in the scan at most, and those that have come for one.
+    places: u32,
+    came: AtomicU32,
     /// Made when the state becomes [`OPEN`].
     stretches: UnsafeCell<MaybeUninit<Stretches>>,
     /// What workers have read.
@@ -81,7 +92,7 @@ pub struct Shared {
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    fn new(rows: &Rows, list: Option<&FileList>) -> Shared {
+    fn new(rows: &Rows, list: Option<&FileList>, places: u32) -> Shared {
         let stream = rows.stream();
         let mut file = stream.identity().unwrap_or_default();
         // As long as the leader takes it for, who has opened it before all others: what is behind that, not all of them see.
@@ -100,10 +111,17 @@ impl Shared {
             // What each file begins with, whoever opens it sees.
             state: AtomicU32::new(if list.is_some() { OPEN } else { NEW }),
             changed: Changed::new(),
+            places,
+            came: AtomicU32::new(0),
             stretches: UnsafeCell::new(stretches),
             bytes: AtomicU64::new(0),
             rows: AtomicU64::new(0),
         }
+    }
+
+    /// Is there a place for one more process? The leader always has its own.
+    fn admits(&self, number: usize) -> bool {
+        number == 0 || self.came.fetch_add(1, SeqCst) < self.places
     }
 
     /// Come to the scan: [`OPENING`] for the first one, else how it is read. Guarded, and interruptible.
@@ -124,7 +142,7 @@ impl Shared {
         let stream = rows.stream();
         let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
         if let Some(place) = place {
-            let stretches = Stretches::new(Grid::from(place.offset, self.file.size), place);
+            let stretches = Stretches::new(Grid::of_scan(place.offset, self.file.size), place);
             // SAFETY: we have brought the state to OPENING.
             unsafe { (*self.stretches.get()).write(stretches) };
         }
@@ -195,6 +213,7 @@ impl Part {
         let Some(shared) = (unsafe { self.shared.as_ref() }) else { return Ok(false) };
         loop {
             match &mut self.step {
+                Step::Arrive if !shared.admits(self.number) => self.step = Step::Over,
                 Step::Arrive => {
                     let state = shared.arrive();
                     self.step = match state {
@@ -330,6 +349,17 @@ fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     Some((list, bytes))
 }
 
+/// Workers that a scan has a place for.
+fn places(scan: &Scan) -> u32 {
+    if scan.aggregation.is_none() || !scan.qual.is_null() {
+        return u32::MAX;
+    }
+    // SAFETY: reads a setting.
+    let leads = unsafe { pg_sys::parallel_leader_participation };
+    let processes = guc::aggregate_processes();
+    if leads { processes - 1 } else { processes }
+}
+
 fn room_for(list: &FileList, bytes: &[u8]) -> usize {
     list.files.len() * size_of::<FileState>() + size_of::<u64>() + bytes.len()
 }
@@ -340,10 +370,11 @@ fn room_for(list: &FileList, bytes: &[u8]) -> usize {
 /// Room of the size asked for, in which nobody looks now.
 unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
     let list = shared_list(scan);
+    let places = places(scan);
     let Some(rows) = &scan.rows else { return };
     // SAFETY: the caller vouches for the room.
     unsafe {
-        shared.write(Shared::new(rows, list.as_ref().map(|(list, _)| &**list)));
+        shared.write(Shared::new(rows, list.as_ref().map(|(list, _)| &**list), places));
         let Some((list, bytes)) = list else { return };
         let states = shared.add(1).cast::<FileState>();
         (0..list.files.len()).for_each(|i| states.add(i).write(FileState::new()));

@@ -29,6 +29,9 @@ const TURNS: usize = 16;
 const NONE: u64 = u64::MAX;
 /// Stretches are this many times as long as what is read of a file at a time by one process.
 const STRETCH: usize = 4;
+/// Those of a scan: of a longer one, not all is in the second-level cache any more when its rows are looked at, which are
+/// done with in no more time than it takes to read them. A load spends so long on a row that it is no matter.
+const SCANNED_STRETCH: usize = 2;
 
 /// The stretches of a file.
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +53,17 @@ impl Grid {
 
     /// The stretches from a record on to the end.
     pub fn from(base: u64, end: u64) -> Grid {
+        Grid::of_length(base, end, STRETCH)
+    }
+
+    /// The same, for a scan.
+    pub fn of_scan(base: u64, end: u64) -> Grid {
+        Grid::of_length(base, end, SCANNED_STRETCH)
+    }
+
+    fn of_length(base: u64, end: u64, reads: usize) -> Grid {
         let size = guc::chunk_size();
-        let len = if size < 4096 { size } else { size * STRETCH };
+        let len = if size < 4096 { size } else { size * reads };
         Grid { base, end, len: len.next_multiple_of(BLOCK) as u64 }
     }
 
