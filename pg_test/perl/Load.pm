@@ -35,7 +35,7 @@ use PostgreSQL::Test::Utils;
 
 use Options qw(sql_string);
 
-our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session healthy rows_of standby_equal checksums_ok kinds make_tables);
+our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session healthy not_ahead rows_of standby_equal checksums_ok kinds make_tables);
 
 # Rows are (id int, word text, at timestamp). Of each kind one table.
 my %kinds = (
@@ -247,6 +247,28 @@ sub healthy
 	my ($node, $name, $database) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(complaints($node, $database), '', "amcheck is content: $name");
+}
+
+=pod
+
+=head2 not_ahead(node, name)
+
+No page of a table or index says that it was changed by what the log has not: recovery and checkpoints would take it for
+newer than it is.
+
+=cut
+
+my $ahead = <<'SQL';
+SELECT c.oid::regclass, block
+FROM pg_class c, generate_series(0, pg_relation_size(c.oid) / 8192 - 1) block, page_header(get_raw_page(c.oid::regclass::text, block::int))
+WHERE relkind IN ('r', 't', 'm', 'i') AND relpersistence = 'p' AND c.oid > 16384 AND lsn > pg_current_wal_insert_lsn()
+SQL
+
+sub not_ahead
+{
+	my ($node, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($node->safe_psql('postgres', $ahead), '', "no page is ahead of the log: $name");
 }
 
 =pod

@@ -10,6 +10,7 @@ PowerLoss - a server whose machine loses power: what it had written and not yet 
   my $power = PowerLoss->new($node);
   $power->start;
   $power->fail(1);  # the server is stopped, and nothing is left that was not durable
+  $power->fail(1, 0);  # ... of the log, while the system has got around to all other files
   $power->start;
 
 =head1 DESCRIPTION
@@ -118,14 +119,16 @@ sub unsynced
 	return (\%pages, \%durable);
 }
 
-# The power fails. Returns how many pages were lost, of how many that could be: of those a share, or one that is drawn.
+# The power fails. Returns how many pages were lost, of how many that could be: of those a share, or one that is drawn. Those of
+# relations may have a share of their own: the system writes what it likes first.
 sub fail
 {
-	my ($self, $share) = @_;
+	my ($self, $share, $of_relations) = @_;
 	$self->kill_all;
 	my $data = $self->{node}->data_dir;
 	my ($pages, $durable) = $self->unsynced;
 	$share //= (0, 0.5, 1)[ int rand 3 ];
+	$of_relations //= $share;
 	my ($lost, $unsafe) = (0, 0);
 	open my $files, '-|', 'find', "$data/base", "$data/pg_wal", '-type', 'f', '-exec', 'stat', '-c', '%i %W %w %n', '{}', '+' or die "find: $!";
 	while (<$files>)
@@ -146,7 +149,7 @@ sub fail
 			$to = $size if $to > $size;
 			next if $from >= $to;
 			$unsafe++;
-			next if rand() >= $share;
+			next if rand() >= ($path =~ m{/pg_wal/} ? $share : $of_relations);
 			sysseek $file, $from, SEEK_SET or die "$path: $!";
 			syswrite($file, "\0" x ($to - $from)) or die "$path: $!";
 			$lost++;

@@ -21,7 +21,8 @@ use PowerLoss;
 my $directory = PostgreSQL::Test::Utils::tempdir('power_loss');
 chmod 0755, $directory;
 my @files = map { "$directory/$_" } 0 .. 2;
-numbers_file($files[$_], $_ * 6000 + 1, $_ * 6000 + 6000) for 0 .. 2;
+# More than what goes by way of shared buffers.
+numbers_file($files[$_], $_ * 20_000 + 1, $_ * 20_000 + 20_000) for 0 .. 2;
 numbers_file("$directory/many", 100_001, 180_000);
 my @tables = kinds();
 

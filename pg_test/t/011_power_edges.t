@@ -1,0 +1,83 @@
+
+# The power fails where other tests do not come by chance: when pages of a load are
+# written and the system has got around to them before the log; behind a load that
+# goes on into a second segment; and behind rows that a load has taken out of its
+# own pages again, with a checkpoint between. Each is stopped at a point.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Load qw(begin_session load_server load_sql not_ahead numbers_file rows_of);
+use Points qw(point_clear point_set point_wait);
+use PowerLoss;
+
+use constant { PAGE => 8192, SEGMENT => 131_072 };
+
+my $directory = PostgreSQL::Test::Utils::tempdir('power_edges');
+chmod 0755, $directory;
+# More than what goes by way of shared buffers.
+numbers_file("$directory/rows", 1, 20_000);
+# Some numbers twice, the second time pages later.
+numbers_file("$directory/twice", 1, 20_000);
+numbers_file("$directory/again", 3001, 3300);
+append_to_file("$directory/twice", slurp_file("$directory/again"));
+
+# The WAL writer must not do what a process forgets.
+my $node = load_server('edges', fsync => 'on', max_wal_senders => 0, allows_streaming => 0, full_page_writes => 'on', wal_level => 'replica',
+	wal_writer_delay => '10s', wal_writer_flush_after => '1GB', bgwriter_lru_maxpages => 0);
+my $power = PowerLoss->new($node);
+$node->stop;
+$power->start;
+
+# Rows of a load that is nowhere in the log: their pages must not be there either, whatever else is.
+$node->safe_psql('postgres', "CREATE TABLE flushed (id int, word text, at timestamp); INSERT INTO flushed VALUES (0); CHECKPOINT");
+my $before = rows_of($node, 'flushed');
+point_set($node, 'append.done', 'wait once');
+my ($pid, $finish) = begin_session($node, load_sql("$directory/rows", 'flushed', workers => 0));
+point_wait($node, 'append.done');
+cmp_ok($node->safe_psql('postgres', "SELECT pg_relation_size('flushed')"), '>', PAGE, 'pages are written');
+$power->fail(1, 0);
+$finish->();
+point_clear($node);
+$power->start;
+is(rows_of($node, 'flushed'), $before, 'a load that did not end: what was committed is there');
+not_ahead($node, 'a load that did not end');
+
+# A table that ends a few pages before its first segment does; pages of zeroes are empty ones.
+$node->safe_psql('postgres', "CREATE TABLE long (id int, word text, at timestamp); INSERT INTO long VALUES (0); CHECKPOINT");
+my $path = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('long')");
+$node->stop;
+truncate $path, (SEGMENT - 4) * PAGE or die "$path: $!";
+$power->start;
+$node->safe_psql('postgres', load_sql("$directory/rows", 'long', workers => 0));
+cmp_ok(-s "$path.1", '>', PAGE, 'a load goes on into the second segment');
+my $expected = rows_of($node, 'long');
+$node->safe_psql('postgres', 'CHECKPOINT');
+$power->fail(1);
+$power->start;
+is(rows_of($node, 'long'), $expected, 'the second segment: what was committed is there');
+$node->safe_psql('postgres', 'DROP TABLE long');
+
+# The checkpoint in the middle makes pages durable with the rows that go then; the one behind, without them.
+$node->safe_psql('postgres', "CREATE TABLE once (id int PRIMARY KEY, word text, at timestamp)");
+point_set($node, 'remove.begin', 'wait once');
+($pid, $finish) = begin_session($node, load_sql("$directory/twice", 'once', workers => 0, truncate => 'true', on_duplicate => 'keep_old'));
+point_wait($node, 'remove.begin');
+$node->safe_psql('postgres', 'CHECKPOINT');
+point_clear($node);
+is(($finish->())[0], "20000\n", 'rows are loaded, and others taken back');
+$expected = rows_of($node, 'once');
+$node->safe_psql('postgres', 'CHECKPOINT');
+$power->fail(1);
+$power->start;
+is(rows_of($node, 'once'), $expected, 'rows that were taken back: what was committed is there');
+not_ahead($node, 'rows that were taken back');
+$node->stop;
+done_testing();
