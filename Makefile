@@ -12,6 +12,7 @@
 #   make bench               side by side with COPY and others: benches/load/run; SIZE=small|seed|full, WORKLOADS=, MODES=; BASE=REF: two builds
 #   make profile             where the time of a load goes, by stage and by function: benches/load/profile; WORKLOAD=test
 #   make soak                the server tests on their large grids
+#   make faults              plants faults into a copy of the code, and demands that the tests find each: pg_test/faults/run; FAULTS="lost-page"
 #   make schema              sql/schema.sql anew
 #
 #   make test-all            make test PG=NN for each version that has all test tools: VERSIONS="15 17 18"
@@ -88,6 +89,9 @@ profile: setup install
 soak: install
 	PG_BULK_SOAK=1 pg_test/run $(TESTS)
 
+faults: install
+	@pg_test/faults/run $(FAULTS)
+
 schema:
 	@tools/setup home
 	@tools/schema write
@@ -95,4 +99,4 @@ schema:
 clean:
 	@tools/clean
 
-.PHONY: all setup install uninstall installcheck test-core demo demo-stop test test-all bench profile soak schema clean
+.PHONY: all setup install uninstall installcheck test-core demo demo-stop test test-all bench profile soak faults schema clean

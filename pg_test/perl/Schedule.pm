@@ -19,7 +19,7 @@ knows which rows it has in each table. Its jobs' rows have ids of their own, 50 
 since nobody knows when they come. A step is one transaction of one to four statements: loads in
 all ways, changes, savepoints. After each statement the session counts and sums
 its rows, by a sequential scan and by an index, and compares that with what it
-believes.
+believes. Each session has a table of its own beside, which it truncates, too.
 
 Whether a transaction has been committed whose session was killed on the way is
 told by a row in the table C<ledger>, which each one writes first. A job is done
@@ -35,6 +35,7 @@ package Schedule;
 use strict;
 use warnings FATAL => 'all';
 
+use IO::Compress::Gzip qw(gzip);
 use Time::HiRes qw(usleep);
 use PostgreSQL::Test::Utils;
 
@@ -43,19 +44,23 @@ use Options qw(sql_string);
 
 use constant SESSIONS => 100;
 
-my @tables = ('plain', 'keyed', 'parts', 'toasted');
+my @shared = ('plain', 'keyed', 'parts', 'toasted');
 
 sub new
 {
 	my ($class, %self) = @_;
-	my $self = bless { %self, next => 0, file => 0, rows => { map { $_ => {} } @tables }, troubles => [], jobs => [], did => {} }, $class;
+	my @tables = (@shared, "own_$self{number}");
+	my $self = bless { %self, tables => \@tables, next => 0, file => 0, rows => { map { $_ => {} } @tables }, troubles => [], jobs => [], did => {} }, $class;
 	srand($self{seed} * 1009 + $self{number});
 	return $self;
 }
 
+# All tables, and those of so many sessions.
 sub create
 {
-	return <<'SQL';
+	my ($class, $sessions) = @_;
+	my $own = join '', map { "CREATE TABLE own_$_ (id int PRIMARY KEY, word text);\nCREATE INDEX own_${_}_word ON own_$_ (word);\n" } 1 .. $sessions;
+	return $own . <<'SQL';
 CREATE TABLE ledger (session int, step int, PRIMARY KEY (session, step));
 CREATE TABLE plain (id int, word text);
 CREATE TABLE keyed (id int PRIMARY KEY, word text);
@@ -71,7 +76,7 @@ CREATE INDEX toasted_lower ON toasted (lower(word)) WHERE id % 2 = 0;
 SQL
 }
 
-sub tables { return @tables; }
+sub tables { return @{ $_[0]{tables} }; }
 sub troubles { return @{ $_[0]{troubles} }; }
 sub rows { return $_[0]{rows}; }
 sub did { return $_[0]{did}; }
@@ -95,11 +100,32 @@ sub batch
 	return ($path, join('', map { "$_,$rows{$_}\n" } @ids), \%rows);
 }
 
+# The rows as a file, a compressed one, or several that a pattern stands for. Returns the path.
+sub write_source
+{
+	my ($self, $path, $content) = @_;
+	# Of an earlier batch.
+	unlink glob("$path.part.*");
+	my $how = one_of('plain', 'plain', 'compressed', 'pattern', 'compressed pattern');
+	my $squeeze = sub { my ($bytes) = @_; return $bytes if $how !~ /compressed/; gzip(\$bytes, \my $compressed) or die; return $compressed; };
+	$self->{doing}{"source $how"}++;
+	if ($how !~ /pattern/)
+	{
+		write_bytes($path, $squeeze->($content));
+		return $path;
+	}
+	my @lines = split /^/, $content;
+	my $parts = one_of(1, 2, 3);
+	write_bytes("$path.part.$_", $squeeze->(join '', @lines[ $_ * @lines / $parts .. ($_ + 1) * @lines / $parts - 1 ])) for 0 .. $parts - 1;
+	return "$path.part.*";
+}
+
 sub load_options
 {
 	my ($self, %more) = @_;
-	my %options = (format => 'csv', workers => one_of('0', '1', '2'), indexes => one_of('auto', 'auto', 'insert'),
-		(rand() < 0.2 ? (lock => one_of('online', 'share')) : ()), columns => [ 'id', 'word' ], %more);
+	my $lock = rand() < 0.3 ? one_of('online', 'share', 'share') : '';
+	my %options = (format => 'csv', workers => one_of('0', '1', '2'), indexes => one_of('auto', 'auto', 'insert', $lock eq 'share' ? ('merge', 'rebuild') : ()),
+		($lock ? (lock => $lock) : ()), columns => [ 'id', 'word' ], %more);
 	my $json = join ', ', map { my $value = $options{$_}; "\"$_\": " . (ref $value ? '[' . join(', ', map { "\"$_\"" } @$value) . ']' : "\"$value\"") } sort keys %options;
 	return "'{$json}'";
 }
@@ -108,12 +134,14 @@ sub load_options
 sub statement
 {
 	my ($self, $pending) = @_;
-	my $table = one_of(@tables);
-	my $what = one_of('load', 'load', 'load', 'insert', 'copy', 'keep_new', 'keep_old', 'duplicate', 'update', 'delete', 'values', 'job');
+	my $table = one_of($self->tables);
+	my $what = one_of('load', 'load', 'load', 'insert', 'insert', 'copy', 'keep_new', 'keep_old', 'duplicate', 'update', 'delete', 'values', 'job');
 	$what = 'load' if $table eq 'plain' and $what =~ /keep|duplicate/;
+	# What is there before it is gone then; a job's rows would be, too.
+	$what = 'truncate' if $table =~ /^own/ and ($what eq 'job' or $what eq 'load' and rand() < 0.5);
 	$self->{doing}{"$what $table"}++;
 	my $mine = $pending->{$table};
-	if ($what eq 'load' or $what eq 'copy' or $what eq 'insert' or $what eq 'job')
+	if ($what =~ /^(load|truncate|copy|insert|job)$/)
 	{
 		my ($path, $content, $rows) = $self->batch($pending, $table, 0, $what eq 'job' ? $self->{number} + 50 : undef);
 		if ($what eq 'job')
@@ -122,17 +150,23 @@ sub statement
 			$path = "$self->{directory}/job.$self->{number}.$self->{next}";
 			push @{ $self->{queued} }, { table => $table, rows => $rows, path => $path };
 		}
-		else { @$mine{ keys %$rows } = values %$rows; }
-		write_bytes($path, $content);
+		else
+		{
+			%$mine = () if $what eq 'truncate';
+			@$mine{ keys %$rows } = values %$rows;
+		}
+		if ($what eq 'copy') { write_bytes($path, $content); }
+		else { $path = $self->write_source($path, $content); }
+		$self->{queued}[-1]{path} = $path if $what eq 'job';
 		return "SELECT 'job', bulk_enqueue(${\sql_string($path)}, '$table', " . $self->load_options . ', max_attempts => 50)' if $what eq 'job';
 		return "COPY $table (id, word) FROM ${\sql_string($path)} (FORMAT csv)" if $what eq 'copy';
 		return "ALTER FOREIGN TABLE source_$self->{number} OPTIONS (SET filename ${\sql_string($path)});\nINSERT INTO $table SELECT * FROM source_$self->{number}" if $what eq 'insert';
-		return "SELECT rows_loaded FROM bulk_load(${\sql_string($path)}, '$table', " . $self->load_options . ')';
+		return "SELECT rows_loaded FROM bulk_load(${\sql_string($path)}, '$table', " . $self->load_options($what eq 'truncate' ? (truncate => 'true') : ()) . ')';
 	}
 	if ($what =~ /^(keep_new|keep_old|duplicate)$/)
 	{
 		my ($path, $content, $rows) = $self->batch($pending, $table, 1);
-		write_bytes($path, $content);
+		$path = $self->write_source($path, $content);
 		my @old = grep { exists $mine->{$_} } keys %$rows;
 		if ($what eq 'duplicate')
 		{
@@ -182,7 +216,7 @@ sub sums_sql
 sub check
 {
 	my ($self, $pending, $expected) = @_;
-	my $table = one_of(@tables);
+	my $table = one_of($self->tables);
 	push @$expected, "$table " . sums($pending->{$table});
 	my $way = one_of("SET LOCAL enable_seqscan = off;\nSET LOCAL enable_bitmapscan = off;\n", "SET LOCAL enable_seqscan = on;\n");
 	return "$way\\echo check $table\n${\sums_sql($table, $self->{number})};\n";
@@ -193,7 +227,7 @@ sub step
 {
 	my ($self) = @_;
 	my $step = $self->{steps}++;
-	my $pending = { map { $_ => { %{ $self->{rows}{$_} } } } @tables };
+	my $pending = { map { $_ => { %{ $self->{rows}{$_} } } } $self->tables };
 	$self->{queued} = [];
 	$self->{doing} = {};
 	my @expected;
@@ -202,7 +236,7 @@ sub step
 	for (1 .. one_of(1, 1, 2, 4))
 	{
 		my $back = rand() < 0.2;
-		my ($kept, @queued) = ({ map { $_ => { %{ $pending->{$_} } } } @tables }, @{ $self->{queued} });
+		my ($kept, @queued) = ({ map { $_ => { %{ $pending->{$_} } } } $self->tables }, @{ $self->{queued} });
 		my $sql = $self->statement($pending) // next;
 		$script .= $back ? "SAVEPOINT s;\n$sql;\nROLLBACK TO s;\n" : "$sql;\n";
 		($pending, $self->{queued}) = ($kept, \@queued) if $back;
@@ -269,7 +303,7 @@ sub ask
 sub was_committed
 {
 	my ($self, $step) = @_;
-	for (1 .. 600)
+	for (1 .. 1000)
 	{
 		# What was prepared ends in the same way, or nobody would.
 		my ($status, $out) = $self->ask("SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'");
@@ -279,7 +313,7 @@ sub was_committed
 			($status, $out) = $self->ask("SELECT (SELECT count(*) FROM pg_prepared_xacts WHERE gid = 's$self->{number}'), count(*) FROM ledger WHERE session = $self->{number} AND step = $step");
 			return $1 if $status == 0 && $out =~ /^0\|(\d)/;
 		}
-		usleep(100_000);
+		usleep(300_000);
 	}
 	die "session $self->{number}: the server does not come back";
 }
