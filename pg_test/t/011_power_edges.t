@@ -2,7 +2,8 @@
 # The power fails where other tests do not come by chance: when pages of a load are
 # written and the system has got around to them before the log; behind a load that
 # goes on into a second segment; and behind rows that a load has taken out of its
-# own pages again, with a checkpoint between. Each is stopped at a point.
+# own pages again, with a checkpoint between; and right behind a job. Each is stopped
+# at a point.
 
 use strict;
 use warnings FATAL => 'all';
@@ -84,13 +85,36 @@ is(rows_of($node, 'once'), $expected, 'rows that were taken back: what was commi
 healthy($node, 'rows that were taken back');
 not_ahead($node, 'rows that were taken back');
 
-# Indexes that are written beside the server's buffers.
+# Indexes that are written beside the server's buffers. A file that is new is synced by the next checkpoint, whoever writes to
+# it; so there is one before.
 $node->safe_psql('postgres', 'CREATE INDEX once_word ON once (word)');
-is($node->safe_psql('postgres', load_sql("$directory/rows", 'once', workers => 0, truncate => 'true') =~ s/rows_loaded/indexes @> '[{"method": "rebuild", "from": "load"}]'/r), 't', 'indexes are built');
+point_set($node, 'index.write', 'wait once');
+($pid, $finish) = begin_session($node, load_sql("$directory/rows", 'once', workers => 0, truncate => 'true')
+	  =~ s/rows_loaded/indexes @> '[{"method": "rebuild", "from": "load"}]'/r);
+point_wait($node, 'index.write');
+$node->safe_psql('postgres', 'CHECKPOINT');
+point_clear($node);
+is(($finish->())[0], "t\n", 'indexes are built');
 $node->safe_psql('postgres', 'CHECKPOINT');
 $power->fail(1);
 $power->start;
 is(rows_of($node, 'once'), $expected, 'indexes: what was committed is there');
 healthy($node, 'indexes that were built');
+
+# A job that says that it is done, whatever its table's triggers have set. Nobody else writes the log meanwhile.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE queued (id int, word text, at timestamp);
+CREATE FUNCTION hasten() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('synchronous_commit', 'off', false); RETURN NULL; END $$;
+CREATE TRIGGER hasten AFTER INSERT ON queued EXECUTE FUNCTION hasten();
+SQL
+point_set($node, 'job.committed', 'wait once');
+kill 'STOP', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+my $job = $node->safe_psql('postgres', "SELECT bulk_enqueue('$directory/rows', 'queued', '{\"format\": \"csv\"}')");
+point_wait($node, 'job.committed');
+$power->fail(1, 0);
+point_clear($node);
+$power->start;
+is($node->safe_psql('postgres', "SELECT status FROM bulk_jobs WHERE job_id = $job"), 'succeeded', 'a job that is done is done');
+is(rows_of($node, 'queued'), $expected, '... and its rows are there');
 $node->stop;
 done_testing();
