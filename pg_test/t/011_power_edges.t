@@ -1,8 +1,8 @@
 
 # The power fails where other tests do not come by chance: when pages of a load are
 # written and the system has got around to them before the log; behind a load that
-# goes on into a second segment; and behind rows that a load has taken out of its
-# own pages again, with a checkpoint between; and right behind a job. Each is stopped
+# goes on into a second segment; behind rows that a load has taken out of its own
+# pages again, with a checkpoint between; behind indexes; and right behind a job. Each is stopped
 # at a point.
 
 use strict;
@@ -98,8 +98,8 @@ is(($finish->())[0], "t\n", 'indexes are built');
 $node->safe_psql('postgres', 'CHECKPOINT');
 $power->fail(1);
 $power->start;
-is(rows_of($node, 'once'), $expected, 'indexes: what was committed is there');
 healthy($node, 'indexes that were built');
+is(rows_of($node, 'once'), $expected, 'indexes: what was committed is there');
 
 # A job that says that it is done, whatever its table's triggers have set. Nobody else writes the log meanwhile.
 $node->safe_psql('postgres', <<'SQL');
