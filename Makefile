@@ -51,6 +51,7 @@ all:
 	@tools/setup home
 	@rm -rf $(PACKAGE)
 	cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features $(BUILD) --out-dir $(PACKAGE)
+	@cp sql/pg_bulk--*.sql "$(PACKAGE)$$($(PG_CONFIG) --sharedir)/extension/"
 
 setup:
 	@tools/setup

@@ -14,13 +14,15 @@ use super::report::{COLUMNS, Counts, row};
 use super::{Load, files, rejects};
 use crate::error::{OrRaise, Result};
 use crate::pg::database::cluster;
-use crate::pg::own_table::OwnTable;
+use crate::pg::own_table::{Columns, OwnTable};
 use crate::pg::role::{owner_here, stored_role_name};
 
 const TABLE: &CStr = c"bulk_loads";
+const WIDTH: usize = 6 + COLUMNS - 1 + 7;
+const TABLE_COLUMNS: Columns = Columns { types: &TYPES, oldest: WIDTH - 1 };
 /// Types of the table's columns: the load, its target, file, owner, begin and end; then the result's, but for the number;
-/// then the owner's name and cluster, the attempt, how it ended, and why, and the files.
-const TYPES: [pg_sys::Oid; 6 + COLUMNS - 1 + 7] = [
+/// then the owner's name and cluster, the attempt, how it ended, and why; and since 0.2.0 the files.
+const TYPES: [pg_sys::Oid; WIDTH] = [
     pg_sys::INT8OID,
     pg_sys::TEXTOID,
     pg_sys::TEXTOID,
@@ -80,7 +82,7 @@ fn text(string: &CStr) -> Option<pg_sys::Datum> {
 
 /// Add a row. Guarded.
 fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
-    let table = OwnTable::to_write(extension_schema, TABLE, &TYPES).or_raise();
+    let table = OwnTable::to_write(extension_schema, TABLE, TABLE_COLUMNS).or_raise();
     // SAFETY: values of these types: the callers put them together.
     unsafe { table.insert(values) };
     table.close();
@@ -164,7 +166,7 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     let limit = now - i64::from(seconds) * 1_000_000;
     // A timestamp is its microseconds.
     let is_old = |value: Option<&pg_sys::Datum>| value.is_some_and(|at| (at.value() as i64) < limit);
-    let table = OwnTable::to_write(schema, TABLE, &TYPES)?;
+    let table = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut loads = Vec::new();
     let rows = table.find(None, AT_ONCE, |values, _| {
         let old = is_old(values.get(FINISHED));
@@ -175,7 +177,7 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     });
     let mut left = AT_ONCE;
     // A load has rejects only with a row of the history, which is how they are found.
-    let rejects = OwnTable::to_write(schema, rejects::table::NAME, &rejects::table::TYPES)?;
+    let rejects = OwnTable::to_write(schema, rejects::table::NAME, rejects::table::TABLE_COLUMNS)?;
     for (load, row) in loads.iter().zip(&rows) {
         let old = rejects.find(Some(*load), left, |values, _| is_old(values.get(rejects::table::REJECTED_AT)));
         rejects.remove(&old);
@@ -227,7 +229,7 @@ pub unsafe extern "C-unwind" fn bulk_finished_loads(fcinfo: pg_sys::FunctionCall
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
         let user = pg_sys::GetUserId();
         let sees_all = pg_sys::has_privs_of_role(user, pg_sys::ROLE_PG_READ_ALL_STATS.into());
-        let table = OwnTable::to_read(schema, TABLE, &TYPES).or_raise();
+        let table = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS).or_raise();
         table.for_each(|tuple, values, _| {
             if sees_all || pg_sys::has_privs_of_role(user, owner_of(values)) {
                 pg_sys::tuplestore_puttuple((*result).setResult, tuple);

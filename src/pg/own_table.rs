@@ -18,6 +18,15 @@ use super::compat;
 use super::unguarded::guard;
 use crate::error::{Error, Result};
 
+/// What a table is like. The library is replaced before the extension is updated, so it also works with tables of earlier
+/// versions, which have the first of these columns: later ones come at the end, and may be null.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    pub types: &'static [pg_sys::Oid],
+    /// How many of them version 0.1.0 had.
+    pub oldest: usize,
+}
+
 /// A table, open.
 #[derive(Debug)]
 pub struct OwnTable {
@@ -27,17 +36,16 @@ pub struct OwnTable {
 
 impl OwnTable {
     /// Open it to add rows. Guarded.
-    pub fn to_write(schema: pg_sys::Oid, name: &CStr, columns: &[pg_sys::Oid]) -> Result<OwnTable> {
+    pub fn to_write(schema: pg_sys::Oid, name: &CStr, columns: Columns) -> Result<OwnTable> {
         OwnTable::open(schema, name, columns, pg_sys::RowExclusiveLock.cast_signed())
     }
 
     /// Open it to read rows. Guarded.
-    pub fn to_read(schema: pg_sys::Oid, name: &CStr, columns: &[pg_sys::Oid]) -> Result<OwnTable> {
+    pub fn to_read(schema: pg_sys::Oid, name: &CStr, columns: Columns) -> Result<OwnTable> {
         OwnTable::open(schema, name, columns, pg_sys::AccessShareLock.cast_signed())
     }
 
-    /// `columns` are the types of its columns.
-    fn open(schema: pg_sys::Oid, name: &CStr, columns: &[pg_sys::Oid], lock: pg_sys::LOCKMODE) -> Result<OwnTable> {
+    fn open(schema: pg_sys::Oid, name: &CStr, columns: Columns, lock: pg_sys::LOCKMODE) -> Result<OwnTable> {
         let shown = name.to_string_lossy();
         // SAFETY: guarded calls.
         let relation = unsafe {
@@ -49,26 +57,36 @@ impl OwnTable {
             pg_sys::table_open(oid, lock)
         };
         // SAFETY: an open relation; its descriptor has natts attributes.
-        let fits = unsafe {
+        let (number, fits) = unsafe {
             let descriptor = (*relation).rd_att;
-            (*(*relation).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID
-                && usize::try_from((*descriptor).natts) == Ok(columns.len())
-                && columns.iter().enumerate().all(|(i, &wanted)| {
+            let number = usize::try_from((*descriptor).natts).unwrap_or(0);
+            let fits = (*(*relation).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID
+                && (columns.oldest..=columns.types.len()).contains(&number)
+                && columns.types.iter().take(number).enumerate().all(|(i, &wanted)| {
                     let attribute = &*compat::attribute(descriptor, i);
                     attribute.atttypid == wanted && !attribute.attisdropped
-                })
+                });
+            (number, fits)
         };
         if !fits {
             let message = format!("table \"{shown}\" is not as extension pg_bulk has made it");
-            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+            let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            return Err(if number > columns.types.len() {
+                error.hint(
+                    "If the extension has been updated, this process has an older library: reconnect, or restart the \
+                     server if shared_preload_libraries names it.",
+                )
+            } else {
+                error
+            });
         }
         Ok(OwnTable { relation, lock })
     }
 
-    /// Add a row. Guarded.
+    /// Add a row; of a table that has only the first columns, their values. Guarded.
     ///
     /// # Safety
-    /// A value of its type for each column.
+    /// A value of its type for each column that the library knows.
     pub unsafe fn insert(&self, row: &[Option<pg_sys::Datum>]) {
         let mut nulls: Vec<bool> = row.iter().map(Option::is_none).collect();
         let mut values: Vec<_> = row.iter().map(|value| value.unwrap_or(pg_sys::Datum::from(0usize))).collect();

@@ -12,6 +12,7 @@ use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_sys};
 use super::spool::{self, About, Spool};
 use super::{Complaint, Reject};
 use crate::error::{Error, Result};
+use crate::pg::own_table::Columns;
 
 /// Rows that are inserted at once.
 const BATCH: usize = 500;
@@ -22,7 +23,7 @@ const COLUMNS: usize = 16;
 
 /// The table, for who removes rows from it: its name, the types of its columns, and which one says when a row came.
 pub const NAME: &CStr = c"bulk_reject";
-pub const TYPES: [pg_sys::Oid; COLUMNS] = [
+const TYPES: [pg_sys::Oid; COLUMNS] = [
     pg_sys::INT8OID,
     pg_sys::INT4OID,
     pg_sys::OIDOID,
@@ -40,6 +41,7 @@ pub const TYPES: [pg_sys::Oid; COLUMNS] = [
     pg_sys::TEXTOID,
     pg_sys::TIMESTAMPTZOID,
 ];
+pub const TABLE_COLUMNS: Columns = Columns { types: &TYPES, oldest: COLUMNS };
 pub const REJECTED_AT: usize = 15;
 
 /// A row of the table.

@@ -1,0 +1,72 @@
+-- From 0.1.0 to 0.2.0: what became of each file of a load over several, and of which file a rejected row is.
+
+\echo Use "ALTER EXTENSION pg_bulk UPDATE TO '0.2.0'" to load this file. \quit
+
+-- Of several files: what became of each (src/load/files.rs).
+ALTER TABLE bulk_loads ADD COLUMN files jsonb;
+
+-- The same view, which is to know that its function returns one column more.
+CREATE OR REPLACE VIEW bulk_history WITH (security_barrier) AS
+SELECT f.load_id, f.target, f.path, COALESCE(r.rolname, f.owner_name) AS owner, f.started_at, f.finished_at,
+    f.rows_loaded, f.rows_rejected, f.rows_duplicate, f.rows_filtered, f.bytes_read, f.seconds, f.writer, f.workers,
+    f.indexes, f.notes, f.attempt, f.status, f.error_sqlstate, f.error_message
+FROM @extschema@.bulk_finished_loads() f
+LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
+
+CREATE VIEW bulk_load_files WITH (security_barrier) AS
+SELECT f.load_id, f.target, x.path, x.files, x.rows_read, x.rows_loaded, x.rows_rejected, x.rows_duplicate,
+    x.rows_filtered, x.bytes_read
+FROM @extschema@.bulk_finished_loads() f
+CROSS JOIN LATERAL pg_catalog.jsonb_to_recordset(f.files) x (path text, files integer, rows_read bigint,
+    rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint);
+GRANT SELECT ON bulk_load_files TO PUBLIC;
+
+COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';
+
+-- One column more, for which a function must be made anew. Who may call it stays as it was.
+DO $do$
+DECLARE
+    old_function CONSTANT oid := '@extschema@.bulk_check(text, regclass, jsonb)'::pg_catalog.regprocedure;
+    old_rights CONSTANT aclitem[] := (SELECT p.proacl FROM pg_catalog.pg_proc p WHERE p.oid = old_function);
+    owner CONSTANT oid := (SELECT p.proowner FROM pg_catalog.pg_proc p WHERE p.oid = old_function);
+    statement text;
+BEGIN
+    DROP FUNCTION @extschema@.bulk_check(text, regclass, jsonb);
+
+    CREATE FUNCTION @extschema@.bulk_check(path text, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
+        line_number bigint,
+        byte_offset bigint,
+        column_name text,
+        raw_field text,
+        raw_line text,
+        raw_bytes bytea,
+        sqlstate text,
+        message text,
+        constraint_name text,
+        rejected_at timestamp with time zone,
+        path text
+    )
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'bulk_check';
+
+    COMMENT ON FUNCTION @extschema@.bulk_check(text, regclass, jsonb)
+    IS 'the rows of a file that a load would reject, without a load';
+
+    EXECUTE pg_catalog.format('ALTER FUNCTION @extschema@.bulk_check(text, regclass, jsonb) OWNER TO %s', owner::pg_catalog.regrole);
+    IF old_rights IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION @extschema@.bulk_check(text, regclass, jsonb) FROM PUBLIC;
+        FOR statement IN
+            SELECT pg_catalog.format('GRANT EXECUTE ON FUNCTION @extschema@.bulk_check(text, regclass, jsonb) TO %s%s',
+                CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::text END,
+                CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)
+            FROM pg_catalog.aclexplode(old_rights) a WHERE a.grantee <> owner
+        LOOP
+            EXECUTE statement;
+        END LOOP;
+        -- These are an administrator's, not those that the extension has by itself: dumps are to tell of them.
+        DELETE FROM pg_catalog.pg_init_privs i
+        WHERE i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+            AND i.objoid = '@extschema@.bulk_check(text, regclass, jsonb)'::pg_catalog.regprocedure;
+    END IF;
+END
+$do$;
