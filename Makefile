@@ -4,6 +4,9 @@
 #   make setup               what must be installed first (Debian packages, cargo-pgrx); leaves alone what is there
 #   make                     release build of the extension; POINTS=1: with the tests' wait and fault points
 #   make install             into the server of PG_CONFIG (DESTDIR is honoured)
+#   make deb                 a Debian package for that server, in target/deb; deb-check: a bare Debian installs it and loads a file;
+#                            deb-again: built from another directory it is the same
+#   make dist                the source and its crates in an archive that builds offline, in target/dist; dist-check: it does
 #   make installcheck        the server tests, on what is installed; TESTS="smoke t/001_x.t" picks some
 #   make test-core           core's own tests of COPY and file_fdw with us in their place: pg_test/core/README.md; SUITES=all: all of core's
 #   make demo                a running cluster with the seed workloads loaded by COPY and by pg_bulk; SIZE=n
@@ -50,7 +53,7 @@ BUILD = $(if $(POINTS),--profile points --features "$(PG_FEATURE) points",--feat
 all:
 	@tools/setup home
 	@rm -rf $(PACKAGE)
-	cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features $(BUILD) --out-dir $(PACKAGE)
+	$(if $(POINTS),,tools/reproducible) cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" --no-default-features $(BUILD) --out-dir $(PACKAGE)
 	@cp sql/pg_bulk--*.sql "$(PACKAGE)$$($(PG_CONFIG) --sharedir)/extension/"
 
 setup:
@@ -58,6 +61,21 @@ setup:
 
 install: all
 	@tools/install $(PACKAGE)
+
+deb: all
+	@tools/reproducible tools/deb build $(PACKAGE)
+
+dist:
+	@tools/reproducible tools/dist write
+
+dist-check: deb dist
+	@tools/reproducible tools/dist check
+
+deb-again:
+	@tools/reproducible tools/deb again
+
+deb-check:
+	@pg_test/deb/run
 
 uninstall:
 	@tools/install . --remove
@@ -95,9 +113,9 @@ faults: install
 
 schema:
 	@tools/setup home
-	@tools/schema write
+	@tools/reproducible tools/schema write
 
 clean:
 	@tools/clean
 
-.PHONY: all setup install uninstall installcheck test-core demo demo-stop test test-all bench profile soak faults schema clean
+.PHONY: all setup install deb deb-again deb-check dist dist-check uninstall installcheck test-core demo demo-stop test test-all bench profile soak faults schema clean
