@@ -15,10 +15,11 @@ LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.own
 
 CREATE VIEW bulk_load_files WITH (security_barrier) AS
 SELECT f.load_id, f.target, x.path, x.files, x.rows_read, x.rows_loaded, x.rows_rejected, x.rows_duplicate,
-    x.rows_filtered, x.bytes_read
+    x.rows_filtered, x.bytes_read, f.attempt, COALESCE(x.status, 'loaded') AS status, x.error_message
 FROM @extschema@.bulk_finished_loads() f
 CROSS JOIN LATERAL pg_catalog.jsonb_to_recordset(f.files) x (path text, files integer, rows_read bigint,
-    rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint);
+    rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint,
+    status text, error_message text);
 GRANT SELECT ON bulk_load_files TO PUBLIC;
 
 COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';
