@@ -61,6 +61,68 @@ const PIECES: &[&[u8]] = &[
 // Rare, since hardly anything is read behind them.
 const BREAKS: &[&[u8]] = &[b"\n", b"\r", b"\r\n", b"\\.", b"\\.\n", b"\xff", b"\xe2\x82", b"\0", b"\n\\.\n"];
 
+const TEXTS: &[&str] = &[
+    "t",
+    "false",
+    "0",
+    "-1",
+    "+7",
+    "32767",
+    "-32768",
+    "2147483647",
+    "-2147483648",
+    "4294967295",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "99999999999999999999",
+    "3.14",
+    "-0.5",
+    "1e10",
+    "2.5E-3",
+    ".5",
+    "123456789012345678901234567890.123456789",
+    "0.00000000000000000001",
+    "9999.9999",
+    "99999999.99999999",
+    "00012.3400",
+    "12345.6785",
+    "999.995",
+    "abc",
+    "blank  ",
+    "äöü€😀",
+    "\\x00ff",
+    "\\xDEADBEEF0102030405",
+    "2000-01-01",
+    "1999-12-31",
+    "2024-02-29",
+    "1900-02-29",
+    "0001-01-01",
+    "9999-12-31",
+    "12:34:56",
+    "23:59:59.999999",
+    "00:00",
+    "2000-01-01 00:00:00",
+    "2024-02-29T12:34:56.789",
+    "1999-12-31 23:59:59.999999",
+    "2000-01-01 00:00:00+00",
+    "2000-01-01 05:30+05:30",
+    "2000-01-01T00:00:00Z",
+    "01234567-89ab-cdef-0123-456789abcdef",
+    "1 day",
+    "1 year 2 mons 3 days 04:05:06.789",
+    "-00:00:01",
+    "101",
+    "0110100110010110",
+    "x1F",
+    "192.168.0.1",
+    "10.0.0.0/8",
+    "::1",
+    "{}",
+    "[1, 2.5, null, true, \"a\\u00e9\\n\"]",
+    "{\"a\": {\"b\": [], \"c\": -1e-7}, \"aa\": \"x\", \"a\": 1}",
+    "",
+];
+
 /// A head of `head` bytes, and a file of at most so many pieces.
 fn file(random: &mut Random, head: usize, pieces: usize) -> Vec<u8> {
     let mut input = random.number().to_le_bytes()[..head].to_vec();
@@ -90,68 +152,77 @@ fn stretches() {
 }
 
 #[test]
-fn decode() {
-    const TEXTS: &[&str] = &[
-        "t",
-        "false",
-        "0",
-        "-1",
-        "+7",
-        "32767",
-        "-32768",
-        "2147483647",
-        "-2147483648",
-        "4294967295",
-        "9223372036854775807",
-        "-9223372036854775808",
-        "99999999999999999999",
-        "3.14",
-        "-0.5",
-        "1e10",
-        "2.5E-3",
-        ".5",
-        "123456789012345678901234567890.123456789",
-        "0.00000000000000000001",
-        "9999.9999",
-        "99999999.99999999",
-        "00012.3400",
-        "12345.6785",
-        "999.995",
-        "abc",
-        "blank  ",
-        "äöü€😀",
-        "\\x00ff",
-        "\\xDEADBEEF0102030405",
-        "2000-01-01",
-        "1999-12-31",
-        "2024-02-29",
-        "1900-02-29",
-        "0001-01-01",
-        "9999-12-31",
-        "12:34:56",
-        "23:59:59.999999",
-        "00:00",
-        "2000-01-01 00:00:00",
-        "2024-02-29T12:34:56.789",
-        "1999-12-31 23:59:59.999999",
-        "2000-01-01 00:00:00+00",
-        "2000-01-01 05:30+05:30",
-        "2000-01-01T00:00:00Z",
-        "01234567-89ab-cdef-0123-456789abcdef",
-        "1 day",
-        "1 year 2 mons 3 days 04:05:06.789",
-        "-00:00:01",
-        "101",
-        "0110100110010110",
-        "x1F",
-        "192.168.0.1",
-        "10.0.0.0/8",
-        "::1",
-        "{}",
-        "[1, 2.5, null, true, \"a\\u00e9\\n\"]",
-        "{\"a\": {\"b\": [], \"c\": -1e-7}, \"aa\": \"x\", \"a\": 1}",
-        "",
+fn scan() {
+    for seed in 0..INPUTS / 4 {
+        fuzz::scan::run(&file(&mut Random(seed), fuzz::scan::HEAD, 150));
+    }
+}
+
+#[test]
+fn count() {
+    for seed in 0..INPUTS {
+        fuzz::count::run(&file(&mut Random(seed), fuzz::count::HEAD, 150));
+    }
+}
+
+#[test]
+fn page() {
+    for seed in 0..INPUTS / 10 {
+        let random = &mut Random(seed);
+        let length = random.below(1500);
+        let input: Vec<u8> = (0..length).map(|_| random.number() as u8).collect();
+        fuzz::page::run(&input);
+    }
+}
+
+/// Records of fields that some decoder takes, most of them in a line of their own.
+#[test]
+fn block() {
+    for seed in 0..INPUTS / 4 {
+        let random = &mut Random(seed);
+        let mut input = [random.number().to_le_bytes(), random.number().to_le_bytes()].concat();
+        input.truncate(fuzz::block::HEAD);
+        // Text, or CSV, in their own characters.
+        input[0] &= 1;
+        let (fields, delimiter) = (1 + usize::from(input[5] & 3), if input[0] == 1 { b',' } else { b'\t' });
+        let columns: Vec<&[&str]> =
+            (0..fields).map(|_| random.below(TEXTS.len() - 8)).map(|i| &TEXTS[i..i + 8]).collect();
+        for _ in 0..random.below(80) {
+            for (i, texts) in columns.iter().enumerate() {
+                input.extend(random.one(texts).bytes());
+                input.push(if i + 1 == fields { b'\n' } else { delimiter });
+            }
+        }
+        fuzz::block::run(&input);
+    }
+}
+
+/// What fuzzing has found worth keeping.
+#[test]
+fn corpus() {
+    let targets: [(&str, fn(&[u8])); 7] = [
+        ("block", fuzz::block::run),
+        ("count", fuzz::count::run),
+        ("decode", fuzz::decode::run),
+        ("page", fuzz::page::run),
+        ("reader", fuzz::reader::run),
+        ("scan", fuzz::scan::run),
+        ("stretches", fuzz::stretches::run),
     ];
+    for (name, run) in targets {
+        let directory = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{directory}: {error}"));
+        let mut count = 0;
+        for file in files.take(if cfg!(miri) { 5 } else { usize::MAX }) {
+            run(&std::fs::read(file.unwrap().path()).unwrap());
+            count += 1;
+        }
+        assert!(count > 0, "{directory} is empty");
+    }
+}
+
+#[test]
+fn decode() {
     const BYTES: &[u8] = b"0123456789+-.,:eE /\\xTZabf\"{}[] n\0\xc3\xff";
     for seed in 0..INPUTS * 10 {
         let random = &mut Random(seed);

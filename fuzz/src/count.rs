@@ -1,0 +1,65 @@
+//! Records that the reader passes by and counts, against those that the slow twin reads.
+//!
+//! How many are passed by is the reader's choice. But they are records of as many fields as was said, and what is read
+//! behind them has the numbers and offsets that it would have had.
+
+use pg_bulk_format::naive;
+use pg_bulk_format::reader::{Event, Reader, Settings};
+use pg_bulk_format::scan::Level;
+
+use super::reader::{chosen, dialect};
+
+/// Length of the head.
+pub const HEAD: usize = 8;
+
+/// Count the records of one input.
+pub fn run(input: &[u8]) {
+    let Some((&[flags, delimiter, quote, escape, markers, room, fields, level], data)) =
+        input.split_first_chunk::<HEAD>()
+    else {
+        return;
+    };
+    let Some(dialect) = dialect([flags, delimiter, quote, escape, markers]) else { return };
+    let (rows, error) = naive::rows(&dialect, data);
+    let fields = 1 + usize::from(fields) % 5;
+    let read_size = 1 + usize::from(room) * 5;
+    let is_csv = dialect.is_csv();
+    let mut reader = Reader::new(Settings {
+        dialect,
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level: chosen(&Level::available(), level),
+    });
+    let (mut rest, mut at) = (data, 0);
+    loop {
+        match reader.advance() {
+            Event::NeedData => {
+                let space = reader.space();
+                let n = rest.len().min(read_size).min(space.len());
+                space[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                reader.filled(n);
+            }
+            Event::Record => {
+                let row = &rows[at];
+                assert_eq!((reader.line_number(), reader.record_offset()), (row.number, row.offset));
+                assert_eq!((reader.raw_line(), reader.fields()), (Some(row.line.as_slice()), row.cells.len()));
+                let passed = usize::try_from(reader.pass_by(fields)).unwrap_or(usize::MAX);
+                for row in &rows[at + 1..][..passed] {
+                    assert_eq!(row.cells.len(), fields);
+                    assert!(is_csv || !row.line.contains(&b'\\'), "escapes are to be looked at");
+                }
+                at += 1 + passed;
+                assert_eq!(reader.line_number(), rows[at - 1].number);
+            }
+            Event::Header => (),
+            Event::End => break assert_eq!((at, None), (rows.len(), error)),
+            Event::Error(e) => break assert_eq!((at, Some((reader.line_number(), e))), (rows.len(), error)),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the kernels say at each level, against what the level without vectors says; and what a survey says of a stretch,
+//! against the search through all of its bytes.
+//!
+//! [`super::reader`] asks the reader, which seldom lets anything odd get as far as the kernels. Here they get any bytes.
+
+use pg_bulk_format::chunk::BLOCK;
+use pg_bulk_format::dialect::Eol;
+use pg_bulk_format::scan::{Batch, Carry, CutState, Level, Needles, Scanner};
+
+use super::reader::{chosen, dialect};
+
+/// Length of the head.
+pub const HEAD: usize = 8;
+
+/// Split, count and cut one input. Dialects that have no kernels are passed over.
+pub fn run(input: &[u8]) {
+    let Some((&[flags, delimiter, quote, escape, markers, eol, blocks, fields], data)) =
+        input.split_first_chunk::<HEAD>()
+    else {
+        return;
+    };
+    let Some(dialect) = dialect([flags, delimiter, quote, escape, markers]) else { return };
+    let Some(needles) = Needles::new(&dialect, chosen(&[Eol::Nl, Eol::CrNl, Eol::Cr], eol)) else { return };
+    let fields = 1 + usize::from(fields) % 66;
+    let scalar = Scanner::new(needles, Level::Scalar);
+    let (tally, batch) = (scalar.tally(data, 0, fields), split(&scalar, data));
+    let stretches = || data.chunks(BLOCK * (1 + usize::from(blocks) % 8));
+    let cuts = cuts(&scalar, stretches());
+    for level in Level::available() {
+        let scanner = Scanner::new(needles, level);
+        assert_eq!(scanner.tally(data, 0, fields), tally, "{level:?}, {fields} fields, {dialect:?}");
+        assert_eq!(split(&scanner, data), batch, "{level:?}, {dialect:?}");
+        assert_eq!(self::cuts(&scanner, stretches()), cuts, "{level:?}, {dialect:?}");
+    }
+}
+
+/// Ends of the fields and of the records of each batch, and why there is no more.
+fn split(scanner: &Scanner, data: &[u8]) -> Vec<(Vec<u32>, Vec<(u32, u32)>, usize, bool)> {
+    let mut batches = Vec::new();
+    // So small that it takes several.
+    let mut batch = Batch::new(64, 64);
+    let mut from = 0;
+    loop {
+        scanner.split(data, from, &mut batch);
+        let records: Vec<_> = batch.records[..batch.len].iter().map(|end| (end.fields, end.next)).collect();
+        let fields = records.last().map_or(0, |&(fields, _)| fields as usize);
+        assert!(batch.resume >= from && batch.resume <= data.len(), "from {from} to {}", batch.resume);
+        assert!(records.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1), "in order");
+        batches.push((batch.ends[..fields].to_vec(), records, batch.resume, batch.odd));
+        if batch.odd || batch.resume == from {
+            return batches;
+        }
+        from = batch.resume;
+    }
+}
+
+/// The cut of each stretch, behind what was before it and behind nothing.
+fn cuts<'a>(scanner: &Scanner, stretches: impl Iterator<Item = &'a [u8]>) -> Vec<CutState> {
+    let mut cuts = Vec::new();
+    let mut carry = Carry::default();
+    for stretch in stretches {
+        let survey = scanner.survey(stretch);
+        assert_eq!(scanner.is_plain(&survey), stretch.iter().all(|byte| (1..128).contains(byte)));
+        assert!(scanner.has_backslash(&survey) || !stretch.contains(&b'\\'));
+        for before in [Carry::default(), carry] {
+            let mut state = CutState::behind(before);
+            scanner.cut(stretch, &mut state);
+            assert_eq!(scanner.cut_surveyed(stretch, &survey, before), state, "behind {before:?}");
+            cuts.push(state);
+            carry = state.carry();
+        }
+    }
+    cuts
+}
