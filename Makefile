@@ -14,7 +14,7 @@
 #                            a server with assertions, which is built first; ALSO=17: in the end a part of the server tests on that version
 #   make bench               side by side with COPY and others: benches/load/run; SIZE=small|seed|full, WORKLOADS=, MODES=; BASE=REF: two builds
 #   make profile             where the time of a load goes, by stage and by function: benches/load/profile; WORKLOAD=test
-#   make soak                the server tests on their large grids
+#   make soak                sanitizers, valgrind, fuzzing, assertions, half an hour of made-up schedules, large grids: tools/soak; STAGES="asan fuzz"
 #   make faults              plants faults into a copy of the code, and demands that the tests find each: pg_test/faults/run; FAULTS="lost-page"
 #   make schema              sql/schema.sql anew
 #
@@ -105,8 +105,9 @@ bench: setup install
 profile: setup install
 	benches/load/profile
 
-soak: install
-	PG_BULK_SOAK=1 pg_test/run $(TESTS)
+soak:
+	@tools/setup home
+	@tools/soak
 
 faults: install
 	@pg_test/faults/run $(FAULTS)
