@@ -29,6 +29,8 @@ pub mod context;
 pub mod copy_options;
 pub mod custom_scan;
 pub mod database;
+#[cfg(feature = "points")]
+pub mod decoding_trial;
 pub mod decompressor;
 pub mod directory;
 pub mod encoding;
