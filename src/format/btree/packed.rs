@@ -42,7 +42,7 @@ pub fn pack<W: Word>(entries: &[Entry<W>], to: &mut Vec<u8>) -> Result<bool, Try
     let width = match most {
         _ if least >= most => 0,
         ..=0xff => 1,
-        ..=0xffff => 2,
+        0x100..=0xffff => 2,
         _ => 4,
     };
     let size = HEADER + stretches * size_of::<u64>() + width * (entries.len() - 1);
