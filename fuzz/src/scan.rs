@@ -34,8 +34,10 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Ends of the fields and of the records of each batch, and why there is no more.
-fn split(scanner: &Scanner, data: &[u8]) -> Vec<(Vec<u32>, Vec<(u32, u32)>, usize, bool)> {
+/// Ends of the fields and of the records of a batch, and why there is no more.
+type Split = (Vec<u32>, Vec<(u32, u32)>, usize, bool);
+
+fn split(scanner: &Scanner, data: &[u8]) -> Vec<Split> {
     let mut batches = Vec::new();
     // So small that it takes several.
     let mut batch = Batch::new(64, 64);

@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(there_and_back(&entries::<W>(100, |i| u128::from(100 - i), on_pages)), None);
         let all_over = entries::<W>(100, |i| u128::from(i * i), |i| (i as u32 * 2, 1));
         assert_eq!(there_and_back(&all_over).is_some(), size_of_val(all_over.as_slice()) >= 2 * (HEADER + 800 + 99));
-        assert_eq!(there_and_back(&entries::<W>(4097, |i| u128::from(i), on_pages)), None);
+        assert_eq!(there_and_back(&entries::<W>(4097, u128::from, on_pages)), None);
         assert_eq!(there_and_back::<W>(&[]), None);
     }
 

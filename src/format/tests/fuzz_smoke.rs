@@ -200,7 +200,8 @@ fn block() {
 /// What fuzzing has found worth keeping.
 #[test]
 fn corpus() {
-    let targets: [(&str, fn(&[u8])); 7] = [
+    type Target = (&'static str, fn(&[u8]));
+    let targets: [Target; 7] = [
         ("block", fuzz::block::run),
         ("count", fuzz::count::run),
         ("decode", fuzz::decode::run),
