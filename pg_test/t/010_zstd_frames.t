@@ -55,11 +55,30 @@ my %frames = (
 	'two frames' => 'split -n l/2 plain part.; for p in part.*; do zstd -q -1 -c $p; done',
 	'a long frame, one to skip, and short ones' =>
 		q{head -n 900000 plain | zstd -q -1 -c; printf 'P*M\030\003\000\000\000abc'; tail -n 100000 plain | split -l 11000 --filter='zstd -q -1 -c' -});
+# A ring that has failed is not noticed otherwise: the file is then read in order, and the outcome is the same.
+point_set($node, 'ring.in_order', 'error');
 for my $name (sort keys %frames)
 {
 	shell("{ $frames{$name}; } > rows.zst");
 	is(outcome("$directory/rows.zst", 1), $expected, $name);
 }
+
+# What another decoder goes on with is written over what was decoded in place, by which the ring was filled more than once; and not before it was read.
+point_clear($node, 'ring.in_order');
+shell('cat plain plain > both');
+my $both = outcome("$directory/both", 1);
+unlink "$directory/both";
+shell(q{{ zstd -q -1 -c plain; printf 'P*M\030\003\000\000\000abc'; zstd -q -1 -c plain; } > skip.zst});
+shell('{ zstd -q -1 -c plain; zstd -q -1 --long=27 -c < plain; } > far.zst');
+point_set($node, 'ring.in_order', 'error');
+for my $readers ('fast', 'slow')
+{
+	point_set($node, 'chunk.turn', 'sleep=15') if $readers eq 'slow';
+	is(outcome("$directory/$_.zst", 1), $both, "a long frame, and a long one for another decoder: $_, $readers readers") for 'skip', 'far';
+}
+point_clear($node, 'chunk.turn');
+point_clear($node, 'ring.in_order');
+unlink map { "$directory/$_.zst" } 'skip', 'far';
 
 # That is how it was done.
 shell('zstd -q -1 -f plain -o rows.zst');

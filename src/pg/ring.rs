@@ -305,7 +305,8 @@ impl Ring {
         if filled >= wanted || (end != NONE && filled >= behind) {
             return Some(Arrival::Whole);
         }
-        let is_too_long = is_turn && wanted - head.turn.load(SeqCst) > head.size - TWICE as u64;
+        let is_too_long =
+            is_turn && wanted.saturating_sub(head.turn.load(SeqCst)) > head.size.saturating_sub(TWICE as u64);
         (has_failed || is_too_long).then_some(Arrival::Never)
     }
 
@@ -393,10 +394,11 @@ impl Writer {
     fn wait_for_room(&self, wanted: u64, filled: u64, kept: &mut u64) -> Result<u64> {
         let size = self.map.size() as u64;
         loop {
-            let mut room = size - filled.saturating_sub(*kept);
+            // What was kept when somebody looked last may be further behind than the ring is long.
+            let mut room = size.saturating_sub(filled.saturating_sub(*kept));
             if room < wanted.max(PIECE as u64) {
                 *kept = self.map.kept();
-                room = size - filled.saturating_sub(*kept);
+                room = size.saturating_sub(filled.saturating_sub(*kept));
             }
             if self.stop.load(Relaxed) {
                 return Err(Error::other("nobody is left to read"));
@@ -459,7 +461,7 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        let (mut filled, mut kept) = (made.max(base), base);
+        let (mut filled, mut kept) = (made.max(base), self.map.kept());
         loop {
             let room = self.wait_for_room(1, filled, &mut kept)?;
             if point_errno!("ring.fill").is_some() {
