@@ -233,8 +233,8 @@ impl Stretches {
 
     /// The first stretch that is not known to be done.
     pub fn first_open(&self) -> u64 {
-        // In this order: what is taken meanwhile comes behind.
-        let next = self.next.load(SeqCst);
+        // In this order: what is taken meanwhile comes behind. Those who asked for more than there is to be given out have moved the next one on.
+        let next = self.next.load(SeqCst).min(self.limit.load(SeqCst)).min(self.failed.load(SeqCst));
         self.working.iter().map(|working| working.load(SeqCst)).fold(next, u64::min)
     }
 

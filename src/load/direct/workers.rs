@@ -213,7 +213,8 @@ impl Leader {
                 unsafe { figures::take(join, self.figures, self.launched) };
             }
             self.gather()?;
-            self.process.by_file.note_whole(usize::MAX);
+            // Not all, if more rows were left out than may be.
+            self.note_whole_files();
             let by_workers = std::mem::replace(&mut self.by_file, ByFile::NONE);
             self.process.by_file.all().zip(by_workers.all()).for_each(|(to, from)| to.add(from));
             self.too_much = self.find_too_much();
@@ -228,7 +229,7 @@ impl Leader {
         Ok(())
     }
 
-    /// The load has failed: how far was it with its files? While there still are workers' figures.
+    /// How far are all processes with the files? While there still are workers' figures.
     pub fn note_whole_files(&self) {
         if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.parallel) {
             let open = self.process.shared().first_open();
