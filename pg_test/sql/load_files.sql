@@ -160,6 +160,40 @@ SET client_min_messages = warning;
 SELECT bulk_wait(:job);
 RESET client_min_messages;
 SELECT told(:job);
+-- More rows are left out than may be, of the first two files together, and the second may be done by the time that is known. What comes then is so
+-- long that nobody has come to its end.
+\! mkdir "$PGB_DATA/load_files_limit"; cd "$PGB_DATA/load_files_limit"; { seq 1 140000; echo x; echo x; } >1; { echo x; echo x; echo 1; } >2; seq 1 400000 >3; for i in 4 5 6 7 8 9; do cp 3 $i; done
+CREATE TABLE one (id int);
+CREATE TEMP TABLE limited AS
+SELECT bulk_enqueue(data_path('load_files_limit'), 'one', jsonb_build_object('format', 'csv', 'workers', workers, 'on_error', 'ignore', 'reject_limit', 3)) AS job
+FROM generate_series(0, 3) workers;
+SET client_min_messages = warning;
+SELECT bulk_wait(job) FROM limited ORDER BY job;
+RESET client_min_messages;
+SELECT DISTINCT told FROM limited, told(job) WHERE told ~ '^[129]' ORDER BY told;
+\! rm -r "$PGB_DATA/load_files_limit"
+-- Data may read like what is said about them.
+CALL write_file('load_files_odd/1', E'1\n2\n');
+CALL write_file('load_files_odd/2', format(E'3\n"x\nfile ""%s""\n"\n', data_path('load_files_odd/1')));
+SELECT bulk_enqueue(data_path('load_files_odd'), 'one', '{"format": "csv", "workers": 0}') AS alone,
+	bulk_enqueue(data_path('load_files_odd'), 'one', '{"format": "csv", "workers": 2}') AS workers \gset
+SET client_min_messages = warning;
+SELECT bulk_wait(job) FROM unnest(ARRAY[:alone, :workers]) job;
+SELECT told(:alone);
+SELECT told(:workers) EXCEPT SELECT told(:alone);
+-- What ends a load at whatever place it is says nothing of the file.
+CREATE FUNCTION end_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'ended' USING ERRCODE = TG_ARGV[0]; END $$;
+CREATE TRIGGER end_it BEFORE INSERT ON one FOR EACH ROW WHEN (NEW.id = 3) EXECUTE FUNCTION end_it('57014');
+SELECT bulk_enqueue(data_path('load_files_odd'), 'one', '{"format": "csv"}') AS job \gset
+SELECT bulk_wait(:job);
+SELECT told(:job);
+DROP TRIGGER end_it ON one;
+CREATE TRIGGER end_it BEFORE INSERT ON one FOR EACH ROW WHEN (NEW.id = 3) EXECUTE FUNCTION end_it('22000');
+SELECT bulk_enqueue(data_path('load_files_odd'), 'one', '{"format": "csv"}') AS job \gset
+SELECT bulk_wait(:job);
+SELECT told(:job);
+RESET client_min_messages;
+\! rm "$PGB_DATA/load_files_odd"/*
 -- Whose they are.
 SET client_min_messages = warning;
 CREATE ROLE load_files_other;

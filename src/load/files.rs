@@ -68,16 +68,9 @@ impl Files {
         unsafe { ByFile::new(self.figures.as_ptr(), self.figures.len()).noting(&raw const *self.whole) }
     }
 
-    /// What is to be told if the load has failed, with such a context, a line of which names the file. Asks nothing of the server.
-    pub fn fate(&self, context: &CStr) -> Fate {
-        let lines: Vec<&[u8]> = context.to_bytes().split(|&byte| byte == b'\n').collect();
-        let is_named = |path: &CString| {
-            let line = Location::File(path.clone()).described();
-            let words: Vec<&[u8]> = line.to_bytes().split(|&byte| byte == b'\n').collect();
-            lines.windows(words.len()).any(|lines| lines == words)
-        };
-        let failed = self.list.files.iter().position(|file| is_named(&file.path));
-        Fate { list: Rc::clone(&self.list), whole: self.whole.load(Relaxed), failed }
+    /// What is to be told if the load has failed. Allocates nothing: there may be no memory.
+    pub fn fate(&self) -> Fate {
+        Fate { list: Rc::clone(&self.list), whole: self.whole.load(Relaxed), failed: None }
     }
 
     fn sum(&self, file: usize) -> Sum {
@@ -175,6 +168,14 @@ impl Sum {
 }
 
 impl Fate {
+    /// The load has failed with such an error, a line of whose context names the file. Asks nothing of the server.
+    pub fn blame(&mut self, sqlstate: &CStr, context: &CStr) {
+        if is_about_file(sqlstate.to_bytes()) {
+            let files = self.list.files.iter().map(|file| Location::File(file.path.clone()).described());
+            self.failed = last_named(context, files);
+        }
+    }
+
     /// As a json array. Guarded.
     fn json(&self, message: &CStr) -> String {
         let mut out = "[".to_owned();
@@ -209,6 +210,24 @@ impl Fate {
     pub fn jsonb(&self, message: &CStr) -> pgrx::pg_sys::Datum {
         super::report::jsonb(&to_server(&self.json(message)))
     }
+}
+
+/// Not what ended the load at whatever place it was: rolled back for others, too little of something, a lock not to be had, a request.
+fn is_about_file(sqlstate: &[u8]) -> bool {
+    !matches!(sqlstate.get(..2), Some(b"40" | b"53" | b"57")) && sqlstate != b"55P03"
+}
+
+/// Which of the names ends nearest to the context's end, from the start of a line to the end of one? A file's data may be quoted before it, and may
+/// be anything; and names may have several lines.
+fn last_named(context: &CStr, names: impl Iterator<Item = CString>) -> Option<usize> {
+    let lines: Vec<&[u8]> = context.to_bytes().split(|&byte| byte == b'\n').collect();
+    let place = |name: CString| {
+        let words: Vec<&[u8]> = name.to_bytes().split(|&byte| byte == b'\n').collect();
+        let start = lines.windows(words.len()).rposition(|lines| lines == words)?;
+        Some((start + words.len(), words.len()))
+    };
+    let named = names.enumerate().filter_map(|(file, name)| Some((place(name)?, file)));
+    named.max().map(|(_, file)| file)
 }
 
 /// A path as text. The names of files are bytes. Guarded.

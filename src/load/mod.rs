@@ -636,16 +636,13 @@ impl Load {
     }
 }
 
-/// What is to be told of the files of a load that has failed with such a context. The load must still be there.
+/// What is to be told of the files of a load that has failed, but for which one the error is about. The load must still be there. Allocates nothing.
 ///
 /// # Safety
-/// A load or null, and a string or null.
-pub unsafe fn fate(load: *const Load, context: *const std::ffi::c_char) -> Option<Fate> {
-    // SAFETY: the caller vouches for both.
-    unsafe {
-        let context = if context.is_null() { c"" } else { CStr::from_ptr(context) };
-        load.as_ref()?.files.as_ref().map(|files| files.fate(context))
-    }
+/// A load or null.
+pub unsafe fn fate(load: *const Load) -> Option<Fate> {
+    // SAFETY: the caller vouches for it.
+    unsafe { load.as_ref() }?.files.as_ref().map(Files::fate)
 }
 
 /// Put the result where the executor wants it, and forget the load.

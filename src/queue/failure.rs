@@ -39,7 +39,8 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
     // things that a load can leave behind; from here on requests to cancel are not served.
     unsafe {
         let job = &*job;
-        let files = load::fate(job.load(), (*error).context);
+        // Before the load is gone. The error may be that there is no memory, and what there is of it is had again behind the abort.
+        let mut files = load::fate(job.load());
         guard(|| c::disable_all_timeouts(false));
         pg_sys::QueryCancelHoldoffCount += 1;
         pg_sys::InterruptHoldoffCount += 1;
@@ -57,6 +58,9 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
             hint: text((*error).hint),
             context: text((*error).context),
         };
+        if let Some(files) = &mut files {
+            files.blame(&failure.sqlstate, failure.context.as_deref().unwrap_or_default());
+        }
         let end = match end((*error).sqlerrcode, &job.claimed) {
             // Whoever has asked for that since does not want to see it again.
             End::Queued(_) if std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 => End::Canceled,
