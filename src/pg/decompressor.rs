@@ -33,7 +33,7 @@ use super::members;
 const PIECE: usize = 1 << 20;
 const AHEAD: usize = 4;
 /// How long nobody looks for interrupts.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Bytes of the first piece: somebody may want no more than a few rows.
 const FIRST: usize = 64 << 10;

@@ -125,6 +125,9 @@ pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
     let mut bytes = Vec::new();
     let mut len = READ;
     loop {
+        if input.stop.load(Relaxed) {
+            return Err(Error::other("nobody is left to read"));
+        }
         bytes.try_reserve(len - bytes.len()).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
         let from = bytes.len();
         let mut n = from;

@@ -30,15 +30,16 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use pg_bulk_format::chunk::BLOCK;
 use pg_bulk_format::reader::LOOKAHEAD;
+use pgrx::check_for_interrupts;
 
 use super::chunk::Identity;
 use super::compression::Compression;
-use super::decompressor::{Counted, Input, failed, reserve, without_signals};
+use super::decompressor::{Counted, Input, PATIENCE, failed, reserve, without_signals};
 use super::members;
 use super::points::point_errno;
 use super::source::Descriptor;
@@ -56,6 +57,7 @@ const PIECE: usize = 256 << 10;
 const HEAD: usize = 64 << 10;
 /// Bytes that are mapped twice.
 const TWICE: usize = ROOM.next_multiple_of(HEAD);
+const _: () = assert!(ROOM <= TWICE);
 /// Not known, or nothing.
 const NONE: u64 = u64::MAX;
 
@@ -193,7 +195,8 @@ pub enum Arrival {
 }
 
 impl Ring {
-    /// Begin to decompress a file, whose bytes from `base` on are wanted, by so many processes in stretches of so many bytes.
+    /// Begin to decompress a file, whose bytes from `base` on are wanted, by so many processes in stretches of so many bytes. Guarded, and
+    /// interruptible.
     pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
         reserve()?;
         // What a block needs is never needed by others.
@@ -252,8 +255,19 @@ impl Ring {
             };
             std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
         })?;
-        has_begun.recv().map_err(|_| failed())??;
-        Ok(Ring { map, leads: Some((shared, stop)) })
+        // Whatever becomes of this, the thread is told.
+        let ring = Ring { map, leads: Some((shared, stop)) };
+        // It reads some MB before it knows how to begin.
+        loop {
+            match has_begun.recv_timeout(PATIENCE) {
+                Ok(began) => break began?,
+                Err(RecvTimeoutError::Timeout) => {
+                    check_for_interrupts!();
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(failed()),
+            }
+        }
+        Ok(ring)
     }
 
     /// The leader's ring, in a worker.
@@ -428,6 +442,9 @@ impl Writer {
             let (at, _) = self.map.place(filled);
             // SAFETY: so many bytes are next to each other, and nobody needs what is there. What is before them stays: it is written to only when
             // the ring has come round, in this very place; and when it has, what was behind its end is where it was, mapped twice.
+            // That is less than ZSTD_decodingBufferSize_min (zstd.h) has behind a window, which is for a buffer that is mapped once. Here, in a
+            // ring of S bytes, a block at p overwrites at most what was at p - S .. p - S + ROOM. A window has no more than S - TWICE bytes
+            // (`Decoder::begin`), so the block looks back no further than to p - S + TWICE; and ROOM is no more than TWICE.
             let next = unsafe { frames.next(at) };
             consumed.store(frames.consumed(), Relaxed);
             head.consumed.store(frames.consumed(), Relaxed);
