@@ -24,6 +24,7 @@ use super::runs::{GIVEN_UP, Place, Runs};
 use super::{KeyForm, Planned, Shape};
 use crate::error::{Result, out_of_memory};
 use crate::pg::context::Elsewhere;
+use crate::pg::points::point_quiet;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::{SharedSort, SharedSorts};
 use crate::pg::tuple_sort::TupleSort;
@@ -36,6 +37,8 @@ const MOST_BLOCK: usize = 4096;
 
 /// Entries that are packed at once, at least. Where tests have few rows, fewer.
 const WORTH_PACKING: usize = if cfg!(feature = "points") { 64 } else { 8192 };
+/// Entries of a block that is packed. Fewer wait for others: what a block begins with would not pay for a handful.
+const PACKED_BLOCK: usize = if WORTH_PACKING < packed::MOST { WORTH_PACKING } else { packed::MOST };
 
 /// Collects the keys of an index.
 #[derive(Debug)]
@@ -265,7 +268,7 @@ impl<W: Word> Collected<W> {
         if self.is_in_order() { self.pack() } else { Ok(()) }
     }
 
-    /// Pack what is in memory, which is in order, if it is behind what was packed before. Guarded.
+    /// Pack what is in memory in whole blocks, which is in order, if it is behind what was packed before. Guarded.
     fn pack(&mut self) -> Result<()> {
         if !self.packs || self.entries.len() < WORTH_PACKING {
             return Ok(());
@@ -273,21 +276,27 @@ impl<W: Word> Collected<W> {
         let follows = self.latest.zip(self.entries.first()).is_none_or(|(latest, first)| latest.before(*first));
         self.packs = follows;
         let mut count = 0;
-        for entries in self.entries.chunks(packed::MOST).take_while(|_| follows) {
+        for entries in self.entries.chunks_exact(PACKED_BLOCK).take_while(|_| follows) {
             self.packs = self.runs.pack(entries)?;
             if !self.packs {
                 break;
             }
+            point_quiet!("index.packed");
             count += entries.len();
             self.latest = entries.last().copied();
         }
         self.entries.drain(..count);
-        self.in_order = Some(0);
+        self.in_order = Some(self.entries.len());
         // As much as is set aside for sorting, which what is in order does not want.
-        if self.runs.packed_size() > self.most * size_of::<Entry<W>>() {
+        if self.runs.packed_size() > self.most * size_of::<Entry<W>>() || !self.is_within(self.entries.capacity()) {
             self.runs.spill()?;
         }
         Ok(())
+    }
+
+    /// Is there memory for so many entries besides what is packed?
+    fn is_within(&self, entries: usize) -> bool {
+        entries + self.runs.packed_size().div_ceil(size_of::<Entry<W>>()) <= self.most * 2
     }
 
     fn add_tuple(&mut self, tuple: &[u8], tid: Tid) -> Result<()> {
@@ -328,7 +337,8 @@ impl<W: Word> Collected<W> {
             return Ok(());
         }
         // What is in order needs no second place to be sorted in.
-        let most = if self.is_in_order() { self.most * 2 } else { self.most };
+        let is_in_order = self.is_in_order();
+        let most = if is_in_order { self.most * 2 } else { self.most };
         if needed > most {
             self.sort();
             self.write_run(0)?;
@@ -338,6 +348,10 @@ impl<W: Word> Collected<W> {
         let needed = self.entries.len() + count;
         if needed > self.entries.capacity() {
             let wanted = (self.entries.capacity() * 2).clamp(FEWEST, most.max(FEWEST)).max(needed);
+            if !self.is_within(if is_in_order { wanted } else { wanted * 2 }) {
+                // It takes little time to write what is packed, and it is read from its start only.
+                self.runs.spill()?;
+            }
             self.entries.try_reserve_exact(wanted - self.entries.len()).map_err(|_| out_of_memory())?;
         }
         Ok(())
@@ -370,7 +384,8 @@ impl<W: Word> Collected<W> {
                 return;
             }
         }
-        if len <= self.most && order(&self.entries) == Order::Mixed && scratch.try_reserve_exact(len).is_ok() {
+        let has_room = len <= self.most && self.is_within(self.entries.capacity().min(self.most) + len);
+        if has_room && order(&self.entries) == Order::Mixed && scratch.try_reserve_exact(len).is_ok() {
             scratch.resize(len, Entry::default());
         }
         sort(&mut self.entries, &mut scratch);
