@@ -1,8 +1,8 @@
 
 # The file of an index is written by a thread while the leader makes the next
 # pages. The load fails, is cancelled, or its process ends or dies while the thread
-# has pages; the thread's write fails; a checkpoint begins meanwhile, and the power
-# fails after it.
+# has pages; there is no space for them, or no descriptor; the thread's write fails; a
+# checkpoint begins meanwhile, and the power fails after it.
 
 use strict;
 use warnings FATAL => 'all';
@@ -77,6 +77,37 @@ for my $case ([ 'index.handed', 'error', qr/index\.handed/ ], [ 'index.handed', 
 		is_empty("$point, $action $after");
 	}
 }
+
+# There is no space for pages, the first ones or later ones. It fails before they are logged, where the process would die: a server
+# that recovered could not make them either.
+for my $place ('load.settle', 'index.handed')
+{
+	point_set($node, $place, 'wait leader');
+	my (undef, $end) = begin_session($node, statement());
+	Points::point_wait($node, $place);
+	point_set($node, 'index.logged', 'signal=9 leader');
+	point_set($node, 'append.allocate', 'errno=28 leader once');
+	point_clear($node, $place);
+	like(($end->())[1], qr/could not extend file "base\/\d+\/\d+": No space left on device\nHINT:  Check free disk space\./, "no space after $place: it says so");
+	ok(point_taken($node, 'append.allocate'), '... when space is asked for');
+	is_empty("no space after $place");
+}
+
+# The thread has no descriptor, for the first batch or for any: all is written without.
+for my $how ('once', '')
+{
+	point_set($node, 'index.descriptor', "errno=24 leader $how");
+	point_set($node, 'index.handed', 'error leader') if $how eq '';
+	is($node->safe_psql('postgres', statement()), ROWS, "no descriptor $how: the load goes on");
+	ok(point_taken($node, 'index.descriptor'), '... after it was told') if $how eq 'once';
+	is_loaded("no descriptor $how");
+}
+
+# Keys in order are packed to the end, 64 at once, whatever number of them a batch of rows has.
+point_set($node, 'index.packed', 'sleep=1 once after=' . (int(ROWS / 64) - 1));
+is($node->safe_psql('postgres', "SET pg_bulk.chunk_size = '64kB'; " . load_sql($file, 't', workers => 0, indexes => 'rebuild')), ROWS, 'keys in order');
+ok(point_taken($node, 'index.packed'), '... are packed to the end');
+is_loaded('keys in order');
 
 # The process dies.
 for my $after ('', 'after=1')

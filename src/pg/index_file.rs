@@ -195,7 +195,10 @@ impl IndexFile {
         if RelationFile::segment_of(self.first + self.count as u32 - 1) != segment {
             return Ok(false);
         }
-        let file = behind.file_of(&self.file, self.first)?;
+        // Where no descriptor is left for a thread, this one writes.
+        let Some(file) = behind.file_of(&self.file, self.first)? else { return Ok(false) };
+        // Before anything is logged: with the disk full, a server that had to recover could not make the pages either, nor start.
+        self.file.reserve(&file, self.first, self.count)?;
         point!("index.write");
         let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
             return Ok(false);
@@ -268,15 +271,14 @@ impl WriteBehind {
         }
     }
 
-    /// A descriptor for the segment that a block is in. Guarded.
-    fn file_of(&mut self, relation: &RelationFile, block: u32) -> Result<Arc<File>> {
+    /// A descriptor for the segment that a block is in. None if there is none left. Guarded.
+    fn file_of(&mut self, relation: &RelationFile, block: u32) -> Result<Option<Arc<File>>> {
         let wanted = RelationFile::segment_of(block);
         match &self.file {
-            Some((segment, file)) if *segment == wanted => Ok(Arc::clone(file)),
+            Some((segment, file)) if *segment == wanted => Ok(Some(Arc::clone(file))),
             _ => {
-                let file = Arc::new(relation.own_descriptor(block)?);
-                self.file = Some((wanted, Arc::clone(&file)));
-                Ok(file)
+                self.file = relation.own_descriptor(block)?.map(|file| (wanted, Arc::new(file)));
+                Ok(self.file.as_ref().map(|(_, file)| Arc::clone(file)))
             }
         }
     }
@@ -306,7 +308,8 @@ impl WriteBehind {
 
 impl Drop for WriteBehind {
     fn drop(&mut self) {
-        // The way out of an error: its transaction takes the file away, and checkpoints wait until nothing writes to it.
+        // The way out of an error: nothing writes to the file any more when its transaction takes it away. After a fatal error, which
+        // drops nothing, the end of the process ends the thread: what it may still write to is a file that it cannot make, only open.
         let _ = self.writer.take();
     }
 }

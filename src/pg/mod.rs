@@ -9,7 +9,9 @@
 //! * User code (input functions, default expressions, quals) is called from plain frames: its errors keep every field
 //!   they have, and a row costs no `sigsetjmp`.
 //! * Nothing here depends on `Drop` running after an error: descriptors belong to the server's own lists, memory to a
-//!   memory context's callback.
+//!   memory context's callback. A thread that writes ([`page_writer`]) is waited for by `Drop` after an ERROR, which unwinds; a
+//!   FATAL error does not, and leaves it to the end of the process: it has a descriptor of its own, makes no file, and touches no
+//!   memory of the server's.
 //! * Version forks live in [`compat`] and nowhere else.
 
 pub mod append;

@@ -11,7 +11,8 @@
 //! has no signal. What went wrong it says with the pages. One batch is under way at most.
 //!
 //! Unlike that one it is waited for, on every way out by which this process goes on: nothing is written any more when it is
-//! dropped. When the process ends at once, so may the thread, in the middle of a write, as the process itself might have.
+//! dropped. A FATAL error drops nothing: the end of the process ends the thread, in the middle of a write, as the process itself
+//! might have ended. Until then it writes to a file that is open, and that it cannot make again when it was removed.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};

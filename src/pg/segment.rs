@@ -51,11 +51,7 @@ impl RelationFile {
     /// Open the segments for `count` pages from block `first` on, and allocate their space. Guarded.
     pub fn open_pieces(&self, first: u32, count: usize) -> Result<Pieces> {
         let mut pieces = Pieces::default();
-        if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
-            let path = self.path.to_string_lossy();
-            let message = format!("cannot extend file \"{path}\" beyond {MAX_BLOCK} blocks");
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
-        }
+        self.check_end(first, count)?;
         let mut done = 0;
         let mut reserved = true;
         while done < count {
@@ -74,25 +70,43 @@ impl RelationFile {
         Ok(pieces)
     }
 
+    /// Allocate the space of `count` pages from block `first` on, all in the segment that this is a descriptor for. Guarded.
+    pub fn reserve(&self, file: &File, first: u32, count: usize) -> Result<()> {
+        self.check_end(first, count)?;
+        let offset = i64::from(first % SEGMENT) * BLCKSZ as i64;
+        // Where it cannot be allocated it is written to without.
+        let outcome = allocate(file.as_raw_fd(), offset, (count * BLCKSZ) as i64);
+        outcome.map(|_| ()).map_err(|error| self.extend_error(&error))
+    }
+
+    /// As mdextend (md.c).
+    fn check_end(&self, first: u32, count: usize) -> Result<()> {
+        if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
+            let path = self.path.to_string_lossy();
+            let message = format!("cannot extend file \"{path}\" beyond {MAX_BLOCK} blocks");
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        Ok(())
+    }
+
     /// Open the segment that a block is in, for pages that are there. Guarded.
     pub fn open_segment(&self, block: u32) -> Result<Segment> {
         let number = block / SEGMENT;
         Ok(Segment { number, fd: self.open(number, 0)? })
     }
 
-    /// A descriptor of nobody else's for the segment that a block is in, which is made if it is not there. Guarded.
-    pub fn own_descriptor(&self, block: u32) -> Result<File> {
+    /// A descriptor of nobody else's for the segment that a block is in, which is made if it is not there. None if there is no
+    /// descriptor left. Guarded.
+    pub fn own_descriptor(&self, block: u32) -> Result<Option<File>> {
         let number = block / SEGMENT;
         let segment = Segment { number, fd: self.open(number, libc::O_CREAT)? };
         // SAFETY: a system call on an open descriptor; what it returns is nobody's yet.
         unsafe {
-            let fd = libc::fcntl(segment.fd, libc::F_DUPFD_CLOEXEC, 0);
-            if fd < 0 {
-                let error = std::io::Error::last_os_error();
-                let path = self.segment_path(number);
-                return Err(Error::file_access(&format!("could not open file \"{}\"", path.to_string_lossy()), &error));
-            }
-            Ok(File::from_raw_fd(fd))
+            let fd = match point_errno!("index.descriptor") {
+                Some(_) => -1,
+                None => libc::fcntl(segment.fd, libc::F_DUPFD_CLOEXEC, 0),
+            };
+            Ok((fd >= 0).then(|| File::from_raw_fd(fd)))
         }
     }
 
