@@ -65,6 +65,7 @@ pub struct IndexFile {
 }
 
 /// Who writes batches.
+#[expect(clippy::large_enum_variant, reason = "one for each index that is built, and a box would be memory to run out of")]
 enum Behind {
     /// This thread, for now.
     NotYet,
