@@ -116,7 +116,9 @@ sub write_source
 	}
 	my @lines = split /^/, $content;
 	my $parts = one_of(1, 2, 3);
-	write_bytes("$path.part.$_", $squeeze->(join '', @lines[ $_ * @lines / $parts .. ($_ + 1) * @lines / $parts - 1 ])) for 0 .. $parts - 1;
+	# Some are empty where there are fewer lines.
+	my @edges = map { int($_ * @lines / $parts) } 0 .. $parts;
+	write_bytes("$path.part.$_", $squeeze->(join '', @lines[ $edges[$_] .. $edges[ $_ + 1 ] - 1 ])) for 0 .. $parts - 1;
 	return "$path.part.*";
 }
 

@@ -65,7 +65,10 @@ pub struct IndexFile {
 }
 
 /// Who writes batches.
-#[expect(clippy::large_enum_variant, reason = "one for each index that is built, and a box would be memory to run out of")]
+#[cfg_attr(
+    not(feature = "points"),
+    expect(clippy::large_enum_variant, reason = "one an index; a box is memory to run out of")
+)]
 enum Behind {
     /// This thread, for now.
     NotYet,
