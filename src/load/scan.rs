@@ -45,8 +45,10 @@ static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
 
 /// Tell the planner. Called once, when the library is loaded.
 pub fn init() {
-    // SAFETY: the server loads a library from one thread, and calls hooks from it.
+    // SAFETY: the server loads a library from one thread, and calls hooks from it; the table stays. Who writes a plan down and
+    // reads it again finds the table by its name.
     unsafe {
+        pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
         PREVIOUS_HOOK = pg_sys::set_rel_pathlist_hook;
         pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
     }
