@@ -94,6 +94,32 @@ SELECT rows_loaded FROM bulk_load(data_path('header_order_bad/*.csv'), 't', '{"f
 SELECT string_agg(concat(a, b, n), ' ' ORDER BY n) FROM t;
 SELECT loaded('header_order_bad/*.csv', '{"header": 2}');
 SELECT error_of($$SELECT loaded('header_order_bad/*.csv', '{"header": "match"}')$$);
+-- Who says that positions count has them count.
+SELECT loaded('header_order_bad/*.csv', '{"match_by": "position"}');
+SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
+SELECT loaded('header_order/2.csv'), loaded('header_order/[12].csv', '{"match_by": "position", "workers": 2}');
+SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
+SELECT make_foreign('positions', 'header_order/*.csv', 'a text, b text, n text', $$, match_by 'position'$$);
+SELECT string_agg(concat_ws('-', a, b, n), ' ') FROM positions;
+-- Fewer names than fields do not say which field is which; a line without anything in it names nothing, also of the first file.
+\! mkdir "$PGB_DATA/header_order_few" "$PGB_DATA/header_order_blank" "$PGB_DATA/header_order_bytes"
+CALL write_file('header_order_few/1', E'b,n\na1,b1,1\n');
+CALL write_file('header_order_few/2', E'b,n\na2,b2,2\n');
+SELECT loaded('header_order_few');
+CALL write_file('header_order_few/3', E'n,b\na3,3,b3\n');
+SELECT error_of($$SELECT loaded('header_order_few')$$);
+CALL write_file('header_order_blank/1', E'\na1,b1,1\n');
+CALL write_file('header_order_blank/2', E'a,b,n\na2,b2,2\n');
+CALL write_file('header_order_blank/3', E'n,a,b\n3,a3,b3\n');
+CALL write_file('header_order_blank/4', E'\na4,b4,4\n');
+SELECT loaded('header_order_blank', '{"workers": 0}');
+SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
+SELECT loaded('header_order_blank', '{"workers": 3}');
+SELECT string_agg(a || b || n, ' ' ORDER BY n) FROM t;
+-- Bytes of a header that are no characters are nobody's business where rows with such are left out, whoever reads the file.
+DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'cat >/dev/null; cd "' || data_path('header_order_bytes') || '"; for i in 1 2 3 4; do printf ''a\377,b,n\nx,y,%d\n'' $i >$i; done'); END $$;
+SELECT loaded('header_order_bytes', '{"on_error": "table", "workers": 0}');
+SELECT loaded('header_order_bytes', '{"on_error": "table", "workers": 3}');
 -- One file has no other to differ from.
 SELECT loaded('header_order_bad/3*.csv');
 SELECT a || b FROM t;

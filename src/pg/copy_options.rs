@@ -64,6 +64,8 @@ pub struct CopyOptions {
     pub keeps_bom: bool,
     /// The header says which columns the fields are for. It is then one line.
     pub by_name: bool,
+    /// Positions are what counts, whatever headers say.
+    by_position: bool,
     /// The file's name is a file's own, and stands for no others.
     pub is_literal: bool,
 }
@@ -85,6 +87,7 @@ pub struct Draft {
     limit: Option<u64>,
     compressed: Compressed,
     by_name: bool,
+    by_position: bool,
     header_given: bool,
 }
 
@@ -105,6 +108,7 @@ impl Draft {
             limit: None,
             compressed: Compressed::Auto,
             by_name: false,
+            by_position: false,
             header_given: false,
         }
     }
@@ -138,9 +142,9 @@ impl Draft {
             },
             "header" => (self.header, self.header_given) = (self.caller.header(value)?, true),
             "match_by" => {
-                self.by_name = match value.to_ascii_lowercase().as_str() {
-                    "position" => false,
-                    "name" => true,
+                (self.by_name, self.by_position) = match value.to_ascii_lowercase().as_str() {
+                    "position" => (false, true),
+                    "name" => (true, false),
                     _ => {
                         let hint = "Valid values are \"position\", \"name\".";
                         return Err(invalid(format!("match_by \"{value}\" not recognized")).hint(hint));
@@ -240,6 +244,7 @@ impl Draft {
             compressed: self.compressed,
             keeps_bom: false,
             by_name: self.by_name,
+            by_position: self.by_position,
             is_literal: false,
         })
     }
@@ -270,7 +275,8 @@ impl CopyOptions {
         let encodings = Encodings::new(self.encoding)?.keeping_bom(self.keeps_bom);
         let files = if self.is_literal { None } else { location.files()? };
         // Files have their columns in different orders (`header.rs`).
-        header.fields |= header.lines == 1 && files.as_ref().is_some_and(|list| list.files.len() > 1);
+        header.fields |=
+            header.lines == 1 && !self.by_position && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
         let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);

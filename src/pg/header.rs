@@ -4,7 +4,8 @@
 //! same names in another order is read in that order, and one that has some of them elsewhere, but not all, is an error.
 //! Values of one column would get into another otherwise, and where the types are equal nobody would notice. Names that
 //! the first header does not have mean nothing, as in COPY. Whoever opens a file looks at its header, and reads that of the first
-//! file first, so that what a file means does not depend on which process reads what.
+//! file first, so that what a file means does not depend on which process reads what. Who says that positions are what counts
+//! (`match_by` `position`) has no header looked at.
 
 use std::ffi::CString;
 
@@ -33,9 +34,14 @@ pub(super) struct FirstHeader {
 /// The fields of a header; one that is the NULL marker has no name.
 type Names = Vec<Option<Vec<u8>>>;
 
+/// A header without anything in it names nothing.
+fn is_blank(reader: &Reader) -> bool {
+    reader.raw_line() == Some(&[])
+}
+
 /// A file that is empty has no header, though one line was asked for.
 fn is_empty(reader: &Reader) -> bool {
-    reader.raw_line() == Some(&[]) && reader.place_behind().is_none()
+    is_blank(reader) && reader.place_behind().is_none()
 }
 
 /// For each of these names, where the first header has it; none if each is where it is there, or is not there at all.
@@ -78,11 +84,12 @@ impl Rows {
 
     /// The header of one of several files: are the columns in the order in which the first one has them?
     fn follow_order(&mut self) -> Result<()> {
-        if self.stream.files().is_none() || is_empty(&self.stream.reader) {
+        if self.stream.files().is_none() {
             return Ok(());
         }
-        // Too many are not looked at, and are in no other order.
-        let names = self.names_of_few();
+        // Empty lines and those with too many fields are in no other order.
+        let reader = &self.stream.reader;
+        let names = if is_blank(reader) { None } else { names_of(reader, &mut self.unescaped, false) };
         let mut first = match self.first_header.take() {
             Some(first) => first,
             None => match self.find_first(names.as_ref())? {
@@ -90,23 +97,35 @@ impl Rows {
                 None => return Ok(()),
             },
         };
-        let order = match &names {
-            Some(names) => order(&first.names, names).map_err(|moved| self.is_elsewhere(&first, names, moved))?,
-            None => Vec::new(),
-        };
-        if order != first.order && first.names.len() == self.fields {
-            let (fields, others) = first.columns.split_at_checked(self.fields).unwrap_or_default();
-            let mut columns: Vec<Column> = match order.is_empty() {
-                true => fields.to_vec(),
-                false => order.iter().filter_map(|&place| fields.get(place).cloned()).collect(),
-            };
-            columns.extend_from_slice(others);
-            self.set_columns(columns);
-            self.note_turn(Turn::Columns);
-            first.order = order;
-        }
+        let order = self.order_of(&first, names.as_ref());
+        let arranged = order.map(|order| self.arrange(&mut first, order));
         self.first_header = Some(first);
-        Ok(())
+        arranged
+    }
+
+    fn order_of(&self, first: &FirstHeader, names: Option<&Names>) -> Result<Vec<usize>> {
+        let Some(names) = names else { return Ok(Vec::new()) };
+        let order = order(&first.names, names).map_err(|moved| self.is_elsewhere(first, names, moved))?;
+        // Which field a name is for is unknown where there are fewer names than fields, or more.
+        match order.iter().enumerate().find(|(i, place)| *i != **place) {
+            Some((moved, _)) if first.names.len() != self.fields => Err(self.is_elsewhere(first, names, moved)),
+            _ => Ok(order),
+        }
+    }
+
+    fn arrange(&mut self, first: &mut FirstHeader, order: Vec<usize>) {
+        if order == first.order {
+            return;
+        }
+        let (fields, others) = first.columns.split_at_checked(self.fields).unwrap_or_default();
+        let mut columns: Vec<Column> = match order.is_empty() {
+            true => fields.to_vec(),
+            false => order.iter().filter_map(|&place| fields.get(place).cloned()).collect(),
+        };
+        columns.extend_from_slice(others);
+        self.set_columns(columns);
+        self.note_turn(Turn::Columns);
+        first.order = order;
     }
 
     /// The first header of the files, and which of them has it. That of the file that is open has these names. None if
@@ -118,7 +137,8 @@ impl Rows {
             match self.stream.header_of(number, &mut self.unescaped) {
                 Ok(HeaderOf::Nothing) => (),
                 Ok(HeaderOf::Names(names)) => return Ok(Some((number, names))),
-                Ok(HeaderOf::TooMany) => return Ok(None),
+                // Nothing is elsewhere then.
+                Ok(HeaderOf::TooMany) => return Ok(Some((number, Names::new()))),
                 Err(error) => {
                     // It is about that file.
                     if let Some(file) = self.stream.files().and_then(|list| list.files.get(number)) {
@@ -136,13 +156,13 @@ impl Rows {
     fn is_elsewhere(&self, first: &FirstHeader, names: &Names, moved: usize) -> Error {
         let name = names.get(moved).and_then(Option::as_ref);
         let there = first.names.iter().position(|known| known.as_ref() == name).unwrap_or(0);
-        let name = String::from_utf8_lossy(name.map_or(&[][..], Vec::as_slice)).into_owned();
+        let name = from_server(&CString::new(name.map_or(&[][..], Vec::as_slice)).unwrap_or_default());
         let file = self.stream.files().and_then(|list| list.files.get(first.file));
         let file = file.map(|file| Location::File(file.path.clone()).display().into_owned()).unwrap_or_default();
         let message = format!("header line has columns in other places than that of file \"{file}\"");
         Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message)
             .detail(format!("Column \"{name}\" is field {} here and field {} there.", moved + 1, there + 1))
-            .hint("Use match_by \"name\" to match the fields of each file by its header.")
+            .hint("Use match_by \"name\" to match the fields of each file by its header, or match_by \"position\" not to look at it.")
     }
 
     /// From now on the header of each file says which of these columns its fields are for; those that it does not name get
@@ -243,15 +263,10 @@ impl Rows {
 
     /// The fields of the header line that was just read.
     fn names(&mut self) -> Result<Names> {
-        self.names_of_few().ok_or_else(|| {
+        names_of(&self.stream.reader, &mut self.unescaped, true).ok_or_else(|| {
             let message = format!("header line has more than {MOST_FIELDS} fields");
             Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
         })
-    }
-
-    /// The same; None if there are too many.
-    fn names_of_few(&mut self) -> Option<Names> {
-        names_of(&self.stream.reader, &mut self.unescaped)
     }
 }
 
@@ -268,8 +283,8 @@ impl Stream {
     fn header_of(&self, number: usize, unescaped: &mut Vec<u8>) -> Result<HeaderOf> {
         let Some(mut other) = self.beside(number)? else { return Ok(HeaderOf::Nothing) };
         let header = match other.advance()? {
-            Advance::Header if !is_empty(&other.reader) => {
-                names_of(&other.reader, unescaped).map_or(HeaderOf::TooMany, HeaderOf::Names)
+            Advance::Header if !is_blank(&other.reader) => {
+                names_of(&other.reader, unescaped, false).map_or(HeaderOf::TooMany, HeaderOf::Names)
             }
             _ => HeaderOf::Nothing,
         };
@@ -278,8 +293,9 @@ impl Stream {
     }
 }
 
-/// The fields of the header line that this reader has just read, in the server's encoding; None if there are too many.
-fn names_of(reader: &Reader, unescaped: &mut Vec<u8>) -> Option<Names> {
+/// The fields of the header line that this reader has just read; None if there are too many. What escapes stand for may
+/// be invalid in the server's encoding, unless that is an error: COPY does not look at it.
+fn names_of(reader: &Reader, unescaped: &mut Vec<u8>, verifies: bool) -> Option<Names> {
     if reader.fields() > MOST_FIELDS {
         return None;
     }
@@ -288,7 +304,7 @@ fn names_of(reader: &Reader, unescaped: &mut Vec<u8>) -> Option<Names> {
         Value::Plain(name) => Some(name.to_vec()),
         Value::Escaped(raw) => {
             unescaped.clear();
-            if reader.unescape(raw, unescaped) {
+            if reader.unescape(raw, unescaped) && verifies {
                 verify_in_server_encoding(unescaped);
             }
             Some(unescaped.clone())

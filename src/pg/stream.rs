@@ -134,7 +134,10 @@ impl Stream {
             return Ok(None);
         };
         let source = Source::open(&list.files.location(file), list.compressed)?;
-        let stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header, list.columns);
+        let mut stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header, list.columns);
+        if self.tolerant {
+            stream.tolerate();
+        }
         if !stream.identity().is_some_and(|identity| identity.continues(file.identity)) {
             return Err(changed(stream.source.name()));
         }
