@@ -90,12 +90,14 @@ impl Rows {
         // Empty lines and those with too many fields are in no other order.
         let reader = &self.stream.reader;
         let names = if is_blank(reader) { None } else { names_of(reader, &mut self.unescaped, false) };
-        let mut first = match self.first_header.take() {
-            Some(first) => first,
-            None => match self.find_first(names.as_ref())? {
-                Some((file, names)) => FirstHeader { file, names, columns: self.columns.clone(), order: Vec::new() },
-                None => return Ok(()),
-            },
+        let mut first = match (self.first_header.take(), &names) {
+            (Some(first), _) => first,
+            (None, Some(names)) => {
+                let (file, names) = self.find_first(names)?;
+                FirstHeader { file, names, columns: self.columns.clone(), order: Vec::new() }
+            }
+            // Nothing has been put into another order yet, and no file is opened for this one.
+            (None, None) => return Ok(()),
         };
         let order = self.order_of(&first, names.as_ref());
         let arranged = order.map(|order| self.arrange(&mut first, order));
@@ -128,17 +130,16 @@ impl Rows {
         first.order = order;
     }
 
-    /// The first header of the files, and which of them has it. That of the file that is open has these names. None if
-    /// it is one that is not looked at.
-    fn find_first(&mut self, names: Option<&Names>) -> Result<Option<(usize, Names)>> {
+    /// The first header of the files, and which of them has it. That of the file that is open has these names.
+    fn find_first(&mut self, names: &Names) -> Result<(usize, Names)> {
         let current = self.stream.file_number();
         for number in 0..current {
             pgrx::check_for_interrupts!();
             match self.stream.header_of(number, &mut self.unescaped) {
                 Ok(HeaderOf::Nothing) => (),
-                Ok(HeaderOf::Names(names)) => return Ok(Some((number, names))),
+                Ok(HeaderOf::Names(names)) => return Ok((number, names)),
                 // Nothing is elsewhere then.
-                Ok(HeaderOf::TooMany) => return Ok(Some((number, Names::new()))),
+                Ok(HeaderOf::TooMany) => return Ok((number, Names::new())),
                 Err(error) => {
                     // It is about that file.
                     if let Some(file) = self.stream.files().and_then(|list| list.files.get(number)) {
@@ -149,7 +150,7 @@ impl Rows {
                 }
             }
         }
-        Ok(names.map(|names| (current, names.clone())))
+        Ok((current, names.clone()))
     }
 
     #[cold]
