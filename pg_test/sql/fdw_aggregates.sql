@@ -57,7 +57,7 @@ BEGIN
 		FOR i IN 1 .. 2 LOOP
 			PERFORM set_config('pg_bulk.chunk_size', ('{100,4000,3000,262144,8000,65536}'::text[])[workers * 2 + i], true);
 			PERFORM set_config('parallel_leader_participation', (i - 1)::text, true);
-			PERFORM set_config('pg_bulk.aggregate_processes', (workers * 2 + i - 3)::text, true) WHERE workers > 0;
+			PERFORM set_config('pg_bulk.aggregate_processes', (workers + i - 1)::text, true) WHERE workers > 0;
 			EXECUTE format('SELECT s::text FROM (SELECT %s FROM ft %s) s', query, condition) INTO found;
 			SELECT string_agg(substring(p FROM '(?:Relations: )?(?:Partial |Finalize )?Aggregate|Gather'), ' < ') INTO plan FROM plan_of(format('SELECT %s FROM ft %s', query, condition)) p
 				WHERE p ~ 'Relations|Gather|Aggregate';

@@ -30,6 +30,8 @@ CREATE FUNCTION plans_workers(statement text) RETURNS SETOF text LANGUAGE plpgsq
 BEGIN
 	RETURN QUERY SELECT l FROM plan_of(statement) l WHERE l ~ 'Workers|Gather|Foreign Scan';
 END $$;
+-- Whatever number of processors there is.
+SET pg_bulk.aggregate_processes = 8;
 SELECT plan_of('SELECT count(*) FROM lines');
 -- The rows in which a scan and a table differ; none is one row.
 CREATE FUNCTION differences(expected text DEFAULT 'loaded', scan text DEFAULT 'SELECT * FROM lines') RETURNS text LANGUAGE plpgsql AS $$

@@ -100,18 +100,22 @@ for my $case (
 	}
 }
 
-# Of its workers as many add rows up as there are places, beside the leader if that takes part; all others are gone while they
-# still read. The rows are all there, also if the query has to read them once more, or no worker comes.
+# As many workers are planned as there are places, beside the leader if that takes part. Of a plan that was made when there were more,
+# as many add rows up as there are places now; all others are gone while they still read. The rows are all there, also if the
+# query has to read them once more, or no worker comes.
 $node->safe_psql('postgres', 'ALTER FOREIGN TABLE t ALTER a TYPE int');
 write_bytes($path, rows(1 .. 5000));
 my $query = 'SELECT count(*), sum(a) FROM t';
 for my $case ([ 1, 'off', 1 ], [ 2, 'off', 2 ], [ 2, 'on', 1 ], [ 3, 'on', 2 ])
 {
 	my ($processes, $leads, $workers) = @$case;
-	my $places = "SET max_parallel_workers_per_gather = 4; SET parallel_leader_participation = $leads;"
-		. " SET pg_bulk.aggregate_processes = $processes;";
+	my $four = "SET max_parallel_workers_per_gather = 4; SET parallel_leader_participation = $leads;";
+	my $places = "SET pg_bulk.aggregate_processes = $processes;";
+	my $later = sub { return "$four PREPARE q AS $_[0];\n\\o /dev/null\nEXPLAIN EXECUTE q;\n\\o\n$places $_[1] EXECUTE q" };
+	is(join('', $node->safe_psql('postgres', "$settings $four $places EXPLAIN $query") =~ /Workers Planned: (\d+)\n/), $workers,
+		"$processes processes, leader participates: $leads: workers that are planned");
 	point_set($node, 'scan.chunk', 'wait worker');
-	my $end = begin("$places $query");
+	my $end = begin($later->($query, ''));
 	my (@waiting, $running);
 	for (my $tries = 0; $tries < 300; $tries++)
 	{
@@ -120,13 +124,13 @@ for my $case ([ 1, 'off', 1 ], [ 2, 'off', 2 ], [ 2, 'on', 1 ], [ 3, 'on', 2 ])
 		last if $running == $workers && @waiting == $workers;
 		usleep(20_000);
 	}
-	is(scalar(@waiting) . " of $running", "$workers of $workers", "$processes processes, leader participates: $leads: workers that read");
+	is(scalar(@waiting) . " of $running", "$workers of $workers", "... that read, of four");
 	point_clear($node, 'scan.chunk');
 	is($end->(), "5000|$all\n", '... all rows');
-	is($node->safe_psql('postgres', "$settings $places SET enable_material = off;"
-			. " SELECT g, s.* FROM generate_series(1, 3) g LEFT JOIN ($query) s ON true"),
+	is($node->safe_psql('postgres', "$settings SET enable_material = off;"
+			. $later->("SELECT g, s.* FROM generate_series(1, 3) g LEFT JOIN ($query) s ON true", '')),
 		join("\n", map { "$_|5000|$all" } 1 .. 3), '... and again');
-	is($node->safe_psql('postgres', "$settings $places SET max_parallel_workers = $_; $query"), "5000|$all", "... with $_ of the workers")
+	is($node->safe_psql('postgres', $settings . $later->($query, "SET max_parallel_workers = $_;")), "5000|$all", "... with $_ of the workers")
 		for 0, 1;
 }
 is($node->safe_psql('postgres', "$settings SET pg_bulk.aggregate_processes = 1; $query"), "5000|$all", 'the leader has the only place');

@@ -27,6 +27,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::accumulator::Kind;
 use super::plan::{Wanted, divisor};
+use crate::guc;
 use crate::pg::compat;
 
 /// What a scan computes, as it goes through the plan.
@@ -127,10 +128,12 @@ unsafe extern "C-unwind" fn add_path(
         let Some(quals) = quals(root, input) else { return };
         let Some(aggregates) = aggregates((*(*output).reltarget).exprs, (*input).relid, partial) else { return };
         let workers = if partial { workers(input) } else { 0 };
-        if partial && (workers == 0 || !(*output).consider_parallel) {
+        let needed = i32::try_from(places(quals.is_null())).map_or(workers, |places| workers.min(places));
+        if partial && (needed == 0 || !(*output).consider_parallel) {
             return;
         }
-        // As a scan's rows cost, but nobody forms them or takes them over, unless for the quals.
+        // As a scan's rows cost, but nobody forms them or takes them over, unless for the quals. Workers that find no place would not
+        // make it faster, and those of core's plans are believed in as well: so the cost is that of as many, or core's would win.
         let looks = aggregates.iter().filter(|(_, (_, attribute))| *attribute != 0).count();
         let mut per_row = (1.0 + looks as f64) * pg_sys::cpu_operator_cost;
         if !quals.is_null() {
@@ -154,7 +157,7 @@ unsafe extern "C-unwind" fn add_path(
         let path = compat::create_foreign_upper_path(root, output, startup, total, private);
         if partial {
             (*path).path.parallel_aware = true;
-            (*path).path.parallel_workers = workers;
+            (*path).path.parallel_workers = needed;
             pg_sys::add_partial_path(output, path.cast());
         } else {
             // As the scan that core would add up.
@@ -315,6 +318,18 @@ unsafe fn workers(input: *mut pg_sys::RelOptInfo) -> i32 {
         let paths = PgList::<pg_sys::Path>::from_pg((*input).partial_pathlist);
         paths.get_ptr(0).map_or(0, |path| (*path).parallel_workers)
     }
+}
+
+/// Workers that a scan has a place for (`fdw::parallel`): where no condition is anybody's code, no more than keep all
+/// processors busy.
+pub fn places(is_unconditional: bool) -> u32 {
+    if !is_unconditional {
+        return u32::MAX;
+    }
+    // SAFETY: reads a setting.
+    let leads = unsafe { pg_sys::parallel_leader_participation };
+    let processes = guc::aggregate_processes();
+    if leads { processes.saturating_sub(1) } else { processes }
 }
 
 /// The plan of a path that was made here. Guarded.

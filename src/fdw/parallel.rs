@@ -35,9 +35,9 @@ use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::Place;
 use pgrx::{pg_guard, pg_sys};
 
+use super::aggregate;
 use super::scan::{self, Scan};
 use crate::error::{OrRaise, Result};
-use crate::guc;
 use crate::pg::build_id::{build_id, check_build};
 use crate::pg::changed::Changed;
 use crate::pg::chunk::{Identity, changed};
@@ -349,15 +349,9 @@ fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     Some((list, bytes))
 }
 
-/// Workers that a scan has a place for.
+/// Workers that a scan has a place for: those that were planned, and none that the setting excludes by now.
 fn places(scan: &Scan) -> u32 {
-    if scan.aggregation.is_none() || !scan.qual.is_null() {
-        return u32::MAX;
-    }
-    // SAFETY: reads a setting.
-    let leads = unsafe { pg_sys::parallel_leader_participation };
-    let processes = guc::aggregate_processes();
-    if leads { processes - 1 } else { processes }
+    if scan.aggregation.is_some() { aggregate::places(scan.qual.is_null()) } else { u32::MAX }
 }
 
 fn room_for(list: &FileList, bytes: &[u8]) -> usize {
