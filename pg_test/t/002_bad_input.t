@@ -109,7 +109,7 @@ still_there('after programs');
 
 SKIP:
 {
-	skip 'file_fdw cannot be cancelled while it waits for input', 15 unless bulk_fdw();
+	skip 'file_fdw cannot be cancelled while it waits for input', 21 unless bulk_fdw();
 
 	# Input that does not come. A statement timeout must end the wait at once.
 	my $fifo = "$directory/fifo";
@@ -117,7 +117,10 @@ SKIP:
 	my %waits = (
 		'a FIFO without writer' => [ filename => $fifo ],
 		'a program that says nothing' => [ program => 'sleep 100' ],
-		'a program that stops after a row' => [ program => 'echo a; sleep 100' ]);
+		'a program that stops after a row' => [ program => 'echo a; sleep 100' ],
+		'a program that stops within what tells a compression' => [ program => "printf '\\037'; sleep 100" ],
+		'a program that stops within the head of a member' => [ program => "printf '\\037\\213\\010'; sleep 100", compression => 'gzip' ],
+		'a program that stops within a member' => [ program => "echo a | gzip | head -c 15; sleep 100" ]);
 	for my $name (sort keys %waits)
 	{
 		foreign_table(@{ $waits{$name} }, format => 'csv');

@@ -10,7 +10,9 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 
+use IPC::Run;
 use Test::More;
+use Time::HiRes qw(usleep);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
@@ -129,16 +131,35 @@ SELECT count(*) FROM pg_ls_dir('/proc/self/task');
 SQL
 unlink "$directory/sparse";
 
-# A load, from each source. What a process shares with others counts where it touches it.
+# A load, from each source, by each of its processes. What a process shares with others counts where it touches it.
 $node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_bulk; CREATE TABLE loaded (a int, b text)');
 my $rows = 3_000_000;
 my $plain = write_file('plain', "1,\"abcdefghijklmnopqrstuvwxyz\"\n", $rows);
-system("gzip -1 -k '$plain'; split -b 1000000 --filter='gzip -1' '$plain' > '$plain.members.gz'; zstd -q -1 '$plain'; xz -k -0 '$plain'; mkdir '$plain.d'; split -C 1000000 '$plain' '$plain.d/'") == 0
+system("gzip -1 -k '$plain'; split -b 1000000 --filter='gzip -1' '$plain' > '$plain.members.gz'; zstd -q -1 '$plain'; xz -k -0 '$plain'; mkdir '$plain.d'; split -C 1000000 '$plain' '$plain.d/'; lz4 -q '$plain' '$plain.lz4'; bzip2 -1 -k '$plain'; mkfifo '$plain.fifo'") == 0
   or die 'compress';
+
+# The MB that each worker of the server has used at most; workers of a load do not end before it.
+sub workers_peak
+{
+	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my $peak = 0;
+	for my $status (glob '/proc/[0-9]*/status')
+	{
+		open my $in, '<', $status or next;
+		my $text = join '', <$in>;
+		next unless $text =~ /^PPid:\s+$postmaster$/m && $text =~ /^VmHWM:\s+(\d+)/m;
+		my $used = $1 / 1024;
+		open my $name, '<', $status =~ s/status$/cmdline/r or next;
+		$peak = $used if $used > $peak && (<$name> // '') =~ /parallel worker|pg_bulk/;
+	}
+	return $peak;
+}
+
+# The rows that a statement has loaded, and the MB that the session and others have used for it.
 sub loading
 {
 	my ($statement) = @_;
-	my ($loaded, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
+	my ($in, $out, $err) = (<<"SQL", '', '');
 SET pg_bulk.memory_limit = '16MB';
 LOAD 'pg_bulk';
 SET pg_bulk.copy = on;
@@ -148,24 +169,40 @@ $statement;
 \\o
 SELECT count(*) FROM loaded;
 SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
+\\q
 SQL
-	return ($loaded, $peak);
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err);
+	my $others = 0;
+	while ($psql->pumpable)
+	{
+		$psql->pump_nb;
+		my $peak = workers_peak();
+		$others = $peak if $peak > $others;
+		usleep(10_000);
+	}
+	$psql->finish or die $err;
+	return (split(/\n/, $out), $others);
 }
 sub load_from { return "SELECT * FROM bulk_load(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": $_[1]$_[2]}')"; }
 my $short = write_file('short', "1,x\n", 1);
 my (undef, $least) = loading(load_from($short, 0, ''));
+sub job_of { return "SELECT bulk_enqueue(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": 2}') AS job \\gset\nSELECT bulk_wait(:job)"; }
 my %statements = (
 	(map { my $path = $_; map { ($path =~ s/.*\///r . ", $_ workers" => load_from($path, $_, '')) } (0, 2) }
-		  $plain, "$plain.gz", "$plain.members.gz", "$plain.zst", "$plain.xz", "$plain.d"),
+		  $plain, "$plain.gz", "$plain.members.gz", "$plain.zst", "$plain.xz", "$plain.lz4", "$plain.bz2", "$plain.d"),
+	(map { ("a job: $_" =~ s/ .*\// /r => job_of($_)) } $plain, "$plain.zst", "$plain.d"),
+	'FIFO' => "\\! cat '$plain' > '$plain.fifo' &\n" . load_from("$plain.fifo", 0, ''),
 	'program' => load_from("cat '$plain'", 0, ', "program": true'),
 	'COPY FROM file' => "COPY loaded FROM '$plain' (FORMAT csv)",
 	'COPY FROM PROGRAM' => "COPY loaded FROM PROGRAM 'cat $plain' (FORMAT csv)",
 	'COPY FROM STDIN' => "\\copy loaded FROM '$plain' (FORMAT csv)");
 for my $name (sort keys %statements)
 {
-	my ($loaded, $peak) = loading($statements{$name});
+	my ($loaded, $peak, $others) = loading($statements{$name});
 	is($loaded, $rows, "$name: all rows");
-	cmp_ok($peak - $least, '<=', 64, "... in 64 MB");
+	cmp_ok($peak - $least, '<=', 64, '... in 64 MB');
+	cmp_ok($others - $least, '<=', 64, '... and so are its workers');
+	cmp_ok($others, '>', 0, '... which there were') if $name =~ /^plain, 2 workers|^a job/;
 }
 # What a function returns is kept by the server, below work_mem.
 my ($read, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
