@@ -7,7 +7,8 @@
 //! elsewhere it is the names.
 //!
 //! pg_upgrade makes a new cluster, in which databases, roles and tables have the OIDs that they had. What it finds in the
-//! queue is at home there: the database is the same.
+//! queue is at home there: the database is the same. A standby that pg_createsubscriber makes a subscriber of looks the same, and is promoted before it
+//! is another cluster: to keep jobs from running on both sides is left to who does that (docs/operating.md).
 
 use std::ffi::CStr;
 
