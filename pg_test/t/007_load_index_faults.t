@@ -3,7 +3,7 @@
 # building, merging, and adding, and once more when they have them: afterwards the table and its
 # indexes are what they were before, or what they were to become, and so they are
 # on a standby. For indexes whose keys are integers to us, for those that are
-# strings of bytes, and for those that the server builds. A standby that takes
+# strings of bytes, and for those that the server builds, one after the other or several at once. A standby that takes
 # over has them, too.
 
 use strict;
@@ -26,7 +26,9 @@ my %tables = (
 	fixed => 'PRIMARY KEY (id); CREATE INDEX ON fixed (at DESC, id) WITH (fillfactor = 40); CREATE INDEX ON fixed (number)',
 	bytes => 'UNIQUE (word); CREATE INDEX ON bytes (word DESC, number) WITH (fillfactor = 40); CREATE INDEX ON bytes (word, id)',
 	other => 'PRIMARY KEY (id) INCLUDE (word); CREATE INDEX ON other (lower(word)); CREATE INDEX ON other (word COLLATE "en-x-icu") WHERE id % 2 = 0;'
-	  . ' CREATE UNIQUE INDEX ON other ((id::numeric)); CREATE INDEX ON other USING hash (word)');
+	  . ' CREATE UNIQUE INDEX ON other ((id::numeric)); CREATE INDEX ON other USING hash (word)',
+	many => 'PRIMARY KEY (id); CREATE INDEX ON many USING hash (word); CREATE INDEX ON many USING gist (point(id, number)); CREATE INDEX ON many USING spgist (word);'
+	  . q{ CREATE INDEX ON many USING gin (to_tsvector('simple', word)); CREATE INDEX ON many USING brin (at)});
 
 my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
 my ($before, $more) = ("$directory/before", "$directory/more");
@@ -51,16 +53,18 @@ sub statement
 	$way = 'merge together' if $way eq 'apart';
 	# Several processes build an index together if there are three at least.
 	my %options = $way =~ /merge/ ? (indexes => 'merge', lock => 'share') : $way =~ /^build|together/ ? (truncate => 'true', indexes => 'rebuild') : $way eq 'grow' ? () : (indexes => 'rebuild', lock => 'share');
-	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $way =~ /together/ ? 2 : 1, %options);
+	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $way =~ /together/ ? 2 : $way eq 'rebuild' ? 0 : 1, %options);
 }
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);
 # Of an index of several batches: a page whose place is passed, while a batch is not full, and the last batch.
 my @later = ('index.write after=2', 'index.logged after=4');
 my @cores = qw(load.rebuild load.rebuilt);
+# Those that are built at once.
+my @team = qw(team.build team.waits team.worker team.done);
 my @grow = qw(leaf.looked leaf.page leaf.extend leaf.extended leaf.grow leaf.grown);
 my @together = qw(index.together index.joined index.helper);
-my %points = ('fixed grow' => \@grow, 'fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => [ @ours, @later ], 'bytes merge' => [ @ours, @later ], 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores);
+my %points = ('fixed grow' => \@grow, 'fixed together' => \@together, 'fixed apart' => \@together, 'fixed build' => \@ours, 'bytes build' => \@ours, 'fixed merge' => [ @ours, @later ], 'bytes merge' => [ @ours, @later ], 'other build' => [ 'index.sorted', @ours ], 'other rebuild' => \@cores, 'many team' => \@team);
 for my $case (sort keys %points)
 {
 	my ($table, $way) = split / /, $case;
@@ -70,8 +74,9 @@ for my $case (sort keys %points)
 		my $starts = starts();
 		my ($point, $after) = split / /, $place;
 		# Not the first index, where there are several to come.
-		$after //= $point =~ /sorted|settled|helper|looked|page|extended|grow/ ? '' : 'after=1';
-		my $who = $point =~ /helper/ ? 'worker' : 'leader';
+		$after //= $point =~ /sorted|settled|helper|looked|page|extended|grow|team/ ? '' : 'after=1';
+		# Whoever comes first, where all may come.
+		my $who = $point =~ /helper|worker/ ? 'worker' : $point =~ /team.buil/ ? '' : 'leader';
 		point_set($primary, $point, "signal=9 $who $after once");
 		my (undef, $end) = begin_session($primary, statement($table, $way));
 		my ($out, $err) = $end->();
@@ -111,10 +116,60 @@ for my $way ('together', 'apart')
 	is_deeply([ glob($primary->data_dir . '/base/pgsql_tmp/*') ], [], '... no file is left');
 	is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
 }
-healthy($primary, 'after errors of workers');
+# The same where each builds an index of its own.
+my $rows = rows_of($primary, 'many');
+my $team = statement('many', 'team');
+for my $place ('team.worker', 'team.build', 'team.built')
+{
+	point_set($primary, $place, 'error worker once');
+	# So that one is left for a worker.
+	point_set($primary, $place eq 'team.build' ? 'team.launched' : 'team.build', 'wait leader');
+	my (undef, $end) = begin_session($primary, $team);
+	for (my $tries = 0; !point_taken($primary, $place) && $tries < 3000; $tries++) { usleep(10_000); }
+	# An error ends the wait, or the wait the error.
+	my (undef, $err) = $end->();
+	like($err, qr/ERROR:.*\Q$place\E/, "$place: the error of a worker");
+	unlike($err, qr/parallel worker/, '... does not say whose it is');
+	point_clear($primary);
+}
+for my $how ('SIGTERM', 'cancel')
+{
+	point_set($primary, 'team.worker', 'wait worker');
+	my ($pid, $end) = begin_session($primary, $team);
+	my ($worker) = Points::point_wait($primary, 'team.worker');
+	$primary->safe_psql('postgres', $how eq 'cancel' ? "SELECT pg_cancel_backend($pid)" : "SELECT pg_terminate_backend($worker)");
+	my (undef, $err) = $end->();
+	like($err, $how eq 'cancel' ? qr/ERROR:  canceling statement due to user request/ : qr/ERROR:  terminating background worker .* due to administrator command/, "team: $how");
+	point_clear($primary);
+}
+is(rows_of($primary, 'many'), $rows, '... the rows are those before');
+is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
+# While the leader is with one, the worker builds all others, and says so.
+point_set($primary, 'team.build', 'wait leader');
+point_set($primary, 'team.worker', 'wait worker');
+my (undef, $ended) = begin_session($primary, $team =~ s/rows_loaded/(SELECT count(i ->> 'workers') FROM jsonb_array_elements(indexes) i)/r);
+Points::point_wait($primary, 'team.build');
+Points::point_wait($primary, 'team.worker');
+point_clear($primary, 'team.worker');
+for (my $tries = 0; $tries < 3000 && $primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'") ne '0'; $tries++) { usleep(10_000); }
+point_clear($primary);
+my ($built, $trouble) = $ended->();
+is($built . $trouble, "5\n", 'a worker has built all indexes but one');
+healthy($primary, 'after a worker has built indexes');
+# By each index as many rows as without.
+is($primary->safe_psql('postgres', <<'SQL'), 't|t|t|t|t', 'indexes find what sequential scans find');
+CREATE FUNCTION counts(setting text) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('enable_seqscan', setting, true);
+	RETURN ARRAY[(SELECT count(*) FROM many WHERE word = 'word 1eef'), (SELECT count(*) FROM many WHERE point(id, number) <@ box '((3000,10),(6000,30))'),
+		(SELECT count(*) FROM many WHERE word ^@ 'word 1e'), (SELECT count(*) FROM many WHERE to_tsvector('simple', word) @@ '1eef'), (SELECT count(*) FROM many WHERE at > '2024-02-29 12:30')];
+END $$;
+SELECT a[1] > 0 AND a[1] = b[1], a[2] > 0 AND a[2] = b[2], a[3] > 0 AND a[3] = b[3], a[4] > 0 AND a[4] = b[4], a[5] > 0 AND a[5] = b[5]
+FROM counts('on') a, counts('off') b;
+SQL
 
 # The standby takes over in the middle of a merge.
-my $rows = rows_of($primary, 'bytes');
+$rows = rows_of($primary, 'bytes');
 point_set($primary, 'index.built', 'wait leader after=1');
 my (undef, $end) = begin_session($primary, statement('bytes', 'merge'));
 Points::point_wait($primary, 'index.built');

@@ -280,6 +280,26 @@ for my $threshold ('0', '1GB')
 	is(rows_of($alone, $_), $_ eq 'unlogged' ? '0|0' : $rows{$_}, "$_: emptied and loaded, after a crash") for @tables;
 	healthy($alone, 'wal_level minimal, truncate');
 }
+# Indexes that the server's code builds, several at once: workers know that nothing is logged, too.
+my $others = q{SET enable_seqscan = off; SELECT count(*) FROM others WHERE word = 'word 1eef'; SELECT count(*) FROM others WHERE ARRAY[id % 100] @> '{7}';
+	SELECT count(*) FROM others WHERE point(id, 1) <@ box '((100,0),(900,2))'; SELECT count(*) FROM others WHERE word ^@ 'word 1e'; SELECT count(*) FROM others WHERE at = '2024-02-29 12:30:03'};
+$alone->safe_psql('postgres', 'CREATE TABLE others (id int, word text, at timestamp); CREATE INDEX ON others USING hash (word); CREATE INDEX ON others USING gin ((ARRAY[id % 100]));
+	CREATE INDEX ON others USING gist (point(id, 1)); CREATE INDEX ON others USING spgist (word); CREATE INDEX ON others USING brin (at); CREATE INDEX ON others (lower(word))');
+for my $threshold ('0', '1GB')
+{
+	$alone->safe_psql('postgres', "ALTER SYSTEM SET wal_skip_threshold = '$threshold'; SELECT pg_reload_conf()");
+	$alone->safe_psql('postgres', 'CHECKPOINT');
+	my $before = $alone->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	load($alone, $first, 'others', workers => 2, truncate => 'true');
+	my $log = $alone->safe_psql('postgres', "SELECT pg_current_wal_insert_lsn() - '$before'");
+	cmp_ok($log, '<', 200_000, "others: with threshold $threshold there is no WAL of pages") if $threshold eq '0';
+	my $found = $alone->safe_psql('postgres', $others);
+	$alone->stop('immediate');
+	$alone->start;
+	is($alone->safe_psql('postgres', $others), $found, "others: wal_level minimal, threshold $threshold, after a crash");
+	is($alone->safe_psql('postgres', $others =~ s/seqscan/indexscan/r =~ s/SET/SET enable_bitmapscan = off; SET/r), $found, '... as without indexes');
+	healthy($alone, 'wal_level minimal, others');
+}
 checksums_ok($alone);
 $alone->stop;
 # Rows are taken out of a page twice: one that has a value out of line, which the server does in a buffer, and then one that is

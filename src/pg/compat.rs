@@ -152,6 +152,15 @@ pub unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
     }
 }
 
+/// May rows be gone that an old snapshot sees? Then a new index says from when on it may be used (EarlyPruningEnabled).
+pub fn prunes_early() -> bool {
+    // SAFETY: reads a setting.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    return unsafe { pg_sys::old_snapshot_threshold } >= 0;
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    false
+}
+
 /// `XLogRegisterData`. Raises nothing but a PANIC where the caller is in a critical section.
 ///
 /// # Safety

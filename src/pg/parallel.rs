@@ -12,6 +12,8 @@ use std::ffi::{CStr, c_void};
 
 use pgrx::pg_sys;
 
+use super::unguarded;
+
 /// `BUFFERALIGN` (c.h)
 const ALIGN: usize = 32;
 
@@ -103,6 +105,15 @@ impl Parallel {
     pub fn wait(&self) {
         // SAFETY: a guarded call on a valid context.
         unsafe { pg_sys::WaitForParallelWorkersToFinish(self.0) };
+    }
+
+    /// The same for a plain frame, where errors of workers are raised whole.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn wait_plainly(&self) {
+        // SAFETY: the caller vouches for the frame; a valid context.
+        unsafe { unguarded::WaitForParallelWorkersToFinish(self.0) };
     }
 
     /// End the workers, wherever they are, and stay in parallel mode: the transaction is going to fail. What was shared is

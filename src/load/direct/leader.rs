@@ -34,6 +34,7 @@ use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::shared::Shared;
 use super::spec::Spec;
+use super::workers::workers_for;
 use crate::error::{OrRaise, Result};
 use crate::load::Load;
 use crate::load::duplicate::Duplicates;
@@ -448,7 +449,10 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
     // SAFETY: the caller vouches for both. What is made is dropped with the memory context.
     unsafe {
-        let settling = (*leader).close_heaps((*load).options.indexes).or_raise();
+        let options = &(*load).options;
+        let settling = (*leader).close_heaps(options.indexes).or_raise();
+        // However few the rows are, and whoever made them: what is built is a table's indexes.
+        let settling = settling.with_helpers(workers_for(options.workers, u64::MAX));
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(settling)
     }
 }

@@ -12,14 +12,20 @@
 //! Locks are not upgraded: a load that holds RowExclusiveLock does not ask for more. Where an index cannot be rebuilt,
 //! keys are inserted, which is always right.
 //!
+//! Several indexes of a relation are built at once, by as many processes ([`team`]).
+//!
 //! Building finds equal keys while it sorts them, and says so in words that are about indexes. What went wrong is that
 //! a row violates a constraint, so that is what is said, as COPY would.
+
+mod members;
+mod team;
 
 use std::ffi::{CStr, CString, c_char};
 use std::time::{Duration, Instant};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use self::team::Together;
 use super::failure::forget_worker;
 use super::index_keys::can_read;
 use super::indexes::{Index, Indexes, Way};
@@ -32,6 +38,7 @@ use crate::pg::encoding::from_server;
 use crate::pg::original::gettext;
 use crate::pg::points::point_plain;
 use crate::pg::unguarded::{self as c, Opaque};
+use crate::pg::usage::Cpu;
 
 /// A new file and a line in the catalog take as long as to insert some thousand keys.
 const FEWEST_ROWS: u64 = 10_000;
@@ -270,16 +277,18 @@ struct Build {
     reveals: bool,
 }
 
-/// Rebuild those that are to be rebuilt.
+/// Rebuild those that are to be rebuilt, with so many workers. Returns what these have used.
 ///
 /// # Safety
 /// A plain frame outside of parallel mode. The indexes are closed.
-pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes) {
+pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: usize) -> Cpu {
     // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence;
-        for index in &mut (*indexes).list {
-            if index.way != Way::Rebuilt {
+        let mut together = Together::new(relation, indexes, workers);
+        Together::build(&raw mut together);
+        for (number, index) in (*indexes).list.iter_mut().enumerate() {
+            if index.way != Way::Rebuilt || together.has(number) {
                 continue;
             }
             c::check_for_interrupts();
@@ -294,6 +303,7 @@ pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes) {
             }
             index.took += began.elapsed();
         }
+        together.cpu
     }
 }
 

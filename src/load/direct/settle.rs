@@ -117,6 +117,8 @@ pub struct Settling {
     workers: usize,
     /// How many of them may help to build an index.
     builders: usize,
+    /// Workers that there may be for indexes that are built at once.
+    helpers: usize,
     /// The load's.
     phases: *mut Phases,
     leader: *mut Leader,
@@ -145,6 +147,7 @@ impl Settling {
             files: None,
             workers: 0,
             builders: 0,
+            helpers: 0,
             phases,
             leader,
             referring: Vec::new(),
@@ -162,6 +165,11 @@ impl Settling {
     /// With the keys that so many workers have left, so many of them at a time.
     pub fn with_files(self, files: Option<SharedFiles>, workers: usize, builders: usize) -> Settling {
         Settling { files, workers, builders, ..self }
+    }
+
+    /// With so many workers, at most, for indexes that are built at once.
+    pub fn with_helpers(self, helpers: usize) -> Settling {
+        Settling { helpers, ..self }
     }
 }
 
@@ -251,7 +259,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         if (*table).refers {
             if (*table).indexes.list.iter().any(|index| index.way == Way::Rebuilt) {
                 enter((*settling).phases, Phase::Rebuild);
-                rebuild::run(relation, &raw mut (*table).indexes);
+                rebuild(settling, table);
             }
             pg_sys::CurrentMemoryContext = caller;
             refer::put_off(settling, table);
@@ -290,7 +298,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             if !survives {
                 build(settling, written, table, false);
             }
-            rebuild::run(relation, &raw mut (*table).indexes);
+            rebuild(settling, table);
         }
         if !(*table).keys.are_none() {
             enter((*settling).phases, Phase::ForeignKeys);
@@ -305,6 +313,18 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
+    }
+}
+
+/// Rebuild the indexes that are to be rebuilt by the server's code.
+///
+/// # Safety
+/// As [`tell`], with what [`look`] made. The indexes are closed.
+unsafe fn rebuild(settling: *mut Settling, table: *mut Table) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let cpu = rebuild::run((*table).new.relation, &raw mut (*table).indexes, (*settling).helpers);
+        (*(*settling).leader).counts.others.add(cpu);
     }
 }
 

@@ -209,6 +209,10 @@ unsafe extern "C-unwind" {
         values: *mut pg_sys::Datum,
         isnull: *mut bool,
     );
+    /// indexam.c. Looks into the catalogs.
+    pub fn index_open(index: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Relation;
+    /// indexam.c. Raises nothing.
+    pub fn index_close(index: pg_sys::Relation, lock: pg_sys::LOCKMODE);
     /// index.c. Runs immutable functions; allocates in the current memory context.
     pub fn BuildIndexInfo(index: pg_sys::Relation) -> *mut pg_sys::IndexInfo;
     /// execUtils.c. A child of the current memory context.

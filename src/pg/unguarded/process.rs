@@ -32,6 +32,19 @@ unsafe extern "C-unwind" {
     pub fn geterrcode() -> c_int;
     /// elog.c. Writes the error that was just caught to the log.
     pub fn EmitErrorReport();
+    /// parallel.c. Raises errors of workers.
+    pub fn WaitForParallelWorkersToFinish(context: *mut pg_sys::ParallelContext);
+    /// guc.c. In parallel mode only what a nest level undoes.
+    pub fn set_config_option(
+        name: *const c_char,
+        value: *const c_char,
+        context: pg_sys::GucContext::Type,
+        source: pg_sys::GucSource::Type,
+        action: pg_sys::GucAction::Type,
+        changes: bool,
+        level: c_int,
+        is_reload: bool,
+    ) -> c_int;
     /// timeout.c. Raises nothing.
     pub fn disable_all_timeouts(keep_indicators: bool);
 }

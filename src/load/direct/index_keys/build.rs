@@ -24,7 +24,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::range::{Between, Seen};
 use self::together::Together;
-pub use self::together::WORTH_WORKERS;
+pub use self::together::{SMALL_CHUNK, WORTH_WORKERS};
 use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
 use super::leaves::{LeafReader, Leaves};
@@ -234,8 +234,8 @@ unsafe fn renew(
 /// Give an open index a new, empty file. Guarded.
 ///
 /// # Safety
-/// As [`build`].
-unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
+/// An open relation that nobody else can write to, and one of its indexes, open, locked exclusively.
+pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
     // SAFETY: the caller vouches for both; guarded calls.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence;

@@ -53,7 +53,7 @@ const KEY_SHARES: u64 = 3;
 /// small, for a test, there are fewer rows, too.
 const WORTH: u64 = 400_000;
 const WORTH_SMALL: u64 = 64;
-const SMALL_CHUNK: usize = 16 << 10;
+pub const SMALL_CHUNK: usize = 16 << 10;
 /// Workers that are worth it.
 pub const WORTH_WORKERS: usize = 2;
 

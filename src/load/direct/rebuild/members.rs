@@ -1,0 +1,118 @@
+//! Which indexes of a relation are built at once, and which of them comes first.
+//!
+//! Core promises of an index that is built in a parallel worker that its expressions and its condition are parallel safe
+//! (plan_create_index_workers, planner.c). Here nobody is asked who sorts for whom: a worker does all that there is to do for
+//! an index. So whatever it calls has to be safe, and the access method one that comes with the server.
+//!
+//! Who takes the longest index last waits for it alone. How long one takes is only guessed, from what it is and how wide its
+//! keys are; to be wrong costs time, and nothing else.
+
+use pgrx::pg_sys;
+
+use crate::load::direct::indexes::{Index, Way};
+use crate::pg::compat;
+use crate::pg::hazard::Hazards;
+
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
+
+/// One of them: its place in the relation's list, and what it costs, compared with the others.
+#[derive(Debug, Clone, Copy)]
+pub struct Member {
+    pub number: usize,
+    cost: f64,
+    is_btree: bool,
+}
+
+/// Those that processes may build at once, the longest first. None if there is one at most. Guarded.
+///
+/// # Safety
+/// An open relation and its indexes, which are closed.
+pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member> {
+    let mut found = Vec::new();
+    // SAFETY: the caller vouches for the relation; guarded calls. Its indexes stay while it is locked.
+    unsafe {
+        let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
+        if persistence == pg_sys::RELPERSISTENCE_TEMP || compat::prunes_early() {
+            return found;
+        }
+        let hazards = Hazards::new();
+        for (number, index) in list.iter().enumerate().filter(|(_, index)| index.way == Way::Rebuilt) {
+            let index = pg_sys::index_open(index.oid, pg_sys::AccessShareLock.cast_signed());
+            let form = &*(*index).rd_index;
+            // Of these reindex_index (index.c) would have more to say in the end.
+            let is_whole = form.indisvalid && form.indisready && form.indislive && !form.indcheckxmin;
+            let method = (*(*index).rd_rel).relam;
+            if let Some(weight) = weight(method).filter(|_| is_whole && hazards.index_is_safe(index)) {
+                let is_btree = method == pg_sys::BTREE_AM_OID;
+                found.push(Member { number, cost: weight * width(index), is_btree });
+            }
+            pg_sys::index_close(index, NO_LOCK);
+        }
+    }
+    found.sort_by(|a, b| b.cost.total_cmp(&a.cost));
+    leave_to_server(&mut found);
+    found
+}
+
+/// A B-tree that takes longer than all others together is better built by several processes, as the server can.
+fn leave_to_server(found: &mut Vec<Member>) {
+    while let [first, rest @ ..] = &**found
+        && (rest.is_empty() || (first.is_btree && first.cost > rest.iter().map(|member| member.cost).sum()))
+    {
+        found.remove(0);
+    }
+    if found.len() < 2 {
+        found.clear();
+    }
+}
+
+/// What a key of a few bytes takes, compared with one of a B-tree; only of methods that come with the server.
+fn weight(method: pg_sys::Oid) -> Option<f64> {
+    Some(match method {
+        pg_sys::BTREE_AM_OID => 1.0,
+        pg_sys::HASH_AM_OID => 1.2,
+        pg_sys::GIST_AM_OID | pg_sys::SPGIST_AM_OID => 4.0,
+        pg_sys::GIN_AM_OID => 6.0,
+        pg_sys::BRIN_AM_OID => 0.2,
+        _ => return None,
+    })
+}
+
+/// What a row has in an index, as wide as the server takes it for without statistics, in units of eight bytes.
+///
+/// # Safety
+/// An open index. Guarded.
+unsafe fn width(index: pg_sys::Relation) -> f64 {
+    // SAFETY: the caller vouches for the index, which has so many attributes; guarded calls.
+    unsafe {
+        let natts = usize::try_from((*(*index).rd_att).natts).unwrap_or(0);
+        let of = |i| {
+            let attribute = compat::attribute((*index).rd_att, i);
+            pg_sys::get_typavgwidth((*attribute).atttypid, (*attribute).atttypmod)
+        };
+        1.0 + f64::from((0..natts).map(of).sum::<i32>()) / 8.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(costs: &[(f64, bool)]) -> Vec<usize> {
+        let member = |(number, &(cost, is_btree))| Member { number, cost, is_btree };
+        let mut found = costs.iter().enumerate().map(member).collect();
+        leave_to_server(&mut found);
+        found.iter().map(|member| member.number).collect()
+    }
+
+    #[test]
+    fn what_is_left_to_the_server() {
+        assert!(left(&[]).is_empty());
+        assert!(left(&[(5.0, false)]).is_empty());
+        assert_eq!(left(&[(5.0, false), (1.0, true)]), [0, 1]);
+        assert_eq!(left(&[(5.0, true), (5.0, true)]), [0, 1]);
+        assert!(left(&[(5.0, true), (1.0, false)]).is_empty());
+        assert_eq!(left(&[(5.0, true), (2.0, false), (1.0, true)]), [1, 2]);
+        assert_eq!(left(&[(9.0, true), (5.0, true), (2.0, false), (1.0, true)]), [2, 3]);
+    }
+}
