@@ -3,7 +3,7 @@
 //! Code below the callbacks returns `Result<_, Error>`; a callback raises what reaches it. CONTEXT lines are not put
 //! in here: the callbacks push an error context, as COPY does, and the server asks it (`pg::context`).
 
-use pg_bulk_format::dialect::DialectError;
+use pg_bulk_format::dialect::{DialectError, Format};
 use pg_bulk_format::field::FieldError;
 use pg_bulk_format::line::LineError;
 use pg_bulk_format::reader::ReadError;
@@ -143,6 +143,11 @@ pub fn missing_data(column: &str) -> Error {
     bad_format(format!("missing data for column \"{column}\"")).about_record()
 }
 
+/// missing data at the end of a record
+pub fn record_too_short() -> Error {
+    bad_format("missing data after last column").about_record()
+}
+
 /// unexpected default marker in COPY data
 pub fn unexpected_default(column: &str) -> Error {
     let detail = format!("Column \"{column}\" has no default value.");
@@ -160,22 +165,19 @@ pub fn header_mismatch(field: usize, got: &str, expected: &str) -> Error {
 }
 
 /// What the pure reader met, in COPY's words. Encoding errors have words of their own (`pg::encoding`).
-pub fn read_error(error: ReadError, csv: bool) -> Error {
-    let how = if csv { "unquoted" } else { "literal" };
-    let represent = |escape: &str, what: &str| {
-        if csv {
-            format!("Use quoted CSV field to represent {what}.")
-        } else {
-            format!("Use \"{escape}\" to represent {what}.")
+pub fn read_error(error: ReadError, format: Format) -> Error {
+    let how = if format == Format::Csv { "unquoted" } else { "literal" };
+    let found = |what: &str, escape: &str| {
+        let error = bad_format(format!("{how} {what} found in data"));
+        match format {
+            Format::Csv => error.hint(format!("Use quoted CSV field to represent {what}.")),
+            Format::Text => error.hint(format!("Use \"{escape}\" to represent {what}.")),
+            Format::Lines => error,
         }
     };
     match error {
-        ReadError::Line(LineError::CarriageReturn) => {
-            bad_format(format!("{how} carriage return found in data")).hint(represent("\\r", "carriage return"))
-        }
-        ReadError::Line(LineError::Newline) => {
-            bad_format(format!("{how} newline found in data")).hint(represent("\\n", "newline"))
-        }
+        ReadError::Line(LineError::CarriageReturn) => found("carriage return", "\\r"),
+        ReadError::Line(LineError::Newline) => found("newline", "\\n"),
         ReadError::Line(LineError::MarkerCorrupt) => bad_format("end-of-copy marker corrupt"),
         ReadError::Line(LineError::MarkerNotAlone) => bad_format("end-of-copy marker is not alone on its line"),
         ReadError::Line(LineError::MarkerNewline) => {

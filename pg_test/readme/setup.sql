@@ -44,3 +44,9 @@ COPY (SELECT 1 AS id, 'Ada' AS customer, 10.5 AS amount) TO :'file' (FORMAT csv,
 COPY (SELECT * FROM (VALUES ('Ida', 2), ('Nadia', 3)) v (customer, id)) TO :'file' (FORMAT csv, HEADER);
 \set file :data '/orders-03.csv'
 COPY (SELECT * FROM (VALUES (1.5, 4), (2.5, 5)) v (amount, id)) TO :'file' (FORMAT csv, HEADER);
+
+-- Records of fixed length.
+\set file :data '/people.dat'
+COPY (
+    SELECT '   1Ada      1815-12-10' UNION ALL SELECT '   2Blaise             '
+) TO :'file';

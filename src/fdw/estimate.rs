@@ -11,7 +11,6 @@ use pg_bulk_format::reader::Event;
 
 use super::options::TableOptions;
 use crate::error::Result;
-use crate::pg::encoding::Encodings;
 use crate::pg::source::{Location, Source};
 use crate::pg::stream::{Header, Stream};
 
@@ -62,7 +61,7 @@ fn of_file(options: &TableOptions, location: &Location) -> Estimate {
 }
 
 fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Option<f64>> {
-    let encodings = match Encodings::new(options.copy.encoding) {
+    let encodings = match options.copy.encodings() {
         Ok(encodings) => encodings,
         Err(e) => {
             source.close()?;

@@ -17,9 +17,11 @@ use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
 use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
 
-const COLUMN_OPTIONS: &[&str] = &["force_not_null", "force_null", "column_name", "source"];
+const COLUMN_OPTIONS: &[&str] =
+    &["force_not_null", "force_null", "column_name", "source", "start", "length", "trim", "nullif"];
 
 fn table_options() -> Vec<&'static str> {
     ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by"]).copied().collect()
@@ -69,7 +71,11 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
 }
 
 fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
+    let mut slice = SliceDraft::default();
     for (name, value) in options {
+        if slice.set(name, value)? {
+            continue;
+        }
         match name.as_str() {
             "column_name" => (),
             "source" => {
@@ -191,7 +197,9 @@ impl TableOptions {
 
     /// Apply the options that speak of columns, the table's and the columns' own. Guarded.
     fn apply_to(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
+        let mut drafts = Vec::new();
         for column in columns.iter_mut() {
+            let mut slice = SliceDraft::default();
             let Ok(attnum) = i16::try_from(column.attribute + 1) else { continue };
             // SAFETY: a guarded catalog lookup.
             let own = unsafe { stored(pg_sys::GetForeignColumnOptions(relid, attnum)) };
@@ -201,9 +209,16 @@ impl TableOptions {
                     "force_null" => column.force_null = Caller::ForeignTable.boolean(name, value)?,
                     "column_name" => column.header_name = CString::new(value.as_slice()).ok(),
                     "source" => column.taken = taken(value)?,
-                    _ => (),
+                    _ => drop(slice.set(name, value)?),
                 }
             }
+            if column.taken == Taken::Field {
+                drafts.push((column.display_name().into_owned(), slice));
+            }
+        }
+        let slices = slices(&self.copy, drafts)?;
+        for (column, slice) in columns.iter_mut().filter(|column| column.taken == Taken::Field).zip(slices) {
+            column.slice = slice;
         }
         self.copy.force(relid, columns)
     }

@@ -9,7 +9,6 @@ use super::order::{self, Ordered};
 use crate::error::OrRaise;
 use crate::pg::chunk::bytes_tell;
 use crate::pg::compat;
-use crate::pg::encoding::Encodings;
 use crate::pg::hazard::Hazards;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
@@ -177,7 +176,7 @@ fn has_chunks(options: &TableOptions) -> bool {
         Some(list) => Some(list.size()).filter(|_| options.copy.skip == 0 && list.files.len() > 1),
         None => options.location.as_ref().and_then(|location| location.plain_size(options.copy.compressed)),
     };
-    let encodings = Encodings::new(options.copy.encoding);
+    let encodings = options.copy.encodings();
     // Who reads a part does not know how many rows the others have.
     options.copy.limit.is_none()
         && size.is_some()

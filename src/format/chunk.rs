@@ -106,7 +106,7 @@ impl Cutter {
     #[must_use]
     pub fn new(dialect: &Dialect, scanner: Scanner) -> Cutter {
         let csv = dialect.is_csv();
-        let marker = !csv || dialect.end_marker == EndMarker::Until17;
+        let marker = !dialect.is_lines() && (!csv || dialect.end_marker == EndMarker::Until17);
         Cutter { scanner, csv, marker, finder: memmem::Finder::new(b"\\.") }
     }
 

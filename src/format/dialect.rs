@@ -8,13 +8,15 @@
 //! accepts nonsense (a newline as the quote, the delimiter as the escape); such a dialect is read by the exact,
 //! byte-at-a-time reader alone ([`Dialect::is_regular`]).
 
-/// The two line-based formats.
+/// The line-based formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// COPY's text format: backslash escapes.
     Text,
     /// COPY's CSV format: quotes.
     Csv,
+    /// Lines that are one field each, whatever is in them: somebody else knows what their parts are.
+    Lines,
 }
 
 /// How lines end. COPY learns it from the first line and then insists on it.
@@ -63,6 +65,8 @@ pub struct Dialect {
     pub default: Option<Vec<u8>>,
     /// What `\.` means.
     pub end_marker: EndMarker,
+    /// How long each record is, in bytes without its end, if that is known.
+    pub record_length: Option<usize>,
 }
 
 /// Format options as given, before defaults.
@@ -196,7 +200,31 @@ impl Dialect {
             null: null.to_vec(),
             default: o.default.clone(),
             end_marker,
+            record_length: None,
         })
+    }
+
+    /// Lines that are one field each, all of them so long if that is known. No byte of a line has a meaning, `\.` among them.
+    #[must_use]
+    pub fn lines(record_length: Option<usize>) -> Dialect {
+        Dialect {
+            format: Format::Lines,
+            delimiter: b',',
+            quote: b'"',
+            escape: b'"',
+            // No line is one.
+            null: b"\n".to_vec(),
+            default: None,
+            end_marker: EndMarker::Since18,
+            record_length,
+        }
+    }
+
+    /// Is each line one field?
+    #[inline]
+    #[must_use]
+    pub fn is_lines(&self) -> bool {
+        self.format == Format::Lines
     }
 
     /// Is this CSV?
@@ -213,6 +241,7 @@ impl Dialect {
     #[must_use]
     pub fn is_regular(&self) -> bool {
         match self.format {
+            Format::Lines => true,
             Format::Text => !self.delimiter.is_ascii_hexdigit(),
             Format::Csv => {
                 let special = |b: u8| b == b'\n' || b == b'\r';

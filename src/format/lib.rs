@@ -21,6 +21,7 @@ pub mod chunk;
 pub mod convert;
 pub mod dialect;
 pub mod field;
+pub mod fixed;
 pub mod id_range;
 pub mod line;
 #[doc(hidden)]

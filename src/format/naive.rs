@@ -72,6 +72,9 @@ pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
 }
 
 fn cell(d: &Dialect, raw: &[u8]) -> Cell {
+    if d.is_lines() {
+        return Cell::Bytes(raw.to_vec());
+    }
     if !(d.is_csv() && raw.contains(&d.quote)) {
         if raw == d.null {
             return Cell::Null;

@@ -6,16 +6,19 @@
 
 use std::ffi::CString;
 
+use pg_bulk_format::fixed::Slice;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::{Duplicates, Keep};
 use super::insert_select::Wrapper;
 use crate::error::{Error, Result};
 use crate::pg::column::Taken;
-use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
+use crate::pg::encoding::from_server;
 use crate::pg::jsonb::{self, Json};
 use crate::pg::option_value::{Caller, Value, text};
+use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
 
@@ -75,6 +78,8 @@ pub struct LoadOptions {
     pub location: Location,
     /// The columns of the file's fields, in order.
     pub columns: Option<Vec<CString>>,
+    /// Where these are in a record of fixed length.
+    pub slices: Vec<Option<Slice>>,
     /// Columns that no field of the file is for, and what they get.
     pub others: Vec<(CString, Taken)>,
     /// The header says which columns the fields are for. `copy.header` is then one line.
@@ -136,20 +141,29 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
     }
 }
 
-/// The columns' option without those that no field of the file is for, which are objects. Null if nothing remains.
-fn without_others(json: Json, others: &mut Vec<(CString, Taken)>) -> Result<Json> {
+/// What an object among columns may have.
+const OF_COLUMN: &[&str] = &["column", "source", "start", "length", "trim", "nullif"];
+
+/// The columns' option without what is said of each in objects: what it gets where no field of the file is for it, or where it
+/// is in a record of fixed length. Null if nothing remains.
+pub fn names_of_columns(json: Json, others: &mut Vec<(CString, Taken)>, slices: &mut Vec<SliceDraft>) -> Result<Json> {
     let Json::Array(elements) = json else { return Ok(json) };
     let had_some = !elements.is_empty();
     let mut fields = Vec::new();
     for element in elements {
         let Json::Object(members) = element else {
             fields.push(element);
+            slices.push(SliceDraft::default());
             continue;
         };
-        let (mut column, mut source) = (None, None);
+        let (mut column, mut source, mut slice) = (None, None, None::<SliceDraft>);
         for (name, json) in members {
-            let Json::Text(given) = json else {
-                return Err(invalid("column and source must be strings"));
+            let is_name = matches!(&*name, b"column" | b"source");
+            let given = match json {
+                Json::Text(given) => given,
+                Json::Literal(given) if !is_name => given,
+                _ if is_name => return Err(invalid("column and source must be strings")),
+                _ => return Err(invalid(format!("{} must be a string or a number", text(&name)))),
             };
             match &*name {
                 b"column" => column = Some(c_string(&given)),
@@ -160,13 +174,40 @@ fn without_others(json: Json, others: &mut Vec<(CString, Taken)>) -> Result<Json
                     };
                     source = Some(Taken::by_name(&text(&given)).ok_or_else(bad)?);
                 }
-                _ => return Err(Caller::Function.unknown(&text(&name), &["column", "source"])),
+                _ => {
+                    if !slice.get_or_insert_default().set(&text(&name), &given)? {
+                        return Err(Caller::Function.unknown(&text(&name), OF_COLUMN));
+                    }
+                }
             }
         }
-        let missing = || invalid("an object among columns requires column and source");
-        others.push(column.zip(source).ok_or_else(missing)?);
+        match (column, source, slice) {
+            (Some(column), Some(source), None) => others.push((column, source)),
+            (Some(column), None, Some(slice)) => {
+                fields.push(Json::Text(column.into_bytes()));
+                slices.push(slice);
+            }
+            (Some(_), Some(_), Some(_)) => {
+                return Err(invalid("an object among columns cannot have both source and a place in the record"));
+            }
+            _ => return Err(invalid("an object among columns requires column, and source or length")),
+        }
     }
     Ok(if fields.is_empty() && had_some { Json::Null } else { Json::Array(fields) })
+}
+
+/// Where the columns of a list are in a record of fixed length.
+pub fn slices_of(
+    copy: &CopyOptions,
+    columns: Option<&[CString]>,
+    drafts: Vec<SliceDraft>,
+) -> Result<Vec<Option<Slice>>> {
+    let Some(columns) = columns else {
+        let message = "format \"fixed\" requires columns";
+        return if copy.shape == Shape::Fixed { Err(invalid(message)) } else { Ok(Vec::new()) };
+    };
+    let names = columns.iter().map(|name| from_server(name));
+    slices(copy, names.zip(drafts).collect())
 }
 
 impl LoadOptions {
@@ -179,7 +220,7 @@ impl LoadOptions {
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };
-        let (mut given, mut others) = (Vec::new(), Vec::new());
+        let (mut given, mut others, mut drafts) = (Vec::new(), Vec::new(), Vec::new());
         for (name, json) in members {
             let name = text(&name).into_owned();
             if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
@@ -187,12 +228,17 @@ impl LoadOptions {
                 let valid: Vec<_> = names.filter(|name| enqueues || *name != EACH_FILE).collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
-            let json = if name == "columns" { without_others(json, &mut others)? } else { json };
+            let json = match &*name {
+                "columns" => names_of_columns(json, &mut others, &mut drafts)?,
+                _ => json,
+            };
             if let Some(value) = value(&name, json)? {
                 given.push((name, value));
             }
         }
-        Ok(LoadOptions { others, ..LoadOptions::of_values(path, &given)? })
+        let options = LoadOptions::of_values(path, &given)?;
+        let slices = slices_of(&options.copy, options.columns.as_deref(), drafts)?;
+        Ok(LoadOptions { others, slices, ..options })
     }
 
     /// The options of an INSERT of a foreign table's rows. Guarded.
@@ -202,6 +248,7 @@ impl LoadOptions {
             copy,
             location,
             columns: None,
+            slices: Vec::new(),
             others: Vec::new(),
             match_by_name: false,
             where_clause: None,
@@ -317,6 +364,7 @@ impl LoadOptions {
             copy,
             location,
             columns,
+            slices: Vec::new(),
             others: Vec::new(),
             match_by_name,
             where_clause,

@@ -8,26 +8,27 @@
 
 use std::ffi::{CStr, CString};
 
+use pg_bulk_format::fixed::Slice;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::insert_select::Wrapper;
-use super::options::value;
+use super::options::{names_of_columns, slices_of, value};
 use super::target::check_location;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
-use crate::pg::copy_options::{self, CopyOptions, Draft};
+use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
-use crate::pg::encoding::Encodings;
+use crate::pg::encoding::{Encodings, from_server};
 use crate::pg::jsonb;
-use crate::pg::option_value::{Caller, HeaderOption, invalid, text};
+use crate::pg::option_value::{Caller, HeaderOption, Value, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{self, OnError, Outcome, Tolerance};
 use crate::pg::source::Location;
 
 /// The names besides COPY's format options.
-const NAMES: &[&str] = &["program", "server"];
+const NAMES: &[&str] = &["columns", "program", "server"];
 
 /// A file that is being read.
 struct Reading {
@@ -90,31 +91,46 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
     }
 }
 
+/// Where columns are in records of fixed length.
+type Places = Vec<(CString, Slice)>;
+
 /// Which file, and what it means.
 ///
 /// # Safety
 /// `options` is a datum of type jsonb. Guarded.
-unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOptions)> {
+unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOptions, Places)> {
     // SAFETY: the caller vouches for the datum.
     let Some(members) = (unsafe { jsonb::members(options) }) else {
         return Err(invalid("options must be a JSON object".into()));
     };
     let mut draft = Draft::new(Caller::Function);
     let (mut program, mut server) = (false, None);
+    let (mut columns, mut others, mut drafts) = (None, Vec::new(), Vec::new());
     for (name, json) in members {
         let name = text(&name).into_owned();
         if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
             let valid: Vec<_> = copy_options::NAMES.iter().chain(NAMES).copied().collect();
             return Err(Caller::Function.unknown(&name, &valid));
         }
+        let is_columns = name == "columns";
+        let json = if is_columns { names_of_columns(json, &mut others, &mut drafts)? } else { json };
         let Some(value) = value(&name, json)? else { continue };
         match name.as_str() {
+            "columns" => match value {
+                Value::List(names) => columns = Some(names),
+                Value::Text(_) => return Err(invalid("columns must be an array of column names".into())),
+            },
             "program" => program = Caller::Function.boolean(&name, value.one(&name)?)?,
             "server" => server = Some(CString::new(value.one(&name)?).unwrap_or_default()),
             _ => drop(draft.set(&name, &value)?),
         }
     }
     let copy = draft.finish()?;
+    if !others.is_empty() || (columns.is_some() && copy.shape != Shape::Fixed) {
+        return Err(invalid("columns of bulk_read() requires format \"fixed\", and no source".into()));
+    }
+    let slices = slices_of(&copy, columns.as_deref(), drafts)?;
+    let places = columns.unwrap_or_default().into_iter().zip(slices.into_iter().flatten()).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized".into()));
     }
@@ -124,7 +140,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
         None if program => Location::Program(path.to_owned()),
         None => Location::File(path.to_owned()),
     };
-    Ok((location, copy))
+    Ok((location, copy, places))
 }
 
 /// Rights first, then the file.
@@ -150,7 +166,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
         let path = argument(0, "path").or_raise();
         let json = argument(1, "options").or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
-        let (location, copy) = parse(path, json).or_raise();
+        let (location, copy, places) = parse(path, json).or_raise();
         check_location(&location).or_raise();
         pg_sys::InitMaterializedSRF(fcinfo, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
         let (store, descriptor) = ((*result).setResult, (*result).setDesc);
@@ -162,7 +178,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         let old = pg_sys::MemoryContextSwitchTo(memory);
-        let rows = open(&location, &copy, descriptor).or_raise();
+        let rows = open(&location, &copy, &places, descriptor).or_raise();
         let econtext = pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState());
         pg_sys::MemoryContextSwitchTo(old);
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
@@ -187,13 +203,16 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
 }
 
 /// The file's rows, of these columns. Guarded; the current memory context must outlive them.
-fn open(location: &Location, copy: &CopyOptions, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
+fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
     let session = column::session(Encodings::new(copy.encoding)?.charset());
     // SAFETY: a valid descriptor.
     let natts = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
     // SAFETY: it has so many attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
+    if copy.shape == Shape::Fixed {
+        place(&mut columns, places)?;
+    }
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
     let known = copy.by_name.then(|| columns.clone());
@@ -202,6 +221,27 @@ fn open(location: &Location, copy: &CopyOptions, descriptor: pg_sys::TupleDesc) 
         rows.name_by(known);
     }
     Ok(rows)
+}
+
+/// The columns are in these places of a record.
+fn place(columns: &mut [Column], places: &Places) -> Result<()> {
+    for (name, slice) in places {
+        let column = columns.iter_mut().find(|column| column.name == *name).ok_or_else(|| {
+            let message = format!("column \"{}\" does not exist", from_server(name));
+            Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
+        })?;
+        if column.slice.replace(slice.clone()).is_some() {
+            let message = format!("column \"{}\" specified more than once", from_server(name));
+            return Err(Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message));
+        }
+    }
+    match columns.iter().find(|column| column.slice.is_none()) {
+        Some(column) => {
+            let message = format!("column \"{}\" is not among columns", column.display_name());
+            Err(invalid(message))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Collect rows, up to one that input functions are to make values of.

@@ -223,6 +223,9 @@ fn columns(
             _ => Column::ignored(name.clone()),
         })
         .collect();
+    for (column, slice) in columns.iter_mut().zip(&options.slices) {
+        column.slice.clone_from(slice);
+    }
     for (attnum, taken) in &mapping.others {
         if let Ok(attribute) = usize::try_from(attnum - 1) {
             columns.push(Column { taken: *taken, ..Column::of_attribute(relation, attribute, &session, false) });

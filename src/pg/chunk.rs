@@ -208,7 +208,12 @@ fn nap() {
 /// Can the bytes of a file be told apart anywhere, without being converted?
 pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
     let treatment = encodings.treatment();
-    let safe = treatment == Treatment::Utf8 || (treatment == Treatment::Verify && encodings.is_safe());
+    let safe = match treatment {
+        // No line end is a byte of a longer character, in any encoding.
+        Treatment::Utf8 | Treatment::Nothing => true,
+        Treatment::Verify => encodings.is_safe(),
+        Treatment::Convert => false,
+    };
     safe && dialect.is_regular()
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use pg_bulk_format::convert::{Charset, Decoder, Session};
+use pg_bulk_format::fixed::Slice;
 use pgrx::pg_sys;
 
 use super::compat;
@@ -12,6 +13,8 @@ use super::compat;
 pub enum Taken {
     /// A field of the record.
     Field,
+    /// A part of the record, which is one field ([`super::parts`]).
+    Part,
     /// The file's path.
     FileName,
     /// The number of the record's line.
@@ -41,6 +44,8 @@ pub struct Column {
     /// The field belongs to no attribute; records have it all the same.
     pub ignored: bool,
     pub taken: Taken,
+    /// Where it is in a record of fixed length.
+    pub slice: Option<Slice>,
     pub name: CString,
     /// What a header calls it, if not by its name.
     pub header_name: Option<CString>,
@@ -120,6 +125,7 @@ impl Column {
             attribute,
             ignored: false,
             taken: Taken::Field,
+            slice: None,
             header_name: None,
             // SAFETY: a name is NUL-terminated.
             name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
@@ -141,6 +147,7 @@ impl Column {
             attribute: usize::MAX,
             ignored: true,
             taken: Taken::Field,
+            slice: None,
             name,
             header_name: None,
             decoder: None,

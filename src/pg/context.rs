@@ -122,7 +122,7 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     } else if rows.is_discreet && !rows.is_converting {
         What::Line(None)
     } else if attention.column.is_null() {
-        What::Line(rows.reader().raw_line().map(displayed))
+        What::Line(rows.line().map(displayed))
     } else {
         // SAFETY: set by Rows to strings that it owns.
         unsafe {

@@ -14,6 +14,7 @@ use super::compat;
 use super::compression::Compressed;
 use super::encoding::{Encodings, encoding_by_name};
 use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
+use super::slice_options;
 use super::soft::{OnError, Tolerance, Verbosity};
 use super::source::{Location, Source};
 use super::stream::{Header, Stream};
@@ -42,12 +43,25 @@ pub const NAMES: &[&str] = &[
     "limit",
     "compression",
     "match_by",
+    "record_length",
 ];
+
+/// What records are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Fields with delimiters between them: COPY's formats.
+    Delimited,
+    /// Fields in their places ([`super::parts`]).
+    Fixed,
+}
 
 /// What a file's bytes mean, and which of its rows are wanted.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
     pub dialect: Dialect,
+    pub shape: Shape,
+    /// The value that stands for NULL in all columns that do not say otherwise, where records have no delimiters.
+    pub null: Option<Vec<u8>>,
     pub header: HeaderOption,
     pub encoding: Option<i32>,
     pub force_not_null: ColumnSet,
@@ -75,6 +89,8 @@ pub struct CopyOptions {
 pub struct Draft {
     caller: Caller,
     format: FormatOptions,
+    shape: Shape,
+    record_length: Option<usize>,
     header: HeaderOption,
     encoding: Option<i32>,
     force_not_null: ColumnSet,
@@ -96,6 +112,8 @@ impl Draft {
         Draft {
             caller,
             format: FormatOptions::default(),
+            shape: Shape::Delimited,
+            record_length: None,
             header: HeaderOption::Lines(0),
             encoding: None,
             force_not_null: ColumnSet::None,
@@ -132,8 +150,9 @@ impl Draft {
         let given = || Some(bytes.to_vec());
         match name {
             "format" => match value {
-                "text" => self.format.csv = false,
-                "csv" => self.format.csv = true,
+                "text" => (self.format.csv, self.shape) = (false, Shape::Delimited),
+                "csv" => (self.format.csv, self.shape) = (true, Shape::Delimited),
+                "fixed" => (self.format.csv, self.shape) = (false, Shape::Fixed),
                 "binary" => {
                     let who = if self.caller == Caller::Function { "bulk_load" } else { "bulk_fdw" };
                     return Err(unsupported(&format!("COPY format \"binary\" is not supported by {who}")));
@@ -190,6 +209,7 @@ impl Draft {
                     _ => return Err(invalid(format!("COPY LOG_VERBOSITY \"{value}\" not recognized"))),
                 };
             }
+            "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
             "skip" => self.skip = count(name, value)?,
             "limit" => self.limit = Some(count(name, value)?),
             "compression" => {
@@ -201,11 +221,14 @@ impl Draft {
         Ok(true)
     }
 
-    /// Make sense of the options together; the first complaint is the one that COPY would make.
-    pub fn finish(mut self) -> Result<CopyOptions> {
-        self.format.force_not_null = self.force_not_null != ColumnSet::None;
-        self.format.force_null = self.force_null != ColumnSet::None;
-        let dialect = Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
+    fn dialect(&self) -> Result<Dialect> {
+        if self.shape == Shape::Fixed {
+            return self.lines("FIXED");
+        }
+        if self.record_length.is_some() {
+            return Err(invalid("record_length requires format \"fixed\"".into()));
+        }
+        Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
             use DialectError as D;
             // COPY calls a character that is too long a feature that is missing; here it is a bad value.
             let bad_value = matches!(e, D::DelimiterLength | D::QuoteLength | D::EscapeLength);
@@ -214,7 +237,35 @@ impl Draft {
                 return error.code(Code::ERRCODE_INVALID_PARAMETER_VALUE);
             }
             error
-        })?;
+        })
+    }
+
+    /// The dialect of records without delimiters. What has no meaning there is refused as COPY does it for BINARY.
+    fn lines(&self, mode: &str) -> Result<Dialect> {
+        let format = &self.format;
+        let refused = [
+            (format.delimiter.is_some(), "DELIMITER"),
+            (format.quote.is_some(), "QUOTE"),
+            (format.escape.is_some(), "ESCAPE"),
+            (format.default.is_some(), "DEFAULT"),
+            (format.force_not_null, "FORCE_NOT_NULL"),
+            (format.force_null, "FORCE_NULL"),
+            (self.header == HeaderOption::Match, "HEADER MATCH"),
+            (self.by_name || self.by_position, "MATCH_BY"),
+        ];
+        match refused.iter().find(|(given, _)| *given) {
+            Some((_, name)) => {
+                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
+            }
+            None => Ok(Dialect::lines(self.record_length)),
+        }
+    }
+
+    /// Make sense of the options together; the first complaint is the one that COPY would make.
+    pub fn finish(mut self) -> Result<CopyOptions> {
+        self.format.force_not_null = self.force_not_null != ColumnSet::None;
+        self.format.force_null = self.force_null != ColumnSet::None;
+        let dialect = self.dialect()?;
         let has_limit = self.reject_limit > 0 || self.reject_percent.is_some();
         if has_limit && !matches!(self.on_error, OnError::Ignore | OnError::Table) {
             let or_table = if self.caller == Caller::Function { " or TABLE" } else { "" };
@@ -231,6 +282,8 @@ impl Draft {
         }
         Ok(CopyOptions {
             dialect,
+            shape: self.shape,
+            null: self.format.null,
             header: self.header,
             encoding: self.encoding,
             force_not_null: self.force_not_null,
@@ -270,13 +323,19 @@ impl CopyOptions {
         }
     }
 
+    /// The encodings that meet in a file. Guarded.
+    pub fn encodings(&self) -> Result<Encodings> {
+        let encodings = Encodings::new(self.encoding)?;
+        Ok(encodings.keeping_bom(self.keeps_bom).by_part(self.shape == Shape::Fixed))
+    }
+
     /// The records of a location, of so many fields. Guarded.
     pub fn open(&self, location: &Location, mut header: Header, fields: usize) -> Result<Stream> {
-        let encodings = Encodings::new(self.encoding)?.keeping_bom(self.keeps_bom);
+        let encodings = self.encodings()?;
         let files = if self.is_literal { None } else { location.files()? };
         // Files have their columns in different orders (`header.rs`).
-        header.fields |=
-            header.lines == 1 && !self.by_position && files.as_ref().is_some_and(|list| list.files.len() > 1);
+        let has_names = header.lines == 1 && !self.by_position && !self.dialect.is_lines();
+        header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.compressed)?;
         let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);

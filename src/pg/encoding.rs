@@ -31,6 +31,8 @@ pub struct Encodings {
     conversion: Option<pg_sys::Oid>,
     /// A byte order mark is data.
     keeps_bom: bool,
+    /// Nobody but who looks at the parts of a record looks at its bytes.
+    by_part: bool,
 }
 
 /// What happens to bytes on their way in.
@@ -42,6 +44,8 @@ pub enum Treatment {
     Verify,
     /// The server converts ([`Encodings::convert`]).
     Convert,
+    /// Nothing.
+    Nothing,
 }
 
 /// The encoding of a name, if there is one.
@@ -64,7 +68,7 @@ impl Encodings {
         let (file, server) =
             unsafe { (encoding.unwrap_or_else(|| pg_sys::pg_get_client_encoding()), pg_sys::GetDatabaseEncoding()) };
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
-            return Ok(Encodings { file, server, conversion: None, keeps_bom: false });
+            return Ok(Encodings { file, server, conversion: None, keeps_bom: false, by_part: false });
         }
         // SAFETY: a guarded catalog lookup.
         let conversion = unsafe { pg_sys::FindDefaultConversionProc(file, server) };
@@ -73,10 +77,16 @@ impl Encodings {
             let message = format!("default conversion function for encoding \"{from}\" to \"{to}\" does not exist");
             return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
         }
-        Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false })
+        Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false, by_part: false })
     }
 
+    /// What happens to all bytes of the file.
     pub fn treatment(&self) -> Treatment {
+        if self.by_part { Treatment::Nothing } else { self.conversion() }
+    }
+
+    /// What happens to bytes of the file that are to be used.
+    pub fn conversion(&self) -> Treatment {
         match self.conversion {
             Some(_) => Treatment::Convert,
             None if self.file == UTF8 => Treatment::Utf8,
@@ -98,6 +108,11 @@ impl Encodings {
     /// A byte order mark is data, as COPY sees it.
     pub fn keeping_bom(self, keeps_bom: bool) -> Encodings {
         Encodings { keeps_bom, ..self }
+    }
+
+    /// The parts of a record are verified or converted, and not the file ([`super::parts`]).
+    pub fn by_part(self, by_part: bool) -> Encodings {
+        Encodings { by_part, ..self }
     }
 
     /// May the file start with a byte order mark?
@@ -222,6 +237,13 @@ pub fn invalid_in_server_encoding(value: &[u8]) -> Option<Error> {
     };
     let rest = value.get(usize::try_from(valid).unwrap_or(0)..).unwrap_or_default();
     (!rest.is_empty()).then(|| invalid_bytes(encoding, rest))
+}
+
+/// Is this a string of the server's?
+pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
+    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the functions only look at the bytes, and raise nothing.
+    unsafe { unguarded::pg_encoding_verifymbstr(unguarded::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
 }
 
 /// A string of the server's as text. Guarded.

@@ -19,8 +19,9 @@ use pgrx::pg_sys;
 
 use super::column::{self, Column, Taken};
 use super::context::Elsewhere;
-use super::encoding::{invalid_in_server_encoding, verify_in_server_encoding};
+use super::encoding::{invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding};
 use super::header::FirstHeader;
+use super::parts::Parts;
 use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
 use super::unguarded;
@@ -116,6 +117,10 @@ pub struct Rows {
     pub(super) columns: Vec<Column>,
     /// How many fields there are.
     pub(super) fields: usize,
+    /// Of records that are one field, which no column takes.
+    parts: Option<Parts>,
+    /// Records are looked at before values are made of them: for DEFAULT markers, or for their parts.
+    is_checked: bool,
     /// What the header of each file may name.
     pub(super) known: Option<Vec<Column>>,
     /// Of several files whose fields are matched by position.
@@ -181,10 +186,13 @@ impl Rows {
         match_header: bool,
     ) -> Rows {
         let default = stream.reader.dialect().default.clone();
+        let has_parts = stream.reader.dialect().is_lines();
         let mut rows = Rows {
             stream,
             columns: Vec::new(),
             fields: 0,
+            parts: has_parts.then(Parts::default),
+            is_checked: default.is_some() || has_parts,
             known: None,
             first_header: None,
             file_name: Vec::new(),
@@ -248,6 +256,14 @@ impl Rows {
     /// Say which columns the fields are for, once the header has told.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
         let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
+        if let Some(parts) = &mut self.parts {
+            let line = Column::ignored(CString::default());
+            let of_line = fields.into_iter().map(|column| Column { taken: Taken::Part, ..column });
+            self.columns = std::iter::once(line).chain(of_line).chain(others).collect();
+            self.fields = 1;
+            parts.lay_out(&self.columns, self.stream.reader.dialect().record_length);
+            return;
+        }
         self.fields = fields.len();
         fields.extend(others);
         self.columns = fields;
@@ -264,6 +280,10 @@ impl Rows {
     pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
         // The current row may be one of those that go now: the first one of another file.
         self.decoded = None;
+        if self.parts.is_some() {
+            self.block = None;
+            return;
+        }
         let field = |column: &Column| {
             let attribute = column.attribute;
             let plain = !column.force_null && !column.force_not_null && !column.wants_null;
@@ -334,7 +354,7 @@ impl Rows {
     /// Pass by rows behind the current one with which all is well as long as nobody wants to know their values. Returns how
     /// many there were.
     pub fn pass_by(&mut self) -> u64 {
-        if self.fields == 0 {
+        if self.fields == 0 || self.parts.is_some() {
             return 0;
         }
         let count = self.stream.reader.pass_by(self.fields);
@@ -373,8 +393,8 @@ impl Rows {
             self.check_escapes()?;
         }
         let fields = self.reader().fields();
-        if self.default.is_some() {
-            self.check_defaults(fields)?;
+        if self.is_checked {
+            self.check_record(fields)?;
         }
         if fields > self.fields && (self.fields > 0 || self.reader().raw_line() != Some(&[])) {
             return Err(error::extra_data());
@@ -476,6 +496,18 @@ impl Rows {
             }
         }
         Ok(())
+    }
+
+    fn check_record(&mut self, fields: usize) -> Result<()> {
+        let Some(parts) = &mut self.parts else { return self.check_defaults(fields) };
+        let line = self.stream.reader.raw_line().unwrap_or_default();
+        parts.read(line, self.stream.encodings(), &self.columns, self.stream.is_tolerant())
+    }
+
+    /// The current line, if it can be shown to somebody.
+    pub fn line(&self) -> Option<&[u8]> {
+        let line = self.reader().raw_line()?;
+        (self.parts.is_none() || is_valid_in_server_encoding(line)).then_some(line)
     }
 
     #[cold]
@@ -581,13 +613,33 @@ impl Rows {
     ///
     /// # Safety
     /// As [`Rows::decode`].
-    #[cold]
+    #[inline(never)]
     unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
         for &i in wanted.iter().filter(|&&i| i >= self.fields) {
             let Some(column) = self.columns.get(i) else { break };
             let start = self.strings.len();
             match column.taken {
                 Taken::Field => continue,
+                Taken::Part => {
+                    let line = self.stream.reader.raw_line().unwrap_or_default();
+                    let Some(value) = self.parts.as_ref().and_then(|parts| parts.value(i, line)) else {
+                        // SAFETY: the caller vouches for the arrays.
+                        unsafe { arrays.set(column.attribute, None) };
+                        if column.wants_null {
+                            self.queue.push(Queued { column: i, what: What::Null });
+                        }
+                        continue;
+                    };
+                    if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, &mut self.arena)) {
+                        // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
+                        unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                        continue;
+                    }
+                    self.strings.extend_from_slice(value);
+                    self.strings.push(0);
+                    self.queue.push(Queued { column: i, what: What::Input(start) });
+                    continue;
+                }
                 Taken::FileName => self.strings.extend_from_slice(&self.file_name),
                 Taken::LineNumber => {
                     self.stream.reader.settle_line_number();

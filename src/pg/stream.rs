@@ -248,7 +248,7 @@ impl Stream {
                     let bytes = if self.treatment == Treatment::Convert { &self.raw } else { self.reader.unverified() };
                     return Err(self.encodings.raise(bytes));
                 }
-                Event::Error(e) => return Err(read_error(e, self.reader.dialect().is_csv())),
+                Event::Error(e) => return Err(read_error(e, self.reader.dialect().format)),
             }
             event = self.reader.advance();
         }
@@ -261,7 +261,7 @@ impl Stream {
             let line = self.reader.raw_line().unwrap_or_default();
             return invalid_bytes(self.encodings.of_file(), line.get(utf8_valid_up_to(line)..).unwrap_or_default());
         }
-        read_error(error, self.reader.dialect().is_csv()).about_record()
+        read_error(error, self.reader.dialect().format).about_record()
     }
 
     /// Bring the reader more bytes.
@@ -283,6 +283,11 @@ impl Stream {
                 self.reader.filled(n);
                 let valid = self.encodings.valid_up_to(self.reader.unverified());
                 self.reader.verified(valid);
+            }
+            Treatment::Nothing => {
+                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
+                self.reader.filled(n);
+                self.reader.verified(n);
             }
             Treatment::Convert => self.feed_converted()?,
         }
@@ -385,10 +390,13 @@ impl Stream {
 
     /// The reader has been given all bytes there are; verify them, unless it did.
     pub(super) fn verify_chunk(&mut self) {
-        if self.treatment == Treatment::Verify {
-            let valid = self.encodings.valid_up_to(self.reader.unverified());
-            self.reader.verified(valid);
-        }
+        let bytes = self.reader.unverified();
+        let valid = match self.treatment {
+            Treatment::Verify => self.encodings.valid_up_to(bytes),
+            Treatment::Nothing => bytes.len(),
+            Treatment::Utf8 | Treatment::Convert => return,
+        };
+        self.reader.verified(valid);
     }
 
     /// The source itself, for who does not read it in order.

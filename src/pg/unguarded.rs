@@ -68,6 +68,10 @@ unsafe extern "C-unwind" {
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     /// mbutils.c. Raises what it has to say.
     pub fn report_invalid_encoding(encoding: c_int, mbstr: *const c_char, len: c_int) -> !;
+    /// wchar.c. Looks at bytes; raises nothing.
+    pub fn pg_encoding_verifymbstr(encoding: c_int, mbstr: *const c_char, len: c_int) -> c_int;
+    /// mbutils.c. Raises nothing.
+    pub fn GetDatabaseEncoding() -> c_int;
     /// mbutils.c. Looks at bytes; raises nothing.
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
     /// elog.c. A copy of the error that was just caught; raises nothing but out of memory.

@@ -118,9 +118,10 @@ impl Reader {
                 Err(e) if self.tolerant && !is_header => return Event::Error(ReadError::Field(e)),
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
-            // As the kernels leave them: offsets in the buffer, and none is taken for plain.
+            // As the kernels leave them: offsets in the buffer, and none is taken for plain, unless nothing else can be.
+            let flag = if self.dialect.is_lines() { 0 } else { FLAG };
             for end in &mut self.exact_ends {
-                *end = (*end + start as u32) | FLAG;
+                *end = (*end + start as u32) | flag;
             }
             self.current.last = self.exact_ends.len();
         }

@@ -9,7 +9,7 @@
 //! escape. Most fields of most files are plain, so nothing looks at their bytes a second time.
 
 use super::Isa;
-use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::dialect::{Dialect, EndMarker, Eol, Format};
 
 /// Set in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
@@ -31,11 +31,18 @@ pub(super) enum Mode {
     Text,
     Csv,
     CsvEscape,
+    Lines,
 }
 
 pub(super) const TEXT: u8 = 0;
 pub(super) const CSV: u8 = 1;
 pub(super) const CSV_ESCAPE: u8 = 2;
+pub(super) const LINES: u8 = 3;
+
+/// Is each line end one of a record, so that no others need to be counted?
+const fn has_a_record_a_line(mode: u8) -> bool {
+    mode == TEXT || mode == LINES
+}
 
 impl Carry {
     /// Nothing but a free carriage return, which the byte before was or was not, and quotes, which are open or not.
@@ -58,12 +65,13 @@ impl Needles {
     /// The needles of a dialect; `None` if it is not regular.
     #[must_use]
     pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
-        let mode = match (d.is_csv(), d.quote == d.escape) {
-            (false, _) => Mode::Text,
-            (true, true) => Mode::Csv,
-            (true, false) => Mode::CsvEscape,
+        let mode = match (d.format, d.quote == d.escape) {
+            (Format::Lines, _) => Mode::Lines,
+            (Format::Text, _) => Mode::Text,
+            (Format::Csv, true) => Mode::Csv,
+            (Format::Csv, false) => Mode::CsvEscape,
         };
-        let marker = d.end_marker == EndMarker::Until17;
+        let marker = d.end_marker == EndMarker::Until17 && mode != Mode::Lines;
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
         d.is_regular().then_some(Needles { mode, delimiter, quote, escape, eol, marker })
     }
@@ -210,6 +218,8 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
             odd = taken & eq!(b'.');
         }
         free = !taken;
+    } else if MODE == LINES {
+        free = !0;
     } else {
         quote = eq!(n.quote);
         if MODE == CSV_ESCAPE {
@@ -224,7 +234,7 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
         escape &= inside;
         free = !inside;
     }
-    let delimiter = eq!(n.delimiter) & free;
+    let delimiter = if MODE == LINES { 0 } else { eq!(n.delimiter) & free };
     let newline = eq!(b'\n') & free;
     let cr = eq!(b'\r') & free;
     let line_end = match n.eol {
@@ -276,6 +286,7 @@ pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch:
             Mode::Text => split_mode::<I, TEXT>(n, data, from, batch),
             Mode::Csv => split_mode::<I, CSV>(n, data, from, batch),
             Mode::CsvEscape => split_mode::<I, CSV_ESCAPE>(n, data, from, batch),
+            Mode::Lines => split_mode::<I, LINES>(n, data, from, batch),
         }
     }
 }
@@ -296,7 +307,7 @@ unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
     batch.start = from;
     batch.resume = from;
     batch.odd = false;
-    let check_marker = MODE != TEXT && n.marker;
+    let check_marker = !has_a_record_a_line(MODE) && n.marker;
     if check_marker && marker_at(data, from) {
         batch.odd = true;
         return;
@@ -334,6 +345,8 @@ unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
 
         let odd_bytes = if MODE == TEXT {
             m.escape
+        } else if MODE == LINES {
+            0
         } else {
             let starts = ends << 1 | field_start;
             let next = data.get(at + 64).is_some_and(|&c| c == n.delimiter || c == b'\n' || c == b'\r');
@@ -498,6 +511,7 @@ pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState)
             Mode::Text => cut_mode::<I, TEXT>(n, data, state),
             Mode::Csv => cut_mode::<I, CSV>(n, data, state),
             Mode::CsvEscape => cut_mode::<I, CSV_ESCAPE>(n, data, state),
+            Mode::Lines => cut_mode::<I, LINES>(n, data, state),
         }
     }
 }
@@ -516,7 +530,7 @@ unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut
         let (m, lines) = unsafe {
             let block = load::<I>(data, at);
             let m = marks::<I, MODE>(n, block, &mut carry);
-            (m, if MODE == TEXT { m.line_end } else { I::eq(block, counted) })
+            (m, if has_a_record_a_line(MODE) { m.line_end } else { I::eq(block, counted) })
         };
         last.see(at, m.line_end, lines, seen);
         if !whole {

@@ -61,11 +61,11 @@ impl Scanner {
     #[must_use]
     pub fn survey(&self, data: &[u8]) -> Survey {
         let sums = self.sums(data);
-        let has_escapes = sums.special && self.needles.mode != Mode::Csv;
+        let has_escapes = sums.special && matches!(self.needles.mode, Mode::Text | Mode::CsvEscape);
         let search = match self.needles.mode {
             Mode::CsvEscape if has_escapes => Search::All,
             // A newline by itself ends no line there, but is one of those that are counted.
-            Mode::Text if has_escapes || self.needles.eol == Eol::CrNl => {
+            Mode::Text | Mode::Lines if has_escapes || self.needles.eol == Eol::CrNl => {
                 let mut state = CutState::default();
                 self.cut(data, &mut state);
                 Search::Done(state)
@@ -170,7 +170,8 @@ pub(crate) fn sums(n: &Needles, data: &[u8]) -> Sums {
         all_lines += lines.iter().map(|&lines| u64::from(lines)).sum::<u64>();
     }
     Sums {
-        odd_quotes: n.mode != Mode::Text && quotes.iter().fold(0, |odd, quotes| odd ^ quotes) != 0,
+        odd_quotes: !matches!(n.mode, Mode::Text | Mode::Lines)
+            && quotes.iter().fold(0, |odd, quotes| odd ^ quotes) != 0,
         lines: all_lines,
         special: special != [0; 64] || rest.contains(&sought),
         plain: other == [0; 64] && rest.iter().all(|byte| byte.cast_signed() > 0),

@@ -6,7 +6,7 @@
 //! fails, and all on a machine that cannot gather bits, are gone through record by record.
 
 use super::Isa;
-use super::kernel::{CSV, CSV_ESCAPE, LastEnd, Mode, Needles, TEXT, load, marks};
+use super::kernel::{CSV, CSV_ESCAPE, LINES, LastEnd, Mode, Needles, TEXT, load, marks};
 use crate::dialect::Eol;
 
 /// Records that were counted: what [`tally`] finds.
@@ -32,6 +32,7 @@ pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields
             Mode::Text => tally_mode::<I, TEXT>(n, data, from, fields),
             Mode::Csv => tally_mode::<I, CSV>(n, data, from, fields),
             Mode::CsvEscape => tally_mode::<I, CSV_ESCAPE>(n, data, from, fields),
+            Mode::Lines => tally_mode::<I, LINES>(n, data, from, fields),
         }
     }
 }
@@ -65,7 +66,7 @@ impl Rhythm {
 /// `I`'s instructions are there.
 #[inline(always)]
 unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    let check_marker = MODE != TEXT && n.marker;
+    let check_marker = MODE != TEXT && MODE != LINES && n.marker;
     let counted = Eol::counted(Some(n.eol));
     let mut rhythm = if I::COMPRESSES { Rhythm::new(fields) } else { None };
     let mut carry = super::Carry::default();

@@ -146,7 +146,7 @@ proptest! {
     #[test]
     fn random_files(
         tokens in tokens(),
-        which in 0usize..9,
+        which in 0usize..10,
         eol in prop::sample::select(&EOLS),
         pieces in prop::collection::vec(prop_oneof![1usize..4, 1usize..200], 1..8),
     ) {

@@ -220,7 +220,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn random_files(data in prop_oneof![soup(), orderly()], which in 0usize..14, size in 1usize..200) {
+    fn random_files(data in prop_oneof![soup(), orderly()], which in 0usize..15, size in 1usize..200) {
         check(&all_dialects()[which], &data, &[size, 65536]);
     }
 }

@@ -44,7 +44,7 @@ proptest! {
 
     #[test]
     fn random_files(
-        which in 0usize..9,
+        which in 0usize..10,
         eol in prop::sample::select(&EOLS),
         (headers, first) in beginning(),
         body in body(),

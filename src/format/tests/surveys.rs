@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 5 } else { 600 }))]
 
     #[test]
-    fn surveyed_cuts(tokens in tokens(), which in 0usize..9, eol in prop::sample::select(&EOLS), blocks in 1usize..200) {
+    fn surveyed_cuts(tokens in tokens(), which in 0usize..10, eol in prop::sample::select(&EOLS), blocks in 1usize..200) {
         let file = with_line_ends(&tokens, eol);
         let d = &dialects::regular()[which];
         check_cuts(d, eol, &file, blocks * 64);
@@ -89,7 +89,7 @@ proptest! {
     #[test]
     fn tallies(
         records in proptest::collection::vec((0usize..60, 0usize..8), 0..60),
-        which in 0usize..9,
+        which in 0usize..10,
         eol in prop::sample::select(&EOLS),
         (fields, wrong) in (1usize..70, 0usize..200),
     ) {

@@ -89,6 +89,9 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
             "default" if compat::MAJOR < 16 => no("There is no such option."),
             "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
                 Some(string) if name == "format" && string == c"binary" => no("The format is binary."),
+                Some(string) if name == "format" && string != c"text" && string != c"csv" => {
+                    no("The options make no sense.")
+                }
                 Some(string) => text(string.to_bytes()),
                 None => no("The options make no sense."),
             },

@@ -36,6 +36,7 @@ pub fn regular() -> Vec<Dialect> {
         dialect(false, "\t", "", "", "\\N", old),
         dialect(false, "\t", "", "", "\\N", new),
         dialect(false, ",", "", "", "", old),
+        Dialect::lines(None),
     ]
 }
 

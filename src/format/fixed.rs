@@ -1,0 +1,200 @@
+//! Records whose fields are where they are: so many bytes from a certain one on.
+//!
+//! ```text
+//!   0000042Ada Lovelace    1815-12-10
+//!   |      |               |
+//!   slice  slice           slice        start and length in bytes; slices may overlap, and leave bytes to nobody
+//! ```
+//!
+//! A record has the length that it should have, or something is wrong with it: bytes that are missing would be blanks to
+//! whoever trims them, and bytes that are too many are a sign of fields that have moved. Nothing here looks for characters:
+//! a slice that cuts one is not valid in its encoding, which its reader finds out.
+
+/// Which end of a slice loses its blanks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trim {
+    /// Neither.
+    None,
+    /// The first one.
+    Left,
+    /// The last one, and the zero bytes with which C pads its strings.
+    Right,
+    /// Both.
+    Both,
+}
+
+/// Where a field is in a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// Bytes before it.
+    pub start: usize,
+    /// Bytes of it.
+    pub length: usize,
+    /// What of it is no part of the value.
+    pub trim: Trim,
+    /// The value that stands for NULL.
+    pub null: Option<Vec<u8>>,
+}
+
+impl Slice {
+    /// Bytes of the record up to its end.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.start.saturating_add(self.length)
+    }
+
+    /// Its bytes, trimmed. The record has them.
+    #[inline]
+    #[must_use]
+    pub fn of<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        let mut bytes = record.get(self.start..self.end()).unwrap_or_default();
+        if matches!(self.trim, Trim::Right | Trim::Both) {
+            while let [rest @ .., b' ' | 0] = bytes {
+                bytes = rest;
+            }
+        }
+        if matches!(self.trim, Trim::Left | Trim::Both) {
+            while let [b' ', rest @ ..] = bytes {
+                bytes = rest;
+            }
+        }
+        bytes
+    }
+
+    /// Does this value stand for NULL?
+    #[inline]
+    #[must_use]
+    pub fn is_null(&self, value: &[u8]) -> bool {
+        self.null.as_deref() == Some(value)
+    }
+}
+
+/// What is wrong with a record's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// It ends before the end of this slice.
+    Lacks(usize),
+    /// It has all slices, but ends too early.
+    TooShort,
+    /// There is more.
+    TooLong,
+}
+
+/// All slices of a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout {
+    slices: Vec<Option<Slice>>,
+    length: usize,
+}
+
+impl Layout {
+    /// Slices of records that are so long, or else end with the last one. A column without a slice is in no record.
+    #[must_use]
+    pub fn new(slices: Vec<Option<Slice>>, length: Option<usize>) -> Layout {
+        let last = slices.iter().flatten().map(Slice::end).max();
+        Layout { slices, length: length.or(last).unwrap_or(0) }
+    }
+
+    /// How long records are.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The slices.
+    #[must_use]
+    pub fn slices(&self) -> &[Option<Slice>] {
+        &self.slices
+    }
+
+    /// Is a record of so many bytes as long as it should be?
+    #[inline]
+    pub fn check(&self, length: usize) -> Result<(), Misfit> {
+        if length == self.length {
+            return Ok(());
+        }
+        if length > self.length {
+            return Err(Misfit::TooLong);
+        }
+        let lacks = |slice: &Option<Slice>| slice.as_ref().is_some_and(|slice| slice.end() > length);
+        Err(self.slices.iter().position(lacks).map_or(Misfit::TooShort, Misfit::Lacks))
+    }
+}
+
+/// May slices of this record be taken as they are, in any encoding that has ASCII in it?
+#[inline]
+#[must_use]
+pub fn is_plain(record: &[u8]) -> bool {
+    record.is_ascii() && memchr::memchr(0, record).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slice(start: usize, length: usize, trim: Trim) -> Slice {
+        Slice { start, length, trim, null: None }
+    }
+
+    #[test]
+    fn blanks_are_trimmed_where_it_says() {
+        let record = b"xx  a b \0 yy";
+        let of = |trim| slice(2, 8, trim).of(record).to_vec();
+        assert_eq!(of(Trim::None), b"  a b \0 ");
+        assert_eq!(of(Trim::Left), b"a b \0 ");
+        assert_eq!(of(Trim::Right), b"  a b");
+        assert_eq!(of(Trim::Both), b"a b");
+        for trim in [Trim::Left, Trim::Right, Trim::Both] {
+            assert_eq!(slice(0, 3, trim).of(b"   "), b"", "{trim:?}");
+        }
+        // Other white space, and zero bytes before, are the value's.
+        assert_eq!(slice(0, 5, Trim::Both).of(b"\0a\t\n "), b"\0a\t\n");
+    }
+
+    #[test]
+    fn null_is_the_whole_value() {
+        let slice = Slice { null: Some(b"0".to_vec()), ..slice(0, 3, Trim::Right) };
+        assert!(slice.is_null(slice.of(b"0  ")));
+        assert!(!slice.is_null(slice.of(b"00 ")));
+        assert!(!Slice { null: None, ..slice }.is_null(b""));
+    }
+
+    #[test]
+    fn a_record_has_its_length() {
+        let slices = || vec![Some(slice(4, 4, Trim::Right)), None, Some(slice(0, 6, Trim::Right))];
+        let layout = Layout::new(slices(), None);
+        assert_eq!(layout.length(), 8);
+        let found: Vec<_> = (0..10).map(|length| layout.check(length)).collect();
+        let mut expected = vec![Err(Misfit::Lacks(0)); 8];
+        expected.extend([Ok(()), Err(Misfit::TooLong)]);
+        assert_eq!(found, expected);
+        let layout = Layout::new(slices(), Some(10));
+        assert_eq!(layout.check(9), Err(Misfit::TooShort));
+        assert_eq!(layout.check(7), Err(Misfit::Lacks(0)));
+        let layout = Layout::new(vec![Some(slice(0, 2, Trim::Right)), Some(slice(2, 2, Trim::Right))], None);
+        assert_eq!(layout.check(3), Err(Misfit::Lacks(1)));
+        assert_eq!(Layout::new(Vec::new(), None).check(0), Ok(()));
+        assert_eq!(Layout::new(Vec::new(), None).check(1), Err(Misfit::TooLong));
+    }
+
+    proptest! {
+        /// Against the words of std.
+        #[test]
+        fn trimmed_as_std_would(record in "[ \0ab]{0,12}", start in 0usize..6, length in 0usize..8) {
+            let end = (start + length).min(record.len());
+            prop_assume!(start + length <= record.len());
+            let text = &record[start..end];
+            let right = text.trim_end_matches([' ', '\0']);
+            for (trim, expected) in [
+                (Trim::None, text),
+                (Trim::Left, text.trim_start_matches(' ')),
+                (Trim::Right, right),
+                (Trim::Both, right.trim_start_matches(' ')),
+            ] {
+                assert_eq!(slice(start, length, trim).of(record.as_bytes()), expected.as_bytes());
+            }
+        }
+    }
+}

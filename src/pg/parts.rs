@@ -1,0 +1,99 @@
+//! The parts of a record that has no delimiters: where each column's value is in it.
+//!
+//! To the reader such a record is one field, its line, which no column takes. [`Parts`] says what is in it: a column's value
+//! is a part of the line, and so it is made where values are made that no field is for ([`super::row`]); whoever reads
+//! records of another format does nothing for it.
+//!
+//! The tricky point is the encoding. Places in a record are counted in bytes of the file, so the reader hands out lines as
+//! they are, and it is each part that is verified, or converted to the server's encoding. For a line that is nothing but
+//! ASCII there is nothing to do, and for others it is done for all of its parts, wanted or not: which records are
+//! good must not depend on what is asked for. What is between the parts may be anything.
+
+use pg_bulk_format::fixed::{self, Layout, Misfit};
+
+use super::column::Column;
+use super::encoding::{Encodings, Treatment, invalid_bytes};
+use crate::error::{self, Result};
+
+/// What the parts of records are, and those of the current one.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// For each column, in the order of [`super::row::Rows::columns`].
+    layout: Layout,
+    /// The parts are as they are in the line.
+    is_plain: bool,
+    /// For each column, where its value is in `converted`.
+    ends: Vec<usize>,
+    converted: Vec<u8>,
+}
+
+impl Parts {
+    /// Records have values for these columns, and may be said to be so long.
+    pub(super) fn lay_out(&mut self, columns: &[Column], length: Option<usize>) {
+        self.layout = Layout::new(columns.iter().map(|column| column.slice.clone()).collect(), length);
+    }
+
+    /// Look at the line of a record. An error is about it. Guarded.
+    pub(super) fn read(
+        &mut self,
+        line: &[u8],
+        encodings: &Encodings,
+        columns: &[Column],
+        tolerant: bool,
+    ) -> Result<()> {
+        if let Err(misfit) = self.layout.check(line.len()) {
+            let error = match misfit {
+                Misfit::Lacks(i) => error::missing_data(&columns.get(i).map_or("?".into(), Column::display_name)),
+                Misfit::TooShort => error::record_too_short(),
+                Misfit::TooLong => error::extra_data(),
+            };
+            let (is, wanted) = (line.len(), self.layout.length());
+            return Err(error.detail(format!("The record has {is} bytes, and not {wanted}.")));
+        }
+        self.is_plain = fixed::is_plain(line);
+        if self.is_plain { Ok(()) } else { self.convert(line, encodings, tolerant) }
+    }
+
+    /// Make strings of the server's of all parts.
+    #[cold]
+    fn convert(&mut self, line: &[u8], encodings: &Encodings, tolerant: bool) -> Result<()> {
+        self.ends.clear();
+        self.converted.clear();
+        for slice in self.layout.slices() {
+            let mut rest = slice.as_ref().map(|slice| slice.of(line)).unwrap_or_default();
+            while !rest.is_empty() {
+                let used = if encodings.conversion() == Treatment::Convert {
+                    encodings.convert(rest, &mut self.converted)
+                } else {
+                    let valid = encodings.valid_up_to(rest);
+                    self.converted.extend_from_slice(rest.get(..valid).unwrap_or_default());
+                    valid
+                };
+                rest = rest.get(used..).unwrap_or_default();
+                if used == 0 || (encodings.conversion() != Treatment::Convert && !rest.is_empty()) {
+                    // What cannot be converted, though it is valid, ends the load.
+                    if tolerant && encodings.valid_up_to(rest) < rest.len() {
+                        let rest = rest.get(encodings.valid_up_to(rest)..).unwrap_or_default();
+                        return Err(invalid_bytes(encodings.of_file(), rest));
+                    }
+                    return Err(encodings.raise(rest));
+                }
+            }
+            self.ends.push(self.converted.len());
+        }
+        Ok(())
+    }
+
+    /// The value of a column in the line that was looked at; none is NULL.
+    #[inline]
+    pub(super) fn value<'a>(&'a self, column: usize, line: &'a [u8]) -> Option<&'a [u8]> {
+        let slice = self.layout.slices().get(column)?.as_ref()?;
+        let value = if self.is_plain {
+            slice.of(line)
+        } else {
+            let start = column.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+            self.converted.get(start..*self.ends.get(column)?).unwrap_or_default()
+        };
+        (!slice.is_null(value)).then_some(value)
+    }
+}

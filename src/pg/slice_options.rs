@@ -1,0 +1,89 @@
+//! Options that say where a column is in a record of fixed length.
+//!
+//! A foreign table's column has them as its own options, a function's is an object among its `columns`. They are collected
+//! column by column ([`SliceDraft`]), and [`slices`] makes sense of them together: a column begins where the one before it ends,
+//! unless it says where.
+
+use pg_bulk_format::fixed::{Slice, Trim};
+use pg_bulk_format::reader::LINE_LIMIT;
+
+use super::copy_options::{CopyOptions, Shape};
+use super::option_value::{invalid, text};
+use crate::error::Result;
+
+/// The names that a [`SliceDraft`] knows.
+pub const NAMES: &[&str] = &["start", "length", "trim", "nullif"];
+
+/// Options of a column that are being collected.
+#[derive(Debug, Clone, Default)]
+pub struct SliceDraft {
+    /// One that was given.
+    given: Option<&'static str>,
+    start: Option<usize>,
+    length: Option<usize>,
+    trim: Option<Trim>,
+    null: Option<Vec<u8>>,
+}
+
+/// A number of bytes, which there may be in a record.
+pub fn bytes(name: &str, value: &[u8]) -> Result<usize> {
+    let number = text(value).parse().ok().filter(|n| (1..=LINE_LIMIT).contains(n));
+    number.ok_or_else(|| invalid(format!("{name} must be a number from 1 to {LINE_LIMIT}")))
+}
+
+impl SliceDraft {
+    /// Take an option; false if it is none of these.
+    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool> {
+        let Some(known) = NAMES.iter().find(|known| **known == name) else { return Ok(false) };
+        self.given.get_or_insert(known);
+        match name {
+            "start" => self.start = Some(bytes(name, value)?),
+            "length" => self.length = Some(bytes(name, value)?),
+            "trim" => {
+                self.trim = match text(value).to_ascii_lowercase().as_str() {
+                    "none" => Some(Trim::None),
+                    "left" => Some(Trim::Left),
+                    "right" => Some(Trim::Right),
+                    "both" => Some(Trim::Both),
+                    _ => {
+                        let hint = "Valid values are \"none\", \"left\", \"right\", \"both\".";
+                        return Err(invalid(format!("trim \"{}\" not recognized", text(value))).hint(hint));
+                    }
+                };
+            }
+            _ => self.null = Some(value.to_vec()),
+        }
+        Ok(true)
+    }
+}
+
+/// The slices of columns, which have these names, in a file with these options. None of a file that has no slices.
+pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<Vec<Option<Slice>>> {
+    let mut before = 0usize;
+    let mut slice = |(column, draft): (String, SliceDraft)| {
+        if copy.shape != Shape::Fixed {
+            return match draft.given {
+                Some(name) => Err(invalid(format!("option {name} of column \"{column}\" requires format \"fixed\""))),
+                None => Ok(None),
+            };
+        }
+        let Some(length) = draft.length else {
+            return Err(invalid(format!("column \"{column}\" requires the option length in format \"fixed\"")));
+        };
+        let slice = Slice {
+            start: draft.start.map_or(before, |start| start - 1),
+            length,
+            trim: draft.trim.unwrap_or(Trim::Right),
+            null: draft.null.or_else(|| copy.null.clone()),
+        };
+        before = slice.end();
+        match copy.dialect.record_length {
+            Some(length) if before > length => {
+                let message = format!("column \"{column}\" ends at byte {before} of a record of {length} bytes");
+                Err(invalid(message))
+            }
+            _ => Ok(Some(slice)),
+        }
+    };
+    drafts.into_iter().map(&mut slice).collect()
+}
