@@ -172,7 +172,7 @@ pub fn read_error(error: ReadError, format: Format) -> Error {
         match format {
             Format::Csv => error.hint(format!("Use quoted CSV field to represent {what}.")),
             Format::Text => error.hint(format!("Use \"{escape}\" to represent {what}.")),
-            Format::Lines => error,
+            Format::Lines | Format::Records => error,
         }
     };
     match error {
@@ -184,6 +184,8 @@ pub fn read_error(error: ReadError, format: Format) -> Error {
             bad_format("end-of-copy marker does not match previous newline style")
         }
         ReadError::Field(FieldError::UnterminatedQuote) => bad_format("unterminated CSV quoted field"),
+        ReadError::Partial { bytes, length } => bad_format("unexpected EOF in COPY data")
+            .detail(format!("The last record has {bytes} bytes, and not {length}.")),
         ReadError::TooLong { containing, more } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory")
             .detail(format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.")),
         ReadError::Encoding => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),

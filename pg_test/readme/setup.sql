@@ -50,3 +50,8 @@ COPY (SELECT * FROM (VALUES (1.5, 4), (2.5, 5)) v (amount, id)) TO :'file' (FORM
 COPY (
     SELECT '   1Ada      1815-12-10' UNION ALL SELECT '   2Blaise             '
 ) TO :'file';
+
+-- Records without line ends: an unsigned integer, a string and a float, as a C program on most machines has them in memory.
+\set file :data '/samples.bin'
+SELECT lo_from_bytea(0, '\x01286bee' || 'roof'::bytea || '\x0000' || '\x0000aa41' || '\x02000000' || 'cellar'::bytea || '\x00002841') AS samples \gset
+SELECT lo_export(:samples, :'file'), lo_unlink(:samples);

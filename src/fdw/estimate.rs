@@ -68,6 +68,10 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
             return Err(e);
         }
     };
+    if let Some(length) = options.copy.dialect.stride() {
+        source.close()?;
+        return Ok(Some(length as f64));
+    }
     let header = Header { fields: false, ..options.copy.header() };
     let mut stream = Stream::new(source, options.copy.dialect.clone(), encodings, header, 1);
     let record = bytes_a_record(&mut stream, size);

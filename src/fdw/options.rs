@@ -21,7 +21,7 @@ use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
 
 const COLUMN_OPTIONS: &[&str] =
-    &["force_not_null", "force_null", "column_name", "source", "start", "length", "trim", "nullif"];
+    &["force_not_null", "force_null", "column_name", "source", "start", "length", "trim", "nullif", "binary_type"];
 
 fn table_options() -> Vec<&'static str> {
     ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by"]).copied().collect()

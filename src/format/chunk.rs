@@ -91,6 +91,15 @@ impl Cut {
     }
 }
 
+/// [`Cutter::cut`] of a stretch of so many bytes, where records are so long.
+fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
+    let count = (offset + len as u64).saturating_sub(edge.record) / length;
+    let record = edge.record + count * length;
+    let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
+    let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
+    Cut { edge: next, end, most_records: count, suspicious: false }
+}
+
 /// Cuts the stretches of a file.
 #[derive(Debug)]
 pub struct Cutter {
@@ -98,6 +107,8 @@ pub struct Cutter {
     csv: bool,
     /// `\.` matters in it.
     marker: bool,
+    /// Records have no line ends, and are so long.
+    stride: Option<u64>,
     finder: memmem::Finder<'static>,
 }
 
@@ -107,12 +118,14 @@ impl Cutter {
     pub fn new(dialect: &Dialect, scanner: Scanner) -> Cutter {
         let csv = dialect.is_csv();
         let marker = !dialect.is_lines() && (!csv || dialect.end_marker == EndMarker::Until17);
-        Cutter { scanner, csv, marker, finder: memmem::Finder::new(b"\\.") }
+        let stride = dialect.stride().map(|length| length as u64);
+        Cutter { scanner, csv, marker, stride, finder: memmem::Finder::new(b"\\.") }
     }
 
     /// Look at a stretch, wherever it is.
     #[must_use]
     pub fn survey(&self, stretch: &[u8]) -> Survey {
+        let stretch = if self.stride.is_some() { &[] } else { stretch };
         let ends = self.scanner.survey(stretch);
         let may_be = self.marker && self.scanner.has_backslash(&ends);
         Survey { ends, suspicious: may_be && self.has_marker(stretch, false) }
@@ -121,13 +134,16 @@ impl Cutter {
     /// Is the stretch nothing but ASCII, without a NUL?
     #[must_use]
     pub fn is_plain(&self, survey: &Survey) -> bool {
-        self.scanner.is_plain(&survey.ends)
+        self.stride.is_none() && self.scanner.is_plain(&survey.ends)
     }
 
     /// Cut the stretch at `offset` of the file, which was surveyed, and before which `edge` was reached. All but the last one
     /// of a file are a multiple of [`BLOCK`] long.
     #[must_use]
     pub fn cut(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> Cut {
+        if let Some(length) = self.stride {
+            return measure(stretch.len(), offset, edge, length);
+        }
         let state = self.scanner.cut_surveyed(stretch, &survey.ends, edge.carry);
         let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
         if let Some(end) = state.last {

@@ -17,6 +17,8 @@ pub enum Format {
     Csv,
     /// Lines that are one field each, whatever is in them: somebody else knows what their parts are.
     Lines,
+    /// The same without line ends: all are [`Dialect::record_length`] long.
+    Records,
 }
 
 /// How lines end. COPY learns it from the first line and then insists on it.
@@ -220,11 +222,27 @@ impl Dialect {
         }
     }
 
-    /// Is each line one field?
+    /// Records that are one field each, so long, with nothing between them.
+    #[must_use]
+    pub fn records(length: usize) -> Dialect {
+        let length = length.max(1);
+        // No record is so long.
+        let null = vec![b'\n'; if length == 1 { 2 } else { 1 }];
+        Dialect { format: Format::Records, null, ..Dialect::lines(Some(length)) }
+    }
+
+    /// Is each record one field?
     #[inline]
     #[must_use]
     pub fn is_lines(&self) -> bool {
-        self.format == Format::Lines
+        matches!(self.format, Format::Lines | Format::Records)
+    }
+
+    /// The length of records that have no line ends.
+    #[inline]
+    #[must_use]
+    pub fn stride(&self) -> Option<usize> {
+        if self.format == Format::Records { self.record_length } else { None }
     }
 
     /// Is this CSV?
@@ -241,7 +259,7 @@ impl Dialect {
     #[must_use]
     pub fn is_regular(&self) -> bool {
         match self.format {
-            Format::Lines => true,
+            Format::Lines | Format::Records => true,
             Format::Text => !self.delimiter.is_ascii_hexdigit(),
             Format::Csv => {
                 let special = |b: u8| b == b'\n' || b == b'\r';

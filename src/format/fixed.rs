@@ -10,6 +10,8 @@
 //! whoever trims them, and bytes that are too many are a sign of fields that have moved. Nothing here looks for characters:
 //! a slice that cuts one is not valid in its encoding, which its reader finds out.
 
+use crate::number::Number;
+
 /// Which end of a slice loses its blanks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trim {
@@ -32,6 +34,8 @@ pub struct Slice {
     pub length: usize,
     /// What of it is no part of the value.
     pub trim: Trim,
+    /// It is no text, but a number of this kind.
+    pub number: Option<Number>,
     /// The value that stands for NULL.
     pub null: Option<Vec<u8>>,
 }
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     fn slice(start: usize, length: usize, trim: Trim) -> Slice {
-        Slice { start, length, trim, null: None }
+        Slice { start, length, trim, number: None, null: None }
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod line;
 #[doc(hidden)]
 #[allow(clippy::missing_panics_doc, reason = "an oracle")]
 pub mod naive;
+pub mod number;
 pub mod page;
 pub mod raw;
 pub mod reader;

@@ -38,6 +38,9 @@ pub struct Row {
 /// The rows of `data`, and the error that ends them, with its line number. Only what is valid UTF-8 is data.
 #[must_use]
 pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
+    if let Some(length) = d.stride() {
+        return records(length, data);
+    }
     let valid = &data[..utf8_valid_up_to(data)];
     let all = valid.len() == data.len();
     let mut rows = Vec::new();
@@ -69,6 +72,20 @@ pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
         rows.push(Row { number, offset: at as u64, line: line.to_vec(), cells });
         at += next;
     }
+}
+
+fn records(length: usize, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
+    let whole = data.chunks_exact(length);
+    let rest = whole.remainder().len();
+    let row = |(i, line): (usize, &[u8])| Row {
+        number: i as u64 + 1,
+        offset: (i * length) as u64,
+        line: line.to_vec(),
+        cells: vec![Cell::Bytes(line.to_vec())],
+    };
+    let rows: Vec<Row> = whole.enumerate().map(row).collect();
+    let number = rows.len() as u64 + 1;
+    (rows, (rest > 0).then_some((number, ReadError::Partial { bytes: rest, length })))
 }
 
 fn cell(d: &Dialect, raw: &[u8]) -> Cell {

@@ -24,6 +24,7 @@
 mod ahead;
 mod exact;
 mod pass;
+mod records;
 mod resume;
 
 use std::ops::Range;
@@ -71,6 +72,13 @@ pub enum ReadError {
     Field(FieldError),
     /// The bytes at [`Reader::unverified`] are not valid.
     Encoding,
+    /// Of the last record only so many bytes are there; of records without line ends.
+    Partial {
+        /// How many.
+        bytes: usize,
+        /// And how many there should be.
+        length: usize,
+    },
     /// The line does not fit COPY's line buffer: "Cannot enlarge string buffer containing n bytes by m more bytes."
     TooLong {
         /// n
@@ -190,15 +198,16 @@ impl Reader {
     pub fn new(s: Settings) -> Reader {
         Reader {
             window: Window::new(s.read_size, s.max_char),
-            dialect: s.dialect,
             // What this machine cannot run is not run, whoever asks for it.
             level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
-            utf8: s.utf8,
-            bom_pending: s.skip_bom,
-            header_left: s.header_lines,
+            // Records without line ends are bytes: they are taken for valid.
+            utf8: s.utf8 || s.dialect.stride().is_some(),
+            bom_pending: s.skip_bom && s.dialect.stride().is_none(),
+            header_left: if s.dialect.stride().is_some() { 0 } else { s.header_lines },
             header_fields: s.header_fields,
             max_fields: s.max_fields,
-            eol: None,
+            // Records without line ends have one that nobody looks for.
+            eol: s.dialect.stride().map(|_| Eol::Nl),
             scanner: None,
             pos: 0,
             chunk_end: 0,
@@ -220,6 +229,7 @@ impl Reader {
             tolerant: false,
             ends_at_marker: false,
             dirty_end: 0,
+            dialect: s.dialect,
         }
     }
 
@@ -273,6 +283,9 @@ impl Reader {
         }
         if self.bom_pending && !self.skip_bom() {
             return Event::NeedData;
+        }
+        if let Some(length) = self.dialect.stride() {
+            return self.measure(length);
         }
         loop {
             let Some(scanner) = self.scanner else { return self.exact() };
@@ -547,6 +560,10 @@ impl Reader {
 
     /// Verify what is not yet verified; those in `plain` of these bytes are known to be ASCII, without a NUL.
     fn verify_around(&mut self, plain: Range<usize>) {
+        if self.dialect.stride().is_some() {
+            let all = self.window.unverified().len();
+            return self.window.verify(all);
+        }
         let mut plain = plain;
         loop {
             let valid = utf8_valid_around(self.window.unverified(), std::mem::take(&mut plain));

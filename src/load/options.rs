@@ -142,7 +142,7 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
 }
 
 /// What an object among columns may have.
-const OF_COLUMN: &[&str] = &["column", "source", "start", "length", "trim", "nullif"];
+const OF_COLUMN: &[&str] = &["column", "source", "start", "length", "trim", "nullif", "binary_type"];
 
 /// The columns' option without what is said of each in objects: what it gets where no field of the file is for it, or where it
 /// is in a record of fixed length. Null if nothing remains.

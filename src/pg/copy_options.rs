@@ -44,7 +44,11 @@ pub const NAMES: &[&str] = &[
     "compression",
     "match_by",
     "record_length",
+    "line_ends",
 ];
+
+/// The longest record without a line end, so that some fit into any buffer.
+const LONGEST: usize = 1 << 24;
 
 /// What records are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +95,7 @@ pub struct Draft {
     format: FormatOptions,
     shape: Shape,
     record_length: Option<usize>,
+    line_ends: Option<bool>,
     header: HeaderOption,
     encoding: Option<i32>,
     force_not_null: ColumnSet,
@@ -114,6 +119,7 @@ impl Draft {
             format: FormatOptions::default(),
             shape: Shape::Delimited,
             record_length: None,
+            line_ends: None,
             header: HeaderOption::Lines(0),
             encoding: None,
             force_not_null: ColumnSet::None,
@@ -210,6 +216,7 @@ impl Draft {
                 };
             }
             "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
+            "line_ends" => self.line_ends = Some(self.caller.boolean(name, bytes)?),
             "skip" => self.skip = count(name, value)?,
             "limit" => self.limit = Some(count(name, value)?),
             "compression" => {
@@ -225,8 +232,9 @@ impl Draft {
         if self.shape == Shape::Fixed {
             return self.lines("FIXED");
         }
-        if self.record_length.is_some() {
-            return Err(invalid("record_length requires format \"fixed\"".into()));
+        let given = [(self.record_length.is_some(), "record_length"), (self.line_ends.is_some(), "line_ends")];
+        if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
+            return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
         Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
             use DialectError as D;
@@ -257,7 +265,15 @@ impl Draft {
             Some((_, name)) => {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in {mode} mode")))
             }
-            None => Ok(Dialect::lines(self.record_length)),
+            None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
+            None if self.header_given && self.header != HeaderOption::Lines(0) => {
+                Err(invalid("header requires line_ends to be true".into()))
+            }
+            None => match self.record_length {
+                Some(length) if length <= LONGEST => Ok(Dialect::records(length)),
+                Some(_) => Err(invalid(format!("record_length must be at most {LONGEST} where line_ends is false"))),
+                None => Err(invalid("line_ends \"false\" requires record_length".into())),
+            },
         }
     }
 

@@ -10,6 +10,8 @@
 //! good must not depend on what is asked for. What is between the parts may be anything.
 
 use pg_bulk_format::fixed::{self, Layout, Misfit};
+use pg_bulk_format::number::Number;
+use pgrx::pg_sys;
 
 use super::column::Column;
 use super::encoding::{Encodings, Treatment, invalid_bytes};
@@ -25,12 +27,23 @@ pub(super) struct Parts {
     /// For each column, where its value is in `converted`.
     ends: Vec<usize>,
     converted: Vec<u8>,
+    /// A number as text.
+    text: Vec<u8>,
 }
 
 impl Parts {
     /// Records have values for these columns, and may be said to be so long.
     pub(super) fn lay_out(&mut self, columns: &[Column], length: Option<usize>) {
-        self.layout = Layout::new(columns.iter().map(|column| column.slice.clone()).collect(), length);
+        let slice = |column: &Column| {
+            let mut slice = column.slice.clone()?;
+            if let Some(Number::Float(order)) = slice.number
+                && column.type_oid == pg_sys::FLOAT8OID
+            {
+                slice.number = Some(Number::Double(order));
+            }
+            Some(slice)
+        };
+        self.layout = Layout::new(columns.iter().map(slice).collect(), length);
     }
 
     /// Look at the line of a record. An error is about it. Guarded.
@@ -60,7 +73,12 @@ impl Parts {
         self.ends.clear();
         self.converted.clear();
         for slice in self.layout.slices() {
-            let mut rest = slice.as_ref().map(|slice| slice.of(line)).unwrap_or_default();
+            let text = slice.as_ref().filter(|slice| slice.number.is_none());
+            let mut rest = text.map(|slice| slice.of(line)).unwrap_or_default();
+            if fixed::is_plain(rest) {
+                self.converted.extend_from_slice(rest);
+                rest = &[];
+            }
             while !rest.is_empty() {
                 let used = if encodings.conversion() == Treatment::Convert {
                     encodings.convert(rest, &mut self.converted)
@@ -86,9 +104,13 @@ impl Parts {
 
     /// The value of a column in the line that was looked at; none is NULL.
     #[inline]
-    pub(super) fn value<'a>(&'a self, column: usize, line: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn value<'a>(&'a mut self, column: usize, line: &'a [u8]) -> Option<&'a [u8]> {
         let slice = self.layout.slices().get(column)?.as_ref()?;
-        let value = if self.is_plain {
+        let value = if let Some(number) = slice.number {
+            self.text.clear();
+            number.write(slice.of(line), &mut self.text);
+            self.text.as_slice()
+        } else if self.is_plain {
             slice.of(line)
         } else {
             let start = column.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);

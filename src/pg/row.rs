@@ -622,7 +622,7 @@ impl Rows {
                 Taken::Field => continue,
                 Taken::Part => {
                     let line = self.stream.reader.raw_line().unwrap_or_default();
-                    let Some(value) = self.parts.as_ref().and_then(|parts| parts.value(i, line)) else {
+                    let Some(value) = self.parts.as_mut().and_then(|parts| parts.value(i, line)) else {
                         // SAFETY: the caller vouches for the arrays.
                         unsafe { arrays.set(column.attribute, None) };
                         if column.wants_null {

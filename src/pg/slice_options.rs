@@ -5,6 +5,7 @@
 //! unless it says where.
 
 use pg_bulk_format::fixed::{Slice, Trim};
+use pg_bulk_format::number::{Number, Order};
 use pg_bulk_format::reader::LINE_LIMIT;
 
 use super::copy_options::{CopyOptions, Shape};
@@ -12,7 +13,7 @@ use super::option_value::{invalid, text};
 use crate::error::Result;
 
 /// The names that a [`SliceDraft`] knows.
-pub const NAMES: &[&str] = &["start", "length", "trim", "nullif"];
+pub const NAMES: &[&str] = &["start", "length", "trim", "nullif", "binary_type"];
 
 /// Options of a column that are being collected.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +24,7 @@ pub struct SliceDraft {
     length: Option<usize>,
     trim: Option<Trim>,
     null: Option<Vec<u8>>,
+    number: Option<(Number, String)>,
 }
 
 /// A number of bytes, which there may be in a record.
@@ -51,9 +53,45 @@ impl SliceDraft {
                     }
                 };
             }
+            "binary_type" => {
+                let name = text(value).to_ascii_lowercase();
+                let number = match &*name {
+                    "int_le" => Number::Signed(Order::Little),
+                    "int_be" => Number::Signed(Order::Big),
+                    "uint_le" => Number::Unsigned(Order::Little),
+                    "uint_be" => Number::Unsigned(Order::Big),
+                    "float_le" => Number::Float(Order::Little),
+                    "float_be" => Number::Float(Order::Big),
+                    _ => {
+                        let hint = "Valid values are \"int_le\", \"int_be\", \"uint_le\", \"uint_be\", \"float_le\", \"float_be\".";
+                        return Err(invalid(format!("binary_type \"{}\" not recognized", text(value))).hint(hint));
+                    }
+                };
+                self.number = Some((number, name));
+            }
             _ => self.null = Some(value.to_vec()),
         }
         Ok(true)
+    }
+
+    /// The kind of number that it is, of so many bytes, in a file with these options.
+    fn number(&self, column: &str, length: usize, copy: &CopyOptions) -> Result<Option<Number>> {
+        let Some((number, name)) = &self.number else { return Ok(None) };
+        let of = format!("binary_type of column \"{column}\"");
+        if self.trim.is_some() {
+            return Err(invalid(format!("cannot specify both trim and {of}")));
+        }
+        if copy.dialect.stride().is_none() {
+            // A byte of a number may be a line end.
+            return Err(invalid(format!("{of} requires line_ends \"false\"")));
+        }
+        match number {
+            Number::Float(_) if !matches!(length, 4 | 8) => {
+                Err(invalid(format!("{of}: \"{name}\" has 4 or 8 bytes, and not {length}")))
+            }
+            _ if length > 8 => Err(invalid(format!("{of}: \"{name}\" has at most 8 bytes, and not {length}"))),
+            _ => Ok(Some(*number)),
+        }
     }
 }
 
@@ -70,10 +108,12 @@ pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<V
         let Some(length) = draft.length else {
             return Err(invalid(format!("column \"{column}\" requires the option length in format \"fixed\"")));
         };
+        let number = draft.number(&column, length, copy)?;
         let slice = Slice {
+            number,
             start: draft.start.map_or(before, |start| start - 1),
             length,
-            trim: draft.trim.unwrap_or(Trim::Right),
+            trim: if number.is_some() { Trim::None } else { draft.trim.unwrap_or(Trim::Right) },
             null: draft.null.or_else(|| copy.null.clone()),
         };
         before = slice.end();
