@@ -58,6 +58,186 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_load_id_seq', '');
 -- requires:
 --   load
 
+-- Rows that loads have left out with on_error 'table'. Written by the library alone: nobody has a right to the table, and
+-- the view shows everybody the rejects of their own loads.
+CREATE TABLE bulk_reject (
+    load_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    owner oid NOT NULL,
+    target_oid oid NOT NULL,
+    target text NOT NULL,
+    path text NOT NULL,
+    line_number bigint,
+    byte_offset bigint,
+    column_name text,
+    raw_field text,
+    raw_line text,
+    raw_bytes bytea,
+    sqlstate text NOT NULL,
+    message text,
+    constraint_name text,
+    rejected_at timestamp with time zone NOT NULL
+);
+CREATE INDEX bulk_reject_load ON bulk_reject (load_id);
+REVOKE ALL ON bulk_reject FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_reject FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_reject ENABLE REPLICA TRIGGER keep_local;
+
+CREATE VIEW bulk_rejects WITH (security_barrier) AS
+SELECT load_id, attempt, target, path, line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate,
+       message, constraint_name, rejected_at
+FROM bulk_reject
+WHERE pg_catalog.pg_has_role(owner, 'USAGE');
+REVOKE ALL ON bulk_rejects FROM PUBLIC;
+GRANT SELECT ON bulk_rejects TO PUBLIC;
+
+COMMENT ON VIEW bulk_rejects IS 'rows that loads have left out with on_error ''table''';
+
+-- Not STRICT: a NULL argument is an error, not an empty result.
+CREATE FUNCTION bulk_check(path text, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
+    line_number bigint,
+    byte_offset bigint,
+    column_name text,
+    raw_field text,
+    raw_line text,
+    raw_bytes bytea,
+    sqlstate text,
+    message text,
+    constraint_name text,
+    rejected_at timestamp with time zone,
+    path text
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_check';
+
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/lib.rs
+-- requires:
+--   load
+
+-- Files that were loaded with option once (src/load/once.rs): rows of the transactions that loaded them. Written and read by the
+-- library alone (no statement, no right); dumped, since what was loaded is in the restored database, too.
+CREATE TABLE bulk_loaded (
+    -- The first half of the hash.
+    key bigint NOT NULL,
+    hash bytea NOT NULL,
+    size bigint NOT NULL,
+    path text NOT NULL,
+    modified_at timestamp with time zone NOT NULL,
+    load_id bigint NOT NULL,
+    loaded_at timestamp with time zone NOT NULL,
+    target oid NOT NULL,
+    target_name text NOT NULL,
+    -- As in the queue.
+    database oid NOT NULL,
+    owner oid NOT NULL,
+    owner_name text NOT NULL,
+    cluster bigint NOT NULL
+) USING heap;
+CREATE INDEX bulk_loaded_key ON bulk_loaded (key);
+REVOKE ALL ON bulk_loaded FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loaded FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_loaded ENABLE REPLICA TRIGGER keep_local;
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loaded', '');
+
+-- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+CREATE FUNCTION bulk_loaded_files() RETURNS SETOF bulk_loaded
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_loaded_files';
+
+CREATE VIEW bulk_once WITH (security_barrier) AS
+SELECT f.load_id, f.target_name AS target, f.path, f.size, f.modified_at, pg_catalog.encode(f.hash, 'hex') AS hash,
+    COALESCE(r.rolname, f.owner_name) AS owner, f.loaded_at
+FROM @extschema@.bulk_loaded_files() f
+LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
+GRANT SELECT ON bulk_once TO PUBLIC;
+
+COMMENT ON VIEW bulk_once IS 'files that are not loaded again';
+
+CREATE FUNCTION bulk_forget(target regclass, path text DEFAULT NULL) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_forget';
+
+COMMENT ON FUNCTION bulk_forget(regclass, text) IS 'forget what was loaded into a table with option once; says of how many files';
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/lib.rs
+-- requires:
+--   load
+
+-- A row for each load that succeeded, of the transaction that loaded; and for each job that was run and failed or was
+-- canceled. Written and read by the library alone (no
+-- statement, no right); dumped, since it is of use after a restore.
+CREATE TABLE bulk_loads (
+    load_id bigint NOT NULL,
+    target text NOT NULL,
+    path text NOT NULL,
+    owner oid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone NOT NULL,
+    rows_loaded bigint NOT NULL,
+    rows_rejected bigint NOT NULL,
+    rows_duplicate bigint NOT NULL,
+    rows_filtered bigint NOT NULL,
+    -- Of a load that failed nobody knows these.
+    bytes_read bigint,
+    seconds double precision NOT NULL,
+    writer text,
+    workers integer,
+    indexes jsonb NOT NULL,
+    notes text[] NOT NULL,
+    -- As in the queue.
+    owner_name text NOT NULL,
+    cluster bigint NOT NULL,
+    -- Of a job.
+    attempt integer,
+    status text NOT NULL,
+    error_sqlstate text,
+    error_message text,
+    -- Of several files: what became of each (src/load/files.rs).
+    files jsonb
+) USING heap;
+REVOKE ALL ON bulk_loads FROM PUBLIC;
+CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
+ALTER TABLE bulk_loads ENABLE REPLICA TRIGGER keep_local;
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loads', '');
+
+-- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
+CREATE FUNCTION bulk_finished_loads() RETURNS SETOF bulk_loads
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_finished_loads';
+
+CREATE VIEW bulk_history WITH (security_barrier) AS
+SELECT f.load_id, f.target, f.path, COALESCE(r.rolname, f.owner_name) AS owner, f.started_at, f.finished_at,
+    f.rows_loaded, f.rows_rejected, f.rows_duplicate, f.rows_filtered, f.bytes_read, f.seconds, f.writer, f.workers,
+    f.indexes, f.notes, f.attempt, f.status, f.error_sqlstate, f.error_message
+FROM @extschema@.bulk_finished_loads() f
+LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
+GRANT SELECT ON bulk_history TO PUBLIC;
+
+COMMENT ON VIEW bulk_history IS 'loads that have ended';
+
+CREATE VIEW bulk_load_files WITH (security_barrier) AS
+SELECT f.load_id, f.target, x.path, x.files, x.rows_read, x.rows_loaded, x.rows_rejected, x.rows_duplicate,
+    x.rows_filtered, x.bytes_read, f.attempt, COALESCE(x.status, 'loaded') AS status, x.error_message
+FROM @extschema@.bulk_finished_loads() f
+CROSS JOIN LATERAL pg_catalog.jsonb_to_recordset(f.files) x (path text, files integer, rows_read bigint,
+    rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint,
+    status text, error_message text);
+GRANT SELECT ON bulk_load_files TO PUBLIC;
+
+COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/lib.rs
+-- requires:
+--   load
+
 -- Who may see or change a job is decided by the functions and the view; nobody has rights on the tables.
 CREATE TABLE bulk_queue (
     job_id bigint PRIMARY KEY,
@@ -246,135 +426,6 @@ CROSS JOIN LATERAL (
 WHERE pg_catalog.pg_has_role(h.owner, 'USAGE');
 
 GRANT SELECT ON bulk_jobs TO PUBLIC;
-/* </end connected objects> */
-
-/* <begin connected objects> */
--- src/lib.rs
--- requires:
---   load
-
--- A row for each load that succeeded, of the transaction that loaded; and for each job that was run and failed or was
--- canceled. Written and read by the library alone (no
--- statement, no right); dumped, since it is of use after a restore.
-CREATE TABLE bulk_loads (
-    load_id bigint NOT NULL,
-    target text NOT NULL,
-    path text NOT NULL,
-    owner oid NOT NULL,
-    started_at timestamp with time zone NOT NULL,
-    finished_at timestamp with time zone NOT NULL,
-    rows_loaded bigint NOT NULL,
-    rows_rejected bigint NOT NULL,
-    rows_duplicate bigint NOT NULL,
-    rows_filtered bigint NOT NULL,
-    -- Of a load that failed nobody knows these.
-    bytes_read bigint,
-    seconds double precision NOT NULL,
-    writer text,
-    workers integer,
-    indexes jsonb NOT NULL,
-    notes text[] NOT NULL,
-    -- As in the queue.
-    owner_name text NOT NULL,
-    cluster bigint NOT NULL,
-    -- Of a job.
-    attempt integer,
-    status text NOT NULL,
-    error_sqlstate text,
-    error_message text,
-    -- Of several files: what became of each (src/load/files.rs).
-    files jsonb
-) USING heap;
-REVOKE ALL ON bulk_loads FROM PUBLIC;
-CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_loads FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
-ALTER TABLE bulk_loads ENABLE REPLICA TRIGGER keep_local;
-SELECT pg_catalog.pg_extension_config_dump('@extschema@.bulk_loads', '');
-
--- What of it the caller may see: loads of roles whose privileges they have, all of them with those of pg_read_all_stats.
-CREATE FUNCTION bulk_finished_loads() RETURNS SETOF bulk_loads
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'bulk_finished_loads';
-
-CREATE VIEW bulk_history WITH (security_barrier) AS
-SELECT f.load_id, f.target, f.path, COALESCE(r.rolname, f.owner_name) AS owner, f.started_at, f.finished_at,
-    f.rows_loaded, f.rows_rejected, f.rows_duplicate, f.rows_filtered, f.bytes_read, f.seconds, f.writer, f.workers,
-    f.indexes, f.notes, f.attempt, f.status, f.error_sqlstate, f.error_message
-FROM @extschema@.bulk_finished_loads() f
-LEFT JOIN pg_catalog.pg_roles r ON r.oid = @extschema@.bulk_owner(f.owner, f.owner_name::name, f.cluster);
-GRANT SELECT ON bulk_history TO PUBLIC;
-
-COMMENT ON VIEW bulk_history IS 'loads that have ended';
-
-CREATE VIEW bulk_load_files WITH (security_barrier) AS
-SELECT f.load_id, f.target, x.path, x.files, x.rows_read, x.rows_loaded, x.rows_rejected, x.rows_duplicate,
-    x.rows_filtered, x.bytes_read, f.attempt, COALESCE(x.status, 'loaded') AS status, x.error_message
-FROM @extschema@.bulk_finished_loads() f
-CROSS JOIN LATERAL pg_catalog.jsonb_to_recordset(f.files) x (path text, files integer, rows_read bigint,
-    rows_loaded bigint, rows_rejected bigint, rows_duplicate bigint, rows_filtered bigint, bytes_read bigint,
-    status text, error_message text);
-GRANT SELECT ON bulk_load_files TO PUBLIC;
-
-COMMENT ON VIEW bulk_load_files IS 'what became of each file of loads over several';
-/* </end connected objects> */
-
-/* <begin connected objects> */
--- src/lib.rs
--- requires:
---   load
-
--- Rows that loads have left out with on_error 'table'. Written by the library alone: nobody has a right to the table, and
--- the view shows everybody the rejects of their own loads.
-CREATE TABLE bulk_reject (
-    load_id bigint NOT NULL,
-    attempt integer NOT NULL,
-    owner oid NOT NULL,
-    target_oid oid NOT NULL,
-    target text NOT NULL,
-    path text NOT NULL,
-    line_number bigint,
-    byte_offset bigint,
-    column_name text,
-    raw_field text,
-    raw_line text,
-    raw_bytes bytea,
-    sqlstate text NOT NULL,
-    message text,
-    constraint_name text,
-    rejected_at timestamp with time zone NOT NULL
-);
-CREATE INDEX bulk_reject_load ON bulk_reject (load_id);
-REVOKE ALL ON bulk_reject FROM PUBLIC;
-CREATE TRIGGER keep_local BEFORE INSERT OR UPDATE OR DELETE ON bulk_reject FOR EACH ROW EXECUTE FUNCTION bulk_keep_local();
-ALTER TABLE bulk_reject ENABLE REPLICA TRIGGER keep_local;
-
-CREATE VIEW bulk_rejects WITH (security_barrier) AS
-SELECT load_id, attempt, target, path, line_number, byte_offset, column_name, raw_field, raw_line, raw_bytes, sqlstate,
-       message, constraint_name, rejected_at
-FROM bulk_reject
-WHERE pg_catalog.pg_has_role(owner, 'USAGE');
-REVOKE ALL ON bulk_rejects FROM PUBLIC;
-GRANT SELECT ON bulk_rejects TO PUBLIC;
-
-COMMENT ON VIEW bulk_rejects IS 'rows that loads have left out with on_error ''table''';
-
--- Not STRICT: a NULL argument is an error, not an empty result.
-CREATE FUNCTION bulk_check(path text, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
-    line_number bigint,
-    byte_offset bigint,
-    column_name text,
-    raw_field text,
-    raw_line text,
-    raw_bytes bytea,
-    sqlstate text,
-    message text,
-    constraint_name text,
-    rejected_at timestamp with time zone,
-    path text
-)
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'bulk_check';
-
-COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';
 /* </end connected objects> */
 
 /* <begin connected objects> */

@@ -91,6 +91,11 @@ impl Error {
         self.report(PgLogLevel::WARNING);
     }
 
+    /// Tell whoever calls, and go on. Guarded.
+    pub fn notice(self) {
+        self.report(PgLogLevel::NOTICE);
+    }
+
     /// Raise it. Rust frames up to the guard are unwound.
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);

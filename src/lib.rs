@@ -25,6 +25,7 @@ use pgrx::prelude::*;
 extension_sql_file!("../sql/fdw.sql", name = "fdw", requires = [fdw::bulk_fdw_handler, fdw::bulk_fdw_validator]);
 extension_sql_file!("../sql/load.sql", name = "load");
 extension_sql_file!("../sql/history.sql", name = "history", requires = ["load"]);
+extension_sql_file!("../sql/once.sql", name = "once", requires = ["load"]);
 extension_sql_file!("../sql/queue.sql", name = "queue", requires = ["load"]);
 extension_sql_file!("../sql/rejects.sql", name = "rejects", requires = ["load"]);
 

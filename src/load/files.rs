@@ -231,7 +231,7 @@ fn last_named(context: &CStr, names: impl Iterator<Item = CString>) -> Option<us
 }
 
 /// A path as text. The names of files are bytes. Guarded.
-fn shown(path: &CStr) -> String {
+pub fn shown(path: &CStr) -> String {
     if invalid_in_server_encoding(path.to_bytes()).is_none() {
         return from_server(path);
     }

@@ -36,6 +36,7 @@ pub mod history;
 pub mod insert_select;
 mod memory;
 mod obstacle;
+pub mod once;
 pub mod options;
 pub mod phase;
 mod read;
@@ -59,6 +60,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::duplicate::Keep;
 pub use self::files::Fate;
 use self::files::Files;
+use self::once::Met;
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::phase::{Phase, Phases};
 use self::rejects::Spool;
@@ -114,6 +116,8 @@ pub struct Load {
     pub counts: Counts,
     /// The files, if they are several and somebody will want to know what became of each.
     pub files: Option<Files>,
+    /// With option once, the files that are loaded.
+    pub met: Vec<Met>,
     /// With on_error `table`, where the rejects go; else null.
     pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
@@ -156,6 +160,8 @@ pub struct JobNumber {
 pub enum Writer {
     Buffered,
     Direct,
+    /// Nobody: nothing is to be loaded.
+    None,
 }
 
 impl Writer {
@@ -163,6 +169,7 @@ impl Writer {
         match self {
             Writer::Buffered => "buffered",
             Writer::Direct => "direct",
+            Writer::None => "none",
         }
     }
 }
@@ -205,10 +212,18 @@ pub unsafe fn perform(load: *mut Load) {
             statement::run(truncate.as_ptr(), 0, Checked::NONE);
         }
         reopen(load);
+        if (*load).truncate_statement.is_some() {
+            once::forget_emptied(load);
+        }
         if let Some(text) = &(*load).where_statement {
             (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
         }
         prepare(load);
+        if (*load).writer == Writer::None {
+            finish(load);
+            record(load);
+            return;
+        }
 
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -251,6 +266,7 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
         match (*load).writer {
             Writer::Buffered => buffered::load(load),
             Writer::Direct => direct::load(load),
+            Writer::None => (),
         }
         judge(load);
     }
@@ -421,14 +437,19 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         // SAFETY: the relation is open.
         load.arbiter = Some(unsafe { load.options.duplicates.arbiter(relation) }.or_raise());
     }
+    if load.id == 0 && !load.is_dry {
+        load.id = next_id(load.schema).or_raise();
+    }
+    if load.options.once && once::sift(load).or_raise() {
+        load.analyze_statement = None;
+        load.writer = Writer::None;
+        return;
+    }
     if load.is_dry {
         check::check_target(&load.target).or_raise();
         load.writer = Writer::Direct;
     } else {
         load.writer = choose_writer(load).or_raise();
-    }
-    if load.id == 0 && !load.is_dry {
-        load.id = next_id(load.schema).or_raise();
     }
     if load.options.copy.on_error == OnError::Table {
         let about = About {
@@ -444,6 +465,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     }
     load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
     load.mapping = mapping.unwrap_or_default();
+    once::check_opened(load).or_raise();
     if let Some(list) = load.rows.as_ref().and_then(|rows| rows.stream().files()) {
         let count = list.files.len();
         load.counts.notes.push(if count == 1 { "1 file".into() } else { format!("{count} files") });
@@ -571,6 +593,7 @@ unsafe extern "C-unwind" fn record(load: *mut Load) {
     // SAFETY: the caller vouches for it.
     let load = unsafe { &mut *load };
     load.took = load.began.elapsed();
+    once::record(load).or_raise();
     history::record(load);
     summary::log(load);
 }
@@ -602,6 +625,7 @@ impl Load {
             arbiter: None,
             counts: Counts::default(),
             files: None,
+            met: Vec::new(),
             spool: std::ptr::null_mut(),
             reading: false,
             where_statement: None,

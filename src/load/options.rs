@@ -38,6 +38,8 @@ const NAMES: &[&str] = &[
     "on_duplicate",
     "conflict_index",
     "duplicate_limit",
+    "once",
+    "force",
     EACH_FILE,
 ];
 
@@ -95,6 +97,9 @@ pub struct LoadOptions {
     pub lock: LockOption,
     pub indexes: IndexesOption,
     pub duplicates: Duplicates,
+    /// Files that were loaded before are left out; unless they are loaded all the same.
+    pub once: bool,
+    pub force: bool,
     /// Of several files, each is a job of its own.
     pub each_file: bool,
     /// The foreign table whose file it is, and whose options these are.
@@ -261,6 +266,8 @@ impl LoadOptions {
             lock: LockOption::Online,
             indexes: IndexesOption::Auto,
             duplicates: Duplicates::ERROR,
+            once: false,
+            force: false,
             each_file: false,
             foreign: Some(relid),
             is_copy: false,
@@ -287,6 +294,7 @@ impl LoadOptions {
         self.as_truncated = self.truncate;
         (self.truncate, self.freeze, self.analyze) = (false, false, false);
         self.duplicates.limit = None;
+        self.once = false;
         self.lock = LockOption::Online;
     }
 
@@ -299,7 +307,7 @@ impl LoadOptions {
         let (mut writer, mut workers) = (WriterOption::Auto, None);
         let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
         let mut duplicates = Duplicates::ERROR;
-        let mut each_file = false;
+        let (mut once, mut force, mut each_file) = (false, false, false);
         for (name, value) in given {
             if draft.set(name, value)? {
                 continue;
@@ -328,6 +336,8 @@ impl LoadOptions {
                     let bad = || invalid(format!("workers must be a number from 0 to {MOST_WORKERS}"));
                     workers = Some(number.ok_or_else(bad)?);
                 }
+                "once" => once = Caller::Function.boolean(name, bytes)?,
+                "force" => force = Caller::Function.boolean(name, bytes)?,
                 EACH_FILE => each_file = Caller::Function.boolean(name, bytes)?,
                 "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
                 "on_duplicate" => {
@@ -347,6 +357,13 @@ impl LoadOptions {
         if each_file && (truncate || program) {
             let other = if truncate { "truncate" } else { "program" };
             return Err(invalid(format!("cannot specify both each_file and {other}")));
+        }
+        if once && (program || copy.limit.is_some()) {
+            let other = if program { "program" } else { "limit" };
+            return Err(invalid(format!("cannot specify both once and {other}")));
+        }
+        if force && !once {
+            return Err(invalid("force requires once"));
         }
         copy.is_literal = each_file;
         let match_by_name = copy.by_name;
@@ -377,6 +394,8 @@ impl LoadOptions {
             lock,
             indexes,
             duplicates,
+            once,
+            force,
             each_file,
             foreign: None,
             is_copy: false,

@@ -125,6 +125,12 @@ impl FileList {
         self
     }
 
+    /// The same with some of the files only.
+    pub fn keeping(mut self, files: Vec<Listed>) -> FileList {
+        self.files = files;
+        self
+    }
+
     /// Their bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.identity.size).sum()

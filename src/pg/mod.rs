@@ -34,6 +34,7 @@ pub mod database;
 #[cfg(feature = "points")]
 pub mod decoding_trial;
 pub mod decompressor;
+pub mod digest;
 pub mod directory;
 pub mod encoding;
 pub mod file_figures;

@@ -23,7 +23,7 @@ use super::succession::{Place, Places};
 use super::wake::NO_LINGERING;
 use crate::error::{OrRaise, Result};
 use crate::guc;
-use crate::load::history;
+use crate::load::{history, once};
 use crate::pg::background::{self, Handle, Worker, in_transaction};
 use crate::pg::lock::{Mode, ObjectLock};
 use crate::pg::points::point;
@@ -167,10 +167,13 @@ impl Dispatcher {
                 for job in self.queue.running()?.iter().filter(|job| !known.contains(&job.id)) {
                     self.queue.requeue_if_lost(job.id)?;
                 }
+                // SAFETY: a guarded catalog lookup of a table that is there.
+                let schema = unsafe { pg_sys::get_rel_namespace(self.queue.table) };
+                if sweeps {
+                    once::forget_dropped(schema)?;
+                }
                 if sweeps && let Some(retention) = guc::job_retention() {
                     self.queue.forget_older(retention)?;
-                    // SAFETY: a guarded catalog lookup of a table that is there.
-                    let schema = unsafe { pg_sys::get_rel_namespace(self.queue.table) };
                     forgets_more = history::forget_older(schema, retention)?;
                 }
             }

@@ -1,0 +1,208 @@
+--
+-- Option once: what was loaded is not loaded again.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_once
+\i :helpers
+\! rm -rf "$PGB_DATA/once"; mkdir -p "$PGB_DATA/once/many"
+DELETE FROM bulk_loaded;
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+CALL write_file('once/a.csv', E'1,one\n2,two\n3,three\n');
+CREATE TABLE t (id int, word text);
+-- Numbers of loads differ from run to run.
+CREATE FUNCTION once(file text, options jsonb DEFAULT '{}', target regclass DEFAULT 't') RETURNS text LANGUAGE sql SET client_min_messages = warning AS $$
+	SELECT rows_loaded || ' ' || writer || regexp_replace(notes::text, 'by load \d+', 'by load N')
+	FROM bulk_load(data_path(file), target, '{"format": "csv", "once": true}' || options)
+$$;
+CREATE FUNCTION known(what regclass DEFAULT 't') RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT regexp_replace(path, '.*/', '') || ' ' || size FROM bulk_once WHERE target ~ ('\.' || what || '$') ORDER BY load_id, path COLLATE "C"
+$$;
+SELECT once('once/a.csv');
+SELECT once('once/a.csv');
+SELECT once('once/a.csv', '{"writer": "buffered"}');
+-- A file is its contents: under another name, or touched, it is the same; with one more line, it is not. Another table is another matter.
+\! cp "$PGB_DATA/once/a.csv" "$PGB_DATA/once/copy.csv"; touch "$PGB_DATA/once/a.csv"
+SELECT once('once/a.csv'), once('once/copy.csv');
+CREATE TABLE other (LIKE t);
+SELECT once('once/a.csv', '{}', 'other');
+\! echo 4,four >>"$PGB_DATA/once/copy.csv"
+SELECT once('once/copy.csv'), once('once/copy.csv', '{"writer": "buffered"}');
+-- As many bytes as before.
+\! sed -i s/four/five/ "$PGB_DATA/once/copy.csv"
+SELECT once('once/copy.csv');
+SELECT known();
+-- Bytes as they lie on disk.
+\! gzip -nc "$PGB_DATA/once/a.csv" >"$PGB_DATA/once/a.csv.gz"
+SELECT once('once/a.csv.gz'), once('once/a.csv.gz');
+SELECT id, count(*) FROM t GROUP BY id ORDER BY id;
+-- The hash is that of xxh128sum.
+CALL write_file('once/empty.csv', '');
+SELECT once('once/empty.csv'), once('once/empty.csv');
+SELECT hash, size FROM bulk_once WHERE path LIKE '%empty.csv';
+SELECT hash, size FROM bulk_once WHERE path LIKE '%/a.csv' AND target LIKE '%.t';
+SELECT owner = current_user, loaded_at > now() - interval '1 hour', modified_at > now() - interval '1 hour', h.rows_loaded
+FROM bulk_once o JOIN bulk_history h USING (load_id, target, owner) WHERE o.path LIKE '%.gz';
+-- What is skipped is in the history, too.
+SELECT rows_loaded, bytes_read, writer, status, regexp_replace(notes::text, '\d+', 'N') FROM bulk_history ORDER BY load_id DESC LIMIT 1;
+
+-- What is said of it; a relative path, since it is said.
+COPY (SELECT 7, 'seven') TO PROGRAM 'cat >once_said.csv' (FORMAT csv);
+\set VERBOSITY terse
+SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once": true}');
+SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once": true}');
+SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once": true, "force": true}');
+\set VERBOSITY default
+DO $$ BEGIN EXECUTE 'COPY (SELECT) TO PROGRAM ''rm once_said.csv'''; END $$;
+SELECT count(*) FROM t WHERE id = 7;
+SELECT known() ORDER BY 1;
+
+-- Not what was rolled back, nor what was loaded without the option.
+TRUNCATE t;
+SELECT bulk_forget('t'), bulk_forget('t');
+BEGIN;
+SELECT once('once/a.csv');
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+SELECT once('once/a.csv');
+ROLLBACK TO s;
+SELECT once('once/a.csv');
+SELECT once('once/a.csv');
+COMMIT;
+SELECT count(*) FROM t;
+CALL write_file('once/bad.csv', E'1,one\nx,two\n');
+SELECT error_of($$SELECT once('once/bad.csv')$$);
+CALL write_file('once/good.csv', E'1,one\n');
+SELECT rows_loaded FROM bulk_load(data_path('once/good.csv'), 't', '{"format": "csv"}');
+SELECT once('once/good.csv');
+SELECT known();
+
+-- Several files: each by itself.
+CALL write_file('once/many/1.csv', E'11,a\n');
+CALL write_file('once/many/2.csv', E'12,b\n12,c\n');
+CALL write_file('once/many/3.csv', E'13,d\n');
+SELECT once('once/many/*.csv', '{"workers": 0}');
+SELECT once('once/many/*.csv');
+CALL write_file('once/many/4.csv', E'14,e\n');
+\! cp "$PGB_DATA/once/many/4.csv" "$PGB_DATA/once/many/5.csv"; rm "$PGB_DATA/once/many/1.csv"
+SELECT once('once/many/*.csv', '{"writer": "buffered"}');
+SELECT regexp_replace(path, '.*/', ''), rows_loaded, status FROM bulk_load_files WHERE load_id = (SELECT max(load_id) FROM bulk_history);
+SELECT once('once/many'), once('once/many/4.csv'), once('once/many/5.csv');
+SELECT once('once/many/[45].csv', '{"force": true, "workers": 2}');
+SELECT id, count(*) FROM t WHERE id > 10 GROUP BY id ORDER BY id;
+SELECT known();
+-- Many more than are locked one by one, or told of.
+\! cd "$PGB_DATA/once/many"; for i in $(seq 100); do echo $i,x >n$i.csv; done
+SELECT once('once/many/n*.csv');
+SELECT once('once/many');
+\! rm "$PGB_DATA"/once/many/n*.csv
+
+-- Headers that name the columns, and servers with a directory.
+CALL write_file('once/many/h1.txt', E'word,id\nq,21\n');
+CALL write_file('once/many/h2.txt', E'id,word\n22,r\n');
+SELECT once('once/many/h1.txt', '{"match_by": "name"}');
+SELECT once('once/many/h*.txt', '{"match_by": "name"}'), once('once/many/h*.txt', '{"match_by": "name"}');
+SELECT * FROM t WHERE id > 20 AND word <> 'x' ORDER BY id;
+CREATE SERVER once_files FOREIGN DATA WRAPPER bulk_fdw OPTIONS (directory '/');
+SELECT bulk_forget('t') > 0;
+DO $$ BEGIN EXECUTE format('ALTER SERVER once_files OPTIONS (SET directory %L)', data_path('once')); END $$;
+SELECT rows_loaded FROM bulk_load('many/h1.txt', 't', '{"format": "csv", "once": true, "header": true, "server": "once_files", "columns": ["word", "id"]}');
+SET client_min_messages = warning;
+SELECT rows_loaded, notes FROM bulk_load('many/h*.txt', 't', '{"format": "csv", "once": true, "server": "once_files", "match_by": "name"}');
+SELECT rows_loaded, notes FROM bulk_load('many/h*.txt', 't', '{"format": "csv", "once": true, "server": "once_files", "match_by": "name"}');
+RESET client_min_messages;
+
+-- Jobs.
+TRUNCATE t;
+SELECT bulk_forget('t') > 0;
+SELECT bulk_enqueue(data_path('once/many/*.csv'), 't', '{"format": "csv", "once": true, "each_file": true}') AS job \gset
+SELECT bulk_wait(:job, '1 min');
+SELECT bulk_wait(job_id, '1 min'), regexp_replace(path, '.*/', ''), rows_loaded FROM bulk_jobs WHERE options ? 'once' ORDER BY path COLLATE "C";
+SELECT bulk_enqueue(data_path('once/many/*.csv'), 't', '{"format": "csv", "once": true}') AS job \gset
+SELECT bulk_wait(:job, '1 min');
+SELECT rows_loaded, writer, notes FROM bulk_history WHERE load_id = :job;
+SELECT id, count(*) FROM t GROUP BY id ORDER BY id;
+SELECT error_of($$SELECT bulk_enqueue('x', 't', '{"force": true}')$$);
+
+-- TRUNCATE forgets: what is loaded then is what the table has.
+SELECT once('once/a.csv', '{"truncate": true}'), once('once/a.csv', '{"truncate": true}');
+SELECT once('once/a.csv'), once('once/many/2.csv');
+SELECT known();
+SELECT rows_loaded FROM bulk_load(data_path('once/good.csv'), 't', '{"format": "csv", "truncate": true}');
+SELECT known();
+CREATE TABLE parted (LIKE t) PARTITION BY RANGE (id);
+CREATE TABLE part PARTITION OF parted FOR VALUES FROM (0) TO (100);
+SELECT once('once/a.csv', '{}', 'part'), once('once/a.csv', '{}', 'parted'), once('once/a.csv', '{}', 'parted');
+SELECT once('once/good.csv', '{"truncate": true}', 'parted'), once('once/a.csv', '{}', 'part');
+SELECT count(*) FROM parted;
+
+-- A table is known by its number; one that only has the name is another one. In a database that a dump was restored in it is the name.
+ALTER TABLE other RENAME TO renamed;
+CREATE TABLE other (LIKE t);
+SELECT once('once/a.csv', '{}', 'renamed'), once('once/a.csv', '{}', 'other');
+DROP TABLE other;
+CREATE TABLE other (LIKE t);
+SELECT once('once/a.csv', '{}', 'other');
+UPDATE bulk_loaded SET target = 0, cluster = cluster + 1;
+SELECT once('once/a.csv', '{}', 'other'), bulk_forget('other');
+DELETE FROM bulk_loaded;
+SELECT once('once/a.csv', '{}', 'other');
+-- As pg_upgrade leaves it.
+UPDATE bulk_loaded SET cluster = cluster + 1;
+ALTER TABLE other RENAME TO another;
+SELECT once('once/a.csv', '{}', 'another');
+UPDATE bulk_loaded SET cluster = cluster - 1, database = 0;
+SELECT once('once/a.csv', '{}', 'another');
+
+-- Errors.
+SELECT error_of($$SELECT once('once/a.csv', '{"limit": 1}')$$);
+SELECT error_of($$SELECT once('once/a.csv', '{"program": true}')$$);
+SELECT error_of($$SELECT once('once/a.csv', '{"once": false, "force": true}')$$);
+SELECT error_of($$SELECT once('once/a.csv', '{"once": "twice"}')$$);
+SELECT error_of($$SELECT once('once/none.csv')$$);
+SELECT error_of($$SELECT once('once/many/*.none')$$);
+\! mkfifo -m 666 "$PGB_DATA/once/fifo"
+SELECT error_of($$SELECT once('once/fifo')$$);
+SELECT error_of($$SELECT bulk_load('/dev/null', 't', '{"once": true}')$$);
+SELECT error_of('SELECT bulk_forget(NULL)');
+SELECT error_of('SELECT bulk_forget(1)');
+-- A check looks at the rows, whatever was loaded.
+SELECT once('once/good.csv');
+SELECT count(*) FROM bulk_check(data_path('once/bad.csv'), 't', '{"format": "csv", "once": true}');
+
+-- Rights.
+SET client_min_messages = warning;
+CREATE ROLE once_loader IN ROLE pg_read_server_files;
+CREATE ROLE once_other IN ROLE pg_read_server_files;
+CREATE ROLE once_stats IN ROLE pg_read_all_stats;
+RESET client_min_messages;
+GRANT USAGE ON SCHEMA load_once TO PUBLIC;
+GRANT INSERT ON t TO once_loader, once_other;
+DELETE FROM bulk_loaded;
+SET ROLE once_loader;
+SELECT once('once/a.csv'), once('once/a.csv');
+SELECT known(), owner FROM bulk_once;
+SELECT error_of($$SELECT bulk_forget('t')$$);
+SELECT error_of('SELECT count(*) FROM bulk_loaded');
+SELECT error_of('DELETE FROM bulk_once');
+SET ROLE once_other;
+SELECT known();
+SELECT once('once/a.csv');
+SELECT error_of($$SELECT once('once/none.csv', '{}', 'renamed')$$);
+SET ROLE once_stats;
+SELECT known();
+RESET ROLE;
+SELECT bulk_forget('t', data_path('once/none.csv')), bulk_forget('t', data_path('once/a.csv'));
+SELECT known();
+BEGIN READ ONLY;
+SELECT bulk_forget('t');
+ROLLBACK;
+\! rm -rf "$PGB_DATA/once"
+SET client_min_messages = warning;
+DROP SERVER once_files;
+DROP SCHEMA load_once CASCADE;
+DROP ROLE once_loader, once_other, once_stats;

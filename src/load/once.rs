@@ -1,0 +1,517 @@
+//! The option `once`: a file that was loaded into a table is not loaded into it again.
+//!
+//! A file is what its bytes are, as they lie on disk: a copy under another name is the same, and one that somebody has
+//! added a line to is not. So its bytes are read before it is loaded, into a [`Digest`]; when the load is done, the file must still be
+//! what it was then. Of several files those that were loaded before are left out, and those that another of them is equal to.
+//!
+//! What was loaded is told in rows of a table that only [`OwnTable`] writes and reads: rows of the transaction that loads, which
+//! go when that is rolled back. Two loads of the same file at a time take the same lock before they look, and keep
+//! it to the end of their transactions: the second one waits until it is known what became of the first.
+//!
+//! **Which table.** At home the table's OID counts, so that another table of the same name has nothing to do with it, and what is told
+//! of tables that are gone is removed. In a restored database it is the name (`queue::home`): what was loaded there is here, too.
+//! Nobody tells us of a TRUNCATE or DELETE, but that of the option `truncate`; for those there is `bulk_forget`.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+
+use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::Load;
+use super::files::shown;
+use super::target::{Kind, check_transaction};
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::chunk::{self, Identity};
+use crate::pg::compat;
+use crate::pg::database::{cluster, database};
+use crate::pg::digest::Digest;
+use crate::pg::encoding::to_server;
+use crate::pg::files::FileList;
+use crate::pg::lock::{Mode, ObjectLock, Until};
+use crate::pg::own_table::{Columns, OwnTable};
+use crate::pg::points::point;
+use crate::pg::role::{owner_here, stored_role_name};
+use crate::pg::source::Location;
+use crate::pg::unguarded::{find_all_inheritors, guard};
+
+const TABLE: &CStr = c"bulk_loaded";
+const WIDTH: usize = 13;
+const TABLE_COLUMNS: Columns = Columns { types: &TYPES, oldest: WIDTH };
+const TYPES: [pg_sys::Oid; WIDTH] = [
+    pg_sys::INT8OID,
+    pg_sys::BYTEAOID,
+    pg_sys::INT8OID,
+    pg_sys::TEXTOID,
+    pg_sys::TIMESTAMPTZOID,
+    pg_sys::INT8OID,
+    pg_sys::TIMESTAMPTZOID,
+    pg_sys::OIDOID,
+    pg_sys::TEXTOID,
+    pg_sys::OIDOID,
+    pg_sys::OIDOID,
+    pg_sys::TEXTOID,
+    pg_sys::INT8OID,
+];
+/// Where among them.
+const HASH: usize = 1;
+const SIZE: usize = 2;
+const PATH: usize = 3;
+const LOAD: usize = 5;
+const LOADED_AT: usize = 6;
+const TARGET: usize = 7;
+const TARGET_NAME: usize = 8;
+const DATABASE: usize = 9;
+const OWNER: usize = 10;
+const OWNER_NAME: usize = 11;
+const CLUSTER: usize = 12;
+
+/// Of more files not each has a lock of its own; then no other load of the table looks at files meanwhile.
+const MOST_LOCKS: usize = 64;
+/// Of more files that are left out it is only told how many there are.
+const MOST_TOLD: usize = 10;
+
+/// A file that is to be loaded.
+#[derive(Debug)]
+pub struct Met {
+    path: CString,
+    digest: Digest,
+    /// What it was when its bytes were looked at.
+    identity: Identity,
+}
+
+impl Met {
+    fn new(location: &Location) -> Result<Met> {
+        let name = location.name();
+        let Some((digest, identity)) = Digest::of(location)? else {
+            let message = format!("\"{}\" is not a regular file", location.display());
+            return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message)
+                .detail("With the option once, files are known by their contents."));
+        };
+        Ok(Met { path: name.to_owned(), digest, identity })
+    }
+
+    fn is_same(&self, other: &Met) -> bool {
+        self.digest == other.digest && self.identity.size == other.identity.size
+    }
+}
+
+/// A table, as rows tell of it.
+struct Table {
+    oid: pg_sys::Oid,
+    /// Schema and name, quoted.
+    name: CString,
+}
+
+impl Table {
+    /// None if there is no such table. Guarded.
+    fn of(oid: pg_sys::Oid) -> Option<Table> {
+        // SAFETY: guarded catalog lookups, and the strings that they return.
+        unsafe {
+            let name = pg_sys::get_rel_name(oid);
+            let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(oid));
+            if name.is_null() || schema.is_null() {
+                return None;
+            }
+            Some(Table { oid, name: CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned() })
+        }
+    }
+
+    /// Is a row about it? pg_upgrade makes a new cluster, and leaves OIDs as they were.
+    ///
+    /// # Safety
+    /// The values of a row.
+    unsafe fn is_of(&self, values: &[pg_sys::Datum]) -> bool {
+        let is_oid = oid(values, DATABASE) == database() && oid(values, TARGET) == self.oid;
+        if oid(values, DATABASE) == database() && number(values, CLUSTER) == cluster() {
+            return is_oid;
+        }
+        // SAFETY: the caller vouches for the values.
+        is_oid || unsafe { text(values, TARGET_NAME) } == self.name
+    }
+}
+
+/// What is known of a file that was loaded before.
+struct Known {
+    load: i64,
+    at: pg_sys::TimestampTz,
+    /// Its path then, for who may know.
+    path: Option<CString>,
+}
+
+fn value(values: &[pg_sys::Datum], column: usize) -> pg_sys::Datum {
+    values.get(column).copied().unwrap_or(pg_sys::Datum::from(0usize))
+}
+
+fn number(values: &[pg_sys::Datum], column: usize) -> i64 {
+    value(values, column).value() as i64
+}
+
+fn oid(values: &[pg_sys::Datum], column: usize) -> pg_sys::Oid {
+    pg_sys::Oid::from_u32(value(values, column).value() as u32)
+}
+
+/// Guarded.
+///
+/// # Safety
+/// The values of a row, of which this one is a text.
+unsafe fn text(values: &[pg_sys::Datum], column: usize) -> CString {
+    // SAFETY: the caller vouches for the value, which is not null; guarded calls.
+    unsafe {
+        let value = pg_sys::pg_detoast_datum_packed(value(values, column).cast_mut_ptr());
+        let string = pg_sys::text_to_cstring(value.cast());
+        let owned = CStr::from_ptr(string).to_owned();
+        pg_sys::pfree(string.cast());
+        owned
+    }
+}
+
+/// Is it this one's? Guarded.
+///
+/// # Safety
+/// The values of a row, of which the second one is a bytea.
+unsafe fn is_digest(values: &[pg_sys::Datum], digest: Digest) -> bool {
+    use pgrx::FromDatum;
+    // SAFETY: the caller vouches for the value, which is not null.
+    unsafe { <&[u8]>::from_datum(value(values, HASH), false) }.is_some_and(|bytes| bytes == digest.0)
+}
+
+/// May the caller see a row? Guarded.
+///
+/// # Safety
+/// The values of a row.
+unsafe fn is_visible(values: &[pg_sys::Datum]) -> bool {
+    // SAFETY: the caller vouches for the values; guarded calls.
+    unsafe {
+        let owner = owner_here(oid(values, OWNER), &text(values, OWNER_NAME), number(values, CLUSTER));
+        pg_sys::has_privs_of_role(pg_sys::GetUserId(), owner)
+    }
+}
+
+/// Wait for who loads the same files into the same table. Guarded, and interruptible.
+fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
+    // SAFETY: a guarded catalog lookup.
+    let class = unsafe { pg_sys::get_relname_relid(TABLE.as_ptr(), schema) };
+    let single = met.len() <= MOST_LOCKS;
+    let mode = if single { Mode::RowExclusive } else { Mode::Exclusive };
+    ObjectLock::new(class, target.to_u32(), 0).take(mode, Until::TransactionEnd);
+    if !single {
+        return;
+    }
+    // In an order that all loads keep to. Files that share a lock wait for each other, and no more.
+    let mut keys: Vec<i64> = met.iter().map(|met| met.digest.key()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let object = (key as u32) ^ target.to_u32();
+        let part = ((key >> 32) as u16) | 1;
+        ObjectLock::new(class, object, part).take(Mode::Exclusive, Until::TransactionEnd);
+    }
+}
+
+/// The last load of a file into a table.
+fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Option<Known> {
+    let mut found: Option<Known> = None;
+    records.find(Some(met.digest.key()), usize::MAX, |values, _| {
+        let size = number(values, SIZE).cast_unsigned();
+        // SAFETY: the values of a row.
+        unsafe {
+            if size == met.identity.size && is_digest(values, met.digest) && table.is_of(values) {
+                let load = number(values, LOAD);
+                if found.as_ref().is_none_or(|known| known.load < load) {
+                    let path = is_visible(values).then(|| text(values, PATH));
+                    found = Some(Known { load, at: number(values, LOADED_AT), path });
+                }
+            }
+        }
+        false
+    });
+    found
+}
+
+/// Look at the files, and leave out those that were loaded before. Is none left? Guarded, and interruptible; the caller may insert.
+pub fn sift(load: &mut Load) -> Result<bool> {
+    let list = if load.options.copy.is_literal { None } else { load.options.location.files()? };
+    let mut met = match &list {
+        Some(list) => list.files.iter().map(|file| Met::new(&list.location(file))).collect::<Result<Vec<_>>>()?,
+        None => vec![Met::new(&load.options.location)?],
+    };
+    point!("once.looked");
+    lock(load.schema, load.target.relid, &met);
+    let table = Table { oid: load.target.relid, name: load.target.name.clone() };
+    let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
+    let (count, mut told) = (met.len(), 0);
+    // Of those that stay, where they are in the list.
+    let mut stay: Vec<usize> = Vec::with_capacity(count);
+    let mut first: HashMap<Digest, usize> = HashMap::new();
+    let mut loads = Vec::new();
+    for (at, file) in met.iter().enumerate() {
+        pgrx::check_for_interrupts!();
+        let known = if load.options.force { None } else { look_up(&records, &table, file) };
+        let twin = first.get(&file.digest).and_then(|&at| met.get(at)).filter(|twin| file.is_same(twin));
+        let detail = match (&known, twin) {
+            (Some(known), _) => {
+                loads.push(known.load);
+                known.detail(&file.path)
+            }
+            (None, Some(twin)) if !load.options.force => {
+                format!("It has the same contents as \"{}\".", shown(&twin.path))
+            }
+            _ => {
+                first.entry(file.digest).or_insert(at);
+                stay.push(at);
+                continue;
+            }
+        };
+        told += 1;
+        if told <= MOST_TOLD {
+            let (path, target) = (shown(&file.path), load.target.display_name());
+            let what = if known.is_some() { "was loaded before" } else { "is there twice" };
+            Error::new(
+                Code::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("file \"{path}\" {what}, and is not loaded into \"{target}\""),
+            )
+            .detail(detail)
+            .hint("The option force loads it all the same.")
+            .notice();
+        }
+    }
+    records.close();
+    if told > MOST_TOLD {
+        let more = told - MOST_TOLD;
+        Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, format!("{more} more files are not loaded")).notice();
+    }
+    if told > 0 {
+        load.counts.notes.push(match (&list, loads.first()) {
+            (None, Some(number)) => format!("The file was loaded before, by load {number}."),
+            _ => format!("Left out, since loaded before: {told} of {count} files."),
+        });
+    }
+    if let Some(list) = list {
+        let files = stay.iter().filter_map(|&at| list.files.get(at).cloned()).collect();
+        load.options.location = Location::Files(FileList::clone(&list).keeping(files).into());
+    }
+    let mut at = 0;
+    met.retain(|_| {
+        at += 1;
+        stay.binary_search(&(at - 1)).is_ok()
+    });
+    load.met = met;
+    Ok(load.met.is_empty())
+}
+
+impl Known {
+    /// Guarded.
+    fn detail(&self, path: &CStr) -> String {
+        // SAFETY: a guarded call, whose string is good until the next one.
+        let at = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(self.at)) }.to_string_lossy().into_owned();
+        let name = self.path.as_deref().filter(|earlier| *earlier != path);
+        let name = name.map(|name| format!(" as \"{}\"", shown(name))).unwrap_or_default();
+        format!("Load {} has loaded it{name} at {at}.", self.load)
+    }
+}
+
+/// The file that is open is to be the one that was looked at. Of several, each is looked at when it is opened, and they are to be
+/// those that are listed. Guarded.
+pub fn check_opened(load: &Load) -> Result<()> {
+    let Some(stream) = load.rows.as_ref().map(|rows| rows.stream()) else { return Ok(()) };
+    let changed = match stream.files() {
+        Some(list) => {
+            list.files.iter().zip(&load.met).find(|(file, met)| file.identity != met.identity).map(|(_, met)| met)
+        }
+        None => load.met.first().filter(|met| stream.identity() != Some(met.identity)),
+    };
+    changed.map_or(Ok(()), |met| Err(chunk::changed(&shown(&met.path))))
+}
+
+/// Nor may a file have changed while it was read: it is to be known by what was loaded. One that has been replaced meanwhile was
+/// whole when it was opened. Guarded.
+fn check_unchanged(load: &Load) -> Result<()> {
+    let listed = match &load.options.location {
+        Location::Files(list) => list.files.iter().map(|file| list.location(file)).collect(),
+        location => vec![location.clone()],
+    };
+    for (location, met) in listed.iter().zip(&load.met) {
+        pgrx::check_for_interrupts!();
+        let now = location.metadata().ok().map(|meta| Identity::of(&meta));
+        if now.is_some_and(|now| now.is_of_file(met.identity) && now != met.identity) {
+            return Err(chunk::changed(&shown(&met.path)));
+        }
+    }
+    Ok(())
+}
+
+/// Tell of the files of a load that is done. Guarded; allocates in the current memory context.
+pub fn record(load: &Load) -> Result<()> {
+    if load.met.is_empty() {
+        return Ok(());
+    }
+    check_unchanged(load)?;
+    let records = OwnTable::to_write(load.schema, TABLE, TABLE_COLUMNS)?;
+    // SAFETY: does not raise.
+    let now = unsafe { pg_sys::GetCurrentTimestamp() };
+    // SAFETY: a guarded call that copies the string.
+    let text = |string: &CStr| Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }));
+    let owner_name = stored_role_name(load.owner);
+    for met in &load.met {
+        pgrx::check_for_interrupts!();
+        let row: [Option<pg_sys::Datum>; WIDTH] = [
+            met.digest.key().into_datum(),
+            met.digest.0.as_slice().into_datum(),
+            i64::try_from(met.identity.size).unwrap_or(i64::MAX).into_datum(),
+            text(&to_server(&shown(&met.path))),
+            Some(met.identity.modified().into()),
+            load.id.into_datum(),
+            Some(now.into()),
+            load.target.relid.into_datum(),
+            text(&load.target.name),
+            database().into_datum(),
+            load.owner.into_datum(),
+            text(&owner_name),
+            cluster().into_datum(),
+        ];
+        // SAFETY: values of the columns' types.
+        unsafe { records.insert(&row) };
+    }
+    records.close();
+    Ok(())
+}
+
+/// Forget what was loaded into these tables, from some path or any. Of how many files? Guarded.
+fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<usize> {
+    let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
+    // SAFETY: the values of rows.
+    let rows = records.find(None, usize::MAX, |values, _| unsafe {
+        tables.iter().any(|table| table.is_of(values)) && path.is_none_or(|path| text(values, PATH).as_c_str() == path)
+    });
+    records.remove(&rows);
+    records.close();
+    Ok(rows.len())
+}
+
+/// The option `truncate` has emptied the table, and its partitions with it.
+///
+/// # Safety
+/// A load whose relation is open and truncated.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
+    // SAFETY: the caller vouches for it; guarded calls. The list has as many elements as it says, and all are locked.
+    unsafe {
+        let (target, schema) = (&(*load).target, (*load).schema);
+        // An older version of the extension has no such table.
+        if pg_sys::get_relname_relid(TABLE.as_ptr(), schema) == pg_sys::InvalidOid {
+            return;
+        }
+        let mut tables: Vec<Table> = Table::of(target.relid).into_iter().collect();
+        if target.kind == Kind::Partitioned {
+            let lock = pg_sys::NoLock.cast_signed();
+            let list = guard(|| find_all_inheritors(target.relid, lock, std::ptr::null_mut()));
+            let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+            let others = (0..count).map(|i| (*(*list).elements.add(i)).oid_value);
+            tables.extend(others.filter(|oid| *oid != target.relid).filter_map(Table::of));
+        }
+        forget(schema, &tables, None).or_raise();
+    }
+}
+
+/// Forget what is told of tables of this database that are gone. Guarded.
+pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
+    // SAFETY: a guarded catalog lookup.
+    if unsafe { pg_sys::get_relname_relid(TABLE.as_ptr(), schema) } == pg_sys::InvalidOid {
+        return Ok(());
+    }
+    let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
+    let is_home =
+        |values: &[pg_sys::Datum]| oid(values, DATABASE) == database() && number(values, CLUSTER) == cluster();
+    let mut is_gone: HashMap<pg_sys::Oid, bool> = HashMap::new();
+    records.for_each(|_, values, _| {
+        if is_home(values) {
+            is_gone.insert(oid(values, TARGET), false);
+        }
+    });
+    // What was committed meanwhile is to be seen.
+    // SAFETY: guarded calls.
+    unsafe {
+        pg_sys::InvalidateCatalogSnapshot();
+        is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = pg_sys::get_rel_name(*oid).is_null());
+    }
+    if is_gone.values().any(|is_gone| *is_gone) {
+        let gone = |values: &[pg_sys::Datum]| is_home(values) && is_gone.get(&oid(values, TARGET)) == Some(&true);
+        records.remove(&records.find(None, usize::MAX, |values, _| gone(values)));
+    }
+    records.close();
+    Ok(())
+}
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_loaded_files() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_loaded_files()`.
+///
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_loaded_files(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the call; the tuples are of the type that the function is declared to return.
+    unsafe {
+        pg_sys::InitMaterializedSRF(fcinfo, 0);
+        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
+        let sees_all = pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::ROLE_PG_READ_ALL_STATS.into());
+        let records = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS).or_raise();
+        records.for_each(|tuple, values, _| {
+            if sees_all || is_visible(values) {
+                pg_sys::tuplestore_puttuple((*result).setResult, tuple);
+            }
+        });
+        records.close();
+    }
+    pg_sys::Datum::from(0usize)
+}
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_forget() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_forget(target, path)`.
+///
+/// # Safety
+/// Called by the executor, with two arguments.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_forget(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments, which are of the types that are declared; guarded calls.
+    unsafe {
+        let argument = |index: usize| {
+            let argument = *(*fcinfo).args.as_ptr().add(index);
+            (!argument.isnull).then_some(argument.value)
+        };
+        let Some(target) = argument(0) else {
+            Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, "target must not be null").raise();
+        };
+        check_transaction(c"bulk_forget()");
+        let target = pg_sys::Oid::from_u32(target.value() as u32);
+        let Some(table) = Table::of(target) else {
+            let message = format!("relation with OID {} does not exist", target.to_u32());
+            Error::new(Code::ERRCODE_UNDEFINED_TABLE, message).raise();
+        };
+        if !compat::owns_relation(target) {
+            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(target));
+            let name = pg_sys::get_rel_name(target);
+            pg_sys::aclcheck_error(pg_sys::AclResult::ACLCHECK_NOT_OWNER, object, name);
+        }
+        let path = argument(1).map(|path| {
+            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()))
+        });
+        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
+        let count = forget(schema, &[table], path).or_raise();
+        pg_sys::Datum::from(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
