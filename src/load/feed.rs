@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::direct::{Projection, compute_read};
 use super::files::Files;
 use super::rejects::{Complaint, Reject, Spool};
 use super::{Load, source};
@@ -34,6 +35,8 @@ pub struct Feed {
     pub defaults: Vec<(usize, *mut pg_sys::ExprState)>,
     qual: *mut pg_sys::ExprState,
     pub econtext: *mut pg_sys::ExprContext,
+    /// What makes columns that are computed.
+    projection: Option<Projection>,
     /// The row; a virtual tuple.
     pub slot: *mut pg_sys::TupleTableSlot,
     pub tolerance: Tolerance,
@@ -81,6 +84,10 @@ impl Feed {
                 *(*slot).tts_isnull.add(attribute) = true;
                 *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
             }
+            let projection = this.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
+                let inputs = source::input_descriptor(relation, &this.mapping);
+                Projection::over(nodes, inputs, rows.columns(), this.options.copy.on_error, memory)
+            });
             let (copy, rows) = (&this.options.copy, this.rows.as_ref());
             let feed = Feed {
                 load,
@@ -89,6 +96,7 @@ impl Feed {
                 all: rows.map(Rows::all).unwrap_or_default(),
                 defaults,
                 qual,
+                projection,
                 econtext: pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()),
                 slot,
                 tolerance: copy.tolerance(),
@@ -109,6 +117,15 @@ impl Feed {
             let feed = PgMemoryContexts::For(memory).leak_and_drop_on_delete(feed);
             INNERMOST.store(feed, Relaxed);
             Ok(feed)
+        }
+    }
+
+    /// Where fields are decoded to.
+    fn arrays(&self) -> RowArrays {
+        match &self.projection {
+            Some(projection) => projection.arrays(),
+            // SAFETY: the slot lives as long as the feed.
+            None => unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } },
         }
     }
 
@@ -305,7 +322,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
         let feed = &mut *feed;
         let load = &mut *feed.load;
         let Some(rows) = &mut load.rows else { return END };
-        let arrays = RowArrays { values: (*feed.slot).tts_values, nulls: (*feed.slot).tts_isnull };
+        let arrays = feed.arrays();
         load.reading = true;
         rows.follow_settings();
         loop {
@@ -415,7 +432,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
     // SAFETY: the caller vouches for the feed, which nobody else uses meanwhile.
     unsafe {
         let (slot, econtext) = ((*feed).slot, (*feed).econtext);
-        let arrays = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+        let arrays = (*feed).arrays();
         let Some(rows) = (*(*feed).load).rows.as_mut() else { return false };
         let rows = &raw mut *rows;
         loop {
@@ -429,6 +446,10 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
             }
             if what == SHORT {
                 raise_missing(feed);
+            }
+            if let Some(projection) = (*feed).projection.as_ref() {
+                let row = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
+                compute_read(&raw const *projection, econtext, row);
             }
             if !passes(feed) {
                 (*feed).filtered += 1;

@@ -30,6 +30,7 @@ mod check;
 pub mod copy;
 mod direct;
 pub mod duplicate;
+mod expression;
 mod feed;
 mod files;
 pub mod history;
@@ -218,6 +219,7 @@ pub unsafe fn perform(load: *mut Load) {
         if let Some(text) = &(*load).where_statement {
             (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
         }
+        expression::analyze(load);
         prepare(load);
         if (*load).writer == Writer::None {
             finish(load);
@@ -432,6 +434,8 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     // SAFETY: the relation is open, and the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(relation, mapping.as_ref(), load.where_clause.conditions) };
     load.target.obstacles.extend(volatile);
+    // SAFETY: nodes that were analyzed.
+    load.target.obstacles.extend(load.projection.and_then(|nodes| unsafe { expression::obstacle(nodes) }));
     if load.options.duplicates.keep != Keep::Error {
         load.target.check_replace(load.options.duplicates.keep);
         // SAFETY: the relation is open.

@@ -84,6 +84,8 @@ pub struct LoadOptions {
     pub slices: Vec<Option<Slice>>,
     /// Columns that no field of the file is for, and what they get.
     pub others: Vec<(CString, Taken)>,
+    /// Columns that are computed, and the expressions.
+    pub computed: Vec<(CString, CString)>,
     /// The header says which columns the fields are for. `copy.header` is then one line.
     pub match_by_name: bool,
     pub where_clause: Option<CString>,
@@ -147,27 +149,38 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
 }
 
 /// What an object among columns may have.
-const OF_COLUMN: &[&str] = &["column", "source", "start", "length", "trim", "nullif", "binary_type"];
+const OF_COLUMN: &[&str] = &["column", "source", "start", "length", "trim", "nullif", "binary_type", "name", "expr"];
 
-/// The columns' option without what is said of each in objects: what it gets where no field of the file is for it, or where it
-/// is in a record of fixed length. Null if nothing remains.
-pub fn names_of_columns(json: Json, others: &mut Vec<(CString, Taken)>, slices: &mut Vec<SliceDraft>) -> Result<Json> {
+/// What objects among the columns say.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// Columns that no field of the file is for, and what they get.
+    pub others: Vec<(CString, Taken)>,
+    /// Columns that are computed, and the expressions.
+    pub computed: Vec<(CString, CString)>,
+    /// Where the columns that remain are in a record of fixed length.
+    pub slices: Vec<SliceDraft>,
+}
+
+/// The columns' option without what is said of each in objects. Null if nothing remains.
+pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
     let Json::Array(elements) = json else { return Ok(json) };
     let had_some = !elements.is_empty();
     let mut fields = Vec::new();
     for element in elements {
         let Json::Object(members) = element else {
             fields.push(element);
-            slices.push(SliceDraft::default());
+            objects.slices.push(SliceDraft::default());
             continue;
         };
         let (mut column, mut source, mut slice) = (None, None, None::<SliceDraft>);
+        let (mut computes, mut expression) = (None, None);
         for (name, json) in members {
-            let is_name = matches!(&*name, b"column" | b"source");
-            let given = match json {
-                Json::Text(given) => given,
-                Json::Literal(given) if !is_name => given,
-                _ if is_name => return Err(invalid("column and source must be strings")),
+            let given = match (&*name, json) {
+                (_, Json::Text(given)) => given,
+                (b"column" | b"source", _) => return Err(invalid("column and source must be strings")),
+                (b"name" | b"expr", _) => return Err(invalid("name and expr must be strings")),
+                (_, Json::Literal(given)) => given,
                 _ => return Err(invalid(format!("{} must be a string or a number", text(&name)))),
             };
             match &*name {
@@ -179,6 +192,8 @@ pub fn names_of_columns(json: Json, others: &mut Vec<(CString, Taken)>, slices: 
                     };
                     source = Some(Taken::by_name(&text(&given)).ok_or_else(bad)?);
                 }
+                b"name" => computes = Some(c_string(&given)),
+                b"expr" => expression = Some(c_string(&given)),
                 _ => {
                     if !slice.get_or_insert_default().set(&text(&name), &given)? {
                         return Err(Caller::Function.unknown(&text(&name), OF_COLUMN));
@@ -186,16 +201,19 @@ pub fn names_of_columns(json: Json, others: &mut Vec<(CString, Taken)>, slices: 
                 }
             }
         }
-        match (column, source, slice) {
-            (Some(column), Some(source), None) => others.push((column, source)),
-            (Some(column), None, Some(slice)) => {
+        match ((column, source, slice), (computes, expression)) {
+            ((Some(column), Some(source), None), (None, None)) => objects.others.push((column, source)),
+            ((Some(column), None, Some(slice)), (None, None)) => {
                 fields.push(Json::Text(column.into_bytes()));
-                slices.push(slice);
+                objects.slices.push(slice);
             }
-            (Some(_), Some(_), Some(_)) => {
+            ((None, None, None), (Some(column), Some(expression))) => objects.computed.push((column, expression)),
+            ((Some(_), Some(_), Some(_)), _) => {
                 return Err(invalid("an object among columns cannot have both source and a place in the record"));
             }
-            _ => return Err(invalid("an object among columns requires column, and source or length")),
+            _ => {
+                return Err(invalid("an object among columns requires column, and source or length, or name and expr"));
+            }
         }
     }
     Ok(if fields.is_empty() && had_some { Json::Null } else { Json::Array(fields) })
@@ -225,7 +243,7 @@ impl LoadOptions {
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };
-        let (mut given, mut others, mut drafts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut given, mut objects) = (Vec::new(), Objects::default());
         for (name, json) in members {
             let name = text(&name).into_owned();
             if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
@@ -234,7 +252,7 @@ impl LoadOptions {
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let json = match &*name {
-                "columns" => names_of_columns(json, &mut others, &mut drafts)?,
+                "columns" => names_of_columns(json, &mut objects)?,
                 _ => json,
             };
             if let Some(value) = value(&name, json)? {
@@ -242,8 +260,13 @@ impl LoadOptions {
             }
         }
         let options = LoadOptions::of_values(path, &given)?;
-        let slices = slices_of(&options.copy, options.columns.as_deref(), drafts)?;
-        Ok(LoadOptions { others, slices, ..options })
+        let Objects { others, computed, slices } = objects;
+        let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
+        let options = LoadOptions { others, computed, slices, ..options };
+        if options.match_by_name && !options.computed.is_empty() {
+            return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
+        }
+        Ok(options)
     }
 
     /// The options of an INSERT of a foreign table's rows. Guarded.
@@ -255,6 +278,7 @@ impl LoadOptions {
             columns: None,
             slices: Vec::new(),
             others: Vec::new(),
+            computed: Vec::new(),
             match_by_name: false,
             where_clause: None,
             truncate: false,
@@ -383,6 +407,7 @@ impl LoadOptions {
             columns,
             slices: Vec::new(),
             others: Vec::new(),
+            computed: Vec::new(),
             match_by_name,
             where_clause,
             truncate,

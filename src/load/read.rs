@@ -13,7 +13,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::insert_select::Wrapper;
-use super::options::{names_of_columns, slices_of, value};
+use super::options::{Objects, names_of_columns, slices_of, value};
 use super::target::check_location;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
@@ -105,7 +105,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
     };
     let mut draft = Draft::new(Caller::Function);
     let (mut program, mut server) = (false, None);
-    let (mut columns, mut others, mut drafts) = (None, Vec::new(), Vec::new());
+    let (mut columns, mut objects) = (None, Objects::default());
     for (name, json) in members {
         let name = text(&name).into_owned();
         if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
@@ -113,7 +113,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
             return Err(Caller::Function.unknown(&name, &valid));
         }
         let is_columns = name == "columns";
-        let json = if is_columns { names_of_columns(json, &mut others, &mut drafts)? } else { json };
+        let json = if is_columns { names_of_columns(json, &mut objects)? } else { json };
         let Some(value) = value(&name, json)? else { continue };
         match name.as_str() {
             "columns" => match value {
@@ -126,10 +126,10 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
         }
     }
     let copy = draft.finish()?;
-    if !others.is_empty() || (columns.is_some() && copy.shape != Shape::Fixed) {
-        return Err(invalid("columns of bulk_read() requires format \"fixed\", and no source".into()));
+    if !objects.others.is_empty() || !objects.computed.is_empty() || (columns.is_some() && copy.shape != Shape::Fixed) {
+        return Err(invalid("columns of bulk_read() requires format \"fixed\", and neither source nor expr".into()));
     }
-    let slices = slices_of(&copy, columns.as_deref(), drafts)?;
+    let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
     let places = columns.unwrap_or_default().into_iter().zip(slices.into_iter().flatten()).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized".into()));

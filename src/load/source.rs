@@ -59,6 +59,15 @@ impl Mapping {
         mapping
     }
 
+    /// The place of an input of expressions in the input row ([`input_descriptor`]).
+    pub fn input(&self, name: &CStr, relation: pg_sys::Relation) -> Option<usize> {
+        let at = self.names.iter().position(|known| known.as_c_str() == name)?;
+        if let Some(attnum) = self.fields.get(at)? {
+            return usize::try_from(attnum - 1).ok();
+        }
+        Some(natts(relation) + self.fields.iter().take(at).filter(|field| field.is_none()).count())
+    }
+
     fn push(&mut self, name: CString, attnum: Option<i16>) {
         self.names.push(name);
         self.fields.push(attnum);
@@ -72,17 +81,48 @@ impl Mapping {
 
     fn add(&mut self, name: CString, attnum: i16) -> Result<()> {
         if self.attributes().any(|a| a == attnum) {
-            let message = format!("column \"{}\" specified more than once", from_server(&name));
-            return Err(Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message));
+            return Err(twice(&name));
         }
         self.push(name, Some(attnum));
         Ok(())
     }
 }
 
+fn twice(name: &CStr) -> Error {
+    let message = format!("column \"{}\" specified more than once", from_server(name));
+    Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message)
+}
+
 fn relid(relation: pg_sys::Relation) -> pg_sys::Oid {
     // SAFETY: an open relation.
     unsafe { (*relation).rd_id }
+}
+
+fn natts(relation: pg_sys::Relation) -> usize {
+    // SAFETY: an open relation.
+    unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
+}
+
+/// What expressions see: the target's columns, and then a text for each field that is for none of them. Guarded; allocates in
+/// the current memory context.
+pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
+    let number = |n: usize| pg_sys::AttrNumber::try_from(n).unwrap_or(pg_sys::AttrNumber::MAX);
+    let fields = mapping.fields.iter().zip(&mapping.names);
+    let texts: Vec<&CString> = fields.filter(|(field, _)| field.is_none()).map(|(_, name)| name).collect();
+    let natts = natts(relation);
+    // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
+    unsafe {
+        let count = i32::try_from(natts + texts.len()).unwrap_or(i32::MAX);
+        let descriptor = pg_sys::CreateTemplateTupleDesc(count);
+        for attribute in 1..=natts {
+            pg_sys::TupleDescCopyEntry(descriptor, number(attribute), (*relation).rd_att, number(attribute));
+        }
+        for (at, name) in texts.into_iter().enumerate() {
+            let attribute = number(natts + at + 1);
+            pg_sys::TupleDescInitEntry(descriptor, attribute, name.as_ptr(), pg_sys::TEXTOID, -1, 0);
+        }
+        descriptor
+    }
 }
 
 /// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
@@ -118,19 +158,41 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
         return Ok(None);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
+    for (name, _) in &options.computed {
+        let attnum = attribute_number(relid(relation), name)?;
+        mapping.add(name.clone(), attnum)?;
+        mapping.computed.push(attnum);
+        (mapping.fields, mapping.names) = (Vec::new(), Vec::new());
+    }
     match &options.columns {
         None => {
             for (attnum, name) in attributes(relation) {
-                if mapping.others.iter().all(|(other, _)| *other != attnum) {
+                if mapping.attributes().all(|other| other != attnum) {
                     mapping.push(name, Some(attnum));
                 }
             }
         }
         Some(names) => {
             for name in names {
-                mapping.add(name.clone(), attribute_number(relid(relation), name)?)?;
+                match attribute_number(relid(relation), name) {
+                    // It is for expressions, which are looked at later.
+                    Err(error)
+                        if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
+                    {
+                        if mapping.names.contains(name) {
+                            return Err(twice(name));
+                        }
+                        mapping.push(name.clone(), None);
+                    }
+                    attnum => mapping.add(name.clone(), attnum?)?,
+                }
             }
         }
+    }
+    let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
+    if natts(relation) + mapping.fields.iter().filter(|field| field.is_none()).count() > most {
+        let message = format!("target lists can have at most {most} entries");
+        return Err(Error::new(Code::ERRCODE_TOO_MANY_COLUMNS, message));
     }
     Ok(Some(mapping))
 }
@@ -217,10 +279,15 @@ fn columns(
     let session = column::session(encodings.charset());
     let with_default = options.copy.dialect.default.is_some() || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
+    let inputs = (!options.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields
         .map(|(attnum, name)| match attnum.map(|a| usize::try_from(a - 1)) {
             Some(Ok(attribute)) => Column::of_attribute(relation, attribute, &session, with_default),
-            _ => Column::ignored(name.clone()),
+            _ => match inputs.zip(mapping.input(name, relation)) {
+                // SAFETY: an attribute of the descriptor.
+                Some((descriptor, attribute)) => unsafe { Column::of_descriptor(descriptor, attribute, &session) },
+                None => Column::ignored(name.clone()),
+            },
         })
         .collect();
     for (column, slice) in columns.iter_mut().zip(&options.slices) {

@@ -95,7 +95,7 @@ pub unsafe fn transform(
 ///
 /// # Safety
 /// What the parser returned.
-unsafe fn only_clause(parsed: *mut pg_sys::List) -> *mut pg_sys::Node {
+pub unsafe fn only_clause(parsed: *mut pg_sys::List) -> *mut pg_sys::Node {
     // SAFETY: the parser makes lists of RawStmt; the node's tag says what it is.
     unsafe {
         if parsed.is_null() || (*parsed).length != 1 {
@@ -145,7 +145,7 @@ unsafe extern "C-unwind" fn refuse_generated(relation: pg_sys::Relation, node: *
 ///
 /// # Safety
 /// Called by the server, with the statement that is being analyzed.
-unsafe extern "C-unwind" fn within_option(statement: Opaque) {
+pub unsafe extern "C-unwind" fn within_option(statement: Opaque) {
     // SAFETY: an error is being reported, and the statement is COPY followed by the option.
     unsafe {
         let position = c::geterrposition();

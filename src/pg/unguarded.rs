@@ -203,6 +203,19 @@ unsafe extern "C-unwind" {
         node: *mut pg_sys::Node,
         constructName: *const c_char,
     ) -> *mut pg_sys::Node;
+    /// parse_coerce.c. Runs input functions.
+    pub fn coerce_to_target_type(
+        pstate: *mut pg_sys::ParseState,
+        expr: *mut pg_sys::Node,
+        exprtype: pg_sys::Oid,
+        targettype: pg_sys::Oid,
+        targettypmod: i32,
+        ccontext: pg_sys::CoercionContext::Type,
+        cformat: pg_sys::CoercionForm::Type,
+        location: c_int,
+    ) -> *mut pg_sys::Node;
+    /// nodeFuncs.c.
+    pub fn exprType(expr: *const pg_sys::Node) -> pg_sys::Oid;
     /// parse_collate.c.
     pub fn assign_expr_collations(pstate: *mut pg_sys::ParseState, expr: *mut pg_sys::Node);
     /// clauses.c. Runs immutable functions.

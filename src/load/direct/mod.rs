@@ -48,6 +48,6 @@ pub use freeze::check_freeze;
 pub use join::Joined;
 pub use join::leaf::{Columns, in_place_of, register as register_leaf};
 pub use leader::load;
-pub use projection::Nodes;
+pub use projection::{Nodes, Projection, compute_read};
 pub use statement::Statement;
 pub use workers::workers_for;

@@ -159,10 +159,29 @@ impl Projection {
     ) -> Projection {
         // SAFETY: guarded calls on a relation that is locked; the caller vouches for the nodes.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo((*executor.estate).es_query_cxt);
             let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
-            let descriptor = pg_sys::CreateTupleDescCopy((*relation).rd_att);
+            let memory = (*executor.estate).es_query_cxt;
+            let projection = Projection::over(nodes, (*relation).rd_att, columns, on_error, memory);
             pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+            projection
+        }
+    }
+
+    /// For rows of this kind, of a file whose columns are these. Guarded; allocates in `memory`.
+    ///
+    /// # Safety
+    /// The nodes are about the columns of that descriptor.
+    pub unsafe fn over(
+        nodes: Nodes,
+        descriptor: pg_sys::TupleDesc,
+        columns: &[Column],
+        on_error: OnError,
+        memory: pg_sys::MemoryContext,
+    ) -> Projection {
+        // SAFETY: guarded calls; the caller vouches for the nodes.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(memory);
+            let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
             let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
             clear_columns(slot);
             let quals = pg_sys::ExecInitQual(nodes.quals, std::ptr::null_mut());
@@ -305,7 +324,22 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
         if !passes(process, projection) {
             return false;
         }
-        let econtext = (*process).executor.econtext;
+        compute(projection, (*process).executor.econtext, arrays);
+        // A guard for each row is dear.
+        if (*process).defaults.sets() {
+            set_defaults(process, &raw const arrays);
+        }
+        true
+    }
+}
+
+/// Make attributes of a row of the file, which is in the slot.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the arrays of the target's row.
+pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
+    unsafe {
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;
         for i in 0..(*parts).len() {
@@ -322,10 +356,18 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
                 }
             }
         }
-        // A guard for each row is dear.
-        if (*process).defaults.sets() {
-            set_defaults(process, &raw const arrays);
-        }
-        true
+    }
+}
+
+/// The same of a row that has just been read, and has not been stored in the slot yet.
+///
+/// # Safety
+/// As [`compute`].
+pub unsafe fn compute_read(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        unguarded::store_virtual((*projection).slot);
+        (*econtext).ecxt_scantuple = (*projection).slot;
+        compute(projection, econtext, arrays);
     }
 }

@@ -257,9 +257,13 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
-    let projection = nodes.zip(options.foreign).map(|(nodes, foreign)| {
-        // SAFETY: the leader's nodes, which are about this table; it was opened with the rows.
-        unsafe { Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor) }
+    // SAFETY: the leader's nodes, which are about this table, opened with the rows; or about this input row.
+    let projection = nodes.map(|nodes| unsafe {
+        if let Some(foreign) = options.foreign {
+            return Projection::new(nodes, foreign, rows.columns(), options.copy.on_error, &executor);
+        }
+        let inputs = source::input_descriptor(relation, &mapping);
+        Projection::over(nodes, inputs, rows.columns(), options.copy.on_error, (*executor.estate).es_query_cxt)
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), options.copy.on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));

@@ -175,9 +175,14 @@ impl Leader {
         if !load.is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
-        let projection = load.projection.zip(options.foreign).map(|(nodes, foreign)| {
-            // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
-            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor) }
+        // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns; or those of expressions over this
+        // input row.
+        let projection = load.projection.map(|nodes| unsafe {
+            if let Some(foreign) = options.foreign {
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, &executor);
+            }
+            let inputs = source::input_descriptor(relation, mapping);
+            Projection::over(nodes, inputs, rows.columns(), copy.on_error, (*executor.estate).es_query_cxt)
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.joined.map(of_scan));

@@ -1,0 +1,246 @@
+//! Columns that are computed: expressions in the option `columns`.
+//!
+//! ```text
+//!   fields ─► input row: the target's columns, then a text for each other name ─► expressions ─► the target's row
+//! ```
+//!
+//! A string among `columns` that names no column of the table is an input: its field is a text that only expressions see. So
+//! the fields are decoded into a row of their own, and what comes of it is a [projection](super::direct::Nodes), as of a row of a foreign table.
+//!
+//! An expression is parsed as the condition is ([`where_clause`](super::where_clause)). What its names are [`column_reference`] tells the
+//! parser, since there is no relation with such columns. What may be in it, and in which words that is said, is as in a generated
+//! column, but that volatile functions may be called.
+//!
+//! A plain frame, since constant folding runs user code, and the places of errors would not pass a guard.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::direct::Nodes;
+use super::source::{self, Mapping};
+use super::where_clause::{only_clause, statement, within_option};
+use super::{Load, volatile};
+use crate::error::{Error, OrRaise};
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+use crate::pg::unguarded as c;
+
+/// What an expression is about.
+struct Analysis {
+    relation: pg_sys::Relation,
+    descriptor: pg_sys::TupleDesc,
+    mapping: Mapping,
+    statements: Vec<CString>,
+    targets: *mut pg_sys::List,
+}
+
+/// Make the load's projection of its expressions, if it has some.
+///
+/// # Safety
+/// A plain frame; a load whose relation is open, in whose memory context we are.
+pub unsafe fn analyze(load: *mut Load) {
+    // SAFETY: the caller vouches for the load; what is parsed here lives as long as its memory.
+    unsafe {
+        let analysis = begin(load);
+        if analysis.is_null() {
+            return;
+        }
+        let count = (*analysis).statements.len();
+        for at in 0..count {
+            let text = (*(*analysis).statements.as_ptr().add(at)).as_ptr();
+            let mut context = pg_sys::ErrorContextCallback {
+                previous: pg_sys::error_context_stack,
+                callback: Some(within_option),
+                arg: text.cast_mut().cast(),
+            };
+            pg_sys::error_context_stack = &raw mut context;
+            let expression = only_clause(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+            if expression.is_null() {
+                refuse();
+            }
+            let state = c::make_parsestate(std::ptr::null_mut());
+            (*state).p_sourcetext = text;
+            (*state).p_pre_columnref_hook = Some(column_reference);
+            (*state).p_ref_hook_state = analysis.cast();
+            let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
+            let form = attribute(analysis, at);
+            // What transformAssignedExpr (parse_target.c) does.
+            let node = {
+                let made = c::coerce_to_target_type(
+                    state,
+                    node,
+                    c::exprType(node),
+                    (*form).atttypid,
+                    (*form).atttypmod,
+                    pg_sys::CoercionContext::COERCION_ASSIGNMENT,
+                    pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
+                    -1,
+                );
+                if made.is_null() {
+                    complain(node, form);
+                }
+                made
+            };
+            c::assign_expr_collations(state, node);
+            let node = c::eval_const_expressions(std::ptr::null_mut(), node);
+            add(analysis, node.cast(), (*form).attnum);
+            pg_sys::error_context_stack = context.previous;
+        }
+        end(load, analysis);
+    }
+}
+
+/// What there is to analyze; null if there is nothing.
+///
+/// # Safety
+/// As [`analyze`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+    // SAFETY: the caller vouches for the load.
+    let load = unsafe { &*load };
+    if load.options.computed.is_empty() {
+        return std::ptr::null_mut();
+    }
+    let relation = load.target.relation;
+    let Some(mapping) = source::by_position(relation, &load.options).or_raise() else { return std::ptr::null_mut() };
+    let descriptor = source::input_descriptor(relation, &mapping);
+    let mut targets = std::ptr::null_mut();
+    let moved = mapping.fields.iter().copied().flatten().chain(mapping.others.iter().map(|(attnum, _)| *attnum));
+    for attnum in moved {
+        // SAFETY: guarded calls; an attribute of the descriptor.
+        unsafe {
+            let variable = variable(descriptor, usize::try_from(attnum - 1).unwrap_or(0));
+            targets = with_target(targets, variable.cast(), attnum);
+        }
+    }
+    let statements = load.options.computed.iter().map(|(_, text)| statement(text)).collect();
+    let analysis = Analysis { relation, descriptor, mapping, statements, targets };
+    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
+}
+
+/// The column of the target that is computed.
+///
+/// # Safety
+/// A valid analysis, with so many expressions. What is returned lives as long as the relation is open. Raises nothing.
+unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: the caller vouches for it; `by_position` has found the attributes.
+    unsafe {
+        let mapping = &(*analysis).mapping;
+        let attnum = mapping.computed.get(at).copied().unwrap_or(1);
+        compat::attribute((*(*analysis).relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0))
+    }
+}
+
+/// An attribute of the input row. Guarded.
+///
+/// # Safety
+/// The descriptor has it.
+unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
+    // SAFETY: the caller vouches for it; a guarded call.
+    unsafe {
+        let form = &*compat::attribute(descriptor, attribute);
+        let number = i16::try_from(attribute + 1).unwrap_or(i16::MAX);
+        pg_sys::makeVar(pg_sys::INDEX_VAR as _, number, form.atttypid, form.atttypmod, form.attcollation, 0)
+    }
+}
+
+/// Guarded.
+///
+/// # Safety
+/// A list of TargetEntries, or null, and an expression.
+unsafe fn with_target(targets: *mut pg_sys::List, node: *mut pg_sys::Expr, attnum: i16) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for them; guarded calls.
+    unsafe {
+        let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
+        pg_sys::lappend(targets, entry.cast())
+    }
+}
+
+/// # Safety
+/// A valid analysis, and an expression for that attribute.
+#[pg_guard]
+unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
+}
+
+/// # Safety
+/// A load, and what was analyzed for it.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
+    // SAFETY: the caller vouches for both; guarded calls on expressions, and on a set made here.
+    unsafe {
+        let Analysis { relation, descriptor, targets, .. } = &*analysis;
+        let mut used: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+        pg_sys::pull_varattnos(targets.cast(), pg_sys::INDEX_VAR as _, &raw mut used);
+        // What is written wrong must not be taken for an input.
+        for attribute in 0..usize::try_from((**descriptor).natts).unwrap_or(0) {
+            let form = &*compat::attribute(*descriptor, attribute);
+            let member = i32::from(form.attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber;
+            if form.attnum > (*(**relation).rd_att).natts as i16 && !pg_sys::bms_is_member(member, used) {
+                let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
+                let table = from_server(CStr::from_ptr((*(**relation).rd_rel).relname.data.as_ptr()));
+                let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
+                Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message).detail("Nor does an expression use it.").raise();
+            }
+        }
+        (*load).projection = Some(Nodes { targets: *targets, quals: std::ptr::null_mut() });
+    }
+}
+
+/// A name is a column of the file: one of the table's that a field is for, or an input.
+///
+/// # Safety
+/// Called by the parser, with the state that the analysis was left in.
+#[pg_guard]
+unsafe extern "C-unwind" fn column_reference(
+    state: *mut pg_sys::ParseState,
+    reference: *mut pg_sys::ColumnRef,
+) -> *mut pg_sys::Node {
+    // SAFETY: the parser vouches for both: the fields are Strings, but for a star.
+    unsafe {
+        let analysis = &*(*state).p_ref_hook_state.cast::<Analysis>();
+        let fields = (*reference).fields;
+        let field = (*(*fields).elements).ptr_value.cast::<pg_sys::Node>();
+        if (*fields).length != 1 || (*field).type_ != pg_sys::NodeTag::T_String {
+            return std::ptr::null_mut();
+        }
+        let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval);
+        let Some(attribute) = analysis.mapping.input(name, analysis.relation) else { return std::ptr::null_mut() };
+        let variable = variable(analysis.descriptor, attribute);
+        (*variable).location = (*reference).location;
+        variable.cast()
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn refuse() {
+    Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise();
+}
+
+/// # Safety
+/// An expression that cannot become a value of this column.
+#[pg_guard]
+unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const pg_sys::FormData_pg_attribute) {
+    // SAFETY: the caller vouches for both; guarded calls, and strings that they return.
+    unsafe {
+        let name = from_server(CStr::from_ptr((*form).attname.data.as_ptr()));
+        let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
+        let (wanted, given) = (kind((*form).atttypid), kind(pg_sys::exprType(node)));
+        let message = format!("column \"{name}\" is of type {wanted} but expression is of type {given}");
+        Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
+            .hint("You will need to rewrite or cast the expression.")
+            .raise();
+    }
+}
+
+/// One sentence if an expression calls a function that may look at the table. Guarded.
+///
+/// # Safety
+/// Nodes that were analyzed.
+pub unsafe fn obstacle(nodes: Nodes) -> Option<String> {
+    // SAFETY: the caller vouches for them.
+    unsafe { volatile::calls_volatile(nodes.targets.cast()) }
+        .then(|| "An expression in columns calls a volatile function.".into())
+}
