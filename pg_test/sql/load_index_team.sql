@@ -146,6 +146,22 @@ END $$;
 SELECT without_path(refusal());
 SELECT count(*) FROM wrong;
 SELECT faults('wrong');
+-- Whoever says it: here a worker, while the leader waits for it.
+CREATE OR REPLACE FUNCTION refuses(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+	IF a = 3000 AND (SELECT leader_pid IS NULL FROM pg_stat_activity WHERE pid = pg_backend_pid()) THEN
+		PERFORM pg_sleep(0.3);
+	ELSIF a = 3000 THEN
+		PERFORM pg_sleep(1.5);
+		RAISE EXCEPTION '% is refused by a worker', a USING CONSTRAINT = 'refusal';
+	END IF;
+	RETURN a;
+END $$;
+CREATE INDEX wrong_too ON wrong USING hash (refuses(a));
+CREATE INDEX wrong_three ON wrong USING hash (refuses(a));
+CREATE INDEX wrong_four ON wrong USING hash (refuses(a));
+SELECT without_path(refusal());
+DROP INDEX wrong_too, wrong_three, wrong_four;
 -- Nobody reads an index that is being built.
 CREATE FUNCTION reads(a int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET enable_seqscan = off AS $$
 BEGIN

@@ -156,6 +156,12 @@ point_clear($primary);
 my ($built, $trouble) = $ended->();
 is($built . $trouble, "5\n", 'a worker has built all indexes but one');
 healthy($primary, 'after a worker has built indexes');
+# Rows that are there already: it finds that, too, and says it as anybody would.
+point_set($primary, 'team.build', 'wait leader');
+my (undef, undef, $twice) = $primary->psql('postgres', $team =~ s/SELECT (.*)/DO \$\$ BEGIN PERFORM $1; END \$\$/sr);
+point_clear($primary);
+like($twice, qr/ERROR:  duplicate key value violates unique constraint "many_pkey"\nDETAIL:  Key \(id\)=\(\d+\) already exists\.\nCONTEXT:  SQL statement "SELECT rows_loaded [^\n]*\nPL\/pgSQL function inline_code_block line 1 at PERFORM$/,
+	'a key twice, found by a worker');
 # By each index as many rows as without.
 is($primary->safe_psql('postgres', <<'SQL'), 't|t|t|t|t', 'indexes find what sequential scans find');
 CREATE FUNCTION counts(setting text) RETURNS bigint[] LANGUAGE plpgsql AS $$

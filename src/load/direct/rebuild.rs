@@ -358,14 +358,10 @@ unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const 
     // SAFETY: the caller vouches for both. Strings of the error are allocated; the server finds translations of its own
     // messages, which are formats with one name or value.
     unsafe {
-        if (*error).sqlerrcode != Code::ERRCODE_UNIQUE_VIOLATION as i32 || (*error).message.is_null() {
+        if !is_about(error, build) {
             return;
         }
         let name = (*(*build).index).name.as_bytes();
-        let built = filled(c"could not create unique index \"%s\"", name);
-        if CStr::from_ptr((*error).message).to_bytes() != built.to_bytes() {
-            return;
-        }
         let inserted = filled(c"duplicate key value violates unique constraint \"%s\"", name);
         (*error).message = pg_sys::pstrdup(inserted.as_ptr());
         if (*error).detail.is_null() {
@@ -378,6 +374,21 @@ unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const 
             Some(key) if (*build).reveals => pg_sys::pstrdup(filled(c"Key %s already exists.", key).as_ptr()),
             _ => std::ptr::null_mut(),
         };
+    }
+}
+
+/// Is an error a build's complaint about equal keys?
+///
+/// # Safety
+/// As [`reword`].
+unsafe fn is_about(error: *const pg_sys::ErrorData, build: *const Build) -> bool {
+    // SAFETY: as there.
+    unsafe {
+        if (*error).sqlerrcode != Code::ERRCODE_UNIQUE_VIOLATION as i32 || (*error).message.is_null() {
+            return false;
+        }
+        let built = filled(c"could not create unique index \"%s\"", (*(*build).index).name.as_bytes());
+        CStr::from_ptr((*error).message).to_bytes() == built.to_bytes()
     }
 }
 

@@ -26,10 +26,9 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::members::{Member, members};
-use super::{Build, may_see_keys, reword};
+use super::{Build, is_about, may_see_keys, reword};
 use crate::error::{Error, OrRaise, Result};
 use crate::guc;
-use crate::load::direct::failure::forget_worker;
 use crate::load::direct::index_keys::{SMALL_CHUNK, set_new_file};
 use crate::load::direct::indexes::{Index, Indexes, Way};
 use crate::pg::attempt::attempt;
@@ -140,16 +139,17 @@ impl Together {
             if (*this).workers == 0 || to_build < 2 {
                 return;
             }
-            // It knows what an error of a worker had to say, and takes it off that it was one.
+            // An error that gets other words is not known any more to whoever takes it off a worker's that it was one.
             let mut original = Original::new();
             let mut context = pg_sys::ErrorContextCallback::default();
             Original::push(&raw mut original, &raw mut context);
             let error = attempt(all, this.cast());
             if !error.is_null() {
-                Original::restore(&raw mut original, error);
-                forget_worker(error);
+                if is_about_keys((*this).team, error) {
+                    Original::restore(&raw mut original, error);
+                    reword_for_all((*this).team, error);
+                }
                 Original::pop(&raw mut original, &raw mut context);
-                reword_for_all((*this).team, error);
                 c::ReThrowError(error);
             }
             Original::pop(&raw mut original, &raw mut context);
@@ -413,8 +413,18 @@ impl Together {
     }
 }
 
+/// Is it one that [`reword_for_all`] changes?
+///
 /// # Safety
 /// An error that was caught while a team built, or before there was one.
+#[pg_guard]
+unsafe extern "C-unwind" fn is_about_keys(team: *const Team, error: *const pg_sys::ErrorData) -> bool {
+    // SAFETY: the caller vouches for both.
+    unsafe { team.as_ref().is_some_and(|team| team.builds.iter().any(|build| is_about(error, build))) }
+}
+
+/// # Safety
+/// As [`is_about_keys`].
 #[pg_guard]
 unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys::ErrorData) {
     // SAFETY: the caller vouches for both.
