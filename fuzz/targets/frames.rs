@@ -95,8 +95,9 @@ fn made(compression: Compression, data: &[u8], noise: u8) -> Vec<u8> {
             }
             Compression::Zstd => file.extend(zstd::bulk::compress(&content, 1).expect("memory")),
             Compression::Lz4 => {
-                let mut encoder = lz4::EncoderBuilder::new().checksum(lz4::ContentChecksum::ChecksumEnabled);
-                let mut encoder = encoder.level(1).build(Vec::new()).expect("memory");
+                let mut builder = lz4::EncoderBuilder::new();
+                let builder = builder.checksum(lz4::ContentChecksum::ChecksumEnabled).level(1);
+                let mut encoder = builder.build(Vec::new()).expect("memory");
                 encoder.write_all(&content).expect("memory");
                 file.extend(encoder.finish().0);
             }
