@@ -40,7 +40,7 @@ CALL write_bytes('ints', '\x ff ff fffffe feffff ffffffffffffffff ffffffffffffff
 SELECT * FROM ints;
 SELECT sum(b1), count(s8) FROM ints WHERE u1 > 100;
 CALL make_table('floats', $$l4 float4 OPTIONS (length '4', binary_type 'float_le'), b4 float8 OPTIONS (start '1', length '4', binary_type 'float_le'), n4 numeric OPTIONS (start '1', length '4', binary_type 'float_le'), b8 float8 OPTIONS (length '8', binary_type 'float_be', start '5'), t8 text OPTIONS (start '5', length '8', binary_type 'float_be')$$, $$format 'fixed', record_length '12', line_ends 'false'$$, '');
-DO $do$ DECLARE floats bytea := (SELECT string_agg(reversed(float4send(a)) || float8send(b), '' ORDER BY n) FROM (VALUES (1, 0.1::float4, 0.1::float8), (2, 1e30, 1e300), (3, '-infinity', 'nan'), (4, -0.0, -123456.789), (5, 1e-45, 5e-324)) v (n, a, b)); BEGIN CALL write_bytes('floats', floats); END $do$;
+DO $do$ DECLARE floats bytea := (SELECT string_agg(reversed(float4send(a)) || float8send(b), '' ORDER BY n) FROM (VALUES (1, 0.1::float4, 0.1::float8), (2, 1e30, 1e300), (3, '-infinity', 'nan'), (4, '-0', -123456.789), (5, 1e-45, 5e-324)) v (n, a, b)); BEGIN CALL write_bytes('floats', floats); END $do$;
 SELECT * FROM floats;
 -- What a column has no room for is an error in its type's words.
 CALL make_table('narrow', $$a int2 OPTIONS (length '4', binary_type 'int_be')$$, $$format 'fixed', record_length '4', line_ends 'false'$$, '');
@@ -98,6 +98,14 @@ SELECT error_of(format($$ALTER FOREIGN TABLE words OPTIONS (%s)$$, o)) FROM unne
 SELECT error_of(format($$ALTER FOREIGN TABLE narrow ALTER a OPTIONS (%s)$$, o)) FROM unnest(ARRAY[$$SET binary_type 'int'$$, $$SET binary_type ''$$]) o;
 SELECT error_of(format($$ALTER FOREIGN TABLE narrow ALTER a OPTIONS (%s); SELECT * FROM narrow$$, o)) FROM unnest(ARRAY[$$SET length '9'$$, $$SET binary_type 'float_le', SET length '2'$$, $$ADD trim 'left'$$]) o;
 SELECT error_of($$ALTER FOREIGN TABLE narrow OPTIONS (SET line_ends 'true'); SELECT * FROM narrow$$);
+-- Ids of several files are taken by the number of their records, whatever bytes these have.
+SELECT string_agg(lpad(i::text, 5, 'x'), '' ORDER BY i) FILTER (WHERE i <= 2000) AS few, string_agg(lpad(i::text, 5, 'y'), '' ORDER BY i) || 'z' AS more FROM generate_series(1, 3000) i \gset
+CALL write_bytes('ids.1', convert_to(:'few', 'UTF8'));
+CALL write_bytes('ids.2', convert_to(:'more', 'UTF8'));
+CREATE TABLE numbered (id serial, word text NOT NULL);
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('ids.[12]'), 'numbered',
+	'{"format": "fixed", "line_ends": false, "record_length": 5, "workers": 2, "on_error": "table", "columns": [{"column": "word", "length": 5}]}');
+SELECT count(*), count(DISTINCT id), min(id), bool_and(id > previous) FROM (SELECT id, lag(id, 1, 0) OVER (ORDER BY word ~ '^y', trim(word, 'xy')::int) AS previous FROM numbered) n;
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA IF EXISTS loaded CASCADE;

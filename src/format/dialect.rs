@@ -69,6 +69,8 @@ pub struct Dialect {
     pub end_marker: EndMarker,
     /// How long each record is, in bytes without its end, if that is known.
     pub record_length: Option<usize>,
+    /// It is CSV, which is asked for each field.
+    csv: bool,
 }
 
 /// Format options as given, before defaults.
@@ -203,6 +205,7 @@ impl Dialect {
             default: o.default.clone(),
             end_marker,
             record_length: None,
+            csv: o.csv,
         })
     }
 
@@ -219,6 +222,7 @@ impl Dialect {
             default: None,
             end_marker: EndMarker::Since18,
             record_length,
+            csv: false,
         }
     }
 
@@ -249,7 +253,7 @@ impl Dialect {
     #[inline]
     #[must_use]
     pub fn is_csv(&self) -> bool {
-        self.format == Format::Csv
+        self.csv
     }
 
     /// Does each special character play one part only, so that line and field boundaries follow from bitmaps?

@@ -13,6 +13,7 @@
 //!
 //! A plain frame, since constant folding runs user code, and the places of errors would not pass a guard.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -33,6 +34,8 @@ struct Analysis {
     mapping: Mapping,
     statements: Vec<CString>,
     targets: *mut pg_sys::List,
+    /// Which attributes of the input row expressions have named, whether or not anything of that is left when constants are folded.
+    named: Vec<Cell<bool>>,
 }
 
 /// Make the load's projection of its expressions, if it has some.
@@ -115,7 +118,10 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
         }
     }
     let statements = load.options.computed.iter().map(|(_, text)| statement(text)).collect();
-    let analysis = Analysis { relation, descriptor, mapping, statements, targets };
+    // SAFETY: a valid descriptor.
+    let attributes = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
+    let named = vec![Cell::new(false); attributes];
+    let analysis = Analysis { relation, descriptor, mapping, statements, targets, named };
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
@@ -169,16 +175,13 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// A load, and what was analyzed for it.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
-    // SAFETY: the caller vouches for both; guarded calls on expressions, and on a set made here.
+    // SAFETY: the caller vouches for both; attributes of the descriptor.
     unsafe {
-        let Analysis { relation, descriptor, targets, .. } = &*analysis;
-        let mut used: *mut pg_sys::Bitmapset = std::ptr::null_mut();
-        pg_sys::pull_varattnos(targets.cast(), pg_sys::INDEX_VAR as _, &raw mut used);
+        let Analysis { relation, descriptor, targets, named, .. } = &*analysis;
         // What is written wrong must not be taken for an input.
-        for attribute in 0..usize::try_from((**descriptor).natts).unwrap_or(0) {
+        for (attribute, is_named) in named.iter().enumerate() {
             let form = &*compat::attribute(*descriptor, attribute);
-            let member = i32::from(form.attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber;
-            if form.attnum > (*(**relation).rd_att).natts as i16 && !pg_sys::bms_is_member(member, used) {
+            if form.attnum > (*(**relation).rd_att).natts as i16 && !is_named.get() {
                 let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
                 let table = from_server(CStr::from_ptr((*(**relation).rd_rel).relname.data.as_ptr()));
                 let message = format!("column \"{name}\" of relation \"{table}\" does not exist");
@@ -208,6 +211,9 @@ unsafe extern "C-unwind" fn column_reference(
         }
         let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval);
         let Some(attribute) = analysis.mapping.input(name, analysis.relation) else { return std::ptr::null_mut() };
+        if let Some(named) = analysis.named.get(attribute) {
+            named.set(true);
+        }
         let variable = variable(analysis.descriptor, attribute);
         (*variable).location = (*reference).location;
         variable.cast()

@@ -158,6 +158,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
         return Ok(None);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
+    let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
     for (name, _) in &options.computed {
         let attnum = attribute_number(relid(relation), name)?;
         mapping.add(name.clone(), attnum)?;
@@ -173,28 +174,42 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
             }
         }
         Some(names) => {
+            let room = most.saturating_sub(natts(relation));
             for name in names {
+                if mapping.fields.iter().filter(|field| field.is_none()).count() > room {
+                    break;
+                }
                 match attribute_number(relid(relation), name) {
                     // It is for expressions, which are looked at later.
                     Err(error)
                         if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
                     {
-                        if mapping.names.contains(name) {
-                            return Err(twice(name));
+                        let name = as_identifier(name);
+                        if mapping.names.contains(&name) {
+                            return Err(twice(&name));
                         }
-                        mapping.push(name.clone(), None);
+                        mapping.push(name, None);
                     }
                     attnum => mapping.add(name.clone(), attnum?)?,
                 }
             }
         }
     }
-    let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
     if natts(relation) + mapping.fields.iter().filter(|field| field.is_none()).count() > most {
         let message = format!("target lists can have at most {most} entries");
         return Err(Error::new(Code::ERRCODE_TOO_MANY_COLUMNS, message));
     }
     Ok(Some(mapping))
+}
+
+/// A name as the parser would find it in an expression: no longer than names are (truncate_identifier, scansup.c). Guarded.
+fn as_identifier(name: &CStr) -> CString {
+    let bytes = name.to_bytes();
+    let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+    // SAFETY: a string of that length.
+    let clipped = unsafe { pg_sys::pg_mbcliplen(name.as_ptr(), len, pg_sys::NAMEDATALEN.cast_signed() - 1) };
+    let clipped = bytes.get(..usize::try_from(clipped).unwrap_or(0)).unwrap_or(bytes);
+    CString::new(clipped).unwrap_or_default()
 }
 
 /// Open the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Guarded; the

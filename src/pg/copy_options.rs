@@ -396,10 +396,10 @@ fn mark(
         ColumnSet::All => columns.iter_mut().for_each(mark),
         ColumnSet::Named(names) => {
             for name in names {
-                if relid != pg_sys::InvalidOid {
-                    attribute_number(relid, name)?;
-                }
                 let Some(column) = columns.iter_mut().find(|c| c.name == *name) else {
+                    if relid != pg_sys::InvalidOid {
+                        attribute_number(relid, name)?;
+                    }
                     let message = format!("{option} column \"{}\" not referenced by COPY", name.to_string_lossy());
                     return Err(Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message));
                 };

@@ -357,8 +357,16 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
 /// How many records the open file has at most from an offset on. The leader saw to it that it is no compressed one.
 fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     let mut offset = begin;
+    let stride = rows.reader().dialect().stride();
     let source = rows.stream_mut().source_mut();
     let size = source.size().ok_or_else(|| changed(source.name()))?;
+    if let Some(length) = stride {
+        if begin == 0 {
+            source.rewind()?;
+        }
+        source.end_at(size);
+        return Ok(size.saturating_sub(begin).div_ceil(length as u64));
+    }
     let mut buffer = vec![0; usize::try_from(size.min(PIECE)).unwrap_or(0)];
     let (mut count, mut ends_in_cr) = (1, false);
     while offset < size {

@@ -6,6 +6,7 @@ use crate::scan::kernel::FLAG;
 
 impl Reader {
     /// The records that are there become a batch.
+    #[inline(never)]
     pub(super) fn measure(&mut self, length: usize) -> Event {
         let end = self.window.bytes().len();
         // Offsets share their word with FLAG.

@@ -105,12 +105,14 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
         loop {
             // Where errors are copied to.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
+            let snapshot = unguarded::GetActiveSnapshot();
             let error = attempt(rows, process.cast());
             if error.is_null() {
                 return;
             }
             pg_sys::CurrentMemoryContext = memory;
-            if !compat::is_violation((*error).funcname) {
+            // Of a row that a function has written, whose statement is under way with a snapshot of its own, it is said in the same words.
+            if !compat::is_violation((*error).funcname) || unguarded::GetActiveSnapshot() != snapshot {
                 unguarded::ReThrowError(error);
             }
             // The error goes with the row.
