@@ -116,6 +116,18 @@ SELECT error_of($$SELECT loaded('["x", {"name": "id", "exp": "1"}]')$$);
 SELECT error_of($$SELECT loaded('[{"name": "id", "expr": "1"}]', '{"match_by": "name"}')$$);
 SELECT error_of($$SELECT loaded('["a", "b", {"name": "d", "expr": "1"}]', '{}', 'expressions_two.csv', 'three')$$);
 SELECT error_of(format($$SELECT loaded(%L)$$, (SELECT jsonb_agg('x' || i) || '[{"name": "id", "expr": "x1::int"}]' FROM generate_series(1, 40000) i)));
+-- What an expression names is an input also where nothing of that is left; force_null is for inputs, too; names are as long as the parser's.
+SELECT loaded('["x", "y", {"name": "a", "expr": "coalesce(7, x::int)"}, {"name": "b", "expr": "y::int"}]', '{}', 'expressions_two.csv', 'three');
+CALL write_file('expressions_quoted.csv', E'"",1\n');
+SELECT loaded('["x", "b", {"name": "a", "expr": "CASE WHEN x IS NULL THEN 8 ELSE 9 END"}]', '{"force_null": ["x"]}', 'expressions_quoted.csv', 'three');
+SELECT loaded(jsonb_build_array(repeat('é', 40), 'b', jsonb_build_object('name', 'a', 'expr', format('10 + length(%s)', repeat('é', 40)))), '{}', 'expressions_quoted.csv', 'three');
+TABLE three;
+TRUNCATE three;
+-- A row that a function writes is none of the load's: what is said of it is not survived.
+CREATE TABLE audit (n int CHECK (n < 3));
+CREATE FUNCTION log_it(int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES ($1); RETURN $1; END $$;
+SELECT error_of($$SELECT count(*) FROM bulk_check(data_path('expressions_two.csv'), 'three', '{"format": "csv", "columns": ["x", "b", {"name": "a", "expr": "log_it(x::int)"}]}')$$);
+TABLE audit;
 -- Rights: on the columns that are computed, and the functions.
 SET client_min_messages = warning;
 CREATE ROLE expressions_loader IN ROLE pg_read_server_files;
