@@ -35,7 +35,7 @@ use PostgreSQL::Test::Utils;
 
 use Options qw(sql_string);
 
-our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session healthy not_ahead rows_of standby_equal checksums_ok kinds make_tables);
+our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session healthy indexes_find not_ahead rows_of standby_equal checksums_ok kinds make_tables);
 
 # Rows are (id int, word text, at timestamp). Of each kind one table.
 my %kinds = (
@@ -247,6 +247,32 @@ sub healthy
 	my ($node, $name, $database) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(complaints($node, $database), '', "amcheck is content: $name");
+}
+
+=pod
+
+=head2 indexes_find(node, name, table, index => condition, ...)
+
+By each of these indexes a query finds rows, and as many as a sequential scan. Each is planned for itself, and must use what it is to use.
+
+=cut
+
+sub indexes_find
+{
+	my ($node, $name, $table, %conditions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	for my $index (sort keys %conditions)
+	{
+		my $query = "SELECT count(*) FROM $table WHERE $conditions{$index}";
+		my $ask = "EXPLAIN (COSTS OFF) $query; $query";
+		my $said = $node->safe_psql('postgres', "SET enable_seqscan = off; $ask; SET enable_seqscan = on; SET enable_indexscan = off; "
+			  . "SET enable_indexonlyscan = off; SET enable_bitmapscan = off; $ask");
+		my ($by_index, $found, $by_table, $there) = $said =~ /\A(.*?)^(\d+)\n(.*?)^(\d+)\z/ms or die $said;
+		ok($by_index =~ /Index (?:Only )?Scan (?:using|on) \Q$index\E\b/ && $by_table =~ /Seq Scan on \Q$table\E\b/ && $found > 0 && $found == $there,
+			"$name: $index finds what a sequential scan finds")
+		  or diag($said);
+	}
+	return;
 }
 
 =pod
