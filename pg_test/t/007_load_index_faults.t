@@ -167,6 +167,21 @@ my %conditions = (many_pkey => 'id < 3100', many_word_idx => "word = 'word 1eef'
 indexes_find($primary, 'built by a worker', 'many', %conditions);
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 indexes_find($standby, 'the same on the standby', 'many', %conditions);
+# Two workers have an error each, while the leader is with its index. The second one does not come in the place of the first, in
+# words that show a key to somebody who may not see the table. Strings as long as these leave B-trees to the server.
+my $long = "$directory/long";
+append_to_file($long, join '', map { "$_," . 'x' x 1000 . ",2024-02-29 12:00:00\n" } 1 .. 9);
+$primary->safe_psql('postgres', 'CREATE TABLE twice (id int, word text COLLATE "C", at timestamp); CREATE UNIQUE INDEX twice_1 ON twice (word); CREATE UNIQUE INDEX twice_2 ON twice (word DESC);
+	CREATE UNIQUE INDEX twice_3 ON twice (word, at); CREATE ROLE loader; GRANT INSERT, TRUNCATE ON twice TO loader; GRANT pg_read_server_files TO loader');
+point_set($primary, 'team.build', 'wait leader');
+point_set($primary, 'team.failed', 'sleep=500');
+(undef, undef, my $words) = $primary->psql('postgres', "\\set VERBOSITY verbose\nSET ROLE loader; SET pg_bulk.chunk_size = '8kB'; "
+	  . load_sql($long, 'twice', workers => 2, indexes => 'rebuild', truncate => 'true'));
+point_clear($primary);
+like($words, qr/^psql:<stdin>:\d+: ERROR:  23505: duplicate key value violates unique constraint "(twice_\d)"\nSCHEMA NAME:  public\nTABLE NAME:  twice\nCONSTRAINT NAME:  \1\nLOCATION: [^\n]*\n?\z/,
+	'two workers have an error each');
+is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), '0', '... no worker is left');
+
 # The standby takes over in the middle of a merge.
 $rows = rows_of($primary, 'bytes');
 point_set($primary, 'index.built', 'wait leader after=1');

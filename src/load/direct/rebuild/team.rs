@@ -15,7 +15,8 @@
 //! syncs). That a relation is local they do not know, and take locks to extend it that nobody else wants.
 //!
 //! Memory is divided, and no worker has workers of its own. Whose error is raised if two of them have one is not
-//! known beforehand: the one that is seen first.
+//! known beforehand: the one that is seen first. Nobody sees another: the workers are ended before anything else is done
+//! that could be interrupted, since another would be in the server's words, with a key that the user may not see.
 
 use std::io::Write;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -29,6 +30,7 @@ use super::members::{Member, members};
 use super::{Build, is_about, may_see_keys, reword};
 use crate::error::{Error, OrRaise, Result};
 use crate::guc;
+use crate::load::direct::failure;
 use crate::load::direct::index_keys::{SMALL_CHUNK, set_new_file};
 use crate::load::direct::indexes::{Index, Indexes, Way};
 use crate::pg::attempt::attempt;
@@ -145,6 +147,12 @@ impl Together {
             Original::push(&raw mut original, &raw mut context);
             let error = attempt(all, this.cast());
             if !error.is_null() {
+                failure::recover();
+                if !attempt(stop, this.cast()).is_null() {
+                    failure::recover();
+                }
+                point_plain!("team.failed");
+                // Any other is put right by whoever takes it, and can be told from others then.
                 if is_about_keys((*this).team, error) {
                     Original::restore(&raw mut original, error);
                     reword_for_all((*this).team, error);
@@ -176,6 +184,20 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
             parallel.wait_plainly();
         }
         end(this);
+    }
+}
+
+/// An error ends the team: no worker has any more to say.
+///
+/// # Safety
+/// A valid [`Together`], whose error is going to be raised again.
+#[pg_guard]
+unsafe extern "C-unwind" fn stop(this: Opaque) {
+    // SAFETY: the caller vouches for it. What is shared is not looked at after an error.
+    unsafe {
+        if let Some(parallel) = (*this.cast::<Together>()).team.as_mut().and_then(|team| team.parallel.take()) {
+            parallel.destroy();
+        }
     }
 }
 
@@ -220,11 +242,15 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         };
         // What does not fit is cut; it has eleven digits at most.
         let _ = write!(&mut task.memory[..15], "{}", share(wanted).max(1024));
-        let (parallel, work, shares) = start(relation, wanted, task, &indexes);
-        let launched = parallel.launched();
-        let work = Work { divides: launched > 0, ..work };
-        let team = Team { parallel: Some(parallel), work, shares, launched, members, builds };
+        let (parallel, work, shares) = share_out(relation, wanted, task, &indexes);
+        let team = Team { parallel: Some(parallel), work, shares, launched: 0, members, builds };
         (*this).team = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(team);
+        // Whoever has an error from here on finds the workers.
+        let team = &mut *(*this).team;
+        if let Some(parallel) = team.parallel.as_mut().filter(|parallel| parallel.most_workers() > 0) {
+            team.launched = parallel.launch();
+            team.work.divides = team.launched > 0;
+        }
     }
 }
 
@@ -257,8 +283,13 @@ unsafe fn set_pending(indexes: &[&Index]) {
     unsafe { pg_sys::RestoreReindexState(state.as_mut_ptr().cast()) };
 }
 
-/// Start workers. Guarded.
-fn start(relation: pg_sys::Relation, wanted: usize, task: Task, indexes: &[&Index]) -> (Parallel, Work, *mut Share) {
+/// Make what workers share. Guarded.
+fn share_out(
+    relation: pg_sys::Relation,
+    wanted: usize,
+    task: Task,
+    indexes: &[&Index],
+) -> (Parallel, Work, *mut Share) {
     let mut parallel = Parallel::new(c"pg_bulk_team_worker", wanted);
     parallel.estimate(size_of::<Task>());
     parallel.estimate(indexes.len() * size_of::<Part>());
@@ -278,10 +309,7 @@ fn start(relation: pg_sys::Relation, wanted: usize, task: Task, indexes: &[&Inde
             shares.add(i).write(Share::default());
         }
     }
-    if parallel.most_workers() > 0 {
-        parallel.launch();
-    }
-    (parallel, Work { heap: relation, task: place, parts, builder: 1, divides: true }, shares)
+    (parallel, Work { heap: relation, task: place, parts, builder: 1, divides: false }, shares)
 }
 
 /// Take one index after the other, until there is none.
