@@ -41,7 +41,7 @@ impl Hazards {
         unsafe { pg_sys::func_parallel(function) == SAFE }
     }
 
-    /// May any process form, compare and otherwise judge the keys of an index? Guarded.
+    /// May any process form, compare and otherwise judge the keys of an index, as far as the index says by which functions? Guarded.
     ///
     /// # Safety
     /// An open index of one of the server's own access methods.

@@ -2,7 +2,8 @@
 //!
 //! Core promises of an index that is built in a parallel worker that its expressions and its condition are parallel safe
 //! (plan_create_index_workers, planner.c). Here nobody is asked who sorts for whom: a worker does all that there is to do for
-//! an index. So whatever it calls has to be safe, and the access method one that comes with the server.
+//! an index. So functions of operator classes have to be safe, too, and the access method one that comes with the server. Not
+//! looked at are those that the server finds by itself, in the type cache, to compare and hash a key's elements, columns or bounds.
 //!
 //! Who takes the longest index last waits for it alone. How long one takes is only guessed, from what it is and how wide its
 //! keys are; to be wrong costs time, and nothing else.

@@ -210,6 +210,10 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
     // SAFETY: the caller vouches for it; guarded calls.
     unsafe {
         let (relation, list) = ((*this).relation, &(*(*this).indexes).list);
+        // Then reindex_index says that it is not to be called.
+        if is_reindexing() {
+            return;
+        }
         let is_small = guc::chunk_size() <= SMALL_CHUNK;
         if !is_small && pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) < LEAST_BLOCKS {
             return;
@@ -266,6 +270,17 @@ unsafe fn renew(relation: pg_sys::Relation, oid: pg_sys::Oid) {
         guard(|| c::TransferPredicateLocksToHeapRelation(index));
         set_new_file(relation, index);
         pg_sys::index_close(index, NO_LOCK);
+    }
+}
+
+/// Has whoever called begun to reindex something? The server has room for one such state, and not for ours beside it. Guarded.
+fn is_reindexing() -> bool {
+    // SAFETY: guarded calls; room for as much as there is, all of it in words of four bytes (SerializedReindexState, index.c).
+    unsafe {
+        let size = pg_sys::EstimateReindexStateSpace();
+        let mut state = vec![0_u32; size.div_ceil(size_of::<u32>())];
+        pg_sys::SerializeReindexState(size, state.as_mut_ptr().cast());
+        state.iter().any(|&word| word != 0)
     }
 }
 
