@@ -15,7 +15,10 @@ CREATE TABLE bulk_loaded (
     database oid NOT NULL,
     owner oid NOT NULL,
     owner_name text NOT NULL,
-    cluster bigint NOT NULL
+    cluster bigint NOT NULL,
+    -- This table, and the transaction that made the row: not those of a row that was copied (src/load/once/home.rs).
+    home oid NOT NULL,
+    made_by xid NOT NULL
 ) USING heap;
 CREATE INDEX bulk_loaded_key ON bulk_loaded (key);
 REVOKE ALL ON bulk_loaded FROM PUBLIC;

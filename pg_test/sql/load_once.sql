@@ -121,7 +121,8 @@ TRUNCATE t;
 SELECT bulk_forget('t') > 0;
 SELECT bulk_enqueue(data_path('once/many/*.csv'), 't', '{"format": "csv", "once": true, "each_file": true}') AS job \gset
 SELECT bulk_wait(:job, '1 min');
-SELECT bulk_wait(job_id, '1 min'), regexp_replace(path, '.*/', ''), rows_loaded FROM bulk_jobs WHERE options ? 'once' ORDER BY path COLLATE "C";
+SELECT count(bulk_wait(job_id, '1 min')) FROM bulk_jobs WHERE options ? 'once';
+SELECT status, regexp_replace(path, '.*/', ''), rows_loaded FROM bulk_jobs WHERE options ? 'once' ORDER BY path COLLATE "C";
 SELECT bulk_enqueue(data_path('once/many/*.csv'), 't', '{"format": "csv", "once": true}') AS job \gset
 SELECT bulk_wait(:job, '1 min');
 SELECT rows_loaded, writer, notes FROM bulk_history WHERE load_id = :job;
@@ -147,16 +148,40 @@ SELECT once('once/a.csv', '{}', 'renamed'), once('once/a.csv', '{}', 'other');
 DROP TABLE other;
 CREATE TABLE other (LIKE t);
 SELECT once('once/a.csv', '{}', 'other');
-UPDATE bulk_loaded SET target = 0, cluster = cluster + 1;
-SELECT once('once/a.csv', '{}', 'other'), bulk_forget('other');
 DELETE FROM bulk_loaded;
+SELECT once('once/a.csv', '{}', 'other'), once('once/good.csv', '{}', 'other'), once('once/a.csv', '{}', 'renamed');
+UPDATE bulk_loaded SET target = 0, cluster = cluster + 1, database = 0, home = 0;
 SELECT once('once/a.csv', '{}', 'other');
--- As pg_upgrade leaves it.
-UPDATE bulk_loaded SET cluster = cluster + 1;
+-- That was once: now they are of this table, and have nothing to do with its name. Those of another table are still to be taken home.
+SELECT target = 'other'::regclass, count(*) FROM bulk_loaded GROUP BY 1 ORDER BY 1;
 ALTER TABLE other RENAME TO another;
-SELECT once('once/a.csv', '{}', 'another');
-UPDATE bulk_loaded SET cluster = cluster - 1, database = 0;
-SELECT once('once/a.csv', '{}', 'another');
+CREATE TABLE other (LIKE t);
+SELECT once('once/a.csv', '{}', 'another'), once('once/good.csv', '{}', 'another'), once('once/a.csv', '{}', 'other');
+SELECT bulk_forget('other'), bulk_forget('another'), bulk_forget('renamed');
+-- The same in the database that was dumped, into which a dump is restored: numbers of tables are other ones then.
+SELECT once('once/a.csv', '{}', 'other');
+CREATE TEMP TABLE dumped AS SELECT * FROM bulk_loaded;
+DELETE FROM bulk_loaded;
+DROP TABLE other;
+CREATE TABLE other (LIKE t);
+INSERT INTO bulk_loaded SELECT * FROM dumped;
+SELECT once('once/a.csv', '{}', 'other');
+DROP TABLE other, dumped;
+CREATE TABLE other (LIKE t);
+SELECT once('once/a.csv', '{}', 'other');
+-- As pg_upgrade leaves it: rows are where they were, and so are tables.
+UPDATE bulk_loaded SET cluster = cluster + 1, made_by = pg_current_xact_id()::xid;
+ALTER TABLE another RENAME TO anothers;
+ALTER TABLE other RENAME TO another;
+SELECT once('once/a.csv', '{}', 'another'), once('once/a.csv', '{}', 'anothers');
+VACUUM (FREEZE) bulk_loaded;
+VACUUM FULL bulk_loaded;
+ALTER TABLE another RENAME TO other;
+SELECT once('once/a.csv', '{}', 'other');
+-- What is loaded and forgotten by one statement is forgotten.
+SELECT bulk_forget('t') IS NOT NULL;
+SELECT once('once/a.csv') || ', ' || bulk_forget('t');
+SELECT known();
 
 -- Errors.
 SELECT error_of($$SELECT once('once/a.csv', '{"limit": 1}')$$);
@@ -168,6 +193,8 @@ SELECT error_of($$SELECT once('once/many/*.none')$$);
 \! mkfifo -m 666 "$PGB_DATA/once/fifo"
 SELECT error_of($$SELECT once('once/fifo')$$);
 SELECT error_of($$SELECT bulk_load('/dev/null', 't', '{"once": true}')$$);
+CREATE TEMP TABLE fleeting (LIKE t);
+SELECT error_of($$SELECT once('once/a.csv', '{}', 'fleeting')$$);
 SELECT error_of('SELECT bulk_forget(NULL)');
 SELECT error_of('SELECT bulk_forget(1)');
 -- A check looks at the rows, whatever was loaded.

@@ -103,6 +103,13 @@ my $owned = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[0]', 't')
 is($queue->ends($owned), 'succeeded', '... another role\'s');
 my $failed = ($queue->sql("SET ROLE loader; SELECT bulk_enqueue('$files[2]', 't')"))[0];
 is($queue->ends($failed), 'failed', '... and one has failed');
+# Files that are not loaded again.
+my $once = '{"columns": ["a"], "once": true}';
+sub loaded_once { my ($table, $database) = @_; return $queue->sql("SET client_min_messages = error; SELECT rows_loaded FROM bulk_load('$files[1]', '$table', '$once')", $database); }
+$queue->sql("CREATE TABLE dropped (a int); CREATE TABLE seen (a int); CREATE TABLE zeen (a int)");
+is(loaded_once($_), 1000, "a file is loaded into $_") for 'seen', 'zeen', 'dropped';
+$queue->sql("ALTER TABLE seen RENAME TO renamed; ALTER TABLE zeen RENAME TO seen");
+is(loaded_once($_), 0, "... once, $_ it is now") for 'seen', 'renamed';
 # One is running, the others wait.
 my $running = $queue->enqueue($pipe);
 $queue->runs($running);
@@ -156,6 +163,8 @@ for my $what (sort keys %dumps)
 }
 is($queue->sql("SELECT status || ' ' || waits_for FROM bulk_jobs WHERE job_id = $running"), 'queued pause', 'what was running is to be run again');
 is($queue->sql('SELECT count(*) FROM t'), 4, '... nothing has been loaded meanwhile');
+is(loaded_once($_), 0, "what was loaded into $_ is known") for 'seen', 'renamed', 'dropped';
+$queue->sql("ALTER TABLE seen RENAME TO zeen; ALTER TABLE renamed RENAME TO seen; DROP TABLE dropped");
 $queue->sql('SET ROLE loader; SELECT bulk_resume()');
 $queue->runs($running);
 $queue->feed($pipe, 1 .. 5);
@@ -173,6 +182,7 @@ is($queue->sql("SELECT error_sqlstate FROM bulk_jobs WHERE job_id = $tomorrow"),
 cmp_ok($queue->enqueue($files[0]), '>', $tomorrow, 'numbers go on');
 $new->restart;
 ok($queue->becomes("SELECT count(*) = 0 FROM bulk_jobs WHERE status IN ('queued', 'running')"), 'the queue goes on by itself');
+ok($queue->becomes("SELECT string_agg(target, ' ' ORDER BY target) = 'public.seen public.zeen' FROM bulk_once"), 'it forgets tables that are gone');
 
 #
 # pg_dump and pg_restore.
@@ -188,6 +198,11 @@ for my $what ('foreign tables', 'a server of its own, to who may', 'tables', 'hi
 }
 is($queue->sql("SELECT count(*) FILTER (WHERE status = 'queued') || ' ' || count(*) FILTER (WHERE status = 'succeeded') FROM bulk_jobs", 'restored'),
 	'0 ' . $queue->sql("SELECT count(*) FROM bulk_jobs WHERE status = 'succeeded'"), 'jobs that were done are restored, others are not');
+# By name, which was that of the load; then a name alone is none of them.
+is(loaded_once($_, 'restored'), 0, "what was loaded into $_ is known where it was restored") for 'seen', 'zeen';
+is(loaded_once('seen', 'restored'), 0, '... and stays so');
+$queue->sql('DROP TABLE seen; CREATE TABLE seen (a int)', 'restored');
+is(loaded_once('seen', 'restored'), 1000, '... but not for another table of that name');
 is($queue->sql('SELECT count(*) FROM bulk_rejects', 'restored'), 0, '... nor are rejected rows');
 is($queue->sql('SELECT bool_or(paused) FROM bulk_queue_state', 'restored'), 'f', '... and the queue is not at rest');
 $new->stop;

@@ -8,9 +8,11 @@
 //! go when that is rolled back. Two loads of the same file at a time take the same lock before they look, and keep
 //! it to the end of their transactions: the second one waits until it is known what became of the first.
 //!
-//! **Which table.** At home the table's OID counts, so that another table of the same name has nothing to do with it, and what is told
-//! of tables that are gone is removed. In a restored database it is the name (`queue::home`): what was loaded there is here, too.
+//! **Which table.** The table's OID counts, so that another table of the same name has nothing to do with it, and what is told
+//! of tables that are gone is removed. Rows that came with a copy of a database are first taken home ([`home`]).
 //! Nobody tells us of a TRUNCATE or DELETE, but that of the option `truncate`; for those there is `bulk_forget`.
+
+mod home;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -28,14 +30,14 @@ use crate::pg::digest::Digest;
 use crate::pg::encoding::to_server;
 use crate::pg::files::FileList;
 use crate::pg::lock::{Mode, ObjectLock, Until};
-use crate::pg::own_table::{Columns, OwnTable};
+use crate::pg::own_table::{Columns, OwnTable, check_seen};
 use crate::pg::points::point;
 use crate::pg::role::{owner_here, stored_role_name};
 use crate::pg::source::Location;
 use crate::pg::unguarded::{find_all_inheritors, guard};
 
 const TABLE: &CStr = c"bulk_loaded";
-const WIDTH: usize = 13;
+const WIDTH: usize = 15;
 const TABLE_COLUMNS: Columns = Columns { types: &TYPES, oldest: WIDTH };
 const TYPES: [pg_sys::Oid; WIDTH] = [
     pg_sys::INT8OID,
@@ -51,6 +53,8 @@ const TYPES: [pg_sys::Oid; WIDTH] = [
     pg_sys::OIDOID,
     pg_sys::TEXTOID,
     pg_sys::INT8OID,
+    pg_sys::OIDOID,
+    pg_sys::XIDOID,
 ];
 /// Where among them.
 const HASH: usize = 1;
@@ -64,6 +68,8 @@ const DATABASE: usize = 9;
 const OWNER: usize = 10;
 const OWNER_NAME: usize = 11;
 const CLUSTER: usize = 12;
+const HOME: usize = 13;
+const MADE_BY: usize = 14;
 
 /// Of more files not each has a lock of its own; then no other load of the table looks at files meanwhile.
 const MOST_LOCKS: usize = 64;
@@ -82,7 +88,11 @@ pub struct Met {
 impl Met {
     fn new(location: &Location) -> Result<Met> {
         let name = location.name();
-        let Some((digest, identity)) = Digest::of(location)? else {
+        // To open a FIFO would wake up who writes it.
+        let is_special =
+            location.is_allowed() && location.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+        let met = if is_special { None } else { Digest::of(location)? };
+        let Some((digest, identity)) = met else {
             let message = format!("\"{}\" is not a regular file", location.display());
             return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message)
                 .detail("With the option once, files are known by their contents."));
@@ -116,17 +126,19 @@ impl Table {
         }
     }
 
-    /// Is a row about it? pg_upgrade makes a new cluster, and leaves OIDs as they were.
+    /// Is a row about it? Guarded.
     ///
     /// # Safety
-    /// The values of a row.
-    unsafe fn is_of(&self, values: &[pg_sys::Datum]) -> bool {
-        let is_oid = oid(values, DATABASE) == database() && oid(values, TARGET) == self.oid;
-        if oid(values, DATABASE) == database() && number(values, CLUSTER) == cluster() {
-            return is_oid;
+    /// A row and its values.
+    unsafe fn is_of(&self, records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_sys::Datum]) -> bool {
+        // SAFETY: the caller vouches for the row.
+        unsafe {
+            if home::is_home(records, row, values) {
+                oid(values, TARGET) == self.oid
+            } else {
+                text(values, TARGET_NAME) == self.name
+            }
         }
-        // SAFETY: the caller vouches for the values.
-        is_oid || unsafe { text(values, TARGET_NAME) } == self.name
     }
 }
 
@@ -209,13 +221,17 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
 }
 
 /// The last load of a file into a table.
-fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Option<Known> {
+fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>> {
     let mut found: Option<Known> = None;
-    records.find(Some(met.digest.key()), usize::MAX, |values, _| {
+    let mut is_seen = Ok(());
+    records.for_each_of(met.digest.key(), |row, values| {
         let size = number(values, SIZE).cast_unsigned();
         // SAFETY: the values of a row.
         unsafe {
-            if size == met.identity.size && is_digest(values, met.digest) && table.is_of(values) {
+            if size == met.identity.size && is_digest(values, met.digest) && table.is_of(records, row, values) {
+                if is_seen.is_ok() {
+                    is_seen = check_seen(row);
+                }
                 let load = number(values, LOAD);
                 if found.as_ref().is_none_or(|known| known.load < load) {
                     let path = is_visible(values).then(|| text(values, PATH));
@@ -223,13 +239,19 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Option<Known> {
                 }
             }
         }
-        false
     });
-    found
+    is_seen.map(|()| found)
 }
 
 /// Look at the files, and leave out those that were loaded before. Is none left? Guarded, and interruptible; the caller may insert.
 pub fn sift(load: &mut Load) -> Result<bool> {
+    // SAFETY: a guarded catalog lookup.
+    let persistence = unsafe { pg_sys::get_rel_persistence(load.target.relid) };
+    if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
+        let message = format!("cannot load files once into temporary table \"{}\"", load.target.display_name());
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+            .detail("What is remembered of files would be there longer than the table."));
+    }
     let list = if load.options.copy.is_literal { None } else { load.options.location.files()? };
     let mut met = match &list {
         Some(list) => list.files.iter().map(|file| Met::new(&list.location(file))).collect::<Result<Vec<_>>>()?,
@@ -238,6 +260,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     point!("once.looked");
     lock(load.schema, load.target.relid, &met);
     let table = Table { oid: load.target.relid, name: load.target.name.clone() };
+    home::take_home(load.schema, Some(&table))?;
     let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
     let (count, mut told) = (met.len(), 0);
     // Of those that stay, where they are in the list.
@@ -246,7 +269,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     let mut loads = Vec::new();
     for (at, file) in met.iter().enumerate() {
         pgrx::check_for_interrupts!();
-        let known = if load.options.force { None } else { look_up(&records, &table, file) };
+        let known = if load.options.force { None } else { look_up(&records, &table, file)? };
         let twin = first.get(&file.digest).and_then(|&at| met.get(at)).filter(|twin| file.is_same(twin));
         let detail = match (&known, twin) {
             (Some(known), _) => {
@@ -310,34 +333,24 @@ impl Known {
     }
 }
 
-/// The file that is open is to be the one that was looked at. Of several, each is looked at when it is opened, and they are to be
-/// those that are listed. Guarded.
-pub fn check_opened(load: &Load) -> Result<()> {
-    let Some(stream) = load.rows.as_ref().map(|rows| rows.stream()) else { return Ok(()) };
+/// The file that is open is to be the one that was looked at, and to stay what it is: it is to be known by what was loaded. Of several,
+/// each is looked at when it is opened and when it is left, and they are to be those that are listed. One that has been replaced
+/// meanwhile was whole when it was opened. Guarded.
+pub fn check_opened(load: &mut Load) -> Result<()> {
+    if !load.options.once {
+        return Ok(());
+    }
+    let Some(stream) = load.rows.as_mut().map(|rows| rows.stream_mut()) else { return Ok(()) };
     let changed = match stream.files() {
         Some(list) => {
             list.files.iter().zip(&load.met).find(|(file, met)| file.identity != met.identity).map(|(_, met)| met)
         }
         None => load.met.first().filter(|met| stream.identity() != Some(met.identity)),
     };
-    changed.map_or(Ok(()), |met| Err(chunk::changed(&shown(&met.path))))
-}
-
-/// Nor may a file have changed while it was read: it is to be known by what was loaded. One that has been replaced meanwhile was
-/// whole when it was opened. Guarded.
-fn check_unchanged(load: &Load) -> Result<()> {
-    let listed = match &load.options.location {
-        Location::Files(list) => list.files.iter().map(|file| list.location(file)).collect(),
-        location => vec![location.clone()],
-    };
-    for (location, met) in listed.iter().zip(&load.met) {
-        pgrx::check_for_interrupts!();
-        let now = location.metadata().ok().map(|meta| Identity::of(&meta));
-        if now.is_some_and(|now| now.is_of_file(met.identity) && now != met.identity) {
-            return Err(chunk::changed(&shown(&met.path)));
-        }
+    if let Some(met) = changed {
+        return Err(chunk::changed(&shown(&met.path)));
     }
-    Ok(())
+    load.met.first().map_or(Ok(()), |met| stream.insist(met.identity))
 }
 
 /// Tell of the files of a load that is done. Guarded; allocates in the current memory context.
@@ -345,7 +358,6 @@ pub fn record(load: &Load) -> Result<()> {
     if load.met.is_empty() {
         return Ok(());
     }
-    check_unchanged(load)?;
     let records = OwnTable::to_write(load.schema, TABLE, TABLE_COLUMNS)?;
     // SAFETY: does not raise.
     let now = unsafe { pg_sys::GetCurrentTimestamp() };
@@ -368,6 +380,8 @@ pub fn record(load: &Load) -> Result<()> {
             load.owner.into_datum(),
             text(&owner_name),
             cluster().into_datum(),
+            records.oid().into_datum(),
+            Some(home::transaction()),
         ];
         // SAFETY: values of the columns' types.
         unsafe { records.insert(&row) };
@@ -379,13 +393,31 @@ pub fn record(load: &Load) -> Result<()> {
 /// Forget what was loaded into these tables, from some path or any. Of how many files? Guarded.
 fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<usize> {
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
-    // SAFETY: the values of rows.
-    let rows = records.find(None, usize::MAX, |values, _| unsafe {
-        tables.iter().any(|table| table.is_of(values)) && path.is_none_or(|path| text(values, PATH).as_c_str() == path)
+    let mut oids: Vec<u32> = tables.iter().map(|table| table.oid.to_u32()).collect();
+    oids.sort_unstable();
+    for oid in oids {
+        ObjectLock::new(records.oid(), oid, 0).take(Mode::Exclusive, Until::TransactionEnd);
+    }
+    // What this command has loaded is to be forgotten, too.
+    // SAFETY: a guarded call; nobody reads what this changes but with the server's own snapshot.
+    unsafe { pg_sys::CommandCounterIncrement() };
+    let mut rows = Vec::new();
+    // SAFETY: rows and their values.
+    records.for_each(|row, values, _| unsafe {
+        if tables.iter().any(|table| table.is_of(&records, row, values))
+            && path.is_none_or(|path| text(values, PATH).as_c_str() == path)
+        {
+            rows.push((*row).t_self);
+        }
     });
-    records.remove(&rows);
+    let removed = records.remove(&rows);
     records.close();
-    Ok(rows.len())
+    if removed < rows.len() {
+        // Somebody has taken them home, say.
+        let message = "could not serialize access due to concurrent delete";
+        return Err(Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message));
+    }
+    Ok(removed)
 }
 
 /// The option `truncate` has emptied the table, and its partitions with it.
@@ -398,7 +430,7 @@ pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
     unsafe {
         let (target, schema) = (&(*load).target, (*load).schema);
         // An older version of the extension has no such table.
-        if pg_sys::get_relname_relid(TABLE.as_ptr(), schema) == pg_sys::InvalidOid {
+        if !OwnTable::is_there(schema, TABLE) {
             return;
         }
         let mut tables: Vec<Table> = Table::of(target.relid).into_iter().collect();
@@ -415,16 +447,15 @@ pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
 
 /// Forget what is told of tables of this database that are gone. Guarded.
 pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
-    // SAFETY: a guarded catalog lookup.
-    if unsafe { pg_sys::get_relname_relid(TABLE.as_ptr(), schema) } == pg_sys::InvalidOid {
+    if !OwnTable::is_there(schema, TABLE) {
         return Ok(());
     }
+    home::take_home(schema, None)?;
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
-    let is_home =
-        |values: &[pg_sys::Datum]| oid(values, DATABASE) == database() && number(values, CLUSTER) == cluster();
     let mut is_gone: HashMap<pg_sys::Oid, bool> = HashMap::new();
-    records.for_each(|_, values, _| {
-        if is_home(values) {
+    records.for_each(|row, values, _| {
+        // SAFETY: a row and its values.
+        if unsafe { home::is_home(&records, row, values) } {
             is_gone.insert(oid(values, TARGET), false);
         }
     });
@@ -435,8 +466,14 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
         is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = pg_sys::get_rel_name(*oid).is_null());
     }
     if is_gone.values().any(|is_gone| *is_gone) {
-        let gone = |values: &[pg_sys::Datum]| is_home(values) && is_gone.get(&oid(values, TARGET)) == Some(&true);
-        records.remove(&records.find(None, usize::MAX, |values, _| gone(values)));
+        let mut rows = Vec::new();
+        // SAFETY: rows and their values.
+        records.for_each(|row, values, _| unsafe {
+            if home::is_home(&records, row, values) && is_gone.get(&oid(values, TARGET)) == Some(&true) {
+                rows.push((*row).t_self);
+            }
+        });
+        records.remove(&rows);
     }
     records.close();
     Ok(())

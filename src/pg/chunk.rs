@@ -72,11 +72,6 @@ impl Identity {
         seconds.saturating_mul(1_000_000).saturating_add(self.nanoseconds / 1_000)
     }
 
-    /// Is it the same file, whatever has become of its bytes?
-    pub fn is_of_file(self, other: Identity) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
-
     /// Is this the file that was met `earlier`, with the same bytes as far as these went? One that has only grown is.
     pub fn continues(self, earlier: Identity) -> bool {
         self == earlier || ((self.device, self.inode) == (earlier.device, earlier.inode) && self.size > earlier.size)

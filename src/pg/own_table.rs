@@ -34,6 +34,46 @@ pub struct OwnTable {
     lock: pg_sys::LOCKMODE,
 }
 
+/// Is it a table of the extension, which only the extension's scripts make? Guarded.
+fn is_made(oid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        let extension = pg_sys::get_extension_oid(c"pg_bulk".as_ptr(), true);
+        oid != pg_sys::InvalidOid && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid) == extension
+    }
+}
+
+/// The transaction that a row was put there by, whether it is frozen or not.
+///
+/// # Safety
+/// A tuple of a table.
+pub unsafe fn made_by(tuple: pg_sys::HeapTuple) -> pg_sys::TransactionId {
+    // SAFETY: the caller vouches for the tuple. As HeapTupleHeaderGetRawXmin (htup_details.h).
+    unsafe { (*(*tuple).t_data).t_choice.t_heap.t_xmin }
+}
+
+/// Is a row that is committed, or our own, there for the transaction's snapshot? As ExecCheckTupleVisible (nodeModifyTable.c) asks.
+/// Guarded.
+///
+/// # Safety
+/// A tuple of a table.
+pub unsafe fn check_seen(tuple: pg_sys::HeapTuple) -> Result<()> {
+    const FROZEN: u16 = pg_sys::HEAP_XMIN_FROZEN as u16;
+    // SAFETY: the caller vouches for the tuple; guarded calls.
+    unsafe {
+        let by = made_by(tuple);
+        if pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed()
+            || (*(*tuple).t_data).t_infomask & FROZEN == FROZEN
+            || pg_sys::TransactionIdIsCurrentTransactionId(by)
+            || !pg_sys::XidInMVCCSnapshot(by, pg_sys::GetTransactionSnapshot())
+        {
+            return Ok(());
+        }
+    }
+    let message = "could not serialize access due to concurrent update";
+    Err(Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message))
+}
+
 impl OwnTable {
     /// Open it to add rows. Guarded.
     pub fn to_write(schema: pg_sys::Oid, name: &CStr, columns: Columns) -> Result<OwnTable> {
@@ -45,22 +85,34 @@ impl OwnTable {
         OwnTable::open(schema, name, columns, pg_sys::AccessShareLock.cast_signed())
     }
 
+    /// Is there such a table? Before the extension is updated there may be none, or one that somebody else has made. Guarded.
+    pub fn is_there(schema: pg_sys::Oid, name: &CStr) -> bool {
+        // SAFETY: a guarded catalog lookup.
+        is_made(unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) })
+    }
+
+    pub fn oid(&self) -> pg_sys::Oid {
+        // SAFETY: an open relation.
+        unsafe { (*self.relation).rd_id }
+    }
+
     fn open(schema: pg_sys::Oid, name: &CStr, columns: Columns, lock: pg_sys::LOCKMODE) -> Result<OwnTable> {
         let shown = name.to_string_lossy();
         // SAFETY: guarded calls.
-        let relation = unsafe {
+        let (relation, is_made) = unsafe {
             let oid = pg_sys::get_relname_relid(name.as_ptr(), schema);
             if oid == pg_sys::InvalidOid {
                 let message = format!("relation \"{shown}\" does not exist");
                 return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
             }
-            pg_sys::table_open(oid, lock)
+            (pg_sys::table_open(oid, lock), is_made(oid))
         };
         // SAFETY: an open relation; its descriptor has natts attributes.
         let (number, fits) = unsafe {
             let descriptor = (*relation).rd_att;
             let number = usize::try_from((*descriptor).natts).unwrap_or(0);
-            let fits = (*(*relation).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID
+            let fits = is_made
+                && (*(*relation).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID
                 && (columns.oldest..=columns.types.len()).contains(&number)
                 && columns.types.iter().take(number).enumerate().all(|(i, &wanted)| {
                     let attribute = &*compat::attribute(descriptor, i);
@@ -134,6 +186,29 @@ impl OwnTable {
             visit(tuple, values, nulls);
             true
         });
+    }
+
+    /// Look at each row whose first column, a bigint, has a value. Guarded.
+    pub fn for_each_of(&self, first: i64, mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum])) {
+        self.scan(self.first_index(), Some(first), |tuple, values, _| {
+            visit(tuple, values);
+            true
+        });
+    }
+
+    /// The values of a row, none of which is null. Guarded.
+    ///
+    /// # Safety
+    /// A tuple of this table.
+    pub unsafe fn values(&self, tuple: pg_sys::HeapTuple) -> Vec<pg_sys::Datum> {
+        // SAFETY: the caller vouches for the tuple; the arrays are as long as the descriptor. A guarded call.
+        unsafe {
+            let descriptor = (*self.relation).rd_att;
+            let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+            let (mut values, mut nulls) = (vec![pg_sys::Datum::from(0usize); natts], vec![false; natts]);
+            pg_sys::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+            values
+        }
     }
 
     /// Look at rows until `visit` has seen enough: at all, or at those whose first column, a bigint, has a value. An index
@@ -220,17 +295,22 @@ impl OwnTable {
         pg_sys::InvalidOid
     }
 
-    /// Remove rows, unless somebody else does. Guarded.
-    pub fn remove(&self, rows: &[pg_sys::ItemPointerData]) {
+    /// Remove rows, unless somebody else does. How many? Guarded.
+    pub fn remove(&self, rows: &[pg_sys::ItemPointerData]) -> usize {
+        let mut removed = 0;
         for row in rows {
             let mut tid = *row;
             // SAFETY: guarded calls on an open relation. Without a key to tell it by, a row that is gone is not decoded.
             unsafe {
                 let command = pg_sys::GetCurrentCommandId(true);
                 let (snapshot, mut failure) = (std::ptr::null_mut(), pg_sys::TM_FailureData::default());
-                pg_sys::heap_delete(self.relation, &raw mut tid, command, snapshot, false, &raw mut failure, false);
+                // One that somebody else is about to remove is waited for.
+                let result =
+                    pg_sys::heap_delete(self.relation, &raw mut tid, command, snapshot, true, &raw mut failure, false);
+                removed += usize::from(result == pg_sys::TM_Result::TM_Ok);
             }
         }
+        removed
     }
 
     /// Close it. A lock to write is kept to the end of the transaction. Guarded.

@@ -75,6 +75,10 @@ impl Source {
         self.name = location.display().into_owned();
     }
 
+    pub fn is_open(&self) -> bool {
+        self.from.fd >= 0
+    }
+
     /// Size of a regular file whose bytes are delivered as they are, and can be read anywhere.
     pub fn size(&self) -> Option<u64> {
         self.file_size.filter(|_| self.from.fd >= 0 && matches!(self.decoding, Decoding::Plain))

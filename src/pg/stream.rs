@@ -9,7 +9,7 @@ use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::verify::utf8_valid_up_to;
 
-use super::chunk::changed;
+use super::chunk::{Identity, changed};
 use super::compression::Compressed;
 use super::encoding::{Encodings, Treatment, invalid_bytes};
 use super::file_figures::ByFile;
@@ -38,6 +38,8 @@ pub struct Stream {
     taken: usize,
     tolerant: bool,
     list: Option<List>,
+    /// What the file that is open must be, and stay: see [`Stream::insist`].
+    expected: Option<Identity>,
     /// Where the time goes: off, unless who owns the stream switches it on.
     pub stages: Stages,
 }
@@ -84,6 +86,7 @@ impl Stream {
             taken: 0,
             tolerant: false,
             list: None,
+            expected: None,
             stages: Stages::default(),
         }
     }
@@ -141,7 +144,26 @@ impl Stream {
         if !stream.identity().is_some_and(|identity| identity.continues(file.identity)) {
             return Err(changed(stream.source.name()));
         }
+        if self.expected.is_some() {
+            stream.insist(file.identity)?;
+        }
         Ok(Some(stream))
+    }
+
+    /// The file that is open must be this one, of several that which is listed; when it is left, it must not have changed. So must
+    /// each that is opened after it. Guarded.
+    pub fn insist(&mut self, single: Identity) -> Result<()> {
+        let listed = self.list.as_ref().and_then(|list| list.files.files.get(list.current)).map(|file| file.identity);
+        self.expected = Some(listed.unwrap_or(single));
+        self.check_unchanged()
+    }
+
+    /// By its descriptor: the path may mean another file by now.
+    fn check_unchanged(&self) -> Result<()> {
+        if self.expected.is_some() && self.source.is_open() && self.identity() != self.expected {
+            return Err(changed(self.source.name()));
+        }
+        Ok(())
     }
 
     /// Which of them is open.
@@ -178,6 +200,7 @@ impl Stream {
 
     /// Go to the start of a file of the list. Guarded.
     pub fn turn_to(&mut self, number: usize) -> Result<()> {
+        self.check_unchanged()?;
         self.count_file();
         let Some(list) = &mut self.list else { return Ok(()) };
         let Some(file) = list.files.files.get(number) else { return Ok(()) };
@@ -189,6 +212,9 @@ impl Stream {
         let earlier = file.identity;
         if !self.identity().is_some_and(|identity| identity.continues(earlier)) {
             return Err(changed(self.source.name()));
+        }
+        if self.expected.is_some() {
+            self.insist(earlier)?;
         }
         self.begin_anew(header, columns);
         Ok(())
@@ -441,6 +467,7 @@ impl Stream {
 
     /// Close the source. Guarded.
     pub fn close(&mut self) -> Result<()> {
+        self.check_unchanged()?;
         self.count_file();
         self.count_by_file(ByFile::NONE);
         self.source.close()

@@ -216,6 +216,9 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     if list.is_none() && rows.stream().identity() != Some(shared_state.file) {
         return Err(changed(&options.location.display()));
     }
+    if options.once {
+        rows.stream_mut().insist(shared_state.file)?;
+    }
     // Who cannot read along has nothing to do.
     let ring = shared_state.ring;
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
