@@ -197,6 +197,12 @@ CREATE TEMP TABLE fleeting (LIKE t);
 SELECT error_of($$SELECT once('once/a.csv', '{}', 'fleeting')$$);
 SELECT error_of('SELECT bulk_forget(NULL)');
 SELECT error_of('SELECT bulk_forget(1)');
+-- A table that only has the name is none of the extension's.
+BEGIN;
+ALTER EXTENSION pg_bulk DROP TABLE bulk_loaded;
+SELECT error_of($$SELECT once('once/a.csv')$$);
+SELECT rows_loaded FROM bulk_load(data_path('once/good.csv'), 't', '{"format": "csv", "truncate": true}');
+ROLLBACK;
 -- A check looks at the rows, whatever was loaded.
 SELECT once('once/good.csv');
 SELECT count(*) FROM bulk_check(data_path('once/bad.csv'), 't', '{"format": "csv", "once": true}');
@@ -223,6 +229,10 @@ SELECT error_of($$SELECT once('once/none.csv', '{}', 'renamed')$$);
 SET ROLE once_stats;
 SELECT known();
 RESET ROLE;
+-- Who may see a load is told its path.
+\! cp "$PGB_DATA/once/a.csv" "$PGB_DATA/once/as.csv"
+\setenv PGDATABASE :DBNAME
+\! for role in loader other; do psql -XAtq -c "SET ROLE once_$role; SELECT rows_loaded FROM bulk_load('$PGB_DATA/once/as.csv', 'load_once.t', '{\"format\": \"csv\", \"once\": true}')" 2>&1 | sed -E 's#"[^"]*/#"#g; s/Load [0-9]+/Load N/; s/ at .*/ at some time./'; done
 SELECT bulk_forget('t', data_path('once/none.csv')), bulk_forget('t', data_path('once/a.csv'));
 SELECT known();
 BEGIN READ ONLY;
