@@ -23,6 +23,27 @@ AS 'MODULE_PATHNAME', 'bulk_read';
 
 COMMENT ON FUNCTION bulk_read(text, jsonb) IS 'the rows of a file; call it in FROM, with a column definition list';
 
+CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE (
+    format text,
+    delimiter text,
+    quote text,
+    escape text,
+    header boolean,
+    line_end text,
+    compression text,
+    rows_sampled bigint,
+    complete boolean,
+    columns jsonb,
+    options jsonb,
+    create_table text,
+    create_foreign_table text,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_sniff';
+
+COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
+
 -- How bulk_load hands rows to an INSERT. It answers no other call: the token is a load's own, made at random.
 CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
 LANGUAGE c VOLATILE PARALLEL UNSAFE

@@ -119,3 +119,24 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_forget';
 
 COMMENT ON FUNCTION bulk_forget(regclass, text) IS 'forget what was loaded into a table with option once; says of how many files';
+
+CREATE FUNCTION bulk_sniff(path text, options jsonb DEFAULT '{}') RETURNS TABLE (
+    format text,
+    delimiter text,
+    quote text,
+    escape text,
+    header boolean,
+    line_end text,
+    compression text,
+    rows_sampled bigint,
+    complete boolean,
+    columns jsonb,
+    options jsonb,
+    create_table text,
+    create_foreign_table text,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_sniff';
+
+COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';

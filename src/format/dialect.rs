@@ -133,6 +133,11 @@ pub enum DialectError {
     NullIsDefault,
 }
 
+/// Would it be confused with what escapes are made of, as a delimiter of the text format?
+pub(crate) fn is_unsafe_in_text(delimiter: u8) -> bool {
+    memchr::memchr(delimiter, b"\\.abcdefghijklmnopqrstuvwxyz0123456789").is_some()
+}
+
 impl Dialect {
     /// Check options in the order `ProcessCopyOptions` does and fill in the defaults.
     pub fn check(o: &FormatOptions, end_marker: EndMarker) -> Result<Dialect, DialectError> {
@@ -154,7 +159,7 @@ impl Dialect {
         if o.default.as_deref().is_some_and(breaks_line) {
             return Err(E::DefaultNewline);
         }
-        if !o.csv && has(b"\\.abcdefghijklmnopqrstuvwxyz0123456789", delim) {
+        if !o.csv && is_unsafe_in_text(delim) {
             return Err(E::DelimiterUnsafe(delim));
         }
         let (mut q, mut e) = (b'"', b'"');

@@ -33,6 +33,7 @@ pub mod raw;
 pub mod reader;
 pub mod record;
 pub mod scan;
+pub mod sniff;
 pub mod tuple;
 pub mod verify;
 pub mod window;

@@ -45,6 +45,15 @@ impl<'a> Record<'a> {
         value_of(raw, plain, d, d.is_csv())
     }
 
+    /// The bytes of a field as they are in the file, with quotes and escapes. `field` as for [`Record::value`].
+    #[must_use]
+    pub fn raw(&self, field: usize) -> &'a [u8] {
+        let Some(&end) = self.ends.get(field) else { return &[] };
+        let before = field.checked_sub(1).and_then(|before| self.ends.get(before));
+        let start = before.map_or(self.start, |&e| (e & !FLAG) as usize + 1);
+        self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default()
+    }
+
     /// Is any field more than its raw bytes? In text such a field may hold an escape that makes it invalid, which COPY
     /// finds before it converts anything.
     #[inline]

@@ -44,6 +44,7 @@ mod read;
 pub mod rejects;
 pub mod report;
 pub mod scan;
+mod sniff;
 pub mod source;
 mod summary;
 pub mod target;

@@ -89,7 +89,7 @@ pub struct CopyOptions {
 }
 
 /// Options that are being collected.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Draft {
     caller: Caller,
     format: FormatOptions,

@@ -73,6 +73,7 @@ pub mod shared_files;
 pub mod shared_sorts;
 pub mod shared_words;
 pub mod slice_options;
+pub mod sniff;
 pub mod soft;
 pub mod sorted_tuples;
 pub mod source;

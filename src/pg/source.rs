@@ -95,6 +95,16 @@ impl Source {
         self.file_size.is_some() && self.from.fd >= 0 && compressed
     }
 
+    /// How it is compressed, as far as that is known before a byte is wanted, or since.
+    pub fn compression(&self) -> Option<&'static str> {
+        match &self.decoding {
+            Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
+                Some(compression.name())
+            }
+            _ => None,
+        }
+    }
+
     /// Let them read what it stands for from `base` on, each what it wants, and say what they [`Source::join`] by. `None` if that cannot be had;
     /// then nothing has changed.
     pub fn share(&mut self, base: u64, processes: usize, stretch: usize) -> Option<Descriptor> {

@@ -1,0 +1,231 @@
+--
+-- bulk_sniff: what a file is. What it says of all of a file is tried out: the table is made, and COPY and bulk_load fill it.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema bulk_sniff
+\i :helpers
+SET client_min_messages = warning;
+SET timezone = 'UTC';
+-- What it says of a file, without the file's path.
+CREATE FUNCTION sniffed(name text, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	s record;
+	c jsonb;
+	r jsonb;
+BEGIN
+	SELECT * INTO s FROM bulk_sniff(data_path(name), options);
+	RETURN NEXT without_path(concat_ws(' ', s.format, to_json(s.delimiter), to_json(s.quote), to_json(s.escape), CASE WHEN s.header THEN 'header' ELSE 'no header' END,
+		s.line_end, s.compression, s.rows_sampled || ' rows', CASE WHEN s.complete THEN 'complete' ELSE 'sample' END, s.options));
+	FOR c IN SELECT * FROM jsonb_array_elements(s.columns) LOOP
+		RETURN NEXT concat('  ', c -> 'name', ' ', c ->> 'type', CASE WHEN (c -> 'nullable')::boolean THEN ' NULL' END);
+		FOR r IN SELECT * FROM jsonb_array_elements(c -> 'ruled_out') LOOP
+			RETURN NEXT without_path(concat('    not ', r ->> 'type', ': ' || (r ->> 'file'), ' line ' || (r ->> 'line'), ' byte ' || (r ->> 'byte_offset'), ' ', r -> 'value'));
+		END LOOP;
+	END LOOP;
+	FOR c IN SELECT to_jsonb(note) FROM unnest(s.notes) note LOOP
+		RETURN NEXT without_path('  note ' || (c #>> '{}'));
+	END LOOP;
+END $$;
+-- COPY, bulk_load and a foreign table of a file by what is sniffed of all of it. One line: the types, the rows, what differs, and how many values of types that
+-- keep every character are not what the file says.
+CREATE FUNCTION loads(name text, options jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	s record;
+	copy_options text;
+	types text;
+	kept text;
+	differ bigint;
+	lost bigint := 0;
+	loaded bigint;
+BEGIN
+	SELECT * INTO s FROM bulk_sniff(data_path(name), options || '{"sample": "all", "table": "by_copy"}');
+	DROP TABLE IF EXISTS by_copy, by_load, as_text;
+	DROP FOREIGN TABLE IF EXISTS by_scan;
+	EXECUTE s.create_table;
+	CREATE TABLE by_load (LIKE by_copy);
+	SELECT string_agg(format('%I text', c ->> 'name'), ', '), string_agg(c ->> 'type', ' ') INTO kept, types FROM jsonb_array_elements(s.columns) c;
+	EXECUTE format('CREATE TABLE as_text (%s)', kept);
+	SELECT string_agg(CASE WHEN key = 'force_null' THEN (SELECT format('FORCE_NULL (%s)', string_agg(quote_ident(x), ', ')) FROM jsonb_array_elements_text(value) x)
+		ELSE format('%s %L', upper(key), value #>> '{}') END, ', ') INTO copy_options FROM jsonb_each(s.options) WHERE key <> 'compression';
+	EXECUTE format('COPY by_copy FROM %L (%s)', data_path(name), copy_options);
+	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
+	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.options);
+	EXECUTE replace(s.create_foreign_table, 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
+	SELECT count(*) INTO differ FROM (
+		(SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM by_load t) UNION ALL (SELECT t::text FROM by_load t EXCEPT ALL SELECT t::text FROM by_copy t)
+		UNION ALL (SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM by_scan t) UNION ALL (SELECT t::text FROM by_scan t EXCEPT ALL SELECT t::text FROM by_copy t)) x;
+	FOR kept IN SELECT c ->> 'name' FROM jsonb_array_elements(s.columns) c WHERE c ->> 'type' IN ('integer', 'bigint', 'numeric', 'uuid', 'text', 'json') LOOP
+		EXECUTE format('SELECT $1 + count(*) FROM (SELECT lower(%1$I::text) FROM by_copy EXCEPT ALL SELECT lower(btrim(%1$I)) FROM as_text) x', kept)
+			INTO lost USING lost;
+	END LOOP;
+	RETURN format('%s: %s rows, %s sampled, %s differ, %s lost, complete %s', types, loaded, s.rows_sampled, differ, lost, s.complete);
+END $$;
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+SELECT pg_get_function_arguments(oid), pg_get_function_result(oid), provolatile, proparallel, proisstrict FROM pg_proc WHERE proname = 'bulk_sniff';
+CALL write_file('sniff.csv', E'id,name,born,paid,ok,plz,note\n1,one,2020-01-02,1.50,t,01067,\n2,"t,wo",,3,f,80331,x\n4000000000,,2021-12-31,0.5,true,10115,\n');
+SELECT sniffed('sniff.csv');
+SELECT loads('sniff.csv');
+SELECT create_table FROM bulk_sniff(data_path('sniff.csv'), '{"table": "sniffed_orders"}') \gexec
+\d sniffed_orders
+SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff.csv'), '{"table": "bulk_sniff.\"Orders\""}');
+DO $$ BEGIN EXECUTE (SELECT create_foreign_table FROM bulk_sniff(data_path('sniff.csv'), '{"table": "bulk_sniff.\"Orders\""}')); END $$;
+SELECT * FROM "Orders" ORDER BY 1;
+SELECT options FROM bulk_sniff(data_path('sniff.csv')) \gset
+SELECT rows_loaded FROM bulk_load(data_path('sniff.csv'), 'sniffed_orders', :'options');
+-- Dialects.
+CALL write_file('sniff_semi.csv', E'k;wert\r\n1;1,5\r\n2;2,25\r\n');
+SELECT sniffed('sniff_semi.csv');
+SELECT loads('sniff_semi.csv');
+CALL write_file('sniff.tsv', E'1\t\\N\tC:\\\\x\n2\tb\t\\tc\n');
+SELECT sniffed('sniff.tsv');
+SELECT loads('sniff.tsv');
+CALL write_file('sniff_pipe.txt', E'a_id|b\n1|x\n2|\n');
+SELECT sniffed('sniff_pipe.txt');
+CALL write_file('sniff_cr.csv', E'a,b\r1,x\r2,y\r');
+SELECT sniffed('sniff_cr.csv');
+SELECT loads('sniff_cr.csv');
+CALL write_file('sniff_quote.csv', E'''a,b'',1\n''it''''s'',2\n');
+SELECT sniffed('sniff_quote.csv');
+SELECT loads('sniff_quote.csv');
+CALL write_file('sniff_escape.csv', E'"a\\"b,c",1\n"d",2\n');
+SELECT sniffed('sniff_escape.csv');
+SELECT loads('sniff_escape.csv');
+CALL write_file('sniff_lines.csv', E'id,text\n1,"one\ntwo"\n2,"three"\n');
+SELECT sniffed('sniff_lines.csv');
+SELECT loads('sniff_lines.csv');
+CALL write_file('sniff.jsonl', E'{"a": 1, "b": "x,y"}\n{"a": 2, "b": null}\n');
+SELECT sniffed('sniff.jsonl');
+SELECT loads('sniff.jsonl');
+CALL write_file('sniff_unclosed.csv', E'size,n\n5" pipe,1\n3 pipe,2\n4 pipe,3\n');
+SELECT sniffed('sniff_unclosed.csv');
+SELECT loads('sniff_unclosed.csv');
+CALL write_file('sniff_times.txt', E'10:00:00\n11:30:00\n');
+SELECT sniffed('sniff_times.txt');
+-- What somebody says is not guessed.
+SELECT sniffed('sniff.csv', '{"header": false}') LIMIT 3;
+SELECT sniffed('sniff_semi.csv', '{"delimiter": ",", "header": 1}');
+SELECT sniffed('sniff_pipe.txt', '{"format": "text", "null": "x", "compression": "none", "encoding": "LATIN1"}');
+-- Types, and what rules them out.
+CALL write_file('sniff_types.csv', E'i,b,n,d,e,ts,tz,t,u,j,a,day,zero,plus,long\n'
+	'1,3000000000,1.5,1e5,2020-01-01,2020-01-01 10:00,2020-01-01T10:00:00Z,10:00,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,{},NO,03/04/2020,007,+491,123456789012345678901\n'
+	'-2147483648,-9223372036854775808,12345678901234567890.5,NaN,0001-01-01,2020-01-02,2020-01-01 10:00:00+02,23:59:59.999999,A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A12,"[1, ""x""]",YES,04/03/2020,123,+492,1\n');
+SELECT sniffed('sniff_types.csv');
+SELECT loads('sniff_types.csv');
+CALL write_file('sniff_bad.csv', E'i,d,z,j,u,f,ts\n1,2020-01-31,1,"{""a"": 1}",a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,1.5,2020-01-01 10:00:00\n'
+	'99999999999999999999,2020-02-30,01,"{""a"": }",x,1e999,2020-01-01 10:00:00.1234567\n');
+SELECT sniffed('sniff_bad.csv');
+SELECT loads('sniff_bad.csv');
+CALL write_file('sniff_us.csv', E'd\n03/04/2020\n12/31/2020\n');
+SELECT sniffed('sniff_us.csv');
+SET datestyle = 'ISO, DMY';
+SELECT sniffed('sniff_us.csv');
+SELECT loads('sniff_us.csv');
+RESET datestyle;
+CALL write_file('sniff_empty_quotes.csv', E'"id","n"\n"1",""\n"","x"\n"3",""\n');
+SELECT sniffed('sniff_empty_quotes.csv');
+SELECT loads('sniff_empty_quotes.csv');
+-- Names.
+CALL write_file('sniff_names.csv', E'id,id,,select,ctid,Größe,"a""b",' || repeat('ü', 40) || E'\n1,2,3,4,5,6,7,8\n');
+SELECT sniffed('sniff_names.csv');
+SELECT loads('sniff_names.csv');
+SELECT create_table FROM bulk_sniff(data_path('sniff_names.csv'));
+-- Files that are hardly any.
+CALL write_file('sniff_0.csv', '');
+SELECT sniffed('sniff_0.csv');
+SELECT create_table FROM bulk_sniff(data_path('sniff_0.csv'));
+CALL write_file('sniff_1.csv', 'one line');
+SELECT sniffed('sniff_1.csv');
+SELECT loads('sniff_1.csv');
+CALL write_file('sniff_header.csv', E'user_id,name\n');
+SELECT sniffed('sniff_header.csv');
+SELECT loads('sniff_header.csv');
+CALL write_file('sniff_blank.csv', E'\n\n');
+SELECT sniffed('sniff_blank.csv');
+SELECT loads('sniff_blank.csv');
+CALL write_bytes('sniff_bom.csv', '\xefbbbf69642c6e0a312c780a');
+SELECT sniffed('sniff_bom.csv');
+CALL write_file('sniff_ragged.csv', E'a,b\n1,2\n1\n1,2,3\n3,4\n5,6\n7,8\n9,10\n');
+SELECT sniffed('sniff_ragged.csv');
+-- Files that nobody can load.
+CALL write_bytes('sniff_nul.csv', decode('612c620a3100322c330a', 'hex'));
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_nul.csv'))$$);
+CALL write_bytes('sniff_latin.csv', decode('612c620a312ce90a', 'hex'));
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_latin.csv'))$$);
+SELECT sniffed('sniff_latin.csv', '{"encoding": "LATIN1"}');
+SELECT loads('sniff_latin.csv', '{"encoding": "LATIN1"}');
+CALL write_bytes('sniff_binary', decode(repeat('7f454c4602010100ff00fe0a', 100), 'hex'));
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_binary'))$$);
+CALL write_file('sniff_never.csv', E'a,"b\x01\n1,2\n');
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_never.csv'))$$);
+CALL write_file('sniff_ends.csv', E'a,b\n1,2\r3,4\n');
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_ends.csv'))$$);
+CALL write_file('sniff_wide.csv', repeat('1,', 4999) || E'1\n');
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_wide.csv'))$$);
+CALL write_file('sniff_wide.csv', repeat('1,', 1599) || E'1\n' || repeat('x,', 1599) || E'y\n');
+SELECT rows_sampled, jsonb_array_length(columns), columns -> 1599 ->> 'name', columns -> 1599 -> 'ruled_out' FROM bulk_sniff(data_path('sniff_wide.csv'));
+CALL write_file('sniff_huge.csv', E'a,' || repeat('x', 3000000));
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "1MB"}')$$);
+SELECT format, delimiter, rows_sampled, complete, jsonb_array_length(columns) FROM bulk_sniff(data_path('sniff_huge.csv'), '{"sample": "all"}');
+-- Samples. The last line is the only one that has no number; quotes hide it from who looks at a line end alone.
+DO $$
+DECLARE
+	content text := (SELECT string_agg(i || ',"w, ' || i || E'\nx",' || i % 7, E'\n') FROM generate_series(1, 200000) i);
+BEGIN
+	CALL write_file('sniff_large.csv', E'id,word,n\n' || content || E'\n200001,x,many\n');
+END $$;
+SELECT columns -> 2 ->> 'type', rows_sampled, complete FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": 100000}');
+SELECT columns -> 2 ->> 'type', columns #>> '{2,ruled_out,0,byte_offset}' IS NOT NULL, columns -> 0 ->> 'type', rows_sampled > 50000, complete, notes FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "3MB"}');
+SELECT columns -> 2, columns -> 0 ->> 'type', rows_sampled, complete, notes FROM bulk_sniff(data_path('sniff_large.csv'), '{"sample": "all"}');
+SELECT loads('sniff_large.csv');
+-- Compressed files, programs, several files.
+SELECT ending, format, delimiter, header, compression, rows_sampled, complete, columns FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending, LATERAL bulk_sniff(data_path('compressed/many.' || ending), '{"sample": "all"}') ORDER BY ending;
+SELECT rows_sampled < 2000, complete FROM bulk_sniff(data_path('compressed/many.gz'), '{"sample": "1kB"}');
+SELECT rows_sampled, complete, create_table, options FROM bulk_sniff('printf "a;b_c\n1;x\n2;y\n"', '{"program": true}');
+SELECT rows_sampled > 0, complete FROM bulk_sniff('yes 1,2', '{"program": true, "sample": "64kB"}');
+SELECT error_of($$SELECT * FROM bulk_sniff('exit 3', '{"program": true}')$$);
+CALL write_file('sniff_many.1.csv', E'id,name\n1,one\n');
+CALL write_file('sniff_many.2.csv', E'name,id\ntwo,2\n');
+CALL write_file('sniff_many.3.csv', E'id,name\nx,three\n');
+CALL write_file('sniff_many.4.csv', '');
+SELECT sniffed('sniff_many.[124].csv');
+SELECT sniffed('sniff_many.*.csv');
+-- Options.
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"limit": 1}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimeter": ";"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"sample": "some"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"sample": 0}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimiter": ",,"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimiter": "\""}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"format": "text", "quote": "x"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"table": "a.b.c.d"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"server": "bulk_files"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '[]')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(NULL)$$);
+SELECT error_of($$SELECT * FROM bulk_sniff('', NULL)$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_missing'))$$);
+-- Rights are a load's.
+CREATE SERVER sniff_server FOREIGN DATA WRAPPER bulk_fdw;
+DO $$ BEGIN EXECUTE format('ALTER SERVER sniff_server OPTIONS (ADD directory %L)', current_setting('test.dir')); END $$;
+SELECT rows_sampled, without_path(create_foreign_table), options FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');
+SELECT error_of($$SELECT * FROM bulk_sniff('../sniff_semi.csv', '{"server": "sniff_server"}')$$);
+CREATE ROLE regress_bulk_sniff;
+GRANT USAGE ON SCHEMA bulk_sniff TO regress_bulk_sniff;
+SET ROLE regress_bulk_sniff;
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'))$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_missing'))$$);
+SELECT error_of($$SELECT * FROM bulk_sniff('true', '{"program": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}')$$);
+RESET ROLE;
+GRANT USAGE ON FOREIGN SERVER sniff_server TO regress_bulk_sniff;
+SET ROLE regress_bulk_sniff;
+SELECT rows_sampled FROM bulk_sniff('sniff_semi.csv', '{"server": "sniff_server"}');
+RESET ROLE;
+SET client_min_messages = warning;
+DROP SERVER sniff_server CASCADE;
+REVOKE USAGE ON SCHEMA bulk_sniff FROM regress_bulk_sniff;
+DROP ROLE regress_bulk_sniff;
+DROP SCHEMA bulk_sniff CASCADE;

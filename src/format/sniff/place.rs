@@ -1,0 +1,72 @@
+//! Where in the middle of a file a record begins.
+//!
+//! A line end there may be inside quotes. Whether it is, only the whole file before it could tell; but if it were, all that follows would be
+//! a value's text, and would hardly look like records. So a place is taken only if everything behind it does: each record has
+//! as many fields as those at the start of the file, more than one, and each quote is where quotes belong. A file of one
+//! column has nothing to go by unless it has no quotes at all. In text a line end counts that no backslash is before.
+//!
+//! Where this is wrong all the same, values of a sample were read that are none.
+
+use super::{each_record, has_its_quotes, raw_fields};
+use crate::dialect::{Dialect, Eol};
+
+/// Line ends that are tried.
+const MOST_TRIED: usize = 8;
+/// Records that must be as expected, at least.
+const FEWEST: usize = 2;
+
+/// The first byte of a record in `bytes`, which are from the middle of a file whose records have `width` fields.
+#[must_use]
+pub fn first_record(bytes: &[u8], dialect: &Dialect, eol: Eol, width: usize) -> Option<usize> {
+    let end = if eol == Eol::Cr { b'\r' } else { b'\n' };
+    let no_quotes = !dialect.is_csv() || memchr::memchr(dialect.quote, bytes).is_none();
+    if width < 2 && !no_quotes {
+        return None;
+    }
+    for at in memchr::memchr_iter(end, bytes).take(MOST_TRIED) {
+        let before = bytes.get(..at).unwrap_or_default();
+        if !dialect.is_csv() {
+            let backslashes = before.iter().rev().take_while(|&&b| b == b'\\').count();
+            if backslashes == before.len() || backslashes % 2 == 1 {
+                continue;
+            }
+        }
+        let (mut records, mut fits) = (0, true);
+        let read = each_record(bytes.get(at + 1..).unwrap_or_default(), false, dialect, |reader, fields| {
+            records += 1;
+            fits = fields == width
+                && (!dialect.is_csv() || raw_fields(reader.record(), fields).all(|raw| has_its_quotes(raw, dialect)));
+            fits
+        });
+        if fits && !read.failed && records >= FEWEST && read.unread < bytes.len() / 2 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::{EndMarker, FormatOptions};
+
+    fn start(bytes: &str, csv: bool, width: usize) -> Option<usize> {
+        let options = FormatOptions { csv, ..FormatOptions::default() };
+        let dialect = Dialect::check(&options, EndMarker::Until17).unwrap();
+        first_record(bytes.as_bytes(), &dialect, Eol::Nl, width)
+    }
+
+    #[test]
+    fn records_are_found() {
+        assert_eq!(start("x,y\n1,2\n3,4\n5,", true, 2), Some(4));
+        assert_eq!(start("x\ty\n1\t2\n3\t4\n5", false, 2), Some(4));
+        assert_eq!(start("x\\\ny\tz\n1\t2\n3\t4\n", false, 2), Some(7));
+        // The first line end is inside quotes.
+        assert_eq!(start("a\nb\",1\n\"c\",2\n\"d\",3\n\"e\",4\n", true, 2), Some(7));
+        // Records inside a value, with doubled quotes.
+        assert_eq!(start("a,b\n\"\"c\"\",\"\"d\"\"\n\"\"e\"\",\"\"f\"\"\n\"\"g\"\",\"\"h\"\"\n", true, 2), None);
+        assert_eq!(start("1,2\n1,2,3\n1,2\n1,2,3\n1,2\n1,2,3\n1,2\n1,2,3\n1,2\n1,2,3\n", true, 2), None);
+        assert_eq!(start("a\n\"b\"\n\"c\"\n", true, 1), None);
+        assert_eq!(start("a\nb\nc\nd\n", true, 1), Some(2));
+    }
+}

@@ -1,0 +1,441 @@
+//! What a value looks like: the types that it speaks for.
+//!
+//! A shape is stricter than a type's input function. `007` is an integer to the server, but whoever wrote it meant no number;
+//! `NO` is a boolean, and mostly Norway. So a value speaks for a type only if it is written as a value of that type is
+//! written. Whether the server accepts it, too (`2024-02-30`, `99999999999` as an integer) is for who asks to find out.
+//!
+//! Some shapes do not say enough by themselves: `03/04/2024` is two dates, and `nan` may be a name. They go with a type that
+//! other values of the column prove ([`Shape::proves`]).
+
+/// A type that a column may be of, the narrowest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// `t`, `f`, `true`, `false`
+    Boolean,
+    /// int4
+    Integer,
+    /// int8
+    Bigint,
+    /// numeric
+    Numeric,
+    /// float8
+    Double,
+    /// date
+    Date,
+    /// timestamp
+    Timestamp,
+    /// timestamptz
+    Timestamptz,
+    /// time
+    Time,
+    /// uuid
+    Uuid,
+    /// jsonb
+    Jsonb,
+    /// json
+    Json,
+}
+
+/// Significant digits that float8 keeps of any decimal number (DBL_DIG).
+const DOUBLE_DIGITS: usize = 15;
+/// Deeper ones are left to those who know that they have them: the server's parser recurses.
+const MOST_DEPTH: usize = 200;
+
+impl Type {
+    /// All of them.
+    pub const ALL: [Type; 12] = [
+        Type::Boolean,
+        Type::Integer,
+        Type::Bigint,
+        Type::Numeric,
+        Type::Double,
+        Type::Date,
+        Type::Timestamp,
+        Type::Timestamptz,
+        Type::Time,
+        Type::Uuid,
+        Type::Jsonb,
+        Type::Json,
+    ];
+
+    /// What SQL calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Boolean => "boolean",
+            Type::Integer => "integer",
+            Type::Bigint => "bigint",
+            Type::Numeric => "numeric",
+            Type::Double => "double precision",
+            Type::Date => "date",
+            Type::Timestamp => "timestamp",
+            Type::Timestamptz => "timestamptz",
+            Type::Time => "time",
+            Type::Uuid => "uuid",
+            Type::Jsonb => "jsonb",
+            Type::Json => "json",
+        }
+    }
+}
+
+/// Some of the types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Types(u16);
+
+impl Types {
+    /// None of them.
+    pub const NONE: Types = Types(0);
+    /// All of them.
+    pub const ALL: Types = Types((1 << Type::ALL.len()) - 1);
+
+    /// These types.
+    #[must_use]
+    pub fn of(types: &[Type]) -> Types {
+        Types(types.iter().fold(0, |all, &one| all | 1 << one as u16))
+    }
+
+    /// Is it one of them?
+    #[must_use]
+    pub fn has(self, one: Type) -> bool {
+        self.0 & 1 << one as u16 != 0
+    }
+
+    /// Is none in it?
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub fn and(self, other: Types) -> Types {
+        Types(self.0 & other.0)
+    }
+
+    /// Those that are in either.
+    #[must_use]
+    pub fn or(self, other: Types) -> Types {
+        Types(self.0 | other.0)
+    }
+
+    /// Without that one.
+    #[must_use]
+    pub fn without(self, one: Type) -> Types {
+        Types(self.0 & !(1 << one as u16))
+    }
+
+    /// One by one, the narrowest first.
+    pub fn iter(self) -> impl Iterator<Item = Type> {
+        Type::ALL.into_iter().filter(move |&one| self.has(one))
+    }
+}
+
+/// What a value says of its column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shape {
+    /// It is written as values of these types are.
+    pub types: Types,
+    /// Those of them that it proves.
+    pub proves: Types,
+}
+
+impl Shape {
+    fn proof(types: &[Type]) -> Shape {
+        let types = Types::of(types);
+        Shape { types, proves: types }
+    }
+
+    /// The shape of a value that is not NULL.
+    #[must_use]
+    pub fn of(value: &[u8]) -> Shape {
+        let trimmed = trim(value);
+        let Some(&first) = trimmed.first() else { return Shape::default() };
+        match first {
+            b'{' | b'[' => json(trimmed),
+            b'0'..=b'9' | b'.' | b'-' => {
+                if trimmed.len() == value.len() && is_uuid(value) {
+                    return Shape::proof(&[Type::Uuid]);
+                }
+                let number = number(trimmed);
+                if number.types.is_empty() { moment(trimmed) } else { number }
+            }
+            _ => {
+                let words: [&[u8]; 4] = [b"t", b"f", b"true", b"false"];
+                if words.iter().any(|word| word.eq_ignore_ascii_case(value)) {
+                    return Shape::proof(&[Type::Boolean]);
+                }
+                let unsigned = trimmed.strip_prefix(b"+").unwrap_or(trimmed);
+                if is_no_number(unsigned) {
+                    return Shape { types: Types::of(&[Type::Double]), proves: Types::NONE };
+                }
+                if is_uuid(value) { Shape::proof(&[Type::Uuid]) } else { Shape::default() }
+            }
+        }
+    }
+}
+
+/// Without blanks around it, which input functions of numbers and moments do not mind.
+fn trim(value: &[u8]) -> &[u8] {
+    let start = value.iter().take_while(|&&b| b == b' ').count();
+    let rest = value.get(start..).unwrap_or_default();
+    let end = rest.iter().rev().take_while(|&&b| b == b' ').count();
+    rest.get(..rest.len() - end).unwrap_or_default()
+}
+
+fn is_no_number(word: &[u8]) -> bool {
+    let words: [&[u8]; 3] = [b"nan", b"inf", b"infinity"];
+    words.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// So many digits at the start.
+fn digits(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+/// What follows so many bytes.
+fn behind(bytes: &[u8], n: usize) -> &[u8] {
+    bytes.get(n..).unwrap_or_default()
+}
+
+fn number(value: &[u8]) -> Shape {
+    let unsigned = value.strip_prefix(b"-").unwrap_or(value);
+    if is_no_number(unsigned) {
+        return Shape { types: Types::of(&[Type::Double]), proves: Types::NONE };
+    }
+    let whole = digits(unsigned);
+    let rest = behind(unsigned, whole);
+    // A zero in front of digits is no number's: it would be lost.
+    if whole > 1 && unsigned.first() == Some(&b'0') {
+        return Shape::default();
+    }
+    if rest.is_empty() {
+        let narrow = Types::of(&[Type::Integer, Type::Bigint, Type::Numeric]);
+        let types = if whole <= DOUBLE_DIGITS { narrow.or(Types::of(&[Type::Double])) } else { narrow };
+        return if whole == 0 { Shape::default() } else { Shape { types, proves: types } };
+    }
+    let (fraction, rest) = match rest.strip_prefix(b".") {
+        Some(rest) => (digits(rest), behind(rest, digits(rest))),
+        None => (0, rest),
+    };
+    // `1.` and `.` are ends of sentences.
+    if whole + fraction == 0 || (behind(unsigned, whole).first() == Some(&b'.') && fraction == 0) {
+        return Shape::default();
+    }
+    let is_short = whole + fraction <= DOUBLE_DIGITS;
+    if rest.is_empty() {
+        return Shape::proof(if is_short { &[Type::Numeric, Type::Double] } else { &[Type::Numeric] });
+    }
+    let Some(exponent) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) else { return Shape::default() };
+    let exponent = exponent.strip_prefix(b"+").or_else(|| exponent.strip_prefix(b"-")).unwrap_or(exponent);
+    let n = digits(exponent);
+    if n == 0 || n < exponent.len() || !is_short {
+        return Shape::default();
+    }
+    Shape::proof(&[Type::Double])
+}
+
+/// Canonical, with hexadecimal digits of either case.
+fn is_uuid(value: &[u8]) -> bool {
+    value.len() == 36
+        && value.iter().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => *b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
+}
+
+/// How a date is written.
+enum Day {
+    /// Year, month, day.
+    Iso,
+    /// With the year at the end; whichever of day and month comes first, there is no other way to read it.
+    Certain,
+    /// There is.
+    Either,
+}
+
+/// A date at the start, and what follows it.
+fn day(value: &[u8]) -> Option<(Day, &[u8])> {
+    let first = digits(value);
+    let separator = *value.get(first)?;
+    let rest = behind(value, first + 1);
+    let second = digits(rest);
+    if second == 0 || second > 2 || rest.get(second) != Some(&separator) {
+        return None;
+    }
+    let last = behind(rest, second + 1);
+    let third = digits(last);
+    let rest = behind(last, third);
+    let small = |bytes: &[u8], n: usize| {
+        bytes.get(..n).unwrap_or_default().iter().fold(0u32, |all, b| all * 10 + u32::from(b - b'0'))
+    };
+    match (first, separator) {
+        (4, b'-' | b'/') if (1..=2).contains(&third) => Some((Day::Iso, rest)),
+        (1 | 2, b'/' | b'.' | b'-') if third == 4 => {
+            let (one, other) = (small(value, first), small(behind(value, first + 1), second));
+            let is_certain = one > 12 || other > 12 || one == other;
+            Some((if is_certain { Day::Certain } else { Day::Either }, rest))
+        }
+        _ => None,
+    }
+}
+
+/// A time of day at the start, and what follows it.
+fn clock(value: &[u8]) -> Option<&[u8]> {
+    let hours = digits(value);
+    if hours == 0 || hours > 2 || value.get(hours) != Some(&b':') {
+        return None;
+    }
+    let rest = behind(value, hours + 1);
+    if digits(rest) != 2 {
+        return None;
+    }
+    let mut rest = behind(rest, 2);
+    if let Some(seconds) = rest.strip_prefix(b":") {
+        if digits(seconds) != 2 {
+            return None;
+        }
+        rest = behind(seconds, 2);
+        if let Some(fraction) = rest.strip_prefix(b".") {
+            let n = digits(fraction);
+            // The server keeps microseconds, and would round.
+            if n == 0 || n > 6 {
+                return None;
+            }
+            rest = behind(fraction, n);
+        }
+    }
+    let half = rest.strip_prefix(b" ").unwrap_or(rest);
+    let halves: [&[u8]; 2] = [b"am", b"pm"];
+    match half.get(..2) {
+        Some(word) if halves.iter().any(|known| known.eq_ignore_ascii_case(word)) => Some(behind(half, 2)),
+        _ => Some(rest),
+    }
+}
+
+/// Is it a time zone, and nothing else?
+fn is_zone(rest: &[u8]) -> bool {
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    if matches!(rest, b"Z" | b"z" | b"UTC" | b"GMT") {
+        return true;
+    }
+    let Some(offset) = rest.strip_prefix(b"+").or_else(|| rest.strip_prefix(b"-")) else { return false };
+    let n = digits(offset);
+    match behind(offset, n) {
+        b"" => n == 2 || n == 4,
+        minutes => n == 2 && minutes.len() == 3 && minutes.first() == Some(&b':') && digits(behind(minutes, 1)) == 2,
+    }
+}
+
+/// Dates and times.
+fn moment(value: &[u8]) -> Shape {
+    if clock(value).is_some_and(<[u8]>::is_empty) {
+        return Shape::proof(&[Type::Time]);
+    }
+    let Some((day, rest)) = day(value) else { return Shape::default() };
+    let types = if rest.is_empty() {
+        Types::of(&[Type::Date, Type::Timestamp])
+    } else {
+        let parts = rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b"T"));
+        match parts.and_then(clock) {
+            Some(b"") => Types::of(&[Type::Timestamp]),
+            Some(zone) if is_zone(zone) => Types::of(&[Type::Timestamptz]),
+            _ => return Shape::default(),
+        }
+    };
+    Shape { types, proves: if matches!(day, Day::Either) { Types::NONE } else { types } }
+}
+
+/// An object or an array, as far as its brackets tell.
+fn json(value: &[u8]) -> Shape {
+    let closing = if value.first() == Some(&b'{') { b'}' } else { b']' };
+    if value.len() < 2 || value.last() != Some(&closing) {
+        return Shape::default();
+    }
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
+    for &byte in value {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+    }
+    if deepest > MOST_DEPTH { Shape::default() } else { Shape::proof(&[Type::Jsonb, Type::Json]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(value: &str) -> String {
+        Shape::of(value.as_bytes()).types.iter().map(Type::name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn values_speak_for_types() {
+        let cases = [
+            ("", ""),
+            ("x", ""),
+            ("true", "boolean"),
+            ("F", "boolean"),
+            ("no", ""),
+            ("1", "integer bigint numeric double precision"),
+            (" -12 ", "integer bigint numeric double precision"),
+            ("007", ""),
+            ("+49123", ""),
+            ("0", "integer bigint numeric double precision"),
+            ("12345678901234567890", "integer bigint numeric"),
+            ("1.50", "numeric double precision"),
+            ("0.5", "numeric double precision"),
+            (".5", "numeric double precision"),
+            ("1.", ""),
+            ("-", ""),
+            ("1.234567890123456789", "numeric"),
+            ("1e5", "double precision"),
+            ("1.234567890123456e5", ""),
+            ("1e", ""),
+            ("NaN", "double precision"),
+            ("-inf", "double precision"),
+            ("2024-01-31", "date timestamp"),
+            ("2024/1/31", "date timestamp"),
+            ("31.12.2024", "date timestamp"),
+            ("2024-01-31 10:00", "timestamp"),
+            ("2024-01-31T10:00:01.123456", "timestamp"),
+            ("2024-01-31T10:00:01.1234567", ""),
+            ("2024-01-31T10:00:01Z", "timestamptz"),
+            ("2024-01-31 10:00:01+02", "timestamptz"),
+            ("2024-01-31 10:00:01 +02:30", "timestamptz"),
+            ("1/2/2024 3:04 PM", "timestamp"),
+            ("10:00", "time"),
+            ("10:00:00.5", "time"),
+            ("1:2", ""),
+            ("192.168.0.1", ""),
+            ("1-2-3", ""),
+            ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "uuid"),
+            ("A0EEBC999C0B4EF8BB6D6BB9BD380A11", ""),
+            ("{\"a\": [1]}", "jsonb json"),
+            ("[]", "jsonb json"),
+            ("{x", ""),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(types(value), expected, "{value:?}");
+        }
+        assert_eq!(types(&"[".repeat(1000)), "");
+        assert_eq!(types(&("[".repeat(1000) + &"]".repeat(1000))), "");
+    }
+
+    #[test]
+    fn some_need_proof() {
+        let proves = |value: &str| !Shape::of(value.as_bytes()).proves.is_empty();
+        for (value, expected) in
+            [("03/04/2024", false), ("13/04/2024", true), ("04/04/2024", true), ("nan", false), ("1e5", true)]
+        {
+            assert_eq!(proves(value), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `bulk_sniff`: what a file is, as a row.
+//!
+//! What is found out, and how, is `pg::sniff`'s business. Here are the arguments, the rights, which are those of a load, and the
+//! row of the result, with statements and options that can be used as they are.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::insert_select::Wrapper;
+use super::options::value;
+use super::rejects::table::text as datum;
+use super::target::check_location;
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::directory::file_of;
+use crate::pg::encoding::to_server;
+use crate::pg::jsonb;
+use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::sniff::{self, Place, Request, Sniffed, identifier, table_name};
+use crate::pg::source::Location;
+use pg_bulk_format::dialect::{Eol, Format};
+
+/// The names besides those that say what a file is.
+const NAMES: &[&str] = &["program", "server", "sample", "table"];
+
+/// The foreign server that there always is.
+const SERVER: &CStr = c"bulk_files";
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_sniff() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_sniff(path, options)`.
+///
+/// # Safety
+/// Called by the executor, with two arguments.
+#[unsafe(no_mangle)]
+#[pg_guard]
+pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the caller vouches for the arguments; guarded calls.
+    unsafe {
+        let argument = |index: usize, name: &str| {
+            let argument = *(*fcinfo).args.as_ptr().add(index);
+            let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
+            (!argument.isnull).then_some(argument.value).ok_or_else(missing)
+        };
+        let path = argument(0, "path").or_raise();
+        let json = argument(1, "options").or_raise();
+        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let asked = Asked::parse(path, json).or_raise();
+        check_location(&asked.location).or_raise();
+        let sniffed = sniff::sniff(&asked.location, &asked.request).or_raise();
+        pg_sys::InitMaterializedSRF(fcinfo, 0);
+        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+        let row = asked.row(&sniffed);
+        let mut nulls = row.map(|value| value.is_none());
+        let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
+        pg_sys::tuplestore_putvalues((*result).setResult, (*result).setDesc, values.as_mut_ptr(), nulls.as_mut_ptr());
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// The arguments.
+struct Asked<'a> {
+    path: &'a CStr,
+    location: Location,
+    request: Request,
+    server: Option<CString>,
+    is_program: bool,
+    /// The name of the table, as SQL wants it written.
+    table: Vec<u8>,
+}
+
+impl<'a> Asked<'a> {
+    /// # Safety
+    /// `options` is a datum of type jsonb. Guarded.
+    unsafe fn parse(path: &'a CStr, options: pg_sys::Datum) -> Result<Asked<'a>> {
+        // SAFETY: the caller vouches for the datum.
+        let Some(members) = (unsafe { jsonb::members(options) }) else {
+            return Err(invalid("options must be a JSON object".into()));
+        };
+        let mut request = Request::new(Caller::Function);
+        let (mut is_program, mut server, mut table) = (false, None, None);
+        for (name, json) in members {
+            let name = text(&name).into_owned();
+            if !sniff::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
+                let valid: Vec<_> = sniff::NAMES.iter().chain(NAMES).copied().collect();
+                return Err(Caller::Function.unknown(&name, &valid));
+            }
+            let Some(value) = value(&name, json)? else { continue };
+            match name.as_str() {
+                "program" => is_program = Caller::Function.boolean(&name, value.one(&name)?)?,
+                "server" => server = Some(CString::new(value.one(&name)?).unwrap_or_default()),
+                "table" => table = Some(qualified(&name, &value)?),
+                _ => drop(request.set(&name, &value)?),
+            }
+        }
+        let location = match &server {
+            Some(_) if is_program => return Err(invalid("cannot specify both program and server".into())),
+            Some(server) => Location::Below(file_of(server, path, Wrapper::get()?.owns)?),
+            None if is_program => Location::Program(path.to_owned()),
+            None => Location::File(path.to_owned()),
+        };
+        let table = match table {
+            Some(table) => table,
+            None if is_program => b"new_table".to_vec(),
+            None => identifier(&table_name(path)),
+        };
+        Ok(Asked { path, location, request, server, is_program, table })
+    }
+
+    /// The row of the result. Guarded; in the current memory context.
+    fn row(&self, sniffed: &Sniffed) -> [Option<pg_sys::Datum>; 14] {
+        let character = |byte: Option<u8>| byte.and_then(|byte| datum(&[byte]));
+        let source = (if self.is_program { "program" } else { "filename" }, self.path);
+        let server = self.server.as_deref().unwrap_or(SERVER);
+        let eol = sniffed.eol.map(|eol| match eol {
+            Eol::Nl => "LF",
+            Eol::Cr => "CR",
+            Eol::CrNl => "CRLF",
+        });
+        let number = i64::try_from(sniffed.records).unwrap_or(i64::MAX);
+        [
+            datum(if sniffed.format == Format::Csv { b"csv" } else { b"text" }),
+            character(Some(sniffed.delimiter)),
+            character(sniffed.quote),
+            character(sniffed.escape),
+            Some(pg_sys::Datum::from(sniffed.header)),
+            eol.and_then(|eol| datum(eol.as_bytes())),
+            datum(sniffed.compression.unwrap_or("none").as_bytes()),
+            Some(pg_sys::Datum::from(number)),
+            Some(pg_sys::Datum::from(sniffed.complete)),
+            jsonb_of(columns_json(sniffed)),
+            jsonb_of(self.options_json(sniffed)),
+            datum(&sniffed.create_table(&self.table)),
+            datum(&sniffed.create_foreign_table(&self.table, server, source)),
+            Some(text_array(&sniffed.notes)),
+        ]
+    }
+
+    /// Options for a load of this path.
+    fn options_json(&self, sniffed: &Sniffed) -> Vec<u8> {
+        let mut members = Vec::new();
+        if let Some(server) = &self.server {
+            members.push(member("server", &json_string(server.to_bytes())));
+        }
+        if self.is_program {
+            members.push(member("program", b"true"));
+        }
+        for (name, value) in &sniffed.options {
+            let is_plain = name == "header" && matches!(value.as_slice(), b"true" | b"false");
+            members.push(member(name, &if is_plain { value.clone() } else { json_string(value) }));
+        }
+        let forced: Vec<_> = sniffed
+            .columns
+            .iter()
+            .filter(|column| column.evidence.wants_force_null())
+            .map(|column| json_string(&column.name))
+            .collect();
+        if !forced.is_empty() {
+            members.push(member("force_null", &bracketed(b'[', &forced, b']')));
+        }
+        bracketed(b'{', &members, b'}')
+    }
+}
+
+/// The name of a table, with a schema or without, as SQL wants it written. Guarded.
+fn qualified(name: &str, value: &Value) -> Result<Vec<u8>> {
+    let given = value.one(name)?;
+    let Some(given) = datum(given) else { return Err(invalid(format!("{name} must be the name of a table"))) };
+    // SAFETY: guarded calls: a text, and a list of nodes with strings, or an error.
+    unsafe {
+        let names = pgrx::PgList::<pg_sys::Node>::from_pg(pg_sys::textToQualifiedNameList(given.cast_mut_ptr()));
+        // It complains of too many.
+        pg_sys::makeRangeVarFromNameList(names.as_ptr());
+        let parts: Vec<_> = names
+            .iter_ptr()
+            .map(|part| identifier(CStr::from_ptr((*part.cast::<pg_sys::String>()).sval).to_bytes()))
+            .collect();
+        Ok(parts.join(b".".as_slice()))
+    }
+}
+
+fn columns_json(sniffed: &Sniffed) -> Vec<u8> {
+    let columns: Vec<_> = sniffed
+        .columns
+        .iter()
+        .map(|column| {
+            let ruled_out: Vec<_> = column
+                .evidence
+                .ruled_out()
+                .map(|ruled| {
+                    let mut members = vec![member("type", &json_string(ruled.of.name().as_bytes()))];
+                    if let Some(file) = sniffed.file_of(ruled) {
+                        members.push(member("file", &json_string(file.to_bytes())));
+                    }
+                    members.push(match ruled.place {
+                        Place::Line(line) => member("line", line.to_string().as_bytes()),
+                        Place::Offset(offset) => member("byte_offset", offset.to_string().as_bytes()),
+                    });
+                    members.push(member("value", &json_string(ruled.value.to_bytes())));
+                    bracketed(b'{', &members, b'}')
+                })
+                .collect();
+            let members = [
+                member("name", &json_string(&column.name)),
+                member("type", &json_string(column.type_name().as_bytes())),
+                member("nullable", if column.evidence.is_nullable() { b"true" } else { b"false" }),
+                member("ruled_out", &bracketed(b'[', &ruled_out, b']')),
+            ];
+            bracketed(b'{', &members, b'}')
+        })
+        .collect();
+    bracketed(b'[', &columns, b']')
+}
+
+fn member(name: &str, value: &[u8]) -> Vec<u8> {
+    [b"\"".as_slice(), name.as_bytes(), b"\": ", value].concat()
+}
+
+fn bracketed(open: u8, parts: &[Vec<u8>], close: u8) -> Vec<u8> {
+    [&[open], parts.join(b", ".as_slice()).as_slice(), &[close]].concat()
+}
+
+/// Bytes in the server's encoding, as a string of JSON.
+fn json_string(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![b'"'];
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            0..b' ' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+    out
+}
+
+/// Guarded.
+fn jsonb_of(json: Vec<u8>) -> Option<pg_sys::Datum> {
+    let json = CString::new(json).unwrap_or_default();
+    // SAFETY: a guarded call of the type's own function, with a string, which it does not keep.
+    Some(unsafe {
+        pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1)
+    })
+}
+
+/// Guarded.
+fn text_array(notes: &[String]) -> pg_sys::Datum {
+    let mut elements: Vec<_> =
+        notes.iter().map(|note| datum(to_server(note).to_bytes()).unwrap_or(pg_sys::Datum::from(0usize))).collect();
+    let count = i32::try_from(elements.len()).unwrap_or(0);
+    let align = pg_sys::TYPALIGN_INT as std::ffi::c_char;
+    // SAFETY: a guarded call with as many texts as it says.
+    let array = unsafe { pg_sys::construct_array(elements.as_mut_ptr(), count, pg_sys::TEXTOID, -1, false, align) };
+    pg_sys::Datum::from(array)
+}

@@ -1,0 +1,219 @@
+//! What the values of a column say of its type.
+//!
+//! A type stays as long as each value is written like one of its values, and is one to the server: its native decoder takes
+//! it, or else its input function, under the settings of the session. What is left in the end is what a load of the same values
+//! accepts. What rules a type out is remembered once, with its place.
+
+use std::ffi::CString;
+
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::convert::{Decoder, Session};
+use pg_bulk_format::sniff::shape::{Shape, Type, Types};
+use pgrx::pg_sys;
+
+use crate::error::Result;
+use crate::pg::compat::{self, Soft};
+use crate::pg::context::displayed;
+
+/// Where a value was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Line(u64),
+    /// How many lines are before is not known.
+    Offset(u64),
+}
+
+/// Why a column is not of a type.
+#[derive(Debug, Clone)]
+pub struct RuledOut {
+    pub of: Type,
+    /// Which file, of several.
+    pub file: usize,
+    pub place: Place,
+    pub value: CString,
+}
+
+/// A column, as far as it has been seen.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    left: Types,
+    /// Some value was written like one of theirs.
+    spoken_for: Types,
+    proven: Types,
+    values: u64,
+    pub has_nulls: bool,
+    /// Empty values in quotes, which `force_null` makes NULL.
+    empty_quotes: bool,
+    ruled_out: Vec<RuledOut>,
+}
+
+impl Default for Evidence {
+    fn default() -> Evidence {
+        Evidence {
+            left: Types::ALL,
+            spoken_for: Types::NONE,
+            proven: Types::NONE,
+            values: 0,
+            has_nulls: false,
+            empty_quotes: false,
+            ruled_out: Vec::new(),
+        }
+    }
+}
+
+impl Evidence {
+    /// The narrowest type that is left; None for text.
+    pub fn column_type(&self) -> Option<Type> {
+        if self.values == 0 { None } else { self.left.and(self.proven).iter().next() }
+    }
+
+    /// Empty values in quotes are to be NULL: there are some, and the column is not text.
+    pub fn wants_force_null(&self) -> bool {
+        self.empty_quotes && self.column_type().is_some()
+    }
+
+    /// May it have no value?
+    pub fn is_nullable(&self) -> bool {
+        self.has_nulls || self.values == 0 || self.wants_force_null()
+    }
+
+    /// All values are dates, of which each can be read in two ways.
+    pub fn is_ambiguous(&self) -> bool {
+        let dates = Types::of(&[Type::Date, Type::Timestamp, Type::Timestamptz]);
+        self.values > 0 && self.column_type().is_none() && !self.left.and(dates).is_empty()
+    }
+
+    /// What was ruled out of that for which some value spoke.
+    pub fn ruled_out(&self) -> impl Iterator<Item = &RuledOut> {
+        self.ruled_out.iter().filter(|ruled| self.spoken_for.has(ruled.of))
+    }
+
+    pub fn take_null(&mut self) {
+        self.has_nulls = true;
+    }
+
+    pub fn take_empty_quotes(&mut self) {
+        self.empty_quotes = true;
+    }
+
+    /// A value that is not NULL. Guarded.
+    pub fn take(&mut self, judge: &mut Judge, value: &[u8], file: usize, place: impl Fn() -> Place) -> Result<()> {
+        self.values += 1;
+        let shape = Shape::of(value);
+        self.spoken_for = self.spoken_for.or(shape.types);
+        self.proven = self.proven.or(shape.proves);
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let mut kept = self.left.and(shape.types);
+        for one in kept.iter() {
+            // What is jsonb is json.
+            let is_known = one == Type::Json && kept.has(Type::Jsonb);
+            if !is_known && !judge.accepts(one, value)? {
+                kept = kept.without(one);
+            }
+        }
+        if kept != self.left {
+            for one in self.left.iter().filter(|&one| !kept.has(one)) {
+                self.ruled_out.push(RuledOut { of: one, file, place: place(), value: displayed(value) });
+            }
+            self.left = kept;
+        }
+        Ok(())
+    }
+}
+
+/// A type as the server has it.
+#[derive(Debug)]
+struct Known {
+    oid: pg_sys::Oid,
+    decoder: Option<Decoder>,
+    input: pg_sys::FmgrInfo,
+    typioparam: pg_sys::Oid,
+}
+
+/// Who says whether a value is one of a type.
+#[derive(Debug)]
+pub struct Judge {
+    known: Vec<Known>,
+    arena: Arena,
+    string: Vec<u8>,
+    memory: pg_sys::MemoryContext,
+}
+
+fn oid_of(one: Type) -> pg_sys::Oid {
+    match one {
+        Type::Boolean => pg_sys::BOOLOID,
+        Type::Integer => pg_sys::INT4OID,
+        Type::Bigint => pg_sys::INT8OID,
+        Type::Numeric => pg_sys::NUMERICOID,
+        Type::Double => pg_sys::FLOAT8OID,
+        Type::Date => pg_sys::DATEOID,
+        Type::Timestamp => pg_sys::TIMESTAMPOID,
+        Type::Timestamptz => pg_sys::TIMESTAMPTZOID,
+        Type::Time => pg_sys::TIMEOID,
+        Type::Uuid => pg_sys::UUIDOID,
+        Type::Jsonb => pg_sys::JSONBOID,
+        Type::Json => pg_sys::JSONOID,
+    }
+}
+
+impl Judge {
+    /// Guarded. What input functions allocate is in a context below the current one.
+    pub fn new(session: &Session) -> Judge {
+        let known = Type::ALL.into_iter().map(|one| {
+            let oid = oid_of(one);
+            // SAFETY: guarded catalog lookups that fill what they are given.
+            let (input, typioparam) = unsafe {
+                let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+                pg_sys::getTypeInputInfo(oid, &raw mut function, &raw mut typioparam);
+                let mut input = pg_sys::FmgrInfo::default();
+                pg_sys::fmgr_info(function, &raw mut input);
+                (input, typioparam)
+            };
+            Known { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
+        });
+        // SAFETY: a guarded call.
+        let memory = unsafe {
+            pg_sys::AllocSetContextCreateExtended(
+                pg_sys::CurrentMemoryContext,
+                c"bulk_sniff values".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            )
+        };
+        Judge { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
+    }
+
+    /// Is it one to the server?
+    fn accepts(&mut self, one: Type, value: &[u8]) -> Result<bool> {
+        let Some(known) = self.known.get_mut(one as usize) else { return Ok(false) };
+        self.arena.reset();
+        if known.decoder.is_some_and(|decoder| decoder.decode(value, &mut self.arena).is_some()) {
+            return Ok(true);
+        }
+        self.string.clear();
+        self.string.extend_from_slice(value);
+        self.string.push(0);
+        let string = self.string.as_mut_ptr().cast();
+        // SAFETY: the type's own function, and a NUL-terminated string. The context is this judge's, and nothing in it is used later.
+        unsafe {
+            let old = pg_sys::MemoryContextSwitchTo(self.memory);
+            let input = &raw mut known.input;
+            let said = compat::input_function_call_soft(input, string, known.typioparam, -1, known.oid, false)?;
+            let is_good = match said {
+                Soft::Good(_) => true,
+                Soft::Bad(_) => false,
+                // For the server to say why.
+                Soft::Raises => {
+                    pg_sys::InputFunctionCall(input, string, known.typioparam, -1);
+                    false
+                }
+            };
+            pg_sys::MemoryContextSwitchTo(old);
+            pg_sys::MemoryContextReset(self.memory);
+            Ok(is_good)
+        }
+    }
+}
