@@ -2,12 +2,13 @@
 //!
 //! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `order` is what
 //! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to;
-//! `servers` are those with a directory. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! `servers` are those with a directory; `import` makes tables of a directory's files. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
 mod aggregate;
 mod analyze;
 mod estimate;
 mod explain;
+mod import;
 mod options;
 mod order;
 mod parallel;
@@ -116,6 +117,7 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.ShutdownForeignScan = Some(parallel::shutdown_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
     routine.GetForeignUpperPaths = Some(aggregate::get_foreign_upper_paths);
+    routine.ImportForeignSchema = Some(import::import_foreign_schema);
     routine.RecheckForeignScan = Some(aggregate::run::recheck_foreign_scan);
     routine.into_pg_boxed()
 }

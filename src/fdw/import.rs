@@ -1,0 +1,111 @@
+//! IMPORT FOREIGN SCHEMA: a foreign table for each file of a directory.
+//!
+//! The name of the schema is that of the directory, or a pattern, or a file; what they stand for is `pg::files`' business, and what is in
+//! each file `pg::sniff`'s. Core is given statements, and makes the tables as if somebody had typed them: who may name a file
+//! is asked once more then, by the validator. It is asked here before anything is looked at.
+//!
+//! A name in SQL has 63 bytes, and directories may have longer ones: then the option `filename` says where it is.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+
+use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
+
+use super::options::{role_missing, stored};
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::directory::{Below, check_usage, directory_of, reads_all};
+use crate::pg::encoding::from_server;
+use crate::pg::option_value::{Caller, Value};
+use crate::pg::sniff::{self, Request, identifier, table_name};
+use crate::pg::source::Location;
+
+/// The options besides those that say what a file is.
+const NAMES: &[&str] = &["filename", "sample"];
+
+/// The statements for a directory.
+///
+/// # Safety
+/// Called by the server, with a statement and the server that it names.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn import_foreign_schema(
+    statement: *mut pg_sys::ImportForeignSchemaStmt,
+    server: pg_sys::Oid,
+) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for the statement, whose strings outlive the call; the strings of the list are copies.
+    unsafe {
+        let commands = commands(statement, server).or_raise();
+        let mut list = PgList::<std::ffi::c_char>::new();
+        for command in commands {
+            let command = CString::new(command).unwrap_or_default();
+            list.push(pg_sys::pstrdup(command.as_ptr()));
+        }
+        list.into_pg()
+    }
+}
+
+/// # Safety
+/// As [`import_foreign_schema`].
+unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_sys::Oid) -> Result<Vec<Vec<u8>>> {
+    let mut request = Request::new(Caller::ForeignTable);
+    let mut filename = None;
+    // SAFETY: the caller vouches for the statement.
+    let (options, schema, server_name) = unsafe {
+        let options = stored((*statement).options);
+        (options, CStr::from_ptr((*statement).remote_schema), CStr::from_ptr((*statement).server_name))
+    };
+    for (name, value) in options {
+        if name == "filename" {
+            filename = Some(CString::new(value).unwrap_or_default());
+        } else if !request.set(&name, &Value::Text(value))? {
+            let valid: Vec<_> = sniff::NAMES.iter().chain(NAMES).copied().collect();
+            return Err(Caller::ForeignTable.unknown(&name, &valid));
+        }
+    }
+    let path = filename.as_deref().unwrap_or(schema);
+    let location = location(server, path)?;
+    let files: Vec<Location> = match location.files()? {
+        Some(list) => list.files.iter().map(|file| list.location(file)).collect(),
+        None => vec![location],
+    };
+    let (mut commands, mut known) = (Vec::new(), HashMap::new());
+    for file in files {
+        let table = table_name(file.name());
+        let name = CString::new(table.as_slice()).unwrap_or_default();
+        // SAFETY: a guarded call with a string and the statement.
+        if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement) } {
+            continue;
+        }
+        if let Some(other) = known.insert(table.clone(), file.display().into_owned()) {
+            let message = format!("files \"{other}\" and \"{}\" would be the same foreign table", file.display());
+            return Err(Error::new(Code::ERRCODE_DUPLICATE_TABLE, message)
+                .detail(format!("Both are called \"{}\".", from_server(&name)))
+                .hint("A pattern instead of the directory can tell them apart."));
+        }
+        let sniffed = sniff::sniff(&file, &request)?;
+        if sniffed.columns.is_empty() {
+            let message = format!("file \"{}\" is empty, and no foreign table is made of it", file.display());
+            ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+            continue;
+        }
+        // By its name below the directory, wherever that is going to be.
+        let relative = file.below().and_then(Below::rest).map(|rest| CString::new(rest.as_os_str().as_bytes()));
+        let path = relative.and_then(std::result::Result::ok).unwrap_or_else(|| file.name().to_owned());
+        commands.push(sniffed.create_foreign_table(&identifier(&table), server_name, ("filename", &path)));
+    }
+    Ok(commands)
+}
+
+/// What the name stands for, if the current user may read it. Guarded.
+fn location(server: pg_sys::Oid, path: &CStr) -> Result<Location> {
+    // SAFETY: a guarded call.
+    let user = unsafe { pg_sys::GetUserId() };
+    if let Some(directory) = directory_of(server) {
+        check_usage(server, user)?;
+        return Ok(Location::Below(Below::new(server, &directory, path)));
+    }
+    if !reads_all(user) {
+        return Err(role_missing("pg_read_server_files", "filename", "foreign table"));
+    }
+    Ok(Location::File(path.to_owned()))
+}
