@@ -44,6 +44,56 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
+-- A load into a table that it makes. No option of bulk_load, whose target is a table that there is.
+CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
+AS $function$
+DECLARE
+    sniffing CONSTANT text[] := '{format,delimiter,quote,escape,null,header,encoding,compression,program,server,sample}';
+    parts text[];
+    made text;
+    given jsonb;
+    sniffed record;
+BEGIN
+    IF target IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'target must not be null';
+    END IF;
+    -- CREATE TABLE and a search for its name may come to different schemas.
+    parts := pg_catalog.parse_ident(target);
+    IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 1 AND pg_catalog.current_schema() IS NOT NULL THEN
+        parts := pg_catalog.array_prepend(pg_catalog.current_schema()::text, parts);
+    END IF;
+    SELECT pg_catalog.string_agg(pg_catalog.quote_ident(part), '.' ORDER BY number) INTO made
+    FROM pg_catalog.unnest(parts) WITH ORDINALITY t (part, number);
+    IF pg_catalog.jsonb_typeof(options) OPERATOR(pg_catalog.=) 'object' THEN
+        SELECT pg_catalog.jsonb_object_agg(key, value) INTO given
+        FROM pg_catalog.jsonb_each(options) WHERE key OPERATOR(pg_catalog.=) ANY (sniffing);
+        given := '{"sample": "all"}'::jsonb OPERATOR(pg_catalog.||) coalesce(given, '{}')
+            OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('table', made);
+    ELSE
+        given := options;
+    END IF;
+    SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given);
+    EXECUTE sniffed.create_table;
+    RETURN QUERY SELECT * FROM @extschema@.bulk_load(path, made::regclass,
+        (options OPERATOR(pg_catalog.-) 'sample'::text) OPERATOR(pg_catalog.||) sniffed.options);
+END
+$function$;
+
+COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
+
 -- How bulk_load hands rows to an INSERT. It answers no other call: the token is a load's own, made at random.
 CREATE FUNCTION bulk_rows(target anyelement, token bigint) RETURNS SETOF anyelement
 LANGUAGE c VOLATILE PARALLEL UNSAFE
