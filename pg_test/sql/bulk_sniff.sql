@@ -228,7 +228,7 @@ BEGIN
 END $$;
 SELECT setseed(0.5) AS seed \gset
 \set ECHO all
-SELECT made_up_files(100);
+SELECT made_up_files(40);
 -- Compressed files, programs, several files.
 SELECT ending, format, delimiter, header, compression, rows_sampled, complete, columns FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending, LATERAL bulk_sniff(data_path('compressed/many.' || ending), '{"sample": "all"}') ORDER BY ending;
 SELECT rows_sampled < 2000, complete FROM bulk_sniff(data_path('compressed/many.gz'), '{"sample": "1kB"}');
