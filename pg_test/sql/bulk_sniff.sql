@@ -41,6 +41,7 @@ DECLARE
 	loaded bigint;
 BEGIN
 	SELECT * INTO s FROM bulk_sniff(data_path(name), options || '{"sample": "all", "table": "by_copy"}');
+	DROP VIEW IF EXISTS scanned;
 	DROP TABLE IF EXISTS by_copy, by_load, as_text;
 	DROP FOREIGN TABLE IF EXISTS by_scan;
 	EXECUTE s.create_table;
@@ -53,9 +54,12 @@ BEGIN
 	EXECUTE format('COPY as_text FROM %L (%s)', data_path(name), copy_options);
 	SELECT rows_loaded INTO loaded FROM bulk_load(data_path(name), 'by_load', s.options);
 	EXECUTE replace(s.create_foreign_table, 'CREATE FOREIGN TABLE by_copy', 'CREATE FOREIGN TABLE by_scan');
+	-- What a foreign table has as text since other sessions might read it in another way, this one reads in the same.
+	SELECT string_agg(format('%I::%s', c ->> 'name', c ->> 'type'), ', ') INTO kept FROM jsonb_array_elements(s.columns) c;
+	EXECUTE format('CREATE VIEW scanned AS SELECT %s FROM by_scan', kept);
 	SELECT count(*) INTO differ FROM (
 		(SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM by_load t) UNION ALL (SELECT t::text FROM by_load t EXCEPT ALL SELECT t::text FROM by_copy t)
-		UNION ALL (SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM by_scan t) UNION ALL (SELECT t::text FROM by_scan t EXCEPT ALL SELECT t::text FROM by_copy t)) x;
+		UNION ALL (SELECT t::text FROM by_copy t EXCEPT ALL SELECT t::text FROM scanned t) UNION ALL (SELECT t::text FROM scanned t EXCEPT ALL SELECT t::text FROM by_copy t)) x;
 	FOR kept IN SELECT c ->> 'name' FROM jsonb_array_elements(s.columns) c WHERE c ->> 'type' IN ('integer', 'bigint', 'numeric', 'uuid', 'text', 'json') LOOP
 		EXECUTE format('SELECT $1 + count(*) FROM (SELECT lower(%1$I::text) FROM by_copy EXCEPT ALL SELECT lower(btrim(%1$I)) FROM as_text) x', kept)
 			INTO lost USING lost;
@@ -125,6 +129,22 @@ SET datestyle = 'ISO, DMY';
 SELECT sniffed('sniff_us.csv');
 SELECT loads('sniff_us.csv');
 RESET datestyle;
+-- An order is proved by a date that has the year at its end and a part that is no month, in whatever column of the types it is. Others prove nothing of it.
+CALL write_file('sniff_order.csv', E'same,among,iso,proved,stamp,late\n'
+	'04/04/2024,04/04/2024,2024-04-13,04/04/2024,2024-01-31 10:00,13:00\n05/05/2024,03/04/2024,03/04/2024,03/04/2024,03/04/2024 10:00,12:00\n05/05/2024,03/04/2024,2024-04-05,12/31/2024,2024-01-31,12:00\n');
+SELECT sniffed('sniff_order.csv');
+SELECT loads('sniff_order.csv');
+-- Who has a foreign table may have other settings than who had it made.
+SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_order.csv'));
+SELECT without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_types.csv'));
+-- Values that would not come back as they are.
+CALL write_file('sniff_lossy.csv', E'zero,leap,code,letters,words,arrays\n-0,23:59:60,t,t,true,"{1,2},{3,4}"\n1,10:00:00,T,F,True,"{1,2},{3,4}"\n');
+SELECT sniffed('sniff_lossy.csv');
+SELECT loads('sniff_lossy.csv');
+CALL write_file('sniff_local_quotes.csv', E'"id","d"\n"1",""\n"2","13/04/2024"\n');
+SET datestyle = 'ISO, DMY';
+SELECT loads('sniff_local_quotes.csv');
+RESET datestyle;
 CALL write_file('sniff_empty_quotes.csv', E'"id","n"\n"1",""\n"","x"\n"3",""\n');
 SELECT sniffed('sniff_empty_quotes.csv');
 SELECT loads('sniff_empty_quotes.csv');
@@ -143,6 +163,18 @@ SELECT loads('sniff_1.csv');
 CALL write_file('sniff_header.csv', E'user_id,name\n');
 SELECT sniffed('sniff_header.csv');
 SELECT loads('sniff_header.csv');
+CALL write_file('sniff_header.csv', E'user_a,x\nuser_b,y\n');
+SELECT sniffed('sniff_header.csv');
+CALL write_file('sniff_header.csv', E'x,NA\ny,5\nz,6\n');
+SELECT sniffed('sniff_header.csv');
+CALL write_file('sniff_header.csv', E'x,€5\ny,5\nz,6\n');
+SELECT sniffed('sniff_header.csv');
+-- Of several lines the last one has the names.
+CALL write_file('sniff_header.csv', E'report of,,today\na,b,c\n1,2,3\n');
+SELECT sniffed('sniff_header.csv', '{"header": 2}');
+CALL write_file('sniff_header.csv', repeat('x', 3000) || E',b\n1,2\n');
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_header.csv'), '{"header": true, "sample": "1kB"}')$$);
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_header.csv'), '{"header": 2, "sample": 3004}')$$);
 CALL write_file('sniff_blank.csv', E'\n\n');
 SELECT sniffed('sniff_blank.csv');
 SELECT loads('sniff_blank.csv');
@@ -157,6 +189,12 @@ CALL write_bytes('sniff_latin.csv', decode('612c620a312ce90a', 'hex'));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_latin.csv'))$$);
 SELECT sniffed('sniff_latin.csv', '{"encoding": "LATIN1"}');
 SELECT loads('sniff_latin.csv', '{"encoding": "LATIN1"}');
+-- What a file says in the client's encoding it says in another session only if that is told.
+SET client_encoding = 'LATIN1';
+SELECT options, without_path(create_foreign_table) FROM bulk_sniff(data_path('sniff_latin.csv'));
+SELECT options FROM bulk_sniff(data_path('sniff.csv'));
+SELECT options FROM bulk_sniff(data_path('sniff_latin.csv'), '{"encoding": "LATIN2"}');
+RESET client_encoding;
 CALL write_bytes('sniff_binary', decode(repeat('7f454c4602010100ff00fe0a', 100), 'hex'));
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_binary'))$$);
 CALL write_file('sniff_never.csv', E'a,"b\x01\n1,2\n');
@@ -232,6 +270,14 @@ SELECT made_up_files(40);
 -- Compressed files, programs, several files.
 SELECT ending, format, delimiter, header, compression, rows_sampled, complete, columns FROM unnest('{gz,zst,lz4,bz2,xz}'::text[]) ending, LATERAL bulk_sniff(data_path('compressed/many.' || ending), '{"sample": "all"}') ORDER BY ending;
 SELECT rows_sampled < 2000, complete FROM bulk_sniff(data_path('compressed/many.gz'), '{"sample": "1kB"}');
+-- Complete is what has no byte more.
+CALL write_file('sniff_budget.csv', E'a,b\n1,x\n2,y\n');
+\! gzip -nc "$PGB_DATA/sniff_budget.csv" > "$PGB_DATA/sniff_budget.gz"
+SELECT bytes, file.complete, zip.complete, program.complete, program.rows_sampled FROM unnest('{11,12,13}'::int[]) bytes, jsonb_build_object('header', true, 'sample', bytes) given,
+	LATERAL bulk_sniff(data_path('sniff_budget.csv'), given) file, LATERAL bulk_sniff(data_path('sniff_budget.gz'), given) zip, LATERAL bulk_sniff('printf "a,b\n1,x\n2,y\n"', given || '{"program": true}') program;
+-- Nothing is kept of what the server's functions needed.
+CREATE FUNCTION contexts() RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'bulk_sniff values'; END $$;
+SELECT contexts FROM (SELECT bulk_sniff(data_path('sniff.csv')) AS sniffed, contexts()) x WHERE sniffed IS NOT NULL;
 SELECT rows_sampled, complete, create_table, options FROM bulk_sniff('printf "a;b_c\n1;x\n2;y\n"', '{"program": true}');
 SELECT rows_sampled > 0, complete FROM bulk_sniff('yes 1,2', '{"program": true, "sample": "64kB"}');
 SELECT error_of($$SELECT * FROM bulk_sniff('exit 3', '{"program": true}')$$);
@@ -241,6 +287,12 @@ CALL write_file('sniff_many.3.csv', E'id,name\nx,three\n');
 CALL write_file('sniff_many.4.csv', '');
 SELECT sniffed('sniff_many.[124].csv');
 SELECT sniffed('sniff_many.*.csv');
+-- Names of files are bytes.
+\! mkdir -p -m 777 "$PGB_DATA/sniff_bytes" && printf '1\n' > "$PGB_DATA/sniff_bytes/a.csv" && printf 'x\n' > "$PGB_DATA/sniff_bytes/$(printf 'b\377').csv"
+SELECT sniffed('sniff_bytes');
+\! printf '1,2\n' > "$PGB_DATA/sniff_bytes/$(printf 'b\377').csv"
+SELECT sniffed('sniff_bytes');
+\! rm -rf "$PGB_DATA/sniff_bytes"
 -- Options.
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"limit": 1}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimeter": ";"}')$$);

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::report::quoted;
-use crate::pg::encoding::{from_server, invalid_in_server_encoding, to_server};
+use crate::pg::encoding::{from_server, shown, to_server};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::files::FileList;
 use crate::pg::source::Location;

@@ -13,7 +13,7 @@ use super::rejects::table::text as datum;
 use super::target::check_location;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::file_of;
-use crate::pg::encoding::to_server;
+use crate::pg::encoding::{shown, to_server};
 use crate::pg::jsonb;
 use crate::pg::option_value::{Caller, Value, invalid, text};
 use crate::pg::sniff::{self, Place, Request, Sniffed, identifier, table_name};
@@ -138,7 +138,7 @@ impl<'a> Asked<'a> {
             jsonb_of(self.options_json(sniffed)),
             datum(&sniffed.create_table(&self.table)),
             datum(&sniffed.create_foreign_table(&self.table, server, source)),
-            Some(text_array(&sniffed.notes)),
+            Some(text_array(sniffed.notes.iter().chain(&sniffed.foreign_notes))),
         ]
     }
 
@@ -196,7 +196,7 @@ fn columns_json(sniffed: &Sniffed) -> Vec<u8> {
                 .map(|ruled| {
                     let mut members = vec![member("type", &json_string(ruled.of.name().as_bytes()))];
                     if let Some(file) = sniffed.file_of(ruled) {
-                        members.push(member("file", &json_string(file.to_bytes())));
+                        members.push(member("file", &json_string(to_server(&shown(file)).to_bytes())));
                     }
                     members.push(match ruled.place {
                         Place::Line(line) => member("line", line.to_string().as_bytes()),
@@ -250,9 +250,9 @@ fn jsonb_of(json: Vec<u8>) -> Option<pg_sys::Datum> {
 }
 
 /// Guarded.
-fn text_array(notes: &[String]) -> pg_sys::Datum {
+fn text_array<'a>(notes: impl Iterator<Item = &'a String>) -> pg_sys::Datum {
     let mut elements: Vec<_> =
-        notes.iter().map(|note| datum(to_server(note).to_bytes()).unwrap_or(pg_sys::Datum::from(0usize))).collect();
+        notes.map(|note| datum(to_server(note).to_bytes()).unwrap_or(pg_sys::Datum::from(0usize))).collect();
     let count = i32::try_from(elements.len()).unwrap_or(0);
     let align = pg_sys::TYPALIGN_INT as std::ffi::c_char;
     // SAFETY: a guarded call with as many texts as it says.

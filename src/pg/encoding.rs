@@ -105,6 +105,17 @@ impl Encodings {
         self.file
     }
 
+    /// Its name, if the server's is another one.
+    pub fn foreign_name(&self) -> Option<String> {
+        (self.file != self.server).then(|| name_of(self.file))
+    }
+
+    /// What the server's encoding is called.
+    pub fn server_name() -> String {
+        // SAFETY: a guarded call without arguments.
+        name_of(unsafe { pg_sys::GetDatabaseEncoding() })
+    }
+
     /// A byte order mark is data, as COPY sees it.
     pub fn keeping_bom(self, keeps_bom: bool) -> Encodings {
         Encodings { keeps_bom, ..self }
@@ -261,6 +272,14 @@ pub fn to_server(text: &str) -> CString {
     let len = c_int::try_from(text.as_bytes().len()).unwrap_or(0);
     // SAFETY: as in `from_server`.
     unsafe { CStr::from_ptr(pg_sys::pg_any_to_server(text.as_ptr(), len, UTF8)) }.to_owned()
+}
+
+/// The name of a file as text. Such names are bytes: where the server's encoding has no such characters, there are question marks. Guarded.
+pub fn shown(path: &CStr) -> String {
+    if invalid_in_server_encoding(path.to_bytes()).is_none() {
+        return from_server(path);
+    }
+    path.to_bytes().iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
 }
 
 /// Raise an error unless `value` is valid in the server's encoding (`pg_verifymbstr`). Guarded.

@@ -2,7 +2,8 @@
 //!
 //! A header that is taken for data makes every column text, and is there to be seen. Data that are taken for a header are a
 //! row that is missing. So there must be evidence: a column whose values are all written like a type's, but for the first
-//! one, and none whose first value is like the others. Where all columns are text, names that are commonly columns'.
+//! one, which could be a name, and none whose first value is like the others. Where all columns are text, names that are
+//! commonly columns', or that have an underscore, which nothing below them has. One record alone is one of data.
 
 use super::shape::{Shape, Types};
 use super::{MOST_FIELDS, each_record};
@@ -61,6 +62,9 @@ const COMMON: &[&str] = &[
     "firstname",
 ];
 
+/// What stands for no value, and names nothing.
+const MISSING: &[&str] = &["na", "n/a", "n.a.", "null", "none", "nil", "unknown", "missing", "-", "?"];
+
 /// What speaks for a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
@@ -98,6 +102,8 @@ struct Below {
     values: usize,
     /// The first record's value is among them.
     repeats: bool,
+    /// Some of them have an underscore.
+    underscores: bool,
 }
 
 /// Look at the first records of a file.
@@ -109,7 +115,7 @@ pub fn header(sample: &[u8], whole: bool, dialect: &Dialect) -> Header {
     let _ = each_record(sample, whole, dialect, |reader, width| {
         let Some(first) = &first else {
             let names = fields(reader);
-            below = vec![Below { types: Types::ALL, values: 0, repeats: false }; names.len()];
+            below = vec![Below { types: Types::ALL, values: 0, repeats: false, underscores: false }; names.len()];
             first = Some(names);
             return true;
         };
@@ -121,14 +127,16 @@ pub fn header(sample: &[u8], whole: bool, dialect: &Dialect) -> Header {
             column.types = column.types.and(Shape::of(value).types);
             column.values += 1;
             column.repeats |= name.as_ref() == Some(value);
+            column.underscores |= memchr::memchr(b'_', value).is_some();
         }
         records += 1;
         records < MOST_RECORDS
     });
     let Some(first) = first else { return Header::None };
-    judge(&first, &below)
+    if records == 0 { Header::None } else { judge(&first, &below) }
 }
 
+/// Of a record that others follow.
 fn judge(first: &Fields, below: &[Below]) -> Header {
     let mut evidence = None;
     for (i, (name, column)) in first.iter().zip(below).enumerate() {
@@ -136,11 +144,15 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
         if column.values == 0 || column.types.is_empty() {
             continue;
         }
-        let is_missing = name.as_ref().is_none_or(Vec::is_empty);
+        // A value that stands for nothing, an amount with its currency: something of what is below that is none of its type.
+        let could_be_name = name.as_ref().is_some_and(|name| {
+            let name = name.trim_ascii();
+            is_name(name) && !is_currency(name) && !is_one_of(MISSING, name)
+        });
         if !column.types.and(types).is_empty() {
             return Header::None;
         }
-        if !is_missing && types.is_empty() {
+        if could_be_name && types.is_empty() {
             evidence = evidence.or(Some(i));
         }
     }
@@ -151,22 +163,36 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
     names.dedup();
     let unique = names.len() == count;
     match evidence {
-        // A value that stands for nothing (`NA`) is no name.
         Some(column) if unique || count > 3 => Header::Column(column),
         Some(_) => Header::None,
         None => {
             let repeats = below.iter().any(|column| column.repeats);
-            let is_known = |name: &&[u8]| {
-                memchr::memchr(b'_', name).is_some()
-                    || COMMON.iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
+            let is_known = |(name, column): (&Option<Vec<u8>>, &Below)| {
+                let Some(name) = name else { return false };
+                (memchr::memchr(b'_', name).is_some() && !column.underscores) || is_one_of(COMMON, name.trim_ascii())
             };
             let typed = below.iter().any(|column| column.values > 0 && !column.types.is_empty());
-            if all_named && unique && !repeats && !typed && names.iter().any(is_known) {
+            if all_named && unique && !repeats && !typed && first.iter().zip(below).any(is_known) {
                 Header::Words
             } else {
                 Header::None
             }
         }
+    }
+}
+
+fn is_one_of(words: &[&str], name: &[u8]) -> bool {
+    words.iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// Does it begin with the sign of a currency that is no ASCII, in UTF-8 or in one byte?
+fn is_currency(name: &[u8]) -> bool {
+    match name {
+        [0xc2, 0xa2..=0xa5, ..] | [0xe2, 0x82, 0xa0..=0xbf, ..] | [0xe2, 0x83, 0x80..=0x8f, ..] => true,
+        // In encodings of several bytes the next one would be none of ASCII.
+        [0x80 | 0xa2..=0xa5] => true,
+        [0x80 | 0xa2..=0xa5, next, ..] => next.is_ascii(),
+        _ => false,
     }
 }
 
@@ -201,10 +227,37 @@ mod tests {
         assert_eq!(of("Bob,Paris\nAl,Rome\n"), Header::None);
         assert_eq!(of("name,city\nname,city\n"), Header::None);
         assert_eq!(of("NA,5\n1,6\n2,7\n"), Header::None);
-        assert_eq!(of("user_id,x\n"), Header::Words);
         assert_eq!(of("a,b\n"), Header::None);
         assert_eq!(of(""), Header::None);
-        assert_eq!(of("id\n"), Header::Words);
+        assert_eq!(of("id\nx\n"), Header::Words);
         assert_eq!(of("when,ok\n2024-01-01,t\n"), Header::Column(0));
+    }
+
+    #[test]
+    fn underscores_are_of_names_and_of_values() {
+        assert_eq!(of("user_id,x\na,b\n"), Header::Words);
+        assert_eq!(of("user_id,x\na,b_c\n"), Header::Words);
+        assert_eq!(of("user_a,x\nuser_b,y\n"), Header::None);
+        assert_eq!(of("user_a,x\nuser_b,y\nc,z\n"), Header::None);
+    }
+
+    #[test]
+    fn one_record_is_data() {
+        for one in ["user_id,x\n", "id\n", "id,name\n", "id,name", "name,1\n"] {
+            assert_eq!(of(one), Header::None, "{one}");
+        }
+    }
+
+    #[test]
+    fn only_names_are_evidence() {
+        let missing = ["NA", "n/a", "N.A.", "NULL", "none", "nil", "Unknown", " missing ", "-", "?"];
+        let values = ["$5", "€5.00", "£ 5", "+5", "-5x", "5 kg", "007", "(5)", "#", "1,5"];
+        for first in missing.into_iter().chain(values) {
+            assert_eq!(of(&format!("\"{first}\"\n6\n7\n")), Header::None, "{first}");
+            assert_eq!(of(&format!("x,\"{first}\"\ny,6\nz,7\n")), Header::None, "{first}");
+        }
+        for first in ["n", "name", "_5", "größe", "price (net)"] {
+            assert_eq!(of(&format!("x,\"{first}\"\ny,6\nz,7\n")), Header::Column(1), "{first}");
+        }
     }
 }

@@ -4,8 +4,9 @@
 //! `NO` is a boolean, and mostly Norway. So a value speaks for a type only if it is written as a value of that type is
 //! written. Whether the server accepts it, too (`2024-02-30`, `99999999999` as an integer) is for who asks to find out.
 //!
-//! Some shapes do not say enough by themselves: `03/04/2024` is two dates, and `nan` may be a name. They go with a type that
-//! other values of the column prove ([`Shape::proves`]).
+//! Some shapes do not say enough by themselves: `nan` may be a name, and `F` a code. They go with a type that other values of
+//! the column prove ([`Shape::proves`]). `03/04/2024` is two dates: which one, only a value that has the year at its end, too,
+//! and a part that is no month can tell ([`Day`]).
 
 /// A type that a column may be of, the narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,12 +138,21 @@ pub struct Shape {
     pub types: Types,
     /// Those of them that it proves.
     pub proves: Types,
+    /// How its date is written, if it has one.
+    pub day: Option<Day>,
+    /// It is one letter, the first one of true or of false. Both together are a boolean; one alone is any code.
+    pub letter: Option<bool>,
 }
 
 impl Shape {
     fn proof(types: &[Type]) -> Shape {
         let types = Types::of(types);
-        Shape { types, proves: types }
+        Shape { types, proves: types, ..Shape::default() }
+    }
+
+    /// What goes with a type, and proves none.
+    fn hint(one: Type) -> Shape {
+        Shape { types: Types::of(&[one]), ..Shape::default() }
     }
 
     /// The shape of a value that is not NULL.
@@ -160,13 +170,16 @@ impl Shape {
                 if number.types.is_empty() { moment(trimmed) } else { number }
             }
             _ => {
-                let words: [&[u8]; 4] = [b"t", b"f", b"true", b"false"];
-                if words.iter().any(|word| word.eq_ignore_ascii_case(value)) {
-                    return Shape::proof(&[Type::Boolean]);
+                match value.to_ascii_lowercase().as_slice() {
+                    b"true" | b"false" => return Shape::proof(&[Type::Boolean]),
+                    letter @ (b"t" | b"f") => {
+                        return Shape { letter: Some(letter == b"t"), ..Shape::hint(Type::Boolean) };
+                    }
+                    _ => (),
                 }
                 let unsigned = trimmed.strip_prefix(b"+").unwrap_or(trimmed);
                 if is_no_number(unsigned) {
-                    return Shape { types: Types::of(&[Type::Double]), proves: Types::NONE };
+                    return Shape::hint(Type::Double);
                 }
                 if is_uuid(value) { Shape::proof(&[Type::Uuid]) } else { Shape::default() }
             }
@@ -200,10 +213,15 @@ fn behind(bytes: &[u8], n: usize) -> &[u8] {
 fn number(value: &[u8]) -> Shape {
     let unsigned = value.strip_prefix(b"-").unwrap_or(value);
     if is_no_number(unsigned) {
-        return Shape { types: Types::of(&[Type::Double]), proves: Types::NONE };
+        return Shape::hint(Type::Double);
     }
     let whole = digits(unsigned);
     let rest = behind(unsigned, whole);
+    let mantissa = unsigned.split(|b| b.eq_ignore_ascii_case(&b'e')).next().unwrap_or_default();
+    // A zero has no sign: it would be lost.
+    if unsigned.len() < value.len() && !mantissa.iter().any(|b| matches!(b, b'1'..=b'9')) {
+        return Shape::default();
+    }
     // A zero in front of digits is no number's: it would be lost.
     if whole > 1 && unsigned.first() == Some(&b'0') {
         return Shape::default();
@@ -211,7 +229,7 @@ fn number(value: &[u8]) -> Shape {
     if rest.is_empty() {
         let narrow = Types::of(&[Type::Integer, Type::Bigint, Type::Numeric]);
         let types = if whole <= DOUBLE_DIGITS { narrow.or(Types::of(&[Type::Double])) } else { narrow };
-        return if whole == 0 { Shape::default() } else { Shape { types, proves: types } };
+        return if whole == 0 { Shape::default() } else { Shape { types, proves: types, ..Shape::default() } };
     }
     let (fraction, rest) = match rest.strip_prefix(b".") {
         Some(rest) => (digits(rest), behind(rest, digits(rest))),
@@ -244,12 +262,15 @@ fn is_uuid(value: &[u8]) -> bool {
 }
 
 /// How a date is written.
-enum Day {
-    /// Year, month, day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Day {
+    /// Year, month, day: the same to everybody.
     Iso,
-    /// With the year at the end; whichever of day and month comes first, there is no other way to read it.
-    Certain,
-    /// There is.
+    /// With the year at the end, and a part that is no month: so it is known which one comes first.
+    Ordered,
+    /// With the year at the end, and one number as day and month: the same date either way, of which nothing is to be learnt.
+    Same,
+    /// With the year at the end, and two dates, one to those who have the day first and one to the others.
     Either,
 }
 
@@ -272,8 +293,12 @@ fn day(value: &[u8]) -> Option<(Day, &[u8])> {
         (4, b'-' | b'/') if (1..=2).contains(&third) => Some((Day::Iso, rest)),
         (1 | 2, b'/' | b'.' | b'-') if third == 4 => {
             let (one, other) = (small(value, first), small(behind(value, first + 1), second));
-            let is_certain = one > 12 || other > 12 || one == other;
-            Some((if is_certain { Day::Certain } else { Day::Either }, rest))
+            let day = match () {
+                () if one > 12 || other > 12 => Day::Ordered,
+                () if one == other => Day::Same,
+                () => Day::Either,
+            };
+            Some((day, rest))
         }
         _ => None,
     }
@@ -291,7 +316,8 @@ fn clock(value: &[u8]) -> Option<&[u8]> {
     }
     let mut rest = behind(rest, 2);
     if let Some(seconds) = rest.strip_prefix(b":") {
-        if digits(seconds) != 2 {
+        // A leap second would be the next minute's first.
+        if digits(seconds) != 2 || seconds.starts_with(b"6") {
             return None;
         }
         rest = behind(seconds, 2);
@@ -342,7 +368,7 @@ fn moment(value: &[u8]) -> Shape {
             _ => return Shape::default(),
         }
     };
-    Shape { types, proves: if matches!(day, Day::Either) { Types::NONE } else { types } }
+    Shape { types, proves: types, day: Some(day), letter: None }
 }
 
 /// An object or an array, as far as its brackets tell.
@@ -352,8 +378,10 @@ fn json(value: &[u8]) -> Shape {
         return Shape::default();
     }
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
-    for &byte in value {
+    for (i, &byte) in value.iter().enumerate() {
         match byte {
+            // `{1},{2}` are two.
+            _ if depth == 0 && i > 0 => return Shape::default(),
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,
             b'"' => in_string = !in_string,
@@ -365,7 +393,11 @@ fn json(value: &[u8]) -> Shape {
             _ => (),
         }
     }
-    if deepest > MOST_DEPTH { Shape::default() } else { Shape::proof(&[Type::Jsonb, Type::Json]) }
+    if depth > 0 || in_string || deepest > MOST_DEPTH {
+        Shape::default()
+    } else {
+        Shape::proof(&[Type::Jsonb, Type::Json])
+    }
 }
 
 #[cfg(test)]
@@ -389,6 +421,11 @@ mod tests {
             ("007", ""),
             ("+49123", ""),
             ("0", "integer bigint numeric double precision"),
+            ("-0", ""),
+            ("-0.00", ""),
+            ("-0e5", ""),
+            ("-0.10", "numeric double precision"),
+            ("-10", "integer bigint numeric double precision"),
             ("12345678901234567890", "integer bigint numeric"),
             ("1.50", "numeric double precision"),
             ("0.5", "numeric double precision"),
@@ -414,6 +451,8 @@ mod tests {
             ("10:00", "time"),
             ("10:00:00.5", "time"),
             ("1:2", ""),
+            ("23:59:60", ""),
+            ("2016-12-31 23:59:60", ""),
             ("192.168.0.1", ""),
             ("1-2-3", ""),
             ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "uuid"),
@@ -421,6 +460,11 @@ mod tests {
             ("{\"a\": [1]}", "jsonb json"),
             ("[]", "jsonb json"),
             ("{x", ""),
+            ("{1,2},{3,4}", ""),
+            ("[1] [2]", ""),
+            ("{{}", ""),
+            ("{\"}", ""),
+            ("[\"a\\\"]\"]", "jsonb json"),
         ];
         for (value, expected) in cases {
             assert_eq!(types(value), expected, "{value:?}");
@@ -432,10 +476,29 @@ mod tests {
     #[test]
     fn some_need_proof() {
         let proves = |value: &str| !Shape::of(value.as_bytes()).proves.is_empty();
-        for (value, expected) in
-            [("03/04/2024", false), ("13/04/2024", true), ("04/04/2024", true), ("nan", false), ("1e5", true)]
-        {
+        for (value, expected) in [("03/04/2024", true), ("nan", false), ("1e5", true), ("t", false), ("True", true)] {
             assert_eq!(proves(value), expected, "{value}");
+        }
+        assert_eq!(
+            ["t", "F", "true", "x"].map(|value| Shape::of(value.as_bytes()).letter),
+            [Some(true), Some(false), None, None]
+        );
+    }
+
+    #[test]
+    fn some_dates_have_an_order() {
+        let cases = [
+            ("2024-04-03", Some(Day::Iso)),
+            ("2024/13/14", Some(Day::Iso)),
+            ("13/04/2024", Some(Day::Ordered)),
+            ("4/13/2024 10:00", Some(Day::Ordered)),
+            ("04/04/2024", Some(Day::Same)),
+            ("04/4/2024", Some(Day::Same)),
+            ("03.04.2024", Some(Day::Either)),
+            ("10:00", None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(Shape::of(value.as_bytes()).day, expected, "{value}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::ffi::CString;
 
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Decoder, Session};
-use pg_bulk_format::sniff::shape::{Shape, Type, Types};
+use pg_bulk_format::sniff::shape::{Day, Shape, Type, Types};
 use pgrx::pg_sys;
 
 use crate::error::Result;
@@ -33,6 +33,9 @@ pub struct RuledOut {
     pub value: CString,
 }
 
+/// The types of values with a day in them.
+const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
+
 /// A column, as far as it has been seen.
 #[derive(Debug, Clone)]
 pub struct Evidence {
@@ -40,6 +43,13 @@ pub struct Evidence {
     /// Some value was written like one of theirs.
     spoken_for: Types,
     proven: Types,
+    /// Some date has two ways to be read, and some other one says which.
+    has_either: bool,
+    order_proven: bool,
+    /// Some date is read as the session's settings have it.
+    has_local_dates: bool,
+    /// The letters of false and of true.
+    letters: [bool; 2],
     values: u64,
     pub has_nulls: bool,
     /// Empty values in quotes, which `force_null` makes NULL.
@@ -53,6 +63,10 @@ impl Default for Evidence {
             left: Types::ALL,
             spoken_for: Types::NONE,
             proven: Types::NONE,
+            has_either: false,
+            order_proven: false,
+            has_local_dates: false,
+            letters: [false; 2],
             values: 0,
             has_nulls: false,
             empty_quotes: false,
@@ -64,7 +78,16 @@ impl Default for Evidence {
 impl Evidence {
     /// The narrowest type that is left; None for text.
     pub fn column_type(&self) -> Option<Type> {
-        if self.values == 0 { None } else { self.left.and(self.proven).iter().next() }
+        let mut types = self.left.and(self.proven);
+        if self.has_either && !self.order_proven {
+            types = DATES.iter().fold(types, |types, &date| types.without(date));
+        }
+        if self.values == 0 { None } else { types.iter().next() }
+    }
+
+    /// The same for those who read the file under settings that are not known. A date with the year at its end is text then.
+    pub fn lasting_type(&self) -> Option<Type> {
+        self.column_type().filter(|&one| !(self.has_local_dates && DATES.contains(&one)))
     }
 
     /// Empty values in quotes are to be NULL: there are some, and the column is not text.
@@ -77,10 +100,9 @@ impl Evidence {
         self.has_nulls || self.values == 0 || self.wants_force_null()
     }
 
-    /// All values are dates, of which each can be read in two ways.
+    /// All values are dates, of which some can be read in two ways, and none says in which.
     pub fn is_ambiguous(&self) -> bool {
-        let dates = Types::of(&[Type::Date, Type::Timestamp, Type::Timestamptz]);
-        self.values > 0 && self.column_type().is_none() && !self.left.and(dates).is_empty()
+        self.has_either && !self.order_proven && !self.left.and(Types::of(DATES)).is_empty()
     }
 
     /// What was ruled out of that for which some value spoke.
@@ -102,6 +124,18 @@ impl Evidence {
         let shape = Shape::of(value);
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
+        match shape.day {
+            Some(Day::Either) => self.has_either = true,
+            Some(Day::Ordered) => self.order_proven = true,
+            Some(Day::Iso | Day::Same) | None => (),
+        }
+        self.has_local_dates |= shape.day.is_some_and(|day| day != Day::Iso);
+        if let Some(seen) = shape.letter.and_then(|letter| self.letters.get_mut(usize::from(letter))) {
+            *seen = true;
+        }
+        if self.letters == [true; 2] {
+            self.proven = self.proven.or(Types::of(&[Type::Boolean]));
+        }
         if self.left.is_empty() {
             return Ok(());
         }
@@ -184,6 +218,12 @@ impl Judge {
             )
         };
         Judge { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
+    }
+
+    /// Give back what it has allocated; it is of no more use. What an error leaves goes with the context above. Guarded.
+    pub fn close(self) {
+        // SAFETY: the context is this judge's, and nothing in it is used later.
+        unsafe { pg_sys::MemoryContextDelete(self.memory) };
     }
 
     /// Is it one to the server?

@@ -31,6 +31,10 @@ pub struct Feed {
     /// Bytes that may still be read.
     left: u64,
     ended: bool,
+    /// Something is behind the bytes that may be read. Its first byte was read, and is lost.
+    spent: bool,
+    /// Some byte is none of ASCII, and means what the encoding says.
+    has_others: bool,
     bom_pending: bool,
 }
 
@@ -58,6 +62,8 @@ impl Feed {
             given: 0,
             left: budget,
             ended: false,
+            spent: false,
+            has_others: false,
             bom_pending,
         }
     }
@@ -81,6 +87,11 @@ impl Feed {
         &self.source
     }
 
+    /// Was there a byte that is none of ASCII? A byte order mark is one, too.
+    pub fn has_others(&self) -> bool {
+        self.has_others
+    }
+
     /// Where in the file a byte is that the reader was given.
     pub fn has_offsets(&self) -> bool {
         self.treatment != Treatment::Convert && self.source.size().is_some()
@@ -100,7 +111,7 @@ impl Feed {
     /// More bytes from the source; false if there are none, or none may be read.
     fn fetch(&mut self) -> Result<bool> {
         pgrx::check_for_interrupts!();
-        if self.ended {
+        if self.ended || self.spent {
             return Ok(false);
         }
         // One byte tells whether there is more than may be read.
@@ -110,10 +121,12 @@ impl Feed {
         if n == 0 {
             self.ended = true;
         } else if self.left == 0 {
+            self.spent = true;
             return Ok(false);
         }
         self.left = self.left.saturating_sub(n as u64);
         let piece = piece.get(..n).unwrap_or_default();
+        self.has_others |= !piece.is_ascii();
         if self.treatment != Treatment::Convert {
             self.ready.extend_from_slice(piece);
             return Ok(n > 0);
@@ -205,6 +218,7 @@ impl Feed {
             }
         }
         bytes.truncate(n);
+        self.has_others |= !bytes.is_ascii();
         Ok(bytes)
     }
 

@@ -36,7 +36,7 @@ pub use self::proposal::{identifier, table_name};
 use super::column;
 use super::compat;
 use super::copy_options::Draft;
-use super::encoding::{Encodings, from_server, verify_in_server_encoding};
+use super::encoding::{Encodings, from_server, shown, verify_in_server_encoding};
 use super::files::FileList;
 use super::option_value::{Caller, HeaderOption, Value, invalid, text};
 use super::source::{Location, Source};
@@ -90,6 +90,8 @@ pub struct Sniffed {
     /// The names of the files, if they are several.
     pub files: Vec<CString>,
     pub notes: Vec<String>,
+    /// Where a foreign table is not what a table is.
+    pub foreign_notes: Vec<String>,
 }
 
 /// A column of a file.
@@ -102,6 +104,11 @@ pub struct SniffedColumn {
 impl SniffedColumn {
     pub fn type_name(&self) -> &'static str {
         self.evidence.column_type().map_or("text", |one| one.name())
+    }
+
+    /// For a foreign table, which others read later, under settings of their own.
+    pub fn foreign_type_name(&self) -> &'static str {
+        self.evidence.lasting_type().map_or("text", |one| one.name())
     }
 }
 
@@ -200,6 +207,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         odd: None,
         odd_records: 0,
         notes: Vec::new(),
+        encoding: None,
         several: list.len() > 1,
     };
     let mut compression = None;
@@ -217,6 +225,10 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         // An error closes what is open when it is raised.
         sniffer.take_file(&mut feed, number, budget)?;
         compression = compression.or(feed.source().compression());
+        // What is said of bytes that mean the same in each encoding has to hold in another session.
+        if feed.has_others() && sniffer.encoding.is_none() {
+            sniffer.encoding = encodings.foreign_name();
+        }
         feed.close()?;
     }
     let files = if sniffer.several { list.iter().map(|file| file.name().to_owned()).collect() } else { Vec::new() };
@@ -244,6 +256,8 @@ struct Sniffer {
     odd: Option<(usize, Place, usize)>,
     odd_records: u64,
     notes: Vec<String>,
+    /// The encoding to be proposed: the session's, which decided what characters are.
+    encoding: Option<String>,
     several: bool,
 }
 
@@ -268,10 +282,16 @@ impl Sniffer {
         };
         let mut reader = feed.reader(&known.dialect, known.header_lines);
         let mut order: Vec<usize> = Vec::new();
+        let mut headers = 0;
         let start_budget = middle.map_or(u64::MAX, |_| budget - PLACES * PIECE);
         loop {
             match feed.advance(&mut reader)? {
                 Next::Header => {
+                    headers += 1;
+                    // The last one is next to the data.
+                    if headers < known.header_lines {
+                        continue;
+                    }
                     let names = header::fields(&reader);
                     if names.len() > pg_sys::MaxHeapAttributeNumber as usize {
                         return Err(too_many(reader.line_number(), names.len()));
@@ -299,7 +319,7 @@ impl Sniffer {
                 }
             }
         }
-        if self.columns.is_empty() && !feed.is_whole() && known.header_lines == 0 {
+        if self.columns.is_empty() && !feed.is_whole() {
             let message = "no record ends within the sample";
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
                 .hint("Say how many bytes may be read with the option \"sample\"."));
@@ -434,6 +454,7 @@ impl Sniffer {
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         let Some(known) = self.known.take() else { return self.nothing(request, draft, compression, files) };
+        self.judge.close();
         let d = &known.dialect;
         let mut options = request.given.clone();
         let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
@@ -452,6 +473,9 @@ impl Sniffer {
             propose("escape", vec![d.escape])?;
         }
         propose("header", if known.header_lines > 0 { b"true".to_vec() } else { b"false".to_vec() })?;
+        if let Some(encoding) = &self.encoding {
+            propose("encoding", encoding.clone().into_bytes())?;
+        }
         let place = |name: &str| NAMES.iter().position(|known| *known == name);
         options.sort_by_key(|(name, _)| place(name));
         // COPY has the last word on what goes together.
@@ -473,12 +497,20 @@ impl Sniffer {
             self.notes
                 .push(format!("column \"{name}\": it is not certain whether dates have the day or the month first"));
         }
+        let mut foreign_notes = Vec::new();
+        for column in columns.iter().filter(|column| column.type_name() != column.foreign_type_name()) {
+            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            let kind = column.type_name();
+            foreign_notes.push(format!(
+                "column \"{name}\": {kind} by the datestyle of this session only, so it is text in a foreign table"
+            ));
+        }
         if let Some((file, place, fields)) = self.odd {
             let line = match place {
                 Place::Line(line) => format!("line {line}"),
                 Place::Offset(offset) => format!("the line at byte {offset}"),
             };
-            let of = files.get(file).map(|file| format!(" of file \"{}\"", from_server(file))).unwrap_or_default();
+            let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
             let (all, expected) = (self.odd_records, columns.len());
             self.notes.push(format!(
                 "fields of {line}{of}: {fields}, not {expected} (lines like that: {all}); a load fails there"
@@ -498,6 +530,7 @@ impl Sniffer {
             columns,
             files,
             notes: self.notes,
+            foreign_notes,
         })
     }
 
@@ -509,6 +542,7 @@ impl Sniffer {
         compression: Option<&'static str>,
         files: Vec<CString>,
     ) -> Result<Sniffed> {
+        self.judge.close();
         let dialect = draft.finish()?.dialect;
         self.notes.push("there is no data".to_owned());
         Ok(Sniffed {
@@ -525,6 +559,7 @@ impl Sniffer {
             columns: Vec::new(),
             files,
             notes: self.notes,
+            foreign_notes: Vec::new(),
         })
     }
 }

@@ -78,7 +78,7 @@ impl SniffedColumn {
     fn definition(&self, foreign: bool) -> Vec<u8> {
         let mut out = identifier(&self.name);
         out.push(b' ');
-        out.extend_from_slice(self.type_name().as_bytes());
+        out.extend_from_slice(if foreign { self.foreign_type_name() } else { self.type_name() }.as_bytes());
         if foreign && self.evidence.wants_force_null() {
             out.extend_from_slice(b" OPTIONS (force_null 'true')");
         }
