@@ -72,6 +72,29 @@ SELECT error_of($$SELECT import('import/missing')$$);
 SELECT error_of($$SELECT import('import/*.missing')$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/fdw_import/missing" FROM SERVER bulk_files INTO imported$$);
 SELECT error_of($$IMPORT FOREIGN SCHEMA "/" FROM SERVER bulk_files INTO missing$$);
+-- A name that is no text to the server names no table.
+\! mkdir -m 777 "$PGB_DATA/import/bytes" && printf '1\n' > "$PGB_DATA/import/bytes/a.csv" && printf '1\n' > "$PGB_DATA/import/bytes/$(printf 'b\377').csv"
+CALL anew();
+SELECT error_of($$SELECT import('import/bytes')$$);
+SELECT imported();
+SELECT import('import/bytes', 'LIMIT TO (a)');
+SELECT imported();
+CALL anew();
+SELECT import('import/bytes', 'EXCEPT (new_table)');
+SELECT imported();
+-- Types and characters do not depend on the session that reads.
+\! mkdir -m 777 "$PGB_DATA/import/lasting"
+CALL write_bytes('import/lasting/t.csv', convert_to(E'iso,paid,at,name\n2024-01-02,13/04/2024,2024-01-02 10:00,\u00e9\n2024-01-03,03/04/2024,13/04/2024 10:00,x\n', 'LATIN1'));
+CALL anew();
+SET client_encoding = 'LATIN1';
+SET datestyle = 'ISO, DMY';
+SET client_min_messages = notice;
+SELECT import('import/lasting');
+RESET client_encoding;
+RESET datestyle;
+SET client_min_messages = warning;
+SELECT imported();
+SELECT * FROM imported.t;
 -- Servers with a directory: names are below it.
 CREATE SERVER import_server FOREIGN DATA WRAPPER bulk_fdw;
 DO $$ BEGIN EXECUTE format('ALTER SERVER import_server OPTIONS (ADD directory %L)', data_path('import')); END $$;

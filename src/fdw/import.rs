@@ -15,7 +15,7 @@ use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys
 use super::options::{role_missing, stored};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::{Below, check_usage, directory_of, reads_all};
-use crate::pg::encoding::from_server;
+use crate::pg::encoding::{Encodings, from_server, invalid_in_server_encoding, shown};
 use crate::pg::option_value::{Caller, Value};
 use crate::pg::sniff::{self, Request, identifier, table_name};
 use crate::pg::source::Location;
@@ -76,6 +76,13 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
         if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement) } {
             continue;
         }
+        // The option would be no text.
+        if invalid_in_server_encoding(file.name().to_bytes()).is_some() {
+            let (path, encoding) = (shown(file.name()), Encodings::server_name());
+            let message = format!("name of file \"{path}\" is not valid in encoding \"{encoding}\"");
+            return Err(Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message)
+                .hint(format!("EXCEPT ({}) leaves it out.", String::from_utf8_lossy(&identifier(&table)))));
+        }
         if let Some(other) = known.insert(table.clone(), file.display().into_owned()) {
             let message = format!("files \"{other}\" and \"{}\" would be the same foreign table", file.display());
             return Err(Error::new(Code::ERRCODE_DUPLICATE_TABLE, message)
@@ -87,6 +94,13 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
             let message = format!("file \"{}\" is empty, and no foreign table is made of it", file.display());
             ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
             continue;
+        }
+        for note in &sniffed.foreign_notes {
+            ereport!(
+                PgLogLevel::NOTICE,
+                Code::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("foreign table \"{}\": {note}", from_server(&name))
+            );
         }
         // By its name below the directory, wherever that is going to be.
         let relative = file.below().and_then(Below::rest).map(|rest| CString::new(rest.as_os_str().as_bytes()));
