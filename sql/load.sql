@@ -61,34 +61,61 @@ CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') 
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
 AS $function$
 DECLARE
-    sniffing CONSTANT text[] := '{format,delimiter,quote,escape,null,header,encoding,compression,program,server,sample}';
-    parts text[];
-    made text;
-    given jsonb;
-    sniffed record;
+    sniffing CONSTANT pg_catalog.text[] := '{format,delimiter,quote,escape,null,header,encoding,compression,program,server,sample}';
+    -- Types that are no words of SQL, and could be those of another schema.
+    bare CONSTANT pg_catalog.text[] := '{date,json,jsonb,text,timestamptz,uuid}';
+    parts pg_catalog.text[];
+    made pg_catalog.text;
+    making pg_catalog.text;
+    given pg_catalog.jsonb;
+    loading pg_catalog.jsonb;
+    forced pg_catalog.jsonb;
+    sniffed pg_catalog.record;
 BEGIN
     IF target IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'target must not be null';
     END IF;
+    -- The table has the header's names, whatever they are.
+    IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'header'::pg_catalog.text) OPERATOR(pg_catalog.=) 'match' THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify header "match" with bulk_create()';
+    END IF;
+    IF pg_catalog.lower(options OPERATOR(pg_catalog.->>) 'match_by'::pg_catalog.text) OPERATOR(pg_catalog.=) 'name' THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'cannot specify match_by "name" with bulk_create()';
+    END IF;
     -- CREATE TABLE and a search for its name may come to different schemas.
     parts := pg_catalog.parse_ident(target);
     IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 1 AND pg_catalog.current_schema() IS NOT NULL THEN
-        parts := pg_catalog.array_prepend(pg_catalog.current_schema()::text, parts);
+        parts := pg_catalog.array_prepend(pg_catalog.current_schema()::pg_catalog.text, parts);
     END IF;
     SELECT pg_catalog.string_agg(pg_catalog.quote_ident(part), '.' ORDER BY number) INTO made
     FROM pg_catalog.unnest(parts) WITH ORDINALITY t (part, number);
     IF pg_catalog.jsonb_typeof(options) OPERATOR(pg_catalog.=) 'object' THEN
         SELECT pg_catalog.jsonb_object_agg(key, value) INTO given
         FROM pg_catalog.jsonb_each(options) WHERE key OPERATOR(pg_catalog.=) ANY (sniffing);
-        given := '{"sample": "all"}'::jsonb OPERATOR(pg_catalog.||) coalesce(given, '{}')
+        given := '{"sample": "all"}'::pg_catalog.jsonb OPERATOR(pg_catalog.||) coalesce(given, '{}')
             OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('table', made);
     ELSE
         given := options;
     END IF;
     SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given);
-    EXECUTE sniffed.create_table;
-    RETURN QUERY SELECT * FROM @extschema@.bulk_load(path, made::regclass,
-        (options OPERATOR(pg_catalog.-) 'sample'::text) OPERATOR(pg_catalog.||) sniffed.options);
+    SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,
+        CASE WHEN c.type OPERATOR(pg_catalog.=) ANY (bare) THEN 'pg_catalog.' END, c.type), ', ' ORDER BY c.number)) INTO making
+    FROM (SELECT number, value OPERATOR(pg_catalog.->>) 'name'::pg_catalog.text, value OPERATOR(pg_catalog.->>) 'type'::pg_catalog.text
+        FROM pg_catalog.jsonb_array_elements(sniffed.columns) WITH ORDINALITY t (value, number)) c (number, name, type);
+    EXECUTE making;
+    loading := (options OPERATOR(pg_catalog.-) 'sample'::pg_catalog.text) OPERATOR(pg_catalog.||) sniffed.options;
+    -- Columns are forced by who says so, and by what was seen.
+    forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
+    IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN
+        SELECT pg_catalog.jsonb_agg(DISTINCT value) INTO forced
+        FROM pg_catalog.jsonb_array_elements(forced OPERATOR(pg_catalog.||) (sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text)) t (value);
+    END IF;
+    IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.<>) 'null' THEN
+        loading := loading OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('force_null', forced);
+    END IF;
+    RETURN QUERY SELECT l.load_id, l.rows_loaded, l.rows_rejected, l.rows_duplicate, l.rows_filtered, l.bytes_read, l.seconds, l.writer, l.workers,
+        l.indexes, pg_catalog.array_cat(sniffed.notes, l.notes)
+    FROM @extschema@.bulk_load(path, made::pg_catalog.regclass, loading) l;
 END
 $function$;
 

@@ -23,6 +23,38 @@ SELECT rows_loaded FROM bulk_create(data_path('create.csv'), 'pg_attribute');
 SELECT n.nspname, c.relname, c.reltuples >= 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'bulk_create' AND c.relkind = 'r' AND relname <> 'test' ORDER BY 2;
 SELECT rows_loaded FROM bulk_create('printf "1,x\n2,y\n"', 'of_program', '{"program": true}');
 SELECT * FROM of_program;
+-- What was found out is told with what was loaded.
+SELECT to_json(notes) FROM bulk_create(data_path('create.csv'), 'noted');
+CALL write_file('create_forced.csv', E'"id","n","t"\n"1","","a"\n"","2",""\n');
+SELECT rows_loaded FROM bulk_create(data_path('create_forced.csv'), 'forced', '{"force_null": ["t", "id"]}');
+SELECT id IS NULL, n IS NULL, t IS NULL FROM forced;
+SELECT rows_loaded FROM bulk_create(data_path('create_forced.csv'), 'forced_all', '{"force_null": "*"}');
+SELECT rows_loaded, (SELECT count(*) FROM forced_all WHERE t IS NULL) FROM bulk_create(data_path('create_forced.csv'), 'forced_some', '{"force_null": null}');
+SELECT id IS NULL, n IS NULL, t IS NULL FROM forced_some;
+-- There is no table yet that a header could match.
+SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), 'bad', '{"header": "Match"}')$$);
+SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), 'bad', '{"match_by": "name"}')$$);
+SELECT rows_loaded FROM bulk_create(data_path('create.csv'), 'by_position', '{"match_by": "position"}');
+-- Types are the server's, whatever else has their names.
+CALL write_file('create_types.csv', E'd,t,tz,u,j,k\n2024-01-02,x,2024-01-01 10:00:00+02,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,{},"{""a"": ""\\u0000""}"\n');
+DO $$
+DECLARE
+	name text;
+BEGIN
+	FOREACH name IN ARRAY '{text,jsonb,record,regclass,date,timestamptz,uuid,json}'::text[] LOOP
+		EXECUTE format('CREATE DOMAIN pg_temp.%I AS pg_catalog.varchar CHECK (false)', name);
+	END LOOP;
+END $$;
+SELECT rows_loaded FROM bulk_create(data_path('create_types.csv'), 'bulk_create.typed');
+DO $$
+DECLARE
+	name pg_catalog.text;
+BEGIN
+	FOREACH name IN ARRAY '{text,jsonb,record,regclass,date,timestamptz,uuid,json}'::pg_catalog.text[] LOOP
+		EXECUTE pg_catalog.format('DROP DOMAIN pg_temp.%I', name);
+	END LOOP;
+END $$;
+\d typed
 -- A sample is no promise: then nothing remains.
 CALL write_file('create_late.csv', repeat(E'1,x\n', 2000) || E'x,y\n');
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create_late.csv'), 'late', '{"sample": "1kB"}')$$);
