@@ -69,8 +69,8 @@ pub struct Dialect {
     pub end_marker: EndMarker,
     /// How long each record is, in bytes without its end, if that is known.
     pub record_length: Option<usize>,
-    /// It is CSV, which is asked for each field.
-    csv: bool,
+    /// `format` is CSV, which is asked for each field.
+    pub csv: bool,
 }
 
 /// Format options as given, before defaults.

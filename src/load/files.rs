@@ -230,14 +230,6 @@ fn last_named(context: &CStr, names: impl Iterator<Item = CString>) -> Option<us
     named.max().map(|(_, file)| file)
 }
 
-/// A path as text. The names of files are bytes. Guarded.
-pub fn shown(path: &CStr) -> String {
-    if invalid_in_server_encoding(path.to_bytes()).is_none() {
-        return from_server(path);
-    }
-    path.to_bytes().iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
-}
-
 /// As a datum of type jsonb. Guarded; allocates in the current memory context.
 pub fn jsonb(files: &Files) -> pgrx::pg_sys::Datum {
     super::report::jsonb(&to_server(&files.json()))

@@ -20,14 +20,13 @@ use std::ffi::{CStr, CString};
 use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::Load;
-use super::files::shown;
 use super::target::{Kind, check_transaction};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::chunk::{self, Identity};
 use crate::pg::compat;
 use crate::pg::database::{cluster, database};
 use crate::pg::digest::Digest;
-use crate::pg::encoding::to_server;
+use crate::pg::encoding::{shown, to_server};
 use crate::pg::files::FileList;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::own_table::{Columns, OwnTable, check_seen};

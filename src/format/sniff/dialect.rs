@@ -150,6 +150,8 @@ fn csv(given: &Given, delimiter: u8, quote: u8, escape: u8) -> Dialect {
         null: given.null.clone().unwrap_or_default(),
         default: None,
         end_marker: given.end_marker,
+        record_length: None,
+        csv: true,
     }
 }
 
@@ -158,7 +160,8 @@ fn best_of(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
     let text = || {
         let null = given.null.clone().unwrap_or_else(|| b"\\N".to_vec());
         let format = Format::Text;
-        let dialect = Dialect { format, null, quote: b'"', escape: b'"', ..csv(given, delimiter, b'"', b'"') };
+        let dialect =
+            Dialect { format, csv: false, null, quote: b'"', escape: b'"', ..csv(given, delimiter, b'"', b'"') };
         Trial::of(sample, whole, dialect)
     };
     if given.format == Some(Format::Text) {

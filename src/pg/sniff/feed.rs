@@ -199,7 +199,7 @@ impl Feed {
                     _ => error.hint("The option \"encoding\" says which encoding the file is in."),
                 }
             }
-            other => read_error(other, reader.dialect().is_csv()),
+            other => read_error(other, reader.dialect().format),
         };
         error.detail(detail)
     }
@@ -265,7 +265,7 @@ fn give(reader: &mut Reader, bytes: &[u8], treatment: Treatment, encodings: &Enc
             let valid = encodings.valid_up_to(reader.unverified());
             reader.verified(valid);
         }
-        Treatment::Convert => reader.verified(n),
+        Treatment::Convert | Treatment::Nothing => reader.verified(n),
     }
     Ok(n)
 }

@@ -35,7 +35,7 @@ use self::proposal::{LONGEST, clip};
 pub use self::proposal::{identifier, table_name};
 use super::column;
 use super::compat;
-use super::copy_options::Draft;
+use super::copy_options::{self, Draft};
 use super::encoding::{Encodings, from_server, shown, verify_in_server_encoding};
 use super::files::FileList;
 use super::option_value::{Caller, HeaderOption, Value, invalid, text};
@@ -176,6 +176,11 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         known.set("format", &Value::Text(b"csv".to_vec()))?;
     }
     let known = known.finish()?;
+    if known.shape == copy_options::Shape::Fixed {
+        let message = "format \"fixed\" is not sniffed";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+            .hint("Nothing in such a file says where columns are."));
+    }
     let given = Given {
         format: match request.bytes_of("format") {
             Some(b"csv") => Some(Format::Csv),
