@@ -176,26 +176,6 @@ CREATE INDEX wrong_reads ON wrong USING hash (reads(a));
 SELECT error_of($$SELECT * FROM bulk_load(data_path('team_twice'), 'wrong', '{"indexes": "rebuild", "lock": "share"}')$$) LIMIT 1;
 DROP TABLE wrong;
 
--- Within a REINDEX there is no other: the server says so, and does not forget which index it is about.
-CREATE TABLE reindexed (a int);
-INSERT INTO reindexed VALUES (1);
-CREATE FUNCTION loads(int) RETURNS int LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
-BEGIN
-	IF current_setting('test.loads', true) = 'on' THEN
-		PERFORM bulk_load(data_path('team_twice'), 'within', '{"indexes": "rebuild", "lock": "share", "columns": ["a", "t", "l"]}');
-	END IF;
-	RETURN $1;
-END $$;
-CREATE INDEX reindexed_loads ON reindexed USING hash (loads(a));
-CREATE TABLE within (a int, t text, l int[]);
-CREATE INDEX ON within USING gin (l);
-CREATE INDEX ON within USING hash (t);
-SET test.loads = on;
-SELECT error_of('REINDEX INDEX reindexed_loads');
-SELECT count(*) FROM within;
-RESET test.loads;
-DROP TABLE reindexed, within;
-
 -- Functions are run as the table's owner, wherever they are run, and each process has its share of memory.
 CREATE ROLE load_index_team_owner;
 CREATE ROLE load_index_team_loader;
