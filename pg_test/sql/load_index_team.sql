@@ -234,16 +234,16 @@ SELECT faults('mixed');
 DROP TABLE mixed;
 
 -- Partitions, one after the other, with rows that lose to an index.
-CREATE TABLE parts (a int PRIMARY KEY, l int[], t text) PARTITION BY HASH (a);
-CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
-CREATE TABLE parts_1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1);
-CREATE INDEX ON parts USING gin (l);
-CREATE INDEX ON parts USING hash (t);
+CREATE TABLE halves (a int PRIMARY KEY, l int[], t text) PARTITION BY HASH (a);
+CREATE TABLE halves_0 PARTITION OF halves FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE halves_1 PARTITION OF halves FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+CREATE INDEX ON halves USING gin (l);
+CREATE INDEX ON halves USING hash (t);
 CALL write_rows('team_parts', $$concat_ws(E'\t', a % 2900, '{' || a % 9 || '}', a)$$, 3000);
-SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('team_parts'), 'parts', '{"truncate": true, "on_error": "table", "indexes": "rebuild"}');
-SELECT faults(relid) FROM pg_partition_tree('parts') WHERE isleaf;
+SELECT rows_loaded, rows_rejected FROM bulk_load(data_path('team_parts'), 'halves', '{"truncate": true, "on_error": "table", "indexes": "rebuild"}');
+SELECT faults(relid) FROM pg_partition_tree('halves') WHERE isleaf;
 SELECT by_index(name::regclass, query) AS indexs, by_table(query) AS tables
-FROM (VALUES ('parts_0_l_idx', 'SELECT count(*) FROM parts_0 WHERE l @> ''{3}'''), ('parts_1_t_idx', 'SELECT count(*) FROM parts_1 WHERE t = ''40''')) v (name, query);
+FROM (VALUES ('halves_0_l_idx', 'SELECT count(*) FROM halves_0 WHERE l @> ''{3}'''), ('halves_1_t_idx', 'SELECT count(*) FROM halves_1 WHERE t = ''40''')) v (name, query);
 
 \set ECHO none
 SET client_min_messages = warning;
