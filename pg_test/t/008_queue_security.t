@@ -278,7 +278,7 @@ $queue->sql($calls);
 is($queue->sql($others), $before, "whatever the owner of a job calls, what is others' stays as it is");
 cmp_ok($queue->sql('SELECT count(*) FROM calls'), '>', 100, '... and he has called a lot');
 is($queue->sql("SELECT string_agg(call, '; ' ORDER BY call) FROM calls WHERE call !~ 'public\\.' AND outcome LIKE 'done%'"),
-	'SELECT count(*) FROM bulk_history; SELECT count(*) FROM bulk_jobs; SELECT count(*) FROM bulk_load_files; SELECT count(*) FROM bulk_rejects', '... he reads the views, and nothing else');
+	'SELECT count(*) FROM bulk_history; SELECT count(*) FROM bulk_jobs; SELECT count(*) FROM bulk_load_files; SELECT count(*) FROM bulk_once; SELECT count(*) FROM bulk_rejects', '... he reads the views, and nothing else');
 is($queue->sql("SELECT string_agg(DISTINCT outcome, ' ') FROM calls WHERE call ~ 'bulk_(wait|cancel|retry)\\($his:'"), '42704', "... does not get at others' jobs");
 is($queue->sql("SELECT string_agg(DISTINCT outcome, ' ') FROM calls WHERE call ~ 'bulk_(pause|resume)'"), '42501', '... nor at the queue');
 like($queue->sql("SELECT string_agg(DISTINCT outcome, ' ') FROM calls WHERE call ~ 'bulk_cancel\\($hers:'"), qr/done: true/, '... but at his own');
