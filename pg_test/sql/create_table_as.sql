@@ -37,15 +37,18 @@ DECLARE
 	all_results text[] := '{}';
 	line text;
 	direct boolean;
+	why text;
 BEGIN
 	FOREACH mode IN ARRAY ARRAY['on', 'off'] LOOP
 		PERFORM set_config('pg_bulk.direct_insert', mode, true);
 		direct := false;
+		why := NULL;
 		BEGIN
-			FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF) ' || statement LOOP
+			FOR line IN EXECUTE 'EXPLAIN (ANALYZE, VERBOSE, COSTS OFF) ' || statement LOOP
 				direct := direct OR line ~ 'Direct Insert: yes';
+				why := coalesce(why, substring(line FROM 'Direct Insert: no (\(.*\))'));
 			END LOOP;
-			RETURN NEXT mode || ': ' || CASE WHEN direct THEN 'direct' ELSE 'core' END;
+			RETURN NEXT mode || ': ' || CASE WHEN direct THEN 'direct' ELSE concat_ws(' ', 'core', why) END;
 			RAISE SQLSTATE 'UNDO0';
 		EXCEPTION WHEN OTHERS THEN NULL;
 		END;

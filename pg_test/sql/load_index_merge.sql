@@ -151,6 +151,20 @@ SELECT * FROM levels('tall');
 SELECT merged('taller', 'tall', '{"truncate": true, "workers": 2}');
 SELECT * FROM levels('tall');
 RESET pg_bulk.chunk_size;
+-- The same of other kinds: those whose keys are tuples, NULLs, and few values, of which each has many rows.
+CREATE TABLE broad (a int, b text COLLATE "C", c text COLLATE "C") WITH (autovacuum_enabled = off);
+CREATE UNIQUE INDEX broad_include ON broad (a) INCLUDE (b) WITH (fillfactor = 10);
+CREATE INDEX broad_expression ON broad ((lower(b) || 'x')) WITH (fillfactor = 10);
+CREATE UNIQUE INDEX broad_nulls ON broad (b DESC, c) NULLS NOT DISTINCT WITH (fillfactor = 10);
+CREATE INDEX broad_few ON broad (c NULLS FIRST) WITH (fillfactor = 10);
+CALL write_file('broad', series($$concat_ws(E'\t', a * 2, md5(a::text), CASE WHEN a % 5 < 2 THEN '\N' ELSE repeat(md5((a % 7)::text), 8) END)$$, 11000));
+CALL write_file('broader', series($$concat_ws(E'\t', a * 2 - 1, md5((a + 20000)::text), CASE WHEN a % 5 < 2 THEN '\N' ELSE repeat(md5((a % 7)::text), 8) END)$$, 11000));
+SELECT merged('broad', 'broad', '{"truncate": true}');
+SELECT * FROM levels('broad');
+SET pg_bulk.chunk_size = '16kB';
+SELECT merged('broader', 'broad', '{"workers": 2}');
+SELECT * FROM levels('broad');
+RESET pg_bulk.chunk_size;
 \set ECHO none
 SET client_min_messages = warning;
 DROP SCHEMA load_index_merge CASCADE;

@@ -12,7 +12,7 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Load qw(begin_session load_server);
+use Load qw(begin_session healthy load_server);
 use Points qw(point_clear point_set point_wait);
 
 use constant { ROWS => 1_500_000, LIMIT => 32 };
@@ -63,5 +63,17 @@ cmp_ok($leaders, '<=', LIMIT * 1.3, '... no more than all of it');
 my $keys = ROWS * (16 + 16 + 16 + 24) / (1 << 20);
 cmp_ok($written, '>=', $keys / 2, 'keys went to files');
 cmp_ok($written, '<=', $keys * 1.25, '... once');
+healthy($node, 'indexes that were built from files');
+
+# Merged by several processes, they are as large as if they were built anew.
+$node->safe_psql('postgres', "COPY (SELECT (a * 1000003::bigint + 500) % 3000017 + 3000017 FROM generate_series(1, 200000) a) TO '$directory/more'");
+is($node->safe_psql('postgres', "SET pg_bulk.chunk_size = '64kB'; SELECT rows_loaded, workers, (SELECT string_agg(DISTINCT i ->> 'method', ',') FROM jsonb_array_elements(indexes) i WHERE i ->> 'index' <> 't_a_a1_idx')
+	FROM bulk_load('$directory/more', 't', '{\"lock\": \"share\", \"indexes\": \"merge\", \"workers\": 3}')"), '200000|3|merge', 'a merge by four processes');
+my $sizes = q{SELECT string_agg(pg_relation_size(indexrelid)::text, ' ' ORDER BY indexrelid) FROM pg_index WHERE indrelid = 't'::regclass};
+my @merged = split / /, $node->safe_psql('postgres', $sizes);
+healthy($node, 'indexes that were merged');
+my @fresh = split / /, $node->safe_psql('postgres', "REINDEX TABLE t; $sizes");
+is(@merged, 4, 'four indexes');
+cmp_ok($merged[$_], '<=', 1.02 * $fresh[$_], "merged: $merged[$_] bytes, built anew: $fresh[$_]") for 0 .. $#fresh;
 $node->stop;
 done_testing();

@@ -187,12 +187,25 @@ sub load_from { return "SELECT * FROM bulk_load(${\sql_string($_[0])}, 'loaded',
 my $short = write_file('short', "1,x\n", 1);
 my (undef, $least) = loading(load_from($short, 0, ''));
 sub job_of { return "SELECT bulk_enqueue(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": 2}') AS job \\gset\nSELECT bulk_wait(:job)"; }
+# An INSERT that is done as a load.
+sub take_over
+{
+	my ($path) = @_;
+	return <<"SQL";
+SET client_min_messages = warning;
+DROP FOREIGN TABLE IF EXISTS taken;
+CREATE FOREIGN TABLE taken (a int, b text) SERVER bulk_files OPTIONS (filename ${\sql_string($path)}, $csv);
+SET pg_bulk.workers = 2;
+INSERT INTO loaded SELECT * FROM taken
+SQL
+}
 my %statements = (
 	(map { my $path = $_; map { ($path =~ s/.*\///r . ", $_ workers" => load_from($path, $_, '')) } (0, 2) }
 		  $plain, "$plain.gz", "$plain.members.gz", "$plain.zst", "$plain.xz", "$plain.lz4", "$plain.bz2", "$plain.d"),
 	(map { ("a job: $_" =~ s/ .*\// /r => job_of($_)) } $plain, "$plain.zst", "$plain.d"),
 	'FIFO' => "\\! cat '$plain' > '$plain.fifo' &\n" . load_from("$plain.fifo", 0, ''),
 	'program' => load_from("cat '$plain'", 0, ', "program": true'),
+	(map { ("an INSERT from $_" =~ s/ \/.*\// /r => take_over($_)) } $plain, "$plain.gz", "$plain.members.gz", "$plain.zst", "$plain.xz", "$plain.d"),
 	'COPY FROM file' => "COPY loaded FROM '$plain' (FORMAT csv)",
 	'COPY FROM PROGRAM' => "COPY loaded FROM PROGRAM 'cat $plain' (FORMAT csv)",
 	'COPY FROM STDIN' => "\\copy loaded FROM '$plain' (FORMAT csv)");
@@ -202,15 +215,61 @@ for my $name (sort keys %statements)
 	is($loaded, $rows, "$name: all rows");
 	cmp_ok($peak - $least, '<=', 64, '... in 64 MB');
 	cmp_ok($others - $least, '<=', 64, '... and so are its workers');
-	cmp_ok($others, '>', 0, '... which there were') if $name =~ /^plain, 2 workers|^a job/;
+	cmp_ok($others, '>', 0, '... which there were') if $name =~ /^plain, 2 workers|^a job|^an INSERT/;
 }
 # What a function returns is kept by the server, below work_mem.
-my ($read, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
-SELECT count(*) FROM bulk_read(${\sql_string($plain)}, '{"format": "csv"}') AS r (a int, b text);
+for my $path ($plain, "$plain.gz", "$plain.xz")
+{
+	my ($read, $peak) = split /\n/, $node->safe_psql('postgres', <<"SQL");
+SELECT count(*) FROM bulk_read(${\sql_string($path)}, '{"format": "csv"}') AS r (a int, b text);
 SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
 SQL
-is($read, $rows, 'bulk_read: all rows');
-cmp_ok($peak - $least, '<=', 64, '... in 64 MB');
+	is($read, $rows, 'bulk_read: all rows of ' . $path =~ s/.*\///r);
+	cmp_ok($peak - $least, '<=', 64, '... in 64 MB');
+}
+# And scans.
+for my $kind (qw(xz lz4 bz2 d))
+{
+	$used = peak("$plain.$kind", $csv, 'text', 'SELECT count(b) FROM t') - $base;
+	cmp_ok($used, '<=', 64, "a scan: $kind");
+}
+$used = peak("$plain.d", $csv, 'text', 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SELECT count(b) FROM t WHERE length(b) > 0') - $base;
+cmp_ok($used, '<=', 64, 'a parallel scan of a directory');
+
+# What stands for 3 GB or more, by each way of compressing, is read in the same memory, and ends when it is told to.
+write_file('rows', "1,abcdefghijklmnopqrstuvwxyz\n", 1_000_000);
+my %programs = (gz => 'gzip -9', bz2 => 'bzip2 -9', xz => 'xz -1', lz4 => 'lz4 -q -1 -c', zst => 'zstd -q -1 -c');
+for my $kind (sort keys %programs)
+{
+	system("cd '$directory' && $programs{$kind} < rows > one.$kind") == 0 or die $kind;
+	my $bomb = write_file("bomb.$kind", slurp_file("$directory/one.$kind"), 110);
+	my $stop = "\\set ON_ERROR_STOP 0\nSET statement_timeout = '400ms'";
+	my %ways = (
+		'a load' => load_from($bomb, 2, ''),
+		'an INSERT' => take_over($bomb),
+		'a scan' => take_over($bomb) =~ s/INSERT INTO loaded SELECT \*/SELECT count(b)/r);
+	for my $way (sort keys %ways)
+	{
+		my ($state, $left, $peak, $others) = loading("$stop;\n$ways{$way};\n\\o\n\\echo :SQLSTATE\nRESET statement_timeout");
+		is("$state|$left", '57014|0', "$way of 3 GB of $kind is cancelled");
+		cmp_ok($peak - $least, '<=', 64, '... in 64 MB');
+		cmp_ok($others - $least, '<=', 64, '... and so are its workers');
+	}
+	if ($kind eq 'gz')
+	{
+		$node->safe_psql('postgres', "SELECT bulk_enqueue('$bomb', 'loaded', '{\"format\": \"csv\", \"workers\": 2}')");
+		my $others = 0;
+		for (1 .. 40)
+		{
+			my $peak = workers_peak();
+			$others = $peak if $peak > $others;
+			usleep(10_000);
+		}
+		like($node->safe_psql('postgres', "SELECT bulk_cancel(max(job_id)) FROM bulk_jobs; SELECT bulk_wait(max(job_id)) FROM bulk_jobs"), qr/canceled/, 'a job of it is cancelled');
+		cmp_ok($others - $least, '<=', 64, '... in 64 MB');
+	}
+	unlink $bomb;
+}
 
 # A load has memory for the pages of many partitions, but no more than it may.
 $node->safe_psql('postgres', <<'SQL');

@@ -206,5 +206,14 @@ cmp_ok($stages, '<=', 3 * $spent{rows} + 0.01, '... and no more');
 ($log) = logged(load_sql('seq 10', 'd', program => 'true', columns => ['id'], writer => 'buffered'));
 like($log, qr/ load \d+ from program "seq 10" into table "postgres\.public\.d"\n\t+writer: buffered, 0 workers\n\t+rows: 10 loaded.*\n\t+bytes: 21 read.*\n\t+WAL usage: .*\n\t+phases: prepare $time, rows $time\n\t+system usage: /, 'a program, buffered');
 
+# What was done to indexes, and whom it makes wait.
+numbers_file("$directory/next", 40_001, 60_000);
+$node->safe_psql('postgres', 'CREATE TABLE indexed (id int PRIMARY KEY, word text, at timestamp)');
+($log) = logged("$set " . load_sql($rows, 'indexed'));
+like($log, qr/\n\t+index "indexed_pkey": rebuild[^\n]* \(.+\)[^\n]*, $time\n\t+system usage: /, 'an index that is built, which nobody waits for');
+($log) = logged("$set " . load_sql("$directory/next", 'indexed', lock => 'share', indexes => 'merge'));
+like($log, qr/\n\t+index "indexed_pkey": merge[^\n]* \(.+\)[^\n]*, $time\n\t+note: Queries of table "[\w.]*indexed" wait until this transaction ends: its indexes have new files\.\n/,
+	'... and one that is merged');
+
 $node->stop;
 done_testing();

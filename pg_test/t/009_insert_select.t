@@ -99,11 +99,12 @@ for my $workers (0, 2)
 	cmp_ok($plan->{'WAL Bytes'}, '>', 0.8 * $written, "WAL: $plan->{'WAL Bytes'} bytes of $written");
 	cmp_ok($plan->{'WAL Bytes'}, '<=', $written, '... and no more');
 }
+my ($calls, $rows, $wal, $records);
 for my $workers (0, 2)
 {
 	$node->safe_psql('postgres', "SELECT pg_stat_statements_reset(); SET pg_bulk.workers = $workers");
 	$node->safe_psql('postgres', "SET pg_bulk.workers = $workers; @{[ $insert->('measured') ]}; @{[ $insert->('measured') ]}");
-	my ($calls, $rows, $wal, $records) = split /\|/, $node->safe_psql('postgres',
+	($calls, $rows, $wal, $records) = split /\|/, $node->safe_psql('postgres',
 		"SELECT calls, rows, wal_bytes, wal_records FROM pg_stat_statements WHERE query LIKE 'INSERT INTO measured%'");
 	is("$calls|$rows", '2|60000', "pg_stat_statements, $workers workers: calls and rows");
 	cmp_ok($wal, '>', 2 * 0.8 * $written, "pg_stat_statements, $workers workers: $wal bytes of WAL");
@@ -115,6 +116,28 @@ my $logged = slurp_file($node->logfile, $log);
 like($logged, qr/Custom Scan \(Direct Insert\) .*Workers Launched: 2.*Rows Inserted: 30000/s, 'auto_explain tells of it');
 my ($bytes) = $logged =~ /Rows Inserted: 30000.*?WAL: records=\d+.*? bytes=(\d+)/s;
 cmp_ok($bytes // 0, '>', 0.8 * $written, '... and of its WAL');
+# So is a CREATE TABLE AS, whichever library was loaded first.
+$node->safe_psql('postgres', 'SELECT pg_stat_statements_reset()');
+for my $libraries ("LOAD 'auto_explain'; LOAD 'pg_bulk'", "LOAD 'pg_bulk'; LOAD 'auto_explain'")
+{
+	$log = -s $node->logfile;
+	$node->safe_psql('postgres', "$libraries; SET auto_explain.log_min_duration = 0; SET auto_explain.log_analyze = on; SET auto_explain.log_wal = on;
+		SET pg_bulk.workers = 2; CREATE TABLE made AS SELECT * FROM rows");
+	$logged = slurp_file($node->logfile, $log);
+	like($logged, qr/Foreign Scan on rows .*rows=30000 .*Direct Insert: yes/s, "auto_explain tells of a CREATE TABLE AS: $libraries");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM made; DROP TABLE made'), '30000', '... which has the rows');
+}
+($calls, $rows, $wal) = split /\|/, $node->safe_psql('postgres', "SELECT calls, rows, wal_bytes FROM pg_stat_statements WHERE query LIKE 'CREATE TABLE made%'");
+is("$calls|$rows", '2|60000', 'pg_stat_statements: calls and rows of a CREATE TABLE AS');
+cmp_ok($wal, '>', 2 * 0.8 * $written, "... and its WAL: $wal bytes");
+SKIP:
+{
+	skip 'there is no pg_hint_plan', 2 if !-e $node->config_data('--pkglibdir') . '/pg_hint_plan.so';
+	for my $libraries ("LOAD 'pg_hint_plan'", "LOAD 'pg_bulk'; LOAD 'pg_hint_plan'")
+	{
+		like($node->safe_psql('postgres', "$libraries; EXPLAIN /*+ NoSeqScan(plain) */ " . $insert->('plain')), qr/^Custom Scan \(Direct Insert\)/, $libraries);
+	}
+}
 is($node->safe_psql('postgres', "SELECT n_tup_ins, n_live_tup FROM pg_stat_user_tables WHERE relname = 'measured'"), '210000|210000', 'all rows are counted');
 is($node->safe_psql('postgres', "BEGIN; @{[ $insert->('measured') ]}; PREPARE TRANSACTION 'two'; SELECT count(*) FROM measured; COMMIT PREPARED 'two'; SELECT count(*) FROM measured"),
 	"210000\n240000", 'a prepared transaction');
@@ -219,6 +242,7 @@ add_chapter($suite, $_) for chapters();
 add_generated($suite);
 $suite->run;
 my ($direct, $parallel, $core) = (0, 0, 0);
+my %by;
 for my $row ($suite->census)
 {
 	my ($writer, $workers, $number) = @$row;
@@ -226,7 +250,9 @@ for my $row ($suite->census)
 	$direct += $number if $writer eq 'direct';
 	$parallel += $number if $writer eq 'direct' && $workers;
 	$core += $number if $writer eq 'core';
+	$by{$workers} += $number if $writer eq 'direct';
 }
+cmp_ok($by{$_} // 0, '>', 0, "some had $_ workers") for 0, 1, 2, 4;
 cmp_ok($direct, '>', 3 * $core, 'most INSERTs were loads');
 cmp_ok($parallel, '>', 20, 'many had workers');
 $node->stop;

@@ -8,6 +8,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 
+use Compress::Raw::Zlib ();
 use Test::More;
 use Digest::MD5 qw(md5_hex);
 use File::Spec::Functions qw(rel2abs);
@@ -130,6 +131,32 @@ for my $length (14, 20)
 	shell(qq{{ head -n 1000 plain; printf '0,'; head -c ${length}000000 /dev/zero | tr '\\0' x; echo; cat plain; } | zstd -q -1 -c > rows.zst});
 	my $alone = outcome("$directory/rows.zst", 0) =~ s/^1001001\|0\|/1001001|1|/r;
 	is(outcome("$directory/rows.zst", 1), $alone, "a record of $length MB");
+}
+
+# What wants to look back further than a decoder may, which is no fault of the bytes. One block, as it is, behind a head that says how far.
+for my $window ([ 27, 0x88 ], [ 28, 0x90 ], [ 31, 0xa8 ])
+{
+	my ($log, $byte) = @$window;
+	write_bytes("$directory/window.zst", pack('V C C', 0xFD2FB528, 0, $byte) . "\x21\0\0" . "1,x\n");
+	for my $workers (0, 1)
+	{
+		my $said = outcome("$directory/window.zst", $workers);
+		if ($log == 27) { like($said, qr/^1\|\d\|\{\}\n1\|1\|/, "a window of 128 MB, $workers workers"); }
+		else { like($said, qr/^ERROR:  zstd data of file ".*" need too much memory to be decompressed\nDETAIL:  A decompressor may look back at 128 MB at most\./, "a window of 2^$log bytes, $workers workers"); }
+	}
+}
+# xz says it in a byte of the block's head, which has a checksum: 64 MB, which most of its presets stay below, and 4 GB.
+shell('printf "1,x\n" | xz -0 > small.xz');
+my $xz = slurp_file("$directory/small.xz");
+for my $dictionary ([ 28, qr/^1\|\d\|\{\}\n1\|1\|/ ], [ 40, qr/^ERROR:  xz data of file ".*" need too much memory to be decompressed\nDETAIL/ ])
+{
+	my ($byte, $expected) = @$dictionary;
+	my $length = (ord(substr $xz, 12, 1) + 1) * 4;
+	my $bytes = $xz;
+	substr $bytes, 16, 1, chr $byte;
+	substr $bytes, 12 + $length - 4, 4, pack 'V', Compress::Raw::Zlib::crc32(substr $bytes, 12, $length - 4);
+	write_bytes("$directory/small.xz", $bytes);
+	like(outcome("$directory/small.xz", 1), $expected, "an xz dictionary of size $byte");
 }
 
 done_testing();

@@ -9,6 +9,7 @@ use super::options::TableOptions;
 use super::plan::{order_of, others};
 use super::scan::Scan;
 use crate::error::OrRaise;
+use crate::pg::refusal::refusal;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 
@@ -114,7 +115,9 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             let others = PgList::<pg_sys::Node>::from_pg(others((*plan).fdw_private));
             others.get_ptr(0).map(|node| CStr::from_ptr((*node.cast::<pg_sys::String>()).sval).to_string_lossy())
         };
-        if let Some(why) = why {
+        // SAFETY: the executor's own structures.
+        let of_query = || refusal(unsafe { (*node).ss.ps.state }).filter(|_| analyze).map(Into::into);
+        if let Some(why) = why.or_else(of_query) {
             text(c"Direct Insert", &format!("no ({why})"), es);
         }
     }

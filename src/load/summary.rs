@@ -76,6 +76,9 @@ fn text(load: &mut Load) -> String {
         };
         line(&format!("index \"{}\": {}{from} ({why}){workers}, {:.3} s", index.name, index.method, index.seconds));
     }
+    for note in &counts.notes {
+        line(&format!("note: {note}"));
+    }
     if guc::log_timing() && load.writer == Writer::Direct {
         let stages = Stage::NAMES.iter().map(|&(stage, name)| (name, counts.stages.of(stage)));
         line(&format!("stages of all processes: {}", list(stages)));

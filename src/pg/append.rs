@@ -97,6 +97,8 @@ pub struct Appender {
     redo: Redo,
     /// The data of one WAL record.
     wal: Vec<u8>,
+    /// Other processes append, too: one had the baton when it was asked for.
+    contended: bool,
     appended: Appended,
 }
 
@@ -136,11 +138,17 @@ impl Appender {
     /// `frozen`: all tuples are.
     pub fn new(relation: pg_sys::Relation, traits: Traits, frozen: bool) -> Result<Appender> {
         let file = RelationFile::new(relation, traits.temporary)?;
-        Ok(Appender { relation, traits, frozen, file, redo: Redo::now(), wal: Vec::new(), appended: Appended::new() })
+        let (wal, appended) = (Vec::new(), Appended::new());
+        Ok(Appender { relation, traits, frozen, file, redo: Redo::now(), wal, contended: false, appended })
     }
 
     pub fn traits(&self) -> Traits {
         self.traits
+    }
+
+    /// Has another process been waited for?
+    pub fn is_contended(&self) -> bool {
+        self.contended
     }
 
     /// What was done since this was asked for.
@@ -155,6 +163,7 @@ impl Appender {
         point!("append.begin");
         let mut watch = self.appended.stages.watch();
         let held = baton.take();
+        self.contended |= held.waited;
         self.appended.stages.lap(&mut watch, Stage::Baton);
         point!("append.baton");
         if self.traits.needs_wal {

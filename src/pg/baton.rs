@@ -21,7 +21,11 @@ pub struct Baton {
 
 /// The baton is ours; it is passed on when this is dropped.
 #[derive(Debug)]
-pub struct Held<'a>(&'a Baton);
+pub struct Held<'a> {
+    baton: &'a Baton,
+    /// Another process had it when we asked.
+    pub waited: bool,
+}
 
 impl Baton {
     /// A baton that lies there. Guarded.
@@ -36,10 +40,17 @@ impl Baton {
         (&raw const self.passed).cast_mut()
     }
 
+    /// Would nobody have to be waited for now?
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.held.load(Ordering::Relaxed) == 0
+    }
+
     /// Wait for the baton. Guarded, and interruptible.
     pub fn take(&self) -> Held<'_> {
         let take = || self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if !take() {
+        let waited = !take();
+        if waited {
             // SAFETY: guarded calls; the condition variable is valid and in memory that all who use it share.
             unsafe {
                 pg_sys::ConditionVariablePrepareToSleep(self.passed());
@@ -49,14 +60,14 @@ impl Baton {
                 pg_sys::ConditionVariableCancelSleep();
             }
         }
-        Held(self)
+        Held { baton: self, waited }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.held.store(0, Ordering::Release);
+        self.baton.held.store(0, Ordering::Release);
         // SAFETY: as in `take`; raises nothing.
-        unsafe { pg_sys::ConditionVariableSignal(self.0.passed()) };
+        unsafe { pg_sys::ConditionVariableSignal(self.baton.passed()) };
     }
 }

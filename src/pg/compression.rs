@@ -42,9 +42,9 @@ const BZIP2: &[u8] = b"BZh";
 const XZ: &[u8] = b"\xfd7zXZ\x00";
 const SIGNATURES: [&[u8]; 5] = [GZIP, ZSTD, LZ4, BZIP2, XZ];
 
-/// Memory that a decoder may take for what it looks back at: as much as the formats' own programs take without being told
-/// otherwise. zstd's decoder has this limit by itself.
-const MOST_MEMORY: u64 = 128 << 20;
+/// Memory that a decoder may take for what it looks back at. zstd's decoder has this limit by itself, as its program has, and
+/// xz's own compressor asks for half of it at most without being told otherwise.
+pub const MOST_MEMORY: u64 = 128 << 20;
 
 impl Compression {
     const ALL: [Compression; 5] =
@@ -150,9 +150,17 @@ pub fn is_truncated(error: &Error) -> bool {
 
 /// Has the decoder had no memory? Only some of them say so in a way of their own.
 pub fn lacks_memory(error: &Error) -> bool {
-    let is_lzmas = || {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
-        matches!(inner, Some(liblzma::stream::Error::Mem))
-    };
-    error.kind() == ErrorKind::OutOfMemory || is_lzmas() || error.to_string().starts_with("Allocation error")
+    error.kind() == ErrorKind::OutOfMemory
+        || is_lzmas(error, liblzma::stream::Error::Mem)
+        || error.to_string().starts_with("Allocation error")
+}
+
+/// Do the bytes ask for more memory than [`MOST_MEMORY`]? They may be all right.
+pub fn wants_memory(error: &Error) -> bool {
+    // ZSTD_getErrorName of ZSTD_error_frameParameter_windowTooLarge.
+    is_lzmas(error, liblzma::stream::Error::MemLimit) || error.to_string().starts_with("Frame requires too much memory")
+}
+
+fn is_lzmas(error: &Error, which: liblzma::stream::Error) -> bool {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>()) == Some(&which)
 }

@@ -61,6 +61,7 @@ mod parts;
 pub mod pattern;
 pub mod points;
 pub mod progress;
+pub mod refusal;
 pub mod removal;
 pub mod ring;
 pub mod role;

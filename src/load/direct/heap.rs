@@ -31,6 +31,9 @@ use crate::pg::stages::{Stage, Stages, Watch};
 const SMALL: usize = 64;
 /// Tuples that are inserted at once.
 const MULTI: usize = 500;
+/// Where several processes append, a batch need not wait until it is full: from this part of it on it is appended when it is nobody
+/// else's turn. So a process waits for another one only when there is as much again to append.
+const EARLY: usize = 2;
 /// Pages that all indexes get, one after the other, before the next ones.
 const TOGETHER: usize = 16;
 
@@ -40,6 +43,8 @@ pub struct Heap {
     pub relation: pg_sys::Relation,
     layout: Layout,
     batch: PageBatch,
+    /// Complete pages from which on the batch is appended as soon as nobody has to be waited for.
+    early: usize,
     appender: Appender,
     xmin: u32,
     command: pg_sys::CommandId,
@@ -93,6 +98,7 @@ impl Heap {
             relation,
             layout,
             batch,
+            early: usize::MAX,
             appender: Appender::new(relation, traits, stamp.frozen)?,
             xmin: stamp.xmin,
             command: stamp.cid,
@@ -124,6 +130,7 @@ impl Heap {
         form: &mut FormBuffer,
         baton: &Baton,
     ) -> Result<Added> {
+        self.append_early(baton)?;
         let mut watch = self.stages.sample();
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
@@ -144,12 +151,19 @@ impl Heap {
         form: &mut FormBuffer,
         baton: &Baton,
     ) -> Result<Added> {
+        self.append_early(baton)?;
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
         let mut watch = self.stages.sample();
         // SAFETY: the caller vouches for the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         self.add_formed(formed, origin, baton, watch)
+    }
+
+    /// Append what is there if nobody has to be waited for. Guarded.
+    #[inline]
+    fn append_early(&mut self, baton: &Baton) -> Result<()> {
+        if self.batch.complete() >= self.early && baton.is_free() { self.append(baton) } else { Ok(()) }
     }
 
     #[inline]
@@ -237,6 +251,9 @@ impl Heap {
     pub fn append(&mut self, baton: &Baton) -> Result<()> {
         if self.batch.complete() > 0 {
             let first = self.appender.append(&mut self.batch, baton)?;
+            if self.appender.is_contended() {
+                self.early = memory::batch_pages() / EARLY;
+            }
             self.collect_keys(first)?;
             if let Some(trail) = &mut self.trail {
                 trail.place(first, u32::try_from(self.batch.complete()).unwrap_or(u32::MAX));

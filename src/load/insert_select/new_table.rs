@@ -28,6 +28,7 @@ use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::Nodes;
 use crate::pg::compat;
+use crate::pg::refusal::refuse;
 use crate::pg::unguarded;
 
 /// Let queries be looked at. Called once, when the library is loaded.
@@ -80,7 +81,7 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
     unsafe {
         let taken = CURRENT.load(Relaxed);
         (*state).ExecProcNode = (*taken).node;
-        if !suits((*taken).insertions, compat::into_relation((*(*taken).query).dest)) {
+        if !suits((*state).state, (*taken).insertions, compat::into_relation((*(*taken).query).dest)) {
             return match (*state).ExecProcNode {
                 Some(process) => process(state),
                 None => null_mut(),
@@ -150,7 +151,13 @@ unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Node
 unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
     // SAFETY: the caller vouches for the query.
     unsafe {
-        let Ok(insertion) = source_of(query) else { return null_mut() };
+        let insertion = match source_of(query) {
+            Ok(insertion) => insertion,
+            Err(why) => {
+                refuse((*query).estate, &why);
+                return null_mut();
+            }
+        };
         let mut memory = PgMemoryContexts::CurrentMemoryContext;
         let insertions = memory.leak_and_drop_on_delete(vec![insertion]);
         memory.leak_and_drop_on_delete(Taken { query, insertions, node: (*(*query).planstate).ExecProcNode })
@@ -268,15 +275,22 @@ unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome:
 /// Is the new table one to load?
 ///
 /// # Safety
-/// As [`first_row`], with what is inserted, and the table, open.
+/// As [`first_row`], with the query's state, what is inserted, and the table, open.
 #[pg_guard]
-unsafe extern "C-unwind" fn suits(insertions: *mut Vec<Insertion>, relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for both.
+unsafe extern "C-unwind" fn suits(
+    query: *const pg_sys::EState,
+    insertions: *mut Vec<Insertion>,
+    relation: pg_sys::Relation,
+) -> bool {
+    // SAFETY: the caller vouches for all.
     unsafe {
         for insertion in &mut *insertions {
             insertion.target = (*relation).rd_id;
         }
-        (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_RELATION
-            && of_tables(&*insertions, true).is_ok()
+        let answer = match (*(*relation).rd_rel).relkind.cast_unsigned() {
+            pg_sys::RELKIND_RELATION => of_tables(&*insertions, true),
+            _ => no("What is created is no table."),
+        };
+        answer.inspect_err(|why| refuse(query, why)).is_ok()
     }
 }

@@ -9,7 +9,7 @@ use super::Source;
 use super::decoding::{Decoding, Here, SAMPLE};
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::chunk::changed;
-use crate::pg::compression::{Compression, TELLING, is_truncated, lacks_memory};
+use crate::pg::compression::{Compression, MOST_MEMORY, TELLING, is_truncated, lacks_memory, wants_memory};
 use crate::pg::decompressor::{Decompressor, Got};
 use crate::pg::points::{point, point_errno};
 
@@ -147,6 +147,12 @@ impl Source {
         }
         let (kind, at) = (compression.name(), self.bytes_read);
         let what = if self.pipe.is_null() { "file" } else { "program" };
+        if wants_memory(error) {
+            let message = format!("{kind} data of {what} \"{}\" need too much memory to be decompressed", self.name);
+            return Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+                .detail(format!("A decompressor may look back at {} MB at most.", MOST_MEMORY >> 20))
+                .hint("Compress the data with a smaller window or dictionary.");
+        }
         let (message, detail) = if is_truncated(error) {
             (format!("{kind} data of {what} \"{}\" end too early", self.name), format!("They break off at byte {at}."))
         } else {
