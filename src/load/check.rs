@@ -6,7 +6,8 @@
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::{
-    Load, Purpose, begin_call, direct, expression, load_context, prepare, read_header, reopen, target, where_clause,
+    Load, Purpose, begin_call, direct, expression, filter, load_context, prepare, read_header, reopen, target,
+    where_clause,
 };
 use crate::error::{Error, OrRaise, Result};
 use crate::load::rejects::table::{text, values};
@@ -39,6 +40,7 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
             (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
         }
         expression::analyze(load);
+        filter::analyze(load);
         prepare(load);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,

@@ -142,7 +142,7 @@ unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::Form
 ///
 /// # Safety
 /// The descriptor has it.
-unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
+pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
     // SAFETY: the caller vouches for it; a guarded call.
     unsafe {
         let form = &*compat::attribute(descriptor, attribute);
@@ -155,7 +155,11 @@ unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_s
 ///
 /// # Safety
 /// A list of TargetEntries, or null, and an expression.
-unsafe fn with_target(targets: *mut pg_sys::List, node: *mut pg_sys::Expr, attnum: i16) -> *mut pg_sys::List {
+pub(super) unsafe fn with_target(
+    targets: *mut pg_sys::List,
+    node: *mut pg_sys::Expr,
+    attnum: i16,
+) -> *mut pg_sys::List {
     // SAFETY: the caller vouches for them; guarded calls.
     unsafe {
         let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
@@ -188,7 +192,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
                 Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message).detail("Nor does an expression use it.").raise();
             }
         }
-        (*load).projection = Some(Nodes { targets: *targets, quals: std::ptr::null_mut() });
+        (*load).projection = Some(Nodes { targets: *targets, ..Nodes::NONE });
     }
 }
 
@@ -228,7 +232,7 @@ unsafe extern "C-unwind" fn refuse() {
 /// # Safety
 /// An expression that cannot become a value of this column.
 #[pg_guard]
-unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const pg_sys::FormData_pg_attribute) {
+pub(super) unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const pg_sys::FormData_pg_attribute) {
     // SAFETY: the caller vouches for both; guarded calls, and strings that they return.
     unsafe {
         let name = from_server(CStr::from_ptr((*form).attname.data.as_ptr()));

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::direct::{Projection, compute_read};
+use super::direct::{Made, Projection, compute_read, filter};
 use super::files::Files;
 use super::rejects::{Complaint, Reject, Spool};
 use super::{Load, source};
@@ -412,6 +412,25 @@ fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complai
     Ok(())
 }
 
+/// Leave out the row that an error of a function is about.
+///
+/// # Safety
+/// As [`next_row`], with the error.
+#[pg_guard]
+unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::ErrorData) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let feed = &mut *feed;
+        let load = &mut *feed.load;
+        let Some(rows) = &mut load.rows else { return };
+        count_reject(feed.by_file, rows);
+        reject(load.spool, rows, &mut feed.tolerance, Complaint::of_data(error)).or_raise();
+        let rejected = feed.tolerance.bad_rows;
+        load.phases.show(|figures| figures.rejected = rejected);
+        pgrx::check_for_interrupts!();
+    }
+}
+
 /// Raise the error about missing fields.
 ///
 /// # Safety
@@ -447,11 +466,23 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
             if what == SHORT {
                 raise_missing(feed);
             }
+            let mut is_there = true;
             if let Some(projection) = (*feed).projection.as_ref() {
                 let row = RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull };
-                compute_read(&raw const *projection, econtext, row);
+                if !projection.filters {
+                    compute_read(&raw const *projection, econtext, row);
+                } else {
+                    match filter(&raw const *projection, econtext, row) {
+                        Made::Row => (),
+                        Made::Nothing => is_there = false,
+                        Made::Bad(error) => {
+                            leave_out(feed, error);
+                            continue;
+                        }
+                    }
+                }
             }
-            if !passes(feed) {
+            if !is_there || !passes(feed) {
                 (*feed).filtered += 1;
                 if let Some(figures) = (*feed).figures() {
                     figures.filtered.fetch_add(1, Relaxed);

@@ -7,7 +7,7 @@
 //!   begin_call  arguments
 //!   begin       rights, the lock; the relation is looked at and closed again
 //!   TRUNCATE    the server's own, if asked for
-//!   analyze     the where clause
+//!   analyze     the where clause, the filter
 //!   prepare     the columns, the right to insert into them; which writer; the load's number; the file is opened
 //!   read_header only if the header says which columns there are
 //!   a writer    direct, or `buffered`
@@ -33,6 +33,7 @@ pub mod duplicate;
 mod expression;
 mod feed;
 mod files;
+mod filter;
 pub mod history;
 pub mod insert_select;
 mod memory;
@@ -221,6 +222,7 @@ pub unsafe fn perform(load: *mut Load) {
             (*load).where_clause = where_clause::analyze((*load).target.relation, text.as_ptr());
         }
         expression::analyze(load);
+        filter::analyze(load);
         prepare(load);
         if (*load).writer == Writer::None {
             finish(load);
@@ -436,7 +438,12 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     let volatile = unsafe { volatile::obstacles(relation, mapping.as_ref(), load.where_clause.conditions) };
     load.target.obstacles.extend(volatile);
     // SAFETY: nodes that were analyzed.
-    load.target.obstacles.extend(load.projection.and_then(|nodes| unsafe { expression::obstacle(nodes) }));
+    load.target.obstacles.extend(load.projection.and_then(|nodes| unsafe {
+        match load.options.function {
+            Some(function) => filter::obstacle(function, nodes).or_raise(),
+            None => expression::obstacle(nodes),
+        }
+    }));
     if load.options.duplicates.keep != Keep::Error {
         load.target.check_replace(load.options.duplicates.keep);
         // SAFETY: the relation is open.

@@ -40,6 +40,7 @@ const NAMES: &[&str] = &[
     "duplicate_limit",
     "once",
     "force",
+    "filter",
     EACH_FILE,
 ];
 
@@ -89,6 +90,9 @@ pub struct LoadOptions {
     /// The header says which columns the fields are for. `copy.header` is then one line.
     pub match_by_name: bool,
     pub where_clause: Option<CString>,
+    /// The function that makes a row of the fields: as it is named, and once it is known, its number.
+    pub filter: Option<CString>,
+    pub function: Option<pg_sys::Oid>,
     pub truncate: bool,
     /// Nothing is written, but rows are judged as if the table had been truncated.
     pub as_truncated: bool,
@@ -266,6 +270,17 @@ impl LoadOptions {
         if options.match_by_name && !options.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
+        if options.filter.is_some() {
+            let other = match &options {
+                LoadOptions { match_by_name: true, .. } => Some("match_by \"name\""),
+                LoadOptions { computed, .. } if !computed.is_empty() => Some("expressions in columns"),
+                LoadOptions { others, .. } if !others.is_empty() => Some("source in columns"),
+                _ => None,
+            };
+            if let Some(other) = other {
+                return Err(invalid(format!("cannot specify both filter and {other}")));
+            }
+        }
         Ok(options)
     }
 
@@ -281,6 +296,8 @@ impl LoadOptions {
             computed: Vec::new(),
             match_by_name: false,
             where_clause: None,
+            filter: None,
+            function: None,
             truncate: false,
             as_truncated: false,
             freeze: false,
@@ -325,7 +342,7 @@ impl LoadOptions {
     /// Make sense of options that are given by name. Guarded.
     pub fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
         let mut draft = Draft::new(Caller::Function);
-        let (mut columns, mut program, mut where_clause) = (None, false, None);
+        let (mut columns, mut program, mut where_clause, mut filter) = (None, false, None, None);
         let mut server = None;
         let (mut truncate, mut freeze, mut analyze) = (false, false, false);
         let (mut writer, mut workers) = (WriterOption::Auto, None);
@@ -348,6 +365,7 @@ impl LoadOptions {
                 "program" => program = Caller::Function.boolean(name, bytes)?,
                 "server" => server = Some(c_string(bytes)),
                 "where" => where_clause = Some(c_string(bytes)),
+                "filter" => filter = Some(c_string(bytes)),
                 "truncate" => truncate = Caller::Function.boolean(name, bytes)?,
                 "freeze" => freeze = Caller::Function.boolean(name, bytes)?,
                 "analyze" => analyze = Caller::Function.boolean(name, bytes)?,
@@ -410,6 +428,8 @@ impl LoadOptions {
             computed: Vec::new(),
             match_by_name,
             where_clause,
+            filter,
+            function: None,
             truncate,
             as_truncated: false,
             freeze,

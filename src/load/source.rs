@@ -10,9 +10,10 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::direct::Nodes;
+use super::filter;
 use super::insert_select::Wrapper;
 use super::options::LoadOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, OrRaise, Result};
 use crate::pg::chunk::changed;
 use crate::pg::column::{self, Column, Taken, default_expression};
 use crate::pg::compat;
@@ -46,6 +47,8 @@ pub struct Mapping {
     pub computed: Vec<i16>,
     /// Then, the columns of the foreign table that are looked at. They keep their places.
     pub wanted: Option<Vec<i16>>,
+    /// The function that the fields are arguments of, and that makes the row.
+    pub function: Option<pg_sys::Oid>,
 }
 
 impl Mapping {
@@ -88,7 +91,7 @@ impl Mapping {
     }
 }
 
-fn twice(name: &CStr) -> Error {
+pub(super) fn twice(name: &CStr) -> Error {
     let message = format!("column \"{}\" specified more than once", from_server(name));
     Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message)
 }
@@ -103,9 +106,12 @@ fn natts(relation: pg_sys::Relation) -> usize {
     unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
 }
 
-/// What expressions see: the target's columns, and then a text for each field that is for none of them. Guarded; allocates in
-/// the current memory context.
+/// What expressions see: the target's columns, and then a text for each field that is for none of them; or a filter's arguments. Guarded;
+/// allocates in the current memory context.
 pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
+    if let Some(function) = mapping.function {
+        return filter::descriptor(function).or_raise();
+    }
     let number = |n: usize| pg_sys::AttrNumber::try_from(n).unwrap_or(pg_sys::AttrNumber::MAX);
     let fields = mapping.fields.iter().zip(&mapping.names);
     let texts: Vec<&CString> = fields.filter(|(field, _)| field.is_none()).map(|(_, name)| name).collect();
@@ -126,7 +132,7 @@ pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys
 }
 
 /// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
-fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
+pub(super) fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
     // SAFETY: an open relation, whose descriptor has natts attributes.
     let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
     (0..natts).filter_map(move |index| {
@@ -156,6 +162,9 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
     if options.match_by_name {
         others(relation, options)?;
         return Ok(None);
+    }
+    if let Some(function) = options.function {
+        return filter::mapping(relation, options, function).map(Some);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
@@ -233,6 +242,9 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     // A COPY does not say where its data are.
     let described = if options.is_copy { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
+    if mapping.is_some_and(|mapping| mapping.function.is_some()) {
+        rows.fill_missing();
+    }
     if let Some(known) = known {
         rows.name_by(known);
     }
@@ -292,6 +304,14 @@ fn columns(
 ) -> Result<Vec<Column>> {
     let encodings = Encodings::new(options.copy.encoding)?;
     let session = column::session(encodings.charset());
+    if let Some(function) = mapping.function {
+        let mut columns = filter::columns(function, mapping, &session)?;
+        for (column, slice) in columns.iter_mut().zip(&options.slices) {
+            column.slice.clone_from(slice);
+        }
+        options.copy.force(pg_sys::InvalidOid, &mut columns)?;
+        return Ok(columns);
+    }
     let with_default = options.copy.dialect.default.is_some() || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let inputs = (!options.computed.is_empty()).then(|| input_descriptor(relation, mapping));

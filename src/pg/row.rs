@@ -117,6 +117,9 @@ pub struct Rows {
     pub(super) columns: Vec<Column>,
     /// How many fields there are.
     pub(super) fields: usize,
+    /// How many of them a record must have; those that it lacks behind get their defaults, if so it is said.
+    required: usize,
+    fills: bool,
     /// Of records that are one field, which no column takes.
     parts: Option<Parts>,
     /// Records are looked at before values are made of them: for DEFAULT markers, or for their parts.
@@ -191,6 +194,8 @@ impl Rows {
             stream,
             columns: Vec::new(),
             fields: 0,
+            required: 0,
+            fills: false,
             parts: has_parts.then(Parts::default),
             is_checked: default.is_some() || has_parts,
             known: None,
@@ -262,11 +267,25 @@ impl Rows {
             self.columns = std::iter::once(line).chain(of_line).chain(others).collect();
             self.fields = 1;
             parts.lay_out(&self.columns, self.stream.reader.dialect().record_length);
+            self.settle_required();
             return;
         }
         self.fields = fields.len();
         fields.extend(others);
         self.columns = fields;
+        self.settle_required();
+    }
+
+    /// Fields that a record lacks at its end get the defaults of their columns, where these have some.
+    pub fn fill_missing(&mut self) {
+        self.fills = true;
+        self.settle_required();
+    }
+
+    fn settle_required(&mut self) {
+        let fields = self.columns.get(..self.fields).unwrap_or_default();
+        let needs = |column: &Column| !self.fills || column.default.is_null();
+        self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
     }
 
     /// From now on, decode rows together where all of their columns can be decoded: rows of so many attributes, of which
@@ -463,13 +482,13 @@ impl Rows {
     /// Does the record lack fields? Then COPY converts those that are there and raises an error.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.reader().fields() < self.fields
+        self.reader().fields() < self.required
     }
 
     /// The error about the first missing field, if there is one.
     pub fn check_missing(&mut self) -> Result<()> {
         self.attention = Attention::NONE;
-        match self.columns.get(..self.fields).and_then(|columns| columns.get(self.reader().fields())) {
+        match self.columns.get(..self.required).and_then(|columns| columns.get(self.reader().fields())) {
             Some(column) => Err(error::missing_data(&column.display_name())),
             None => Ok(()),
         }
@@ -545,8 +564,12 @@ impl Rows {
         let reader = &self.stream.reader;
         let record = reader.record();
         let fields = reader.fields();
-        for &i in wanted {
+        for (at, &i) in wanted.iter().enumerate() {
             if i >= fields {
+                if self.fills && fields >= self.required {
+                    let missing = wanted.iter().skip(at).filter(|&&i| i < self.fields);
+                    self.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
+                }
                 break;
             }
             let Some(column) = self.columns.get(i) else { break };

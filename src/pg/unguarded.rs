@@ -224,6 +224,28 @@ unsafe extern "C-unwind" {
     pub fn canonicalize_qual(qual: *mut pg_sys::Expr, is_check: bool) -> *mut pg_sys::Expr;
     /// makefuncs.c.
     pub fn make_ands_implicit(clause: *mut pg_sys::Expr) -> *mut pg_sys::List;
+    /// functions.c. What the body of a function of the language SQL may name.
+    pub fn prepare_sql_fn_parse_info(
+        procedureTuple: pg_sys::HeapTuple,
+        call_expr: *mut pg_sys::Node,
+        inputCollation: pg_sys::Oid,
+    ) -> *mut c_void;
+    /// functions.c. Sets hooks; raises nothing.
+    pub fn sql_fn_parser_setup(pstate: *mut pg_sys::ParseState, pinfo: *mut c_void);
+    /// analyze.c.
+    pub fn transformTopLevelStmt(
+        pstate: *mut pg_sys::ParseState,
+        parseTree: *mut pg_sys::RawStmt,
+    ) -> *mut pg_sys::Query;
+    /// heaptuple.c. Raises nothing.
+    pub fn heap_deform_tuple(
+        tuple: pg_sys::HeapTuple,
+        tupleDesc: pg_sys::TupleDesc,
+        values: *mut pg_sys::Datum,
+        isnull: *mut bool,
+    );
+    /// fmgr.c. A value of variable length as it is in memory of its own, or itself.
+    pub fn pg_detoast_datum(datum: *mut pg_sys::varlena) -> *mut pg_sys::varlena;
     /// postgres.c.
     pub fn pg_analyze_and_rewrite_fixedparams(
         parsetree: *mut pg_sys::RawStmt,

@@ -12,6 +12,7 @@
 //!
 //! A load without workers is the same with one process, which reads the file in order.
 
+mod call;
 mod defaults;
 mod exclusive;
 mod executor;
@@ -48,6 +49,6 @@ pub use freeze::check_freeze;
 pub use join::Joined;
 pub use join::leaf::{Columns, in_place_of, register as register_leaf};
 pub use leader::load;
-pub use projection::{Nodes, Projection, compute_read};
+pub use projection::{Made, Nodes, Projection, compute_read, filter};
 pub use statement::Statement;
 pub use workers::workers_for;

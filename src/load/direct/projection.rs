@@ -11,17 +11,20 @@
 //! Expressions come from a plan, where a Var of INDEX_VAR is a column of the foreign table. A worker reads them from the
 //! text that nodeToString makes of them.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_void};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
+use super::call::Call;
+use super::failure;
 use super::process::{Executor, Process};
 use crate::error::OrRaise;
 use crate::load::source::Mapping;
+use crate::pg::attempt::in_subtransaction;
 use crate::pg::column::Column;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, Opaque};
 
 /// Nodes of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +33,11 @@ pub struct Nodes {
     pub targets: *mut pg_sys::List,
     /// Conditions that must all hold.
     pub quals: *mut pg_sys::List,
+    /// A row of which the targets are made, as columns of OUTER_VAR; if there is none, that is no row that passes. Null if they are
+    /// made of the row of the file.
+    pub row: *mut pg_sys::Node,
+    /// All of it stands for the call of a function, a filter: it sees the whole row of the file, and its errors may be survived.
+    pub filters: bool,
 }
 
 /// As text.
@@ -37,14 +45,17 @@ pub struct Nodes {
 pub struct Text {
     pub targets: CString,
     pub quals: CString,
+    pub row: CString,
+    pub filters: bool,
 }
 
 impl Text {
     /// Guarded; allocates in the current memory context.
     pub fn nodes(&self) -> Nodes {
         // SAFETY: guarded calls with what nodeToString wrote.
-        let read = |text: &CString| unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()).cast() };
-        Nodes { targets: read(&self.targets), quals: read(&self.quals) }
+        let read = |text: &CString| unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()) };
+        let (targets, quals) = (read(&self.targets).cast(), read(&self.quals).cast());
+        Nodes { targets, quals, row: read(&self.row).cast(), filters: self.filters }
     }
 }
 
@@ -68,17 +79,26 @@ fn columns_of(nodes: *mut pg_sys::List) -> Vec<i16> {
 }
 
 impl Nodes {
+    pub const NONE: Nodes = {
+        let none = std::ptr::null_mut();
+        Nodes { targets: none, quals: none, row: std::ptr::null_mut(), filters: false }
+    };
+
     /// Guarded.
     pub fn text(self) -> Text {
         // SAFETY: a guarded call; the string is copied.
-        let write = |list: *mut pg_sys::List| unsafe { CStr::from_ptr(pg_sys::nodeToString(list.cast())) }.to_owned();
-        Text { targets: write(self.targets), quals: write(self.quals) }
+        let write = |node: *const c_void| unsafe { CStr::from_ptr(pg_sys::nodeToString(node)) }.to_owned();
+        let (targets, quals) = (write(self.targets.cast()), write(self.quals.cast()));
+        Text { targets, quals, row: write(self.row.cast()), filters: self.filters }
     }
 
     /// All of them, for somebody to look through. Guarded.
     pub fn all(self) -> *mut pg_sys::Node {
         // SAFETY: guarded calls on lists of nodes.
-        unsafe { pg_sys::list_concat_copy(self.targets, self.quals).cast() }
+        unsafe {
+            let all = pg_sys::list_concat_copy(self.targets, self.quals);
+            if self.row.is_null() { all.cast() } else { pg_sys::lappend(all, self.row.cast()).cast() }
+        }
     }
 
     /// What a mapping must know: the attributes that are set, and the columns of the file that are looked at. Guarded.
@@ -97,6 +117,11 @@ impl Nodes {
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Move {
+        from: usize,
+        to: usize,
+    },
+    /// The same, from the row that a function has made.
+    Take {
         from: usize,
         to: usize,
     },
@@ -136,6 +161,11 @@ pub struct Projection {
     pub slot: *mut pg_sys::TupleTableSlot,
     quals: *mut pg_sys::ExprState,
     parts: Vec<Part>,
+    /// What makes the row that the parts are of, if not the file does.
+    call: Option<Call>,
+    /// It stands for the call of a function, whose errors are to be survived.
+    pub filters: bool,
+    survives: bool,
     /// Columns that are converted before the conditions are evaluated, and after: their places in the file.
     pub first: Vec<usize>,
     rest: Vec<usize>,
@@ -189,16 +219,22 @@ impl Projection {
             for entry in PgList::<pg_sys::TargetEntry>::from_pg(nodes.targets).iter_ptr() {
                 let to = usize::try_from((*entry).resno - 1).unwrap_or(0);
                 parts.push(if (*(*entry).expr).type_ == pg_sys::NodeTag::T_Var {
-                    let number = (*(*entry).expr.cast::<pg_sys::Var>()).varattno;
-                    Part::Move { from: usize::try_from(number - 1).unwrap_or(0), to }
+                    let variable = (*entry).expr.cast::<pg_sys::Var>();
+                    let from = usize::try_from((*variable).varattno - 1).unwrap_or(0);
+                    let is_made = i64::from((*variable).varno) == i64::from(pg_sys::OUTER_VAR);
+                    if is_made { Part::Take { from, to } } else { Part::Move { from, to } }
                 } else {
                     let expands = pg_sys::get_typlen(pg_sys::exprType((*entry).expr.cast())) == -1;
                     Part::Compute { state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()), to, expands }
                 });
             }
+            let call = (!nodes.row.is_null()).then(|| Call::new(nodes.row, nodes.targets));
             pg_sys::MemoryContextSwitchTo(old);
-            let early = early(&columns_of(nodes.quals), nodes.quals.is_null(), on_error);
-            Projection::fitted(slot, quals, parts, early, columns)
+            // What a function does not look at is an argument all the same.
+            let early = early(&columns_of(nodes.quals), nodes.quals.is_null() || nodes.filters, on_error);
+            let survives = nodes.filters && matches!(on_error, OnError::Table | OnError::Ignore);
+            let projection = Projection::fitted(slot, quals, parts, early, columns);
+            Projection { call, filters: nodes.filters, survives, ..projection }
         }
     }
 
@@ -227,7 +263,9 @@ impl Projection {
         columns: &[Column],
     ) -> Projection {
         let (first, rest) = (Vec::new(), Vec::new());
-        let mut projection = Projection { slot, quals, parts, first, rest, early, is_partial: false };
+        let (call, filters, survives) = (None, false, false);
+        let mut projection =
+            Projection { slot, quals, parts, call, filters, survives, first, rest, early, is_partial: false };
         projection.fit(columns);
         projection
     }
@@ -314,23 +352,102 @@ pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool
     }
 }
 
-/// Make the target's attributes of the row, but for defaults that are expressions. False if it does not pass.
+/// Make the target's attributes of the row, but for defaults that are expressions.
 ///
 /// # Safety
 /// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
-pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays) -> bool {
+pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays) -> Made {
     // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
-        if !passes(process, projection) {
-            return false;
+        if (*projection).filters {
+            (*process).rows.is_converting = false;
+            let made = filter(projection, (*process).executor.econtext, arrays);
+            if !matches!(made, Made::Row) {
+                return made;
+            }
+        } else {
+            if !passes(process, projection) {
+                return Made::Nothing;
+            }
+            compute(projection, (*process).executor.econtext, arrays);
         }
-        compute(projection, (*process).executor.econtext, arrays);
         // A guard for each row is dear.
         if (*process).defaults.sets() {
             set_defaults(process, &raw const arrays);
         }
-        true
+        Made::Row
     }
+}
+
+/// What became of a row of the file.
+#[derive(Debug, Clone, Copy)]
+pub enum Made {
+    Row,
+    /// It does not pass.
+    Nothing,
+    /// The function does not like it, and that is survived.
+    Bad(*mut pg_sys::ErrorData),
+}
+
+/// The making of a row.
+struct Making {
+    projection: *const Projection,
+    econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays,
+    is_made: bool,
+}
+
+/// Make a row of one of the file, which has just been read, by a filter.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid projection that filters, and the arrays of the target's row.
+pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) -> Made {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        unguarded::store_virtual((*projection).slot);
+        (*econtext).ecxt_scantuple = (*projection).slot;
+        let mut making = Making { projection, econtext, arrays, is_made: false };
+        if (*projection).survives {
+            let error = survive((&raw mut making).cast());
+            if !error.is_null() {
+                if !failure::is_about_a_row(error) {
+                    unguarded::ReThrowError(error);
+                }
+                return Made::Bad(error);
+            }
+        } else {
+            make((&raw mut making).cast());
+        }
+        if making.is_made { Made::Row } else { Made::Nothing }
+    }
+}
+
+/// # Safety
+/// As [`filter`], with what it has made of its arguments.
+unsafe extern "C-unwind" fn make(making: Opaque) {
+    // SAFETY: the caller vouches for it; nothing here has a destructor.
+    unsafe {
+        let making = making.cast::<Making>();
+        let Making { projection, econtext, arrays, .. } = *making;
+        if !unguarded::exec_qual((*projection).quals, econtext) {
+            return;
+        }
+        if let Some(call) = (*projection).call.as_ref()
+            && !call.make(econtext)
+        {
+            return;
+        }
+        compute(projection, econtext, arrays);
+        (*making).is_made = true;
+    }
+}
+
+/// # Safety
+/// As [`make`], not in parallel mode.
+#[pg_guard]
+unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for it.
+    unsafe { in_subtransaction(make, making) }
 }
 
 /// Make attributes of a row of the file, which is in the slot.
@@ -347,6 +464,13 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
                 Part::Move { from, to } => {
                     *arrays.values.add(to) = *source.values.add(from);
                     *arrays.nulls.add(to) = *source.nulls.add(from);
+                }
+                Part::Take { from, to } => {
+                    if let Some(call) = (*projection).call.as_ref() {
+                        let made = call.arrays();
+                        *arrays.values.add(to) = *made.values.add(from);
+                        *arrays.nulls.add(to) = *made.nulls.add(from);
+                    }
                 }
                 Part::Compute { state, to, expands } => {
                     let is_null = arrays.nulls.add(to);

@@ -18,7 +18,7 @@ use super::join;
 use super::join::Beginning;
 use super::key_check;
 use super::process::{END, Process, SHORT};
-use super::projection;
+use super::projection::{self, Made};
 use crate::error::OrRaise;
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
     unsafe { &mut *process }.finish().or_raise();
 }
 
-/// Leave out the row that an error of the executor's is about.
+/// Leave out the row that an error of the executor's, or of a function's, is about.
 ///
 /// # Safety
 /// As [`step`], with the error.
@@ -220,9 +220,17 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     raise_missing(process);
                 }
                 (*rows).is_converting = false;
-                if !projection.is_null() && !projection::project(process, projection, arrays) {
-                    (*process).filtered += 1;
-                    (*process).filtered_here += 1;
+                let made = match projection.is_null() {
+                    true => Made::Row,
+                    false => projection::project(process, projection, arrays),
+                };
+                if !matches!(made, Made::Row) {
+                    if let Made::Bad(error) = made {
+                        leave_out(process, error);
+                    } else {
+                        (*process).filtered += 1;
+                        (*process).filtered_here += 1;
+                    }
                     pg_sys::CurrentMemoryContext = memory;
                     clear(e.slot, per_tuple);
                     continue;

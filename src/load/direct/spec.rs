@@ -36,6 +36,8 @@ pub struct Spec {
     pub encoding: i32,
     /// The fields' attribute numbers, 0 for none, and names.
     pub fields: Vec<(i16, CString)>,
+    /// The function that they are arguments of.
+    pub function: Option<pg_sys::Oid>,
     /// The columns that the statement gives values to.
     pub inserted: Vec<i16>,
     /// The condition as nodeToString writes it.
@@ -138,14 +140,17 @@ impl Spec {
             w.number(u64::from(attnum.cast_unsigned()));
             w.bytes(name.as_bytes());
         }
+        w.number(self.function.map_or(0, |function| u64::from(function.to_u32())));
         w.number(self.inserted.len() as u64);
         self.inserted.iter().for_each(|attnum| w.number(u64::from(attnum.cast_unsigned())));
         w.number(u64::from(self.condition.is_some()));
         w.bytes(self.condition.as_ref().map_or(b"", |c| c.as_bytes()));
         w.number(u64::from(self.projection.is_some()));
-        if let Some(Text { targets, quals }) = &self.projection {
+        if let Some(Text { targets, quals, row, filters }) = &self.projection {
             w.bytes(targets.as_bytes());
             w.bytes(quals.as_bytes());
+            w.bytes(row.as_bytes());
+            w.number(u64::from(*filters));
         }
         w.number(u64::from(self.join.is_some()));
         if let Some(join::Text { statement, parameters, sets, instrument, nodes }) = &self.join {
@@ -201,11 +206,17 @@ impl Spec {
         let is_copy = r.number()? != 0;
         let encoding = u32::try_from(r.number()?).ok()?.cast_signed();
         let fields = r.list(|r| Some((u16::try_from(r.number()?).ok()?.cast_signed(), r.string()?)))?;
+        let function = Some(oid(r.number()?)?).filter(|function| *function != pg_sys::InvalidOid);
         let inserted = r.list(|r| Some(u16::try_from(r.number()?).ok()?.cast_signed()))?;
         let has_condition = r.number()? != 0;
         let condition = r.string()?;
         let projects = r.number()? != 0;
-        let projection = if projects { Some(Text { targets: r.string()?, quals: r.string()? }) } else { None };
+        let projection = if projects {
+            let (targets, quals, row) = (r.string()?, r.string()?, r.string()?);
+            Some(Text { targets, quals, row, filters: r.number()? != 0 })
+        } else {
+            None
+        };
         let join = if r.number()? != 0 {
             let (statement, parameters) = (r.string()?, r.bytes()?.to_vec());
             let sets = r.list(|r| Some(u16::try_from(r.number()?).ok()?.cast_signed()))?;
@@ -247,6 +258,7 @@ impl Spec {
             is_copy,
             encoding,
             fields,
+            function,
             inserted,
             condition,
             projection,

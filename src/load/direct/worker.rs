@@ -195,6 +195,7 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         fields: spec.fields.iter().map(|(attnum, _)| (*attnum != 0).then_some(*attnum)).collect(),
         names: spec.fields.iter().map(|(_, name)| name.clone()).collect(),
         others: source::others(relation, &options)?,
+        function: spec.function,
         ..Mapping::default()
     };
     let nodes = spec.projection.as_ref().map(Text::nodes);

@@ -59,7 +59,7 @@ impl Insertion {
         push(i32::from(self.own.is_some()));
         push(self.joins.map_or(0, |reach| 1 + reach as i32));
         self.columns.iter().copied().for_each(push);
-        let nodes = self.own.unwrap_or(Nodes { targets: null_mut(), quals: null_mut() });
+        let nodes = self.own.unwrap_or(Nodes::NONE);
         let mut list = PgList::<pg_sys::List>::new();
         list.push(numbers);
         list.push(nodes.targets);
@@ -84,7 +84,7 @@ impl Insertion {
             let list = nth(0);
             let len = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
             let numbers: Vec<i32> = (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect();
-            (numbers, Nodes { targets: nth(1), quals: nth(2) })
+            (numbers, Nodes { targets: nth(1), quals: nth(2), ..Nodes::NONE })
         };
         let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
         let oid = |i: usize| pg_sys::Oid::from_u32(number(i).cast_unsigned());
@@ -133,7 +133,7 @@ impl Insertion {
         // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.
         let of_plan = || unsafe {
             let plan = &(*plan).scan.plan;
-            Nodes { targets: self.entries(plan.targetlist), quals: plan.qual }
+            Nodes { targets: self.entries(plan.targetlist), quals: plan.qual, ..Nodes::NONE }
         };
         Some(self.own.unwrap_or_else(of_plan))
     }

@@ -76,7 +76,7 @@ pub unsafe fn judge(
             for (part, insertion) in parts.iter().zip(&mut insertions) {
                 let targets = to_row(insertion.entries(part.targets).cast(), part.place as u32).cast();
                 // Conditions come with the plan.
-                insertion.own = Some(Nodes { targets, quals: std::ptr::null_mut() });
+                insertion.own = Some(Nodes { targets, ..Nodes::NONE });
             }
         }
         of_tables(&insertions, false)?;

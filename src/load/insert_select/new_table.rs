@@ -139,7 +139,11 @@ unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Node
             pg_sys::ChangeVarNodes(copy.cast(), plan.scanrelid as _, pg_sys::INDEX_VAR as _, 0);
             copy
         };
-        Nodes { targets: over_row(insertion.entries(plan.plan.targetlist)), quals: over_row(plan.plan.qual) }
+        Nodes {
+            targets: over_row(insertion.entries(plan.plan.targetlist)),
+            quals: over_row(plan.plan.qual),
+            ..Nodes::NONE
+        }
     }
 }
 

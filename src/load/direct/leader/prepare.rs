@@ -84,6 +84,8 @@ impl Leader {
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
                 && is_safe_to_read(&hazards, rows.columns(), load.projection)
+                // What is inlined does what the function says.
+                && mapping.function.is_none_or(|function| hazards.function_is_safe(function))
                 && load.joined.is_none_or(|joined| joined.is_safe)
                 && more
                     .iter()
@@ -156,6 +158,7 @@ impl Leader {
             is_copy: options.is_copy,
             encoding: rows.stream().encoding(),
             fields: fields(mapping),
+            function: mapping.function,
             inserted: inserted_by(load),
             // SAFETY: an expression, or null.
             condition: (!condition.is_null()).then(|| unsafe { node_string(condition) }),
@@ -278,7 +281,9 @@ pub(super) fn traces(rows: &Rows) -> Traces {
 pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) -> usize {
     let copy = &options.copy;
     let stream = rows.stream();
-    let survives = || survives(copy, rows.columns()) && copy.limit.is_none();
+    // Errors of a function are survived in subtransactions.
+    let filters = options.function.is_some() && matches!(copy.on_error, OnError::Table | OnError::Ignore);
+    let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
     if let Some(list) = stream.files() {
         // Records to be passed over may be those of several files.
         let mut any = stream.tells_bytes() && survives() && copy.skip == 0;

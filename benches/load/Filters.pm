@@ -1,0 +1,69 @@
+# The mode `filters`: a load with a function that makes each row as it is, against the load without: one of SQL whose body takes the place of the
+# call, and one of PL/pgSQL, which is called. The rows are the same, so they are compared as ever.
+#
+# A figure's rival is here the function's language.
+package Filters;
+use strict;
+use warnings;
+use Time::HiRes qw(time);
+use Report;
+use Sources;
+
+my $PLAIN = 'none';
+my %BODY = (
+    SQL        => ['sql', sub { "SELECT $_[0] WHERE \$1 IS NOT NULL OR \$1 IS NULL" }],
+    'PL/pgSQL' => ['plpgsql', sub { "BEGIN RETURN ($_[0]); END" }],
+);
+
+sub filters {
+    my ($bench, $workload) = @_;
+    return if $workload->{bad};
+    my $server = $bench->{server};
+    my @types = split /\|/, $server->query(
+        "SELECT string_agg(format_type(atttypid, NULL), '|' ORDER BY attnum) FROM pg_attribute"
+            . " WHERE attrelid = '$workload->{name}'::regclass AND attnum > 0 AND NOT attisdropped");
+    my $arguments = join ', ', @types;
+    my $columns = join ', ', map {"\$$_"} 1 .. @types;
+    my @languages = sort keys %BODY;
+    my %name = map { $_ => 'filter_' . $BODY{$_}[0] } @languages;
+    $server->query(map {
+        my ($language, $body) = @{ $BODY{$_} };
+        "CREATE FUNCTION $name{$_}($arguments) RETURNS $workload->{name} LANGUAGE $language IMMUTABLE PARALLEL SAFE AS \$body\$"
+            . $body->($columns) . '$body$';
+    } @languages);
+    $bench->rounds(
+        "$workload->{title}, filters",
+        sub {
+            my ($round, $language) = @_;
+            my %more = $language eq $PLAIN ? () : (filter => "\"$name{$language}\"");
+            $workload->reset;
+            my $session = Sources::loader($bench, $workload);
+            my $begin = time;
+            $session->ask('SELECT rows_loaded FROM bulk_load(' . $workload->arguments($workload->{path}, %more) . ')');
+            my $seconds = time - $begin;
+            undef $session;
+            $workload->check("filter: $language");
+            $bench->record($workload, mode => 'filters', rival => $language, round => $round, figures => { seconds => $seconds });
+        },
+        $PLAIN, @languages
+    );
+    $server->query(map {"DROP FUNCTION $name{$_}"} @languages);
+}
+
+sub table {
+    my ($figures) = @_;
+    my $text = Report::header('filter', 'median s', 'min–max s', 'of the time without');
+    my (%seconds, @names);
+    for (@$figures) {
+        push @names, $_->{rival} if !$seconds{ $_->{rival} };
+        push @{ $seconds{ $_->{rival} } }, $_->{value};
+    }
+    for my $name (@names) {
+        my $ratio = '';
+        $ratio = sprintf '%.2f', Report::median(@{ $seconds{$name} }) / Report::median(@{ $seconds{$PLAIN} }) if $name ne $PLAIN;
+        $text .= Report::line($name, Report::seconds(@{ $seconds{$name} }), $ratio);
+    }
+    return $text;
+}
+
+1;

@@ -1,0 +1,258 @@
+--
+-- Option filter: a function that makes the row of a record's fields, or leaves it out. The oracle is the server's own call of it.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_filter
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+CALL write_file('filter.csv', E'1,ada,20240131,"3,5"\n2,,20240229,0\n3,"o""k",20231231,-1\n');
+CREATE TABLE t (id int PRIMARY KEY, name varchar(6), day date, amount numeric CHECK (amount > -4), twice int GENERATED ALWAYS AS (id * 2) STORED);
+CREATE FUNCTION loaded(filter text, options jsonb DEFAULT '{}', file text DEFAULT 'filter.csv', target regclass DEFAULT 't') RETURNS text LANGUAGE sql AS $$
+	SELECT (rows_loaded, rows_rejected, rows_filtered, writer, notes)::text
+	FROM bulk_load(data_path(file), target, jsonb_build_object('format', 'csv', 'filter', filter) || options)
+$$;
+-- Of the table's type, with all of its columns, or a record of those that rows take; typed arguments are converted.
+CREATE FUNCTION whole(id int, name text, day text, amount text) RETURNS t LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+	SELECT id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0
+$$;
+CREATE FUNCTION columns(id int, name text, day text, amount text, OUT int, OUT text, OUT date, OUT numeric) LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+	SELECT id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id
+$$;
+CREATE FUNCTION called(id int, name text, day text, amount text) RETURNS t LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+	RETURN whole(id, name, day, amount);
+END $$;
+CREATE FUNCTION any_row(id int, name varchar, day text, amount text) RETURNS record LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	RETURN (id, upper(name)::varchar(6), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id);
+END $$;
+CREATE FUNCTION as_row(id int, name text, day text, amount text) RETURNS t LANGUAGE sql IMMUTABLE AS $$
+	SELECT ROW(id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0)::t
+$$;
+CREATE FUNCTION atomic(id int, name text, day text, amount text) RETURNS t IMMUTABLE RETURN (id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0)::t;
+CREATE FUNCTION atomic_block(id int, name text, day text, amount text) RETURNS t IMMUTABLE BEGIN ATOMIC
+	SELECT id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0;
+END;
+CREATE DOMAIN t_domain AS t CHECK ((VALUE).id < 10);
+CREATE FUNCTION of_domain(id int, name text, day text, amount text) RETURNS t_domain LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN whole(id, name, day, amount); END $$;
+CREATE FUNCTION of_domain_sql(id int, name text, day text, amount text) RETURNS t_domain LANGUAGE sql IMMUTABLE AS $$ SELECT ROW(id + 8, name, NULL, 1, 1)::t $$;
+SELECT loaded('whole');
+SELECT * FROM t ORDER BY id;
+CREATE TABLE wanted AS TABLE t;
+CREATE FUNCTION same(filter text, options jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	TRUNCATE t;
+	result := loaded(filter, options);
+	RETURN result || ' ' || (SELECT count(*) FROM ((TABLE t EXCEPT ALL TABLE wanted) UNION ALL (TABLE wanted EXCEPT ALL TABLE t)) d);
+END $$;
+SELECT f, same(f) FROM unnest('{columns,called,any_row,as_row,atomic,atomic_block,of_domain,"load_filter.whole(int, text, text, text)","\"whole\""}'::text[]) f;
+SELECT f, same(f, '{"writer": "buffered"}') FROM unnest('{whole,columns,called,any_row,as_row,of_domain}'::text[]) f;
+TRUNCATE t;
+SELECT error_of($$SELECT loaded('of_domain_sql')$$);
+
+-- NULL leaves the row out, and so does STRICT with a NULL; a row of NULLs is a row. `where` sees what was made.
+CREATE TABLE two (a int, b text);
+CALL write_file('filter_two.csv', E'1,x\n2,\n,y\n4,z\n');
+CREATE FUNCTION odd(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT a, b WHERE a <> 2 $$;
+CREATE FUNCTION odd_case(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN a <> 2 THEN ROW(a, b)::two END $$;
+CREATE FUNCTION odd_called(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF a <> 2 THEN RETURN (a, b); END IF; RETURN NULL; END $$;
+CREATE FUNCTION strict_one(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT a, b $$;
+CREATE FUNCTION strict_called(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RETURN (a, b); END $$;
+CREATE FUNCTION nothing(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT NULL::int, NULL::text $$;
+CREATE FUNCTION each_writer(filter text, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	FOR w IN 0..1 LOOP
+		result := loaded(filter, options || CASE w WHEN 1 THEN '{"writer": "buffered"}' ELSE '{}' END::jsonb, 'filter_two.csv', 'two');
+		RETURN NEXT result || ' ' || (SELECT coalesce(string_agg(two::text, ' ' ORDER BY a, b), '') FROM two);
+		TRUNCATE two;
+	END LOOP;
+END $$;
+SELECT f, each_writer(f) FROM unnest('{odd,odd_case,odd_called,strict_one,strict_called,nothing}'::text[]) f;
+SELECT each_writer('odd', '{"where": "b <> ''z''", "on_error": "table"}');
+SELECT each_writer('odd', '{"limit": 1}');
+-- What a row does not need is converted all the same.
+CALL write_file('filter_bad.csv', E'2,x\nbad,y\n3,z\n');
+CREATE FUNCTION second(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT 7, b WHERE b <> 'y' $$;
+SELECT error_of($$SELECT loaded('second', '{}', 'filter_bad.csv', 'two')$$);
+SELECT loaded('second', '{"on_error": "table"}', 'filter_bad.csv', 'two');
+TABLE two;
+TRUNCATE two;
+
+-- Fewer fields than arguments: their defaults, evaluated for each row. More: extra data.
+CREATE SEQUENCE numbers;
+CREATE FUNCTION with_defaults(a int, b text DEFAULT 'none', c int DEFAULT nextval('numbers')) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT a + c * 10, b $$;
+CALL write_file('filter_short.csv', E'1\n2,two\n3,three,3\n4,\n');
+SELECT loaded('with_defaults', '{}', 'filter_short.csv', 'two');
+TABLE two;
+TRUNCATE two;
+SELECT loaded('with_defaults', '{"writer": "buffered", "on_error": "ignore"}', 'filter_short.csv', 'two');
+TABLE two;
+TRUNCATE two;
+CALL write_file('filter_long.csv', E'1,a,2\n1,a,2,b\n');
+SELECT error_of($$SELECT loaded('with_defaults', '{}', 'filter_long.csv', 'two')$$);
+CALL write_file('filter_none.csv', E'1,a\n2\n');
+SELECT error_of($$SELECT loaded('odd', '{}', 'filter_none.csv', 'two')$$);
+SELECT loaded('odd', '{"on_error": "table"}', 'filter_none.csv', 'two');
+TRUNCATE two;
+CREATE FUNCTION unnamed(int, text DEFAULT 'x') RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT $1 + 1, $2 || $2 $$;
+CALL write_file('filter_one.csv', E'1\n2\n');
+SELECT loaded('unnamed', '{"columns": ["n"]}', 'filter_one.csv', 'two');
+SELECT error_of($$SELECT loaded('unnamed', '{"columns": ["n"]}', 'filter_two.csv', 'two')$$);
+TABLE two;
+TRUNCATE two;
+SELECT error_of($$SELECT loaded('unnamed', '{}', 'filter_bad.csv', 'two')$$);
+-- Names of fields are for messages, the header, force_null and records of fixed length.
+CALL write_file('filter_header.csv', E'n,m\n5,""\n');
+SELECT loaded('unnamed', '{"columns": ["n", "m"], "header": "match", "force_null": ["m"]}', 'filter_header.csv', 'two');
+SELECT error_of($$SELECT loaded('unnamed', '{"columns": ["n", "o"], "header": "match"}', 'filter_header.csv', 'two')$$);
+CALL write_file('filter_fixed.txt', E'  5abc\n  6d  \n');
+SELECT loaded('unnamed', '{"format": "fixed", "columns": [{"column": "n", "length": 3}, {"column": "m", "length": 3}]}', 'filter_fixed.txt', 'two');
+SELECT loaded('unnamed', '{"format": "fixed", "record_length": 6, "columns": [{"column": "n", "length": 3}]}', 'filter_fixed.txt', 'two');
+TABLE two;
+TRUNCATE two;
+
+-- A function of the server's own, in C, with columns of other types than the table's.
+CREATE TABLE positions (file varchar(30), position bigint);
+CALL write_file('filter_lsn.csv', E'0/1000010\n\nA/FF\n');
+SELECT loaded('pg_walfile_name_offset', '{}', 'filter_lsn.csv', 'positions');
+TABLE positions;
+SELECT error_of($$SELECT loaded('pg_walfile_name_offset', '{}', 'filter_two.csv', 'positions')$$);
+
+-- Errors of the function: of its row, or survived with the row.
+CREATE TABLE audit (n int);
+CREATE FUNCTION picky(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF a = 2 THEN RAISE EXCEPTION 'not %', a; END IF; RETURN (10 / (a - 4), b); END $$;
+CREATE FUNCTION picky_sql(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT 10 / (a - 4), b $$;
+CREATE FUNCTION writes(a int, b text) RETURNS two LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES (a); IF a = 4 THEN RAISE EXCEPTION 'not this'; END IF; RETURN (a, b); END $$;
+SELECT error_of($$SELECT loaded('picky', '{}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('picky_sql', '{}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('picky', '{"on_error": "set_null"}', 'filter_two.csv', 'two')$$);
+SELECT f, each_writer(f, o::jsonb) FROM unnest('{picky,picky_sql}'::text[]) f, unnest(ARRAY['{"on_error": "table"}', '{"on_error": "ignore"}']) o;
+SELECT error_of($$SELECT loaded('picky', '{"on_error": "ignore", "reject_limit": 1}', 'filter_two.csv', 'two')$$);
+SELECT line_number, sqlstate, message, raw_line FROM bulk_rejects WHERE target = 'load_filter.two' ORDER BY load_id, line_number;
+SELECT line_number, sqlstate, message FROM bulk_check(data_path('filter_two.csv'), 'two', '{"format": "csv", "filter": "picky"}');
+-- What it did for such a row is undone.
+SELECT each_writer('writes', '{"on_error": "table"}');
+TABLE audit;
+SELECT error_of($$SELECT loaded('writes', '{"on_error": "table", "writer": "direct"}', 'filter_two.csv', 'two')$$);
+-- Somebody wants it to end.
+CREATE FUNCTION ends(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE EXCEPTION 'enough' USING ERRCODE = 'crash_shutdown'; END $$;
+SELECT error_of($$SELECT loaded('ends', '{"on_error": "table"}', 'filter_two.csv', 'two')$$);
+-- Constraints are asked of what was made.
+CALL write_file('filter_minus.csv', E'1,a,20240101,"-5"\n2,bbbbbbb,20240101,1\n3,c,20240101,1\n');
+SELECT error_of($$SELECT loaded('whole', '{}', 'filter_minus.csv')$$);
+SELECT loaded('whole', '{"on_error": "table"}', 'filter_minus.csv');
+SELECT line_number, sqlstate, message FROM bulk_rejects WHERE target = 'load_filter.t' ORDER BY line_number;
+TRUNCATE t;
+
+-- Many rows, by all processes and both writers; a function that is not parallel safe by one.
+COPY (SELECT i, i || '-' || md5(i::text), i % 97 FROM generate_series(1, 20000) i) TO PROGRAM 'cat >filter_many.csv' (FORMAT csv);
+CREATE TABLE many (id bigint, left_part int, right_part text, list int[]);
+CREATE FUNCTION many_sql(id bigint, pair text, n int) RETURNS many LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+	SELECT id, split_part(pair, '-', 1)::int, split_part(pair, '-', 2), ARRAY[n, n + 1] WHERE n <> 13
+$$;
+CREATE FUNCTION many_called(id bigint, pair text, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN many_sql(id, pair, n); END $$;
+CREATE FUNCTION many_alone(id bigint, pair text, n int) RETURNS many LANGUAGE sql IMMUTABLE AS $$
+	SELECT id, split_part(pair, '-', 1)::int, split_part(pair, '-', 2), ARRAY[n, n + 1] WHERE n <> 13
+$$;
+CREATE FOREIGN TABLE f (id bigint, pair text, n int) SERVER bulk_files OPTIONS (filename 'filter_many.csv', format 'csv');
+CREATE TABLE many_wanted AS SELECT (m).* FROM (SELECT many_called(id, pair, n) AS m FROM f OFFSET 0) x WHERE (m).id IS NOT NULL;
+SET pg_bulk.chunk_size = '64kB';
+CREATE FUNCTION differs(filter text, options jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	TRUNCATE many;
+	SELECT (rows_loaded, rows_filtered, writer, workers, notes) INTO result
+		FROM bulk_load('filter_many.csv', 'many', jsonb_build_object('format', 'csv', 'filter', filter) || options);
+	RETURN result || ' ' || (SELECT count(*) FROM ((TABLE many EXCEPT ALL TABLE many_wanted) UNION ALL (TABLE many_wanted EXCEPT ALL TABLE many)) d);
+END $$;
+SELECT f, o, differs(f, o::jsonb) FROM unnest('{many_sql,many_called,many_alone}'::text[]) f,
+	unnest(ARRAY['{"workers": 0}', '{"workers": 2}', '{"writer": "buffered"}', '{"workers": 2, "on_error": "table"}']) o;
+-- Volatile: it may look at the table.
+ALTER FUNCTION many_called VOLATILE;
+SELECT differs('many_called', '{"workers": 2}');
+-- An error in a worker's row is the first one's, with its line.
+CREATE FUNCTION many_picky(id bigint, pair text, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (id, 1 / (n - 7), pair, '{}'::int[]); END $$;
+SELECT error_of($$SELECT bulk_load('filter_many.csv', 'many', '{"format": "csv", "workers": 2, "filter": "many_picky"}')$$);
+RESET pg_bulk.chunk_size;
+DO $$ BEGIN EXECUTE 'COPY (SELECT) TO PROGRAM ''rm filter_many.csv'''; END $$;
+-- Partitions; a job.
+CREATE TABLE parted (a int, b text) PARTITION BY LIST (b);
+CREATE TABLE part_x PARTITION OF parted FOR VALUES IN ('x');
+CREATE TABLE part_rest PARTITION OF parted DEFAULT;
+CREATE FUNCTION to_parted(a int, b text) RETURNS parted LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, b); END $$;
+SELECT loaded('to_parted', '{}', 'filter_two.csv', 'parted');
+SELECT tableoid::regclass, * FROM parted ORDER BY a, b;
+SELECT bulk_enqueue(data_path('filter_two.csv'), 'two', '{"format": "csv", "filter": "load_filter.odd"}') AS job \gset
+SELECT bulk_wait(:job, '1 min');
+TABLE two;
+TRUNCATE two;
+-- Columns that were dropped, of the table's and of the function's.
+CREATE TABLE dropped (gone int, a int, b text);
+ALTER TABLE dropped DROP gone;
+CREATE FUNCTION to_dropped(a int, b text) RETURNS dropped LANGUAGE sql IMMUTABLE AS $$ SELECT a, b $$;
+CREATE FUNCTION to_dropped_called(a int, b text) RETURNS dropped LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, b); END $$;
+SELECT f, loaded(f, '{}', 'filter_two.csv', 'dropped') FROM unnest('{to_dropped,to_dropped_called,odd,odd_called}'::text[]) f;
+SELECT a, b, count(*) FROM dropped GROUP BY a, b ORDER BY a, b;
+
+-- What cannot be a filter.
+CREATE FUNCTION twice(a int) RETURNS two LANGUAGE sql AS $$ SELECT a, 'int' $$;
+CREATE FUNCTION twice(a text) RETURNS two LANGUAGE sql AS $$ SELECT 1, a $$;
+CREATE FUNCTION rows(a int) RETURNS SETOF two LANGUAGE sql AS $$ SELECT a, 'int' $$;
+CREATE FUNCTION one(a int) RETURNS int LANGUAGE sql AS $$ SELECT a $$;
+CREATE FUNCTION several(VARIADIC a text[]) RETURNS two LANGUAGE sql AS $$ SELECT 1, a[1] $$;
+CREATE FUNCTION polymorphic(a anyelement) RETURNS two LANGUAGE sql AS $$ SELECT 1, a::text $$;
+CREATE FUNCTION three(a int, OUT int, OUT int, OUT int) LANGUAGE sql AS $$ SELECT 1, 2, 3 $$;
+CREATE FUNCTION dates(a int, OUT int, OUT date) LANGUAGE sql AS $$ SELECT 1, date '2024-01-01' $$;
+CREATE FUNCTION other_row(a int) RETURNS record LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF a = 1 THEN RETURN (a, 'a'::text); END IF; RETURN (a, a); END $$;
+CREATE FUNCTION longer_row(a int) RETURNS record LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, 'a'::text, a); END $$;
+CREATE PROCEDURE proceeds(a int) LANGUAGE sql AS $$ SELECT 1 $$;
+CREATE TABLE numbered (a int, b int);
+SELECT f, error_of(format($$SELECT loaded(%L, '{}', 'filter_one.csv', 'two')$$, f))
+FROM unnest('{twice,rows,one,several,polymorphic,three,other_row,longer_row,proceeds,max(int),row_number,nobody,nobody(int),max(,-,0,"",twice(date)}'::text[]) f;
+SELECT error_of($$SELECT loaded('dates', '{}', 'filter_one.csv', 'numbered')$$);
+SELECT loaded('twice(text)', '{}', 'filter_one.csv', 'two');
+SELECT loaded('dates', '{}', 'filter_one.csv', 'two');
+TABLE two;
+TRUNCATE two;
+-- What does not go with it.
+SELECT error_of($$SELECT loaded('odd', '{"match_by": "name"}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", {"name": "b", "expr": "1"}]}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", {"column": "b", "source": "filename"}]}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", "b", "c"]}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"columns": ["a"]}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"columns": ["a", "a"]}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"force_null": ["c"]}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd', '{"filter": ["odd", "even"]}', 'filter_two.csv', 'two')$$);
+-- A body that does not fit any more.
+CREATE TABLE changing (a int, b int);
+CREATE FUNCTION to_changing(a int) RETURNS changing LANGUAGE sql IMMUTABLE AS $$ SELECT a, a $$;
+ALTER TABLE changing ALTER b TYPE date USING NULL;
+SELECT error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$);
+ALTER TABLE changing ADD c int;
+SELECT error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$);
+-- Rights: EXECUTE is the loading user's; SECURITY DEFINER is the function's owner.
+SET client_min_messages = warning;
+CREATE ROLE filter_loader IN ROLE pg_read_server_files;
+RESET client_min_messages;
+GRANT USAGE ON SCHEMA load_filter TO filter_loader;
+GRANT INSERT, SELECT ON two TO filter_loader;
+CREATE FUNCTION whoami(a int, b text) RETURNS two LANGUAGE sql STABLE SECURITY DEFINER AS $$ SELECT a, CASE WHEN current_user = 'filter_loader' THEN 'loader' ELSE 'owner' END $$;
+REVOKE EXECUTE ON FUNCTION odd, odd_called FROM PUBLIC;
+SET ROLE filter_loader;
+SELECT error_of($$SELECT loaded('odd', '{}', 'filter_two.csv', 'two')$$);
+SELECT error_of($$SELECT loaded('odd_called', '{}', 'filter_two.csv', 'two')$$);
+SELECT loaded('whoami', '{}', 'filter_two.csv', 'two');
+RESET ROLE;
+SELECT DISTINCT b FROM two;
+SET client_min_messages = warning;
+DROP SCHEMA load_filter CASCADE;
+DROP ROLE filter_loader;

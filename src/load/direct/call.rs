@@ -1,0 +1,143 @@
+//! The row that a function makes of a record: a value of a composite type, taken apart.
+//!
+//! What is in the value is not believed before its type was looked at, once for each type: a function that returns `record` may return
+//! anything, and one in C may be wrong.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+use crate::pg::row::RowArrays;
+use crate::pg::unguarded;
+
+/// Ready to run.
+#[derive(Debug)]
+pub struct Call {
+    state: *mut pg_sys::ExprState,
+    /// The row, a virtual tuple.
+    slot: *mut pg_sys::TupleTableSlot,
+    /// The type that was looked at last, and its modifier.
+    known: Cell<(pg_sys::Oid, i32)>,
+}
+
+impl Call {
+    /// Guarded; allocates in the current memory context, which must outlive it.
+    ///
+    /// # Safety
+    /// An expression of a composite type, and the targets that are made of its columns.
+    pub unsafe fn new(row: *mut pg_sys::Node, targets: *mut pg_sys::List) -> Call {
+        // SAFETY: guarded calls; the caller vouches for the nodes.
+        unsafe {
+            let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
+            pg_sys::get_expr_result_type(row, std::ptr::null_mut(), &raw mut descriptor);
+            let descriptor =
+                if descriptor.is_null() { descriptor_of(targets) } else { pg_sys::CreateTupleDescCopy(descriptor) };
+            Call {
+                state: pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut()),
+                slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
+                known: Cell::new((pg_sys::InvalidOid, -1)),
+            }
+        }
+    }
+
+    /// Make the row; false if there is none. It is the context's outer tuple.
+    ///
+    /// # Safety
+    /// A plain frame, with the row's memory context; a context whose scan tuple is the row of the file.
+    pub unsafe fn make(&self, econtext: *mut pg_sys::ExprContext) -> bool {
+        // SAFETY: the caller vouches for it; nothing here has a destructor. A value of a composite type is a tuple with a header that says
+        // of which, and that type was compared with the slot's.
+        unsafe {
+            let mut is_null = false;
+            let value = unguarded::exec_eval_expr(self.state, econtext, &raw mut is_null);
+            if is_null {
+                return false;
+            }
+            let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
+            let fields = (*header).t_choice.t_datum;
+            if (fields.datum_typeid, fields.datum_typmod) != self.known.get() {
+                look_at(self, fields.datum_typeid, fields.datum_typmod);
+            }
+            let mut tuple = pg_sys::HeapTupleData {
+                t_len: pgrx::varsize_4b(header.cast()) as u32,
+                t_self: pg_sys::ItemPointerData::default(),
+                t_tableOid: pg_sys::InvalidOid,
+                t_data: header,
+            };
+            let slot = self.slot;
+            let descriptor = (*slot).tts_tupleDescriptor;
+            unguarded::heap_deform_tuple(&raw mut tuple, descriptor, (*slot).tts_values, (*slot).tts_isnull);
+            unguarded::store_virtual(slot);
+            (*econtext).ecxt_outertuple = slot;
+            true
+        }
+    }
+
+    /// The arrays of the row.
+    pub fn arrays(&self) -> RowArrays {
+        // SAFETY: a slot that lives as long.
+        unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
+    }
+
+    /// Is the type what is expected? In the words of tupledesc_match (execSRF.c). Guarded.
+    fn compare(&self, type_oid: pg_sys::Oid, typmod: i32) -> Result<()> {
+        // SAFETY: guarded calls; attributes below natts exist. The descriptor is let go of, by an error too.
+        unsafe {
+            let given = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, typmod);
+            let wanted = (*self.slot).tts_tupleDescriptor;
+            let mismatch = |detail: String| {
+                let message = "function return row and query-specified return row do not match";
+                Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message).detail(detail))
+            };
+            let count = |natts: i32| if natts == 1 { "1 attribute".into() } else { format!("{natts} attributes") };
+            if (*given).natts != (*wanted).natts {
+                let (given, wanted) = (count((*given).natts), (*wanted).natts);
+                return mismatch(format!("Returned row contains {given}, but query expects {wanted}."));
+            }
+            for i in 0..usize::try_from((*wanted).natts).unwrap_or(0) {
+                let (given, wanted) = (&*compat::attribute(given, i), &*compat::attribute(wanted, i));
+                let is_stored_alike = given.attlen == wanted.attlen && given.attalign == wanted.attalign;
+                if given.atttypid != wanted.atttypid && !(wanted.attisdropped && is_stored_alike) {
+                    let name = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
+                    let (given, wanted) = (name(given.atttypid), name(wanted.atttypid));
+                    let place = i + 1;
+                    return mismatch(format!(
+                        "Returned type {given} at ordinal position {place}, but query expects {wanted}."
+                    ));
+                }
+            }
+        }
+        self.known.set((type_oid, typmod));
+        Ok(())
+    }
+}
+
+/// # Safety
+/// A valid call, and the type of a value that it has made.
+#[pg_guard]
+unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &*call }.compare(type_oid, typmod).or_raise();
+}
+
+/// A row of which nothing is known but what is made of it: all of its columns. Guarded.
+///
+/// # Safety
+/// Targets, over columns of OUTER_VAR.
+unsafe fn descriptor_of(targets: *mut pg_sys::List) -> pg_sys::TupleDesc {
+    // SAFETY: the caller vouches for them; guarded calls. Columns are counted from 1.
+    unsafe {
+        let list = PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(targets.cast(), 0));
+        let natts = list.iter_ptr().map(|variable| (*variable).varattno).max().unwrap_or(0);
+        let descriptor = pg_sys::CreateTemplateTupleDesc(i32::from(natts));
+        for variable in list.iter_ptr() {
+            let number = (*variable).varattno;
+            pg_sys::TupleDescInitEntry(descriptor, number, std::ptr::null(), (*variable).vartype, -1, 0);
+        }
+        descriptor
+    }
+}

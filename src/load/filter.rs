@@ -1,0 +1,274 @@
+//! A function that is called for each row: option `filter`.
+//!
+//! ```text
+//!   fields ─► input row: the function's arguments ─► function ─► a row, or nothing ─► the target's row
+//! ```
+//!
+//! The fields of a record are the function's arguments, in their order: each is converted by the type of its argument, so a text is the
+//! field as it is. An argument that there is no field for gets its default. So the [input row](descriptor) is the arguments', and what
+//! comes of it is a [projection](super::direct::Nodes), as where columns are computed. The function makes a row of the target's type, or of as many
+//! columns as rows of the target take; NULL leaves the row out.
+//!
+//! What the call becomes is in [`analysis`]; a worker gets that as text, and the function's number, from which it makes the same columns.
+
+mod analysis;
+mod body;
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use pg_bulk_format::convert::Session;
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+
+pub use self::analysis::analyze;
+use super::direct::Nodes;
+use super::options::LoadOptions;
+use super::source::{self, Mapping};
+use super::volatile;
+use crate::error::{Error, Result};
+use crate::pg::column::{Column, Taken};
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+
+/// SQLlanguageId (pg_language.h)
+const SQL_LANGUAGE: u32 = 14;
+/// PROKIND_ (pg_proc.h)
+const FUNCTION: u8 = b'f';
+const AGGREGATE: u8 = b'a';
+const WINDOW: u8 = b'w';
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
+}
+
+/// The function of this name, which may have argument types behind it (regprocedure, else regproc). Guarded.
+fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
+    let (input, kind) = if name.to_bytes().contains(&b'(') {
+        (pg_sys::F_REGPROCEDUREIN, pg_sys::REGPROCEDUREOID)
+    } else {
+        (pg_sys::F_REGPROCIN, pg_sys::REGPROCOID)
+    };
+    // SAFETY: a guarded call of an input function with a string.
+    let function = unsafe { pg_sys::OidInputFunctionCall(input.into(), name.as_ptr().cast_mut(), kind, -1) };
+    let function = pg_sys::Oid::from(u32::try_from(function.value() & 0xffff_ffff).unwrap_or(0));
+    if with_row(function, |_| ()).is_none() {
+        // A number, or a dash, which stands for none.
+        let message = format!("function \"{}\" does not exist", from_server(name));
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
+    }
+    Ok(function)
+}
+
+/// Look at a function's row in the catalog. Guarded; an error leaves the row to the end of the transaction.
+fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> Option<T> {
+    // SAFETY: guarded calls; the row is held while it is looked at.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return None;
+        }
+        let seen = look(tuple);
+        pg_sys::ReleaseSysCache(tuple);
+        Some(seen)
+    }
+}
+
+/// What an attribute of a function's row says, as text. Guarded.
+///
+/// # Safety
+/// A row that is held, and an attribute of type text or pg_node_tree.
+unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_char> {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let mut is_null = false;
+        let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
+        (!is_null).then(|| pg_sys::text_to_cstring(value.cast_mut_ptr()))
+    }
+}
+
+/// The arguments of a function.
+#[derive(Debug)]
+struct Signature {
+    names: Vec<CString>,
+    types: Vec<pg_sys::Oid>,
+    /// Those of the last ones, as the catalog has them.
+    defaults: Vec<*mut pg_sys::Node>,
+}
+
+impl Signature {
+    /// Guarded; allocates in the current memory context.
+    fn of(function: pg_sys::Oid) -> Result<Signature> {
+        with_row(function, |tuple| {
+            // SAFETY: guarded calls on a row that is held. The arrays are as long as is said; a node tree is a list.
+            unsafe {
+                let (mut types, mut names, mut modes) =
+                    (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut::<c_char>());
+                let count = pg_sys::get_func_arg_info(tuple, &raw mut types, &raw mut names, &raw mut modes);
+                let mut signature = Signature { names: Vec::new(), types: Vec::new(), defaults: Vec::new() };
+                for i in 0..usize::try_from(count).unwrap_or(0) {
+                    if !modes.is_null() && !matches!((*modes.add(i)).cast_unsigned(), b'i' | b'b' | b'v') {
+                        continue;
+                    }
+                    let name = if names.is_null() { std::ptr::null_mut() } else { *names.add(i) };
+                    let number = signature.types.len() + 1;
+                    signature.names.push(match name.is_null() || *name == 0 {
+                        true => CString::new(format!("${number}")).unwrap_or_default(),
+                        false => CStr::from_ptr(name).to_owned(),
+                    });
+                    signature.types.push(*types.add(i));
+                }
+                if let Some(text) = text_of(tuple, pg_sys::Anum_pg_proc_proargdefaults) {
+                    let list = PgList::<pg_sys::Node>::from_pg(pg_sys::stringToNode(text).cast());
+                    signature.defaults = list.iter_ptr().collect();
+                }
+                signature
+            }
+        })
+        .ok_or_else(|| {
+            let message = format!("function with OID {} does not exist", function.to_u32());
+            Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message)
+        })
+    }
+
+    /// The default of an argument, or null.
+    fn default(&self, argument: usize) -> *mut pg_sys::Node {
+        let without = self.types.len().saturating_sub(self.defaults.len());
+        let default = argument.checked_sub(without).and_then(|at| self.defaults.get(at));
+        default.copied().unwrap_or(std::ptr::null_mut())
+    }
+
+    /// Guarded; allocates in the current memory context.
+    fn descriptor(&self) -> pg_sys::TupleDesc {
+        // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
+        unsafe {
+            let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(self.types.len()).unwrap_or(0));
+            for (i, (name, type_oid)) in self.names.iter().zip(&self.types).enumerate() {
+                let number = pg_sys::AttrNumber::try_from(i + 1).unwrap_or(pg_sys::AttrNumber::MAX);
+                pg_sys::TupleDescInitEntry(descriptor, number, name.as_ptr(), *type_oid, -1, 0);
+            }
+            descriptor
+        }
+    }
+}
+
+/// The row of a function's arguments. Guarded; allocates in the current memory context.
+pub fn descriptor(function: pg_sys::Oid) -> Result<pg_sys::TupleDesc> {
+    Ok(Signature::of(function)?.descriptor())
+}
+
+/// Which fields are for which arguments; all columns of the relation get something. Guarded.
+pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_sys::Oid) -> Result<Mapping> {
+    let Signature { names, types, defaults } = Signature::of(function)?;
+    let required = types.len().saturating_sub(defaults.len());
+    let names = match &options.columns {
+        None => names,
+        Some(columns) => {
+            let filter = display_name(function);
+            if columns.len() > types.len() {
+                let (fields, arguments) = (columns.len(), types.len());
+                return Err(invalid(format!(
+                    "columns has {fields} fields, but filter {filter} has {arguments} arguments"
+                )));
+            }
+            if let Some(name) = names.get(columns.len()).filter(|_| columns.len() < required) {
+                let name = from_server(name);
+                return Err(invalid(format!("columns has no field for argument \"{name}\" of filter {filter}")));
+            }
+            if let Some(at) = (1..columns.len()).find(|&at| columns.iter().take(at).any(|c| Some(c) == columns.get(at)))
+            {
+                return Err(source::twice(columns.get(at).map_or(c"", |name| name)));
+            }
+            columns.clone()
+        }
+    };
+    Ok(Mapping {
+        fields: vec![None; names.len()],
+        names,
+        computed: source::attributes(relation).map(|(attnum, _)| attnum).collect(),
+        function: Some(function),
+        ..Mapping::default()
+    })
+}
+
+/// The columns of the file: the arguments. Guarded; allocates in the current memory context.
+pub fn columns(function: pg_sys::Oid, mapping: &Mapping, session: &Session) -> Result<Vec<Column>> {
+    let signature = Signature::of(function)?;
+    let descriptor = signature.descriptor();
+    let column = |argument: usize| {
+        // SAFETY: an attribute of the descriptor; guarded calls.
+        let (column, default) = unsafe {
+            let node = signature.default(argument).cast::<pg_sys::Expr>();
+            let default = if node.is_null() {
+                std::ptr::null_mut()
+            } else {
+                pg_sys::ExecInitExpr(pg_sys::expression_planner(node), std::ptr::null_mut())
+            };
+            (Column::of_descriptor(descriptor, argument, session), default)
+        };
+        match mapping.names.get(argument) {
+            Some(name) => Column { name: name.clone(), default, ..column },
+            None => Column { taken: Taken::Default, default, ..column },
+        }
+    };
+    Ok((0..signature.types.len()).map(column).collect())
+}
+
+/// One sentence if the call, or the default of an argument, calls a function that may look at the table. Guarded.
+///
+/// # Safety
+/// Nodes that were analyzed.
+pub unsafe fn obstacle(function: pg_sys::Oid, nodes: Nodes) -> Result<Option<String>> {
+    let defaults = Signature::of(function)?.defaults;
+    // SAFETY: the caller vouches for the nodes; those of the catalog are expressions.
+    let is_volatile =
+        unsafe { volatile::calls_volatile(nodes.all()) || defaults.iter().any(|&node| volatile::calls_volatile(node)) };
+    Ok(is_volatile.then(|| "The filter calls a volatile function.".into()))
+}
+
+/// The function and its argument types. Guarded.
+fn display_name(function: pg_sys::Oid) -> String {
+    // SAFETY: a guarded call, and the string that it returns.
+    from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(function)) })
+}
+
+/// Can the function be a filter? Guarded.
+fn check(function: pg_sys::Oid) -> Result<()> {
+    let why = with_row(function, |tuple| {
+        // SAFETY: a row that is held.
+        let form = unsafe { &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>() };
+        match form.prokind.cast_unsigned() {
+            AGGREGATE => Some("It is an aggregate function."),
+            WINDOW => Some("It is a window function."),
+            FUNCTION if form.proretset => Some("It returns a set."),
+            FUNCTION if form.provariadic != pg_sys::InvalidOid => Some("It is variadic."),
+            FUNCTION => None,
+            _ => Some("It is a procedure."),
+        }
+    });
+    if let Some(why) = why.flatten() {
+        return Err(no_filter(function, why));
+    }
+    for type_oid in Signature::of(function)?.types {
+        // SAFETY: guarded catalog lookups.
+        let (kind, name) = unsafe { (pg_sys::get_typtype(type_oid), pg_sys::format_type_be(type_oid)) };
+        if kind.cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {
+            // SAFETY: a string of the server's.
+            let name = from_server(unsafe { CStr::from_ptr(name) });
+            return Err(no_filter(function, &format!("It has an argument of pseudo-type {name}.")));
+        }
+    }
+    // SAFETY: guarded calls; the name is the server's.
+    unsafe {
+        let answer = compat::may_execute(function);
+        if answer != pg_sys::AclResult::ACLCHECK_OK {
+            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, pg_sys::get_func_name(function));
+        }
+    }
+    Ok(())
+}
+
+fn no_filter(function: pg_sys::Oid, why: &str) -> Error {
+    let message = format!("function {} cannot be a filter", display_name(function));
+    Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message).detail(why)
+}

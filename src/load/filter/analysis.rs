@@ -1,0 +1,305 @@
+//! What the call of a filter becomes.
+//!
+//! A function of the language SQL whose body is one SELECT of expressions is not called at all: its expressions are the
+//! columns of the target, over the arguments, and its WHERE is a condition of the projection, so that no row is formed ([`body`]).
+//! The planner does so with functions of one value only. Of all others the call is the [row](super::super::direct::Nodes) that the columns
+//! are taken from.
+//!
+//! Either way each column is assigned as INSERT assigns it. A plain frame, since the body is parsed and constants are folded.
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::body::{self, Body};
+use super::{Signature, check, display_name, no_filter, resolve};
+use crate::error::{Error, OrRaise, Result};
+use crate::load::direct::Nodes;
+use crate::load::expression::{complain, variable, with_target};
+use crate::load::{Load, source};
+use crate::pg::compat;
+use crate::pg::encoding::from_server;
+use crate::pg::unguarded as c;
+
+/// A column of the row that is made, and where it goes.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Of the row, from 0.
+    from: usize,
+    /// What the function says that it is.
+    type_oid: pg_sys::Oid,
+    typmod: i32,
+    collation: pg_sys::Oid,
+    /// Of the target.
+    to: i16,
+}
+
+/// A filter that is being looked at.
+pub(super) struct Analysis {
+    relation: pg_sys::Relation,
+    /// The arguments.
+    pub(super) descriptor: pg_sys::TupleDesc,
+    pub(super) call: *mut pg_sys::FuncExpr,
+    /// Its result, without a domain that it may be one of.
+    pub(super) result_type: pg_sys::Oid,
+    /// How many columns it has, and which of them were not dropped.
+    pub(super) width: usize,
+    pub(super) live: Vec<usize>,
+    places: Vec<Place>,
+    /// What there is to be inlined.
+    pub(super) body: Option<Body>,
+    /// The columns' expressions, if it was; else the row.
+    pub(super) columns: Vec<*mut pg_sys::Node>,
+    pub(super) row: *mut pg_sys::Node,
+    pub(super) quals: *mut pg_sys::List,
+    targets: *mut pg_sys::List,
+}
+
+/// Make the load's projection of its filter, if it has one.
+///
+/// # Safety
+/// A plain frame; a load whose relation is open, in whose memory context we are.
+pub unsafe fn analyze(load: *mut Load) {
+    // SAFETY: the caller vouches for the load; what is parsed here lives as long as its memory.
+    unsafe {
+        let analysis = begin(load);
+        if analysis.is_null() {
+            return;
+        }
+        let state = c::make_parsestate(std::ptr::null_mut());
+        c::assign_expr_collations(state, (*analysis).call.cast());
+        body::inline(analysis);
+        let row = (*analysis).row;
+        if !row.is_null() {
+            (*analysis).row = c::eval_const_expressions(std::ptr::null_mut(), row);
+            body::explode(analysis);
+        }
+        let quals = (*analysis).quals;
+        (*analysis).quals = c::eval_const_expressions(std::ptr::null_mut(), quals.cast()).cast();
+        for at in 0..(*analysis).places.len() {
+            let place = *(*analysis).places.as_ptr().add(at);
+            let node = value(analysis, &raw const place);
+            // As the function says that it is (coerce_fn_result_column, functions.c); then what transformAssignedExpr (parse_target.c) does.
+            let made = assign(state, node, place.type_oid, place.typmod);
+            if made.is_null() {
+                complain_of_body(analysis, node, &raw const place);
+            }
+            let form = target(analysis, &raw const place);
+            let assigned = assign(state, made, (*form).atttypid, (*form).atttypmod);
+            if assigned.is_null() {
+                complain(made, form);
+            }
+            c::assign_expr_collations(state, assigned);
+            add(analysis, c::eval_const_expressions(std::ptr::null_mut(), assigned).cast(), place.to);
+        }
+        end(load, analysis);
+    }
+}
+
+/// # Safety
+/// A plain frame; a parse state and an expression. Null if it cannot be assigned.
+unsafe fn assign(
+    state: *mut pg_sys::ParseState,
+    node: *mut pg_sys::Node,
+    type_oid: pg_sys::Oid,
+    typmod: i32,
+) -> *mut pg_sys::Node {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        c::coerce_to_target_type(
+            state,
+            node,
+            c::exprType(node),
+            type_oid,
+            typmod,
+            pg_sys::CoercionContext::COERCION_ASSIGNMENT,
+            pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
+            -1,
+        )
+    }
+}
+
+/// What there is to look at; null if there is no filter.
+///
+/// # Safety
+/// As [`analyze`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+    // SAFETY: the caller vouches for the load.
+    let load = unsafe { &mut *load };
+    let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
+    let function = resolve(&name).or_raise();
+    // SAFETY: a guarded call: nobody drops it meanwhile, as workers ask for it, too.
+    unsafe {
+        pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
+    };
+    check(function).or_raise();
+    load.options.function = Some(function);
+    let analysis = Analysis::of(load.target.relation, function).or_raise();
+    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
+}
+
+impl Analysis {
+    /// Guarded.
+    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<Analysis> {
+        let signature = Signature::of(function)?;
+        let descriptor = signature.descriptor();
+        // SAFETY: guarded calls; the arguments are attributes of the descriptor.
+        unsafe {
+            let mut arguments = std::ptr::null_mut();
+            for argument in 0..signature.types.len() {
+                arguments = pg_sys::lappend(arguments, variable(descriptor, argument).cast());
+            }
+            let mut result_type = pg_sys::InvalidOid;
+            let mut result: pg_sys::TupleDesc = std::ptr::null_mut();
+            let class = pg_sys::get_func_result_type(function, &raw mut result_type, &raw mut result);
+            let call = pg_sys::makeFuncExpr(
+                function,
+                pg_sys::get_func_rettype(function),
+                arguments,
+                pg_sys::InvalidOid,
+                pg_sys::InvalidOid,
+                pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+            );
+            let is_row = !result.is_null() || class == pg_sys::TypeFuncClass::TYPEFUNC_RECORD;
+            if !is_row {
+                let name = from_server(CStr::from_ptr(pg_sys::format_type_be((*call).funcresulttype)));
+                return Err(no_filter(function, &format!("It returns {name}, which is no row.")));
+            }
+            let is_domain = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE_DOMAIN;
+            if is_domain {
+                result_type = pg_sys::getBaseType(result_type);
+            }
+            let places = places(relation, function, result, result_type)?;
+            let live = if result.is_null() { (0..places.len()).collect() } else { live(result) };
+            let width = if result.is_null() { places.len() } else { usize::try_from((*result).natts).unwrap_or(0) };
+            Ok(Analysis {
+                relation,
+                descriptor,
+                call,
+                result_type,
+                width,
+                live,
+                places,
+                // A domain's constraints are about the row.
+                body: if result.is_null() || is_domain { None } else { Body::of(function) },
+                columns: Vec::new(),
+                row: call.cast(),
+                quals: std::ptr::null_mut(),
+                targets: std::ptr::null_mut(),
+            })
+        }
+    }
+}
+
+/// Which columns of the function's row are for which of the relation. Without a descriptor, it has to have the relation's. Guarded.
+fn places(
+    relation: pg_sys::Relation,
+    function: pg_sys::Oid,
+    result: pg_sys::TupleDesc,
+    result_type: pg_sys::Oid,
+) -> Result<Vec<Place>> {
+    // SAFETY: an open relation, and a valid descriptor or null; attributes below natts exist.
+    unsafe {
+        let own = (*relation).rd_att;
+        let place = |from: usize, descriptor: pg_sys::TupleDesc, attribute: usize, to: i16| {
+            let form = &*compat::attribute(descriptor, attribute);
+            let (type_oid, typmod, collation) = (form.atttypid, form.atttypmod, form.attcollation);
+            Place { from, type_oid, typmod, collation, to }
+        };
+        let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
+        let targets: Vec<i16> = source::attributes(relation).map(|(attnum, _)| attnum).collect();
+        if result.is_null() {
+            let places =
+                targets.iter().enumerate().map(|(from, &to)| Place { typmod: -1, ..place(from, own, index(to), to) });
+            return Ok(places.collect());
+        }
+        if result_type == (*(*relation).rd_rel).reltype {
+            return Ok(targets.iter().map(|&to| place(index(to), result, index(to), to)).collect());
+        }
+        let given = live(result);
+        if given.len() != targets.len() {
+            let (given, taken) = (given.len(), targets.len());
+            let table = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            let message = format!("function {} cannot be a filter for \"{table}\"", display_name(function));
+            let detail = format!("It returns {given} columns, and the relation takes {taken}.");
+            return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message).detail(detail));
+        }
+        Ok(given.into_iter().zip(targets).map(|(from, to)| place(from, result, from, to)).collect())
+    }
+}
+
+/// The attributes of a descriptor that were not dropped.
+///
+/// # Safety
+/// A valid descriptor.
+unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
+    // SAFETY: the caller vouches for it; attributes below natts exist.
+    unsafe {
+        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+        (0..natts).filter(|&i| !(*compat::attribute(descriptor, i)).attisdropped).collect()
+    }
+}
+
+/// The value of a column: what the body says, or the column of the row.
+///
+/// # Safety
+/// A valid analysis, and a place of its.
+#[pg_guard]
+unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) -> *mut pg_sys::Node {
+    // SAFETY: the caller vouches for both; a guarded call.
+    unsafe {
+        let (analysis, place) = (&*analysis, &*place);
+        if let Some(&node) = analysis.columns.get(place.from) {
+            return node;
+        }
+        let number = i16::try_from(place.from + 1).unwrap_or(i16::MAX);
+        pg_sys::makeVar(pg_sys::OUTER_VAR as _, number, place.type_oid, place.typmod, place.collation, 0).cast()
+    }
+}
+
+/// # Safety
+/// As [`value`]. What is returned lives as long as the relation is open. Raises nothing.
+unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let attribute = usize::try_from((*place).to - 1).unwrap_or(0);
+        compat::attribute((*(*analysis).relation).rd_att, attribute)
+    }
+}
+
+/// # Safety
+/// A valid analysis, and an expression for that attribute.
+#[pg_guard]
+unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
+}
+
+/// The body is not any more what the function says that it returns.
+///
+/// # Safety
+/// As [`value`], with the value.
+#[pg_guard]
+unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *mut pg_sys::Node, place: *const Place) {
+    // SAFETY: the caller vouches for all; guarded calls, and strings that they return.
+    unsafe {
+        let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
+        let declared = kind((*(*analysis).call).funcresulttype);
+        let (given, wanted, number) = (kind(pg_sys::exprType(node)), kind((*place).type_oid), (*place).from + 1);
+        let message = format!("return type mismatch in function declared to return {declared}");
+        let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
+        Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
+    }
+}
+
+/// # Safety
+/// A load, and what was analyzed for it.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let Analysis { targets, quals, row, .. } = &*analysis;
+        (*load).projection = Some(Nodes { targets: *targets, quals: *quals, row: *row, filters: true });
+    }
+}

@@ -1,0 +1,283 @@
+//! The body of a function of the language SQL, if that is one SELECT of expressions.
+//!
+//! What inline_function (clauses.c) does with a function of one value, here for one that makes a row: each column's expression is one over the
+//! arguments. The planner would not do so. A WHERE is no obstacle: where it does not hold, there is no row, and so the result is NULL. Nor is STRICT,
+//! which is a condition on the arguments. Each argument is a column of the input row, so it may be used as often as one likes.
+//!
+//! Where the body is anything else, the function is called.
+
+use std::ffi::{CString, c_char, c_int};
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::analysis::Analysis;
+use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
+use crate::load::expression::variable;
+use crate::pg::compat;
+use crate::pg::unguarded::{self as c, Opaque};
+
+/// PROVOLATILE_ (pg_proc.h)
+const IMMUTABLE: u8 = b'i';
+const STABLE: u8 = b's';
+
+/// What is to be inlined.
+#[derive(Debug)]
+pub(super) struct Body {
+    name: CString,
+    /// The function's row, a copy.
+    row: pg_sys::HeapTuple,
+    /// The body as text, and if it was parsed when the function was made, as nodes.
+    text: *mut c_char,
+    nodes: *mut pg_sys::Node,
+    volatility: u8,
+    is_strict: bool,
+}
+
+impl Body {
+    /// None if the function must be called. Guarded; allocates in the current memory context.
+    pub(super) fn of(function: pg_sys::Oid) -> Option<Body> {
+        let body = with_row(function, |row| {
+            // SAFETY: guarded calls on a row that is held.
+            unsafe {
+                let form = &*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>();
+                let has_settings =
+                    !pg_sys::heap_attisnull(row, pg_sys::Anum_pg_proc_proconfig as c_int, std::ptr::null_mut());
+                if form.prolang != pg_sys::Oid::from(SQL_LANGUAGE)
+                    || form.prokind.cast_unsigned() != FUNCTION
+                    || form.prosecdef
+                    || has_settings
+                {
+                    return None;
+                }
+                let nodes = text_of(row, pg_sys::Anum_pg_proc_prosqlbody);
+                Some(Body {
+                    name: std::ffi::CStr::from_ptr(form.proname.data.as_ptr()).to_owned(),
+                    row: pg_sys::heap_copytuple(row),
+                    text: text_of(row, pg_sys::Anum_pg_proc_prosrc)?,
+                    nodes: nodes.map_or(std::ptr::null_mut(), |text| pg_sys::stringToNode(text).cast()),
+                    volatility: form.provolatile.cast_unsigned(),
+                    is_strict: form.proisstrict,
+                })
+            }
+        });
+        // SAFETY: a hook that somebody has set, to be asked before.
+        let is_watched = unsafe { pg_sys::needs_fmgr_hook.is_some_and(|hook| c::guard(|| hook(function))) };
+        body.flatten().filter(|_| !is_watched)
+    }
+}
+
+/// Take the body for the call, if that can be.
+///
+/// # Safety
+/// A plain frame; a valid analysis that nobody else uses.
+pub(super) unsafe fn inline(analysis: *mut Analysis) {
+    // SAFETY: the caller vouches for the analysis; nothing in this frame has a destructor.
+    unsafe {
+        let body = match (*analysis).body.as_ref() {
+            Some(body) => &raw const *body,
+            None => return,
+        };
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(while_inlining),
+            arg: body.cast_mut().cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        let query = query(analysis, body);
+        if !query.is_null() {
+            take(analysis, query);
+        }
+        pg_sys::error_context_stack = context.previous;
+    }
+}
+
+/// The one statement of the body, analyzed; null if it is something else than a query.
+///
+/// # Safety
+/// As [`inline`], with its body.
+unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Query {
+    // SAFETY: the caller vouches for both. The parser makes lists of RawStmt; a body that was parsed is a query, or a list of lists of
+    // queries; tags say what nodes are.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let mut node = (*body).nodes;
+        if !node.is_null() {
+            for _ in 0..2 {
+                if (*node).type_ == pg_sys::NodeTag::T_List {
+                    let list = node.cast::<pg_sys::List>();
+                    if (*list).length != 1 {
+                        return none;
+                    }
+                    node = (*(*list).elements).ptr_value.cast();
+                }
+            }
+            return if (*node).type_ == pg_sys::NodeTag::T_Query { node.cast() } else { none };
+        }
+        let parsed = c::raw_parser((*body).text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
+        if parsed.is_null() || (*parsed).length != 1 {
+            return none;
+        }
+        let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
+        if (*(*raw).stmt).type_ != pg_sys::NodeTag::T_SelectStmt {
+            return none;
+        }
+        let state = c::make_parsestate(std::ptr::null_mut());
+        (*state).p_sourcetext = (*body).text;
+        let call = (*analysis).call;
+        let arguments = c::prepare_sql_fn_parse_info((*body).row, call.cast(), (*call).inputcollid);
+        c::sql_fn_parser_setup(state, arguments);
+        c::transformTopLevelStmt(state, raw)
+    }
+}
+
+/// Take a query's columns and its condition, if there is nothing else in it.
+///
+/// # Safety
+/// A valid analysis, and a query over its function's arguments.
+#[pg_guard]
+unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::Query) {
+    // SAFETY: the caller vouches for both; guarded calls on the query's nodes.
+    unsafe {
+        let (analysis, query) = (&mut *analysis, &*query);
+        let Some(body) = analysis.body.as_ref() else { return };
+        if !is_simple(query) {
+            return;
+        }
+        let targets = PgList::<pg_sys::TargetEntry>::from_pg(query.targetList);
+        let columns: Vec<*mut pg_sys::Node> =
+            targets.iter_ptr().filter(|entry| !(**entry).resjunk).map(|entry| (*entry).expr.cast()).collect();
+        let condition = (*query.jointree).quals;
+        let all = query.targetList.cast::<pg_sys::Node>();
+        // It must not do more than it says.
+        let is_honest = match body.volatility {
+            IMMUTABLE => !pg_sys::contain_mutable_functions(all) && !pg_sys::contain_mutable_functions(condition),
+            STABLE => !pg_sys::contain_volatile_functions(all) && !pg_sys::contain_volatile_functions(condition),
+            _ => true,
+        };
+        let is_row = |&node: &*mut pg_sys::Node| pg_sys::getBaseType(pg_sys::exprType(node)) == analysis.result_type;
+        let whole = columns.first().copied().filter(|node| columns.len() == 1 && is_row(node));
+        if !is_honest || (whole.is_none() && columns.len() != analysis.live.len()) {
+            return;
+        }
+        let descriptor: Opaque = analysis.descriptor.cast();
+        let mut quals = PgList::<pg_sys::Node>::new();
+        if body.is_strict {
+            for argument in 0..usize::try_from((*analysis.descriptor).natts).unwrap_or(0) {
+                let test = pg_sys::palloc0(size_of::<pg_sys::NullTest>()).cast::<pg_sys::NullTest>();
+                (*test).xpr.type_ = pg_sys::NodeTag::T_NullTest;
+                (*test).arg = variable(analysis.descriptor, argument).cast();
+                (*test).nulltesttype = pg_sys::NullTestType::IS_NOT_NULL;
+                (*test).location = -1;
+                quals.push(test.cast());
+            }
+        }
+        let conditions = pg_sys::make_ands_implicit(over_arguments(condition, descriptor).cast());
+        let conditions = PgList::<pg_sys::Node>::from_pg(conditions);
+        conditions.iter_ptr().for_each(|node| quals.push(node));
+        analysis.quals = quals.into_pg();
+        match whole {
+            Some(row) => analysis.row = over_arguments(row, descriptor),
+            None => {
+                // Nobody asks for one that was dropped.
+                analysis.columns = vec![std::ptr::null_mut(); analysis.width];
+                for (&at, node) in analysis.live.iter().zip(columns) {
+                    if let Some(column) = analysis.columns.get_mut(at) {
+                        *column = over_arguments(node, descriptor);
+                    }
+                }
+                analysis.row = std::ptr::null_mut();
+            }
+        }
+    }
+}
+
+/// A SELECT of expressions, perhaps with a condition.
+fn is_simple(query: &pg_sys::Query) -> bool {
+    // SAFETY: a query has a join tree.
+    let has_from = unsafe { !(*query.jointree).fromlist.is_null() };
+    query.commandType == pg_sys::CmdType::CMD_SELECT
+        && !query.hasAggs
+        && !query.hasWindowFuncs
+        && !query.hasTargetSRFs
+        && !query.hasSubLinks
+        && !query.hasModifyingCTE
+        && query.cteList.is_null()
+        && query.rtable.is_null()
+        && !has_from
+        && query.groupClause.is_null()
+        && query.groupingSets.is_null()
+        && query.havingQual.is_null()
+        && query.windowClause.is_null()
+        && query.distinctClause.is_null()
+        && query.sortClause.is_null()
+        && query.limitOffset.is_null()
+        && query.limitCount.is_null()
+        && query.setOperations.is_null()
+}
+
+/// An expression over the input row. Guarded.
+///
+/// # Safety
+/// An expression of the body, or null, and the descriptor of the arguments.
+unsafe fn over_arguments(node: *mut pg_sys::Node, descriptor: Opaque) -> *mut pg_sys::Node {
+    // SAFETY: the caller vouches for both.
+    unsafe { with_variables(node, descriptor) }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: Opaque) -> *mut pg_sys::Node {
+    // SAFETY: called with the nodes of an expression; a parameter of the body is an argument.
+    unsafe {
+        if node.is_null() {
+            return node;
+        }
+        if (*node).type_ == pg_sys::NodeTag::T_Param {
+            let argument = usize::try_from((*node.cast::<pg_sys::Param>()).paramid - 1).unwrap_or(0);
+            let variable = variable(descriptor.cast(), argument);
+            // With the collation that the call has.
+            (*variable).varcollid = (*node.cast::<pg_sys::Param>()).paramcollid;
+            return variable.cast();
+        }
+        compat::expression_tree_mutator(node, with_variables, descriptor)
+    }
+}
+
+/// If the row is made of expressions at once, they are its columns.
+///
+/// # Safety
+/// A valid analysis with a row.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn explode(analysis: *mut Analysis) {
+    // SAFETY: the caller vouches for it; the tag says what the node is.
+    unsafe {
+        let analysis = &mut *analysis;
+        if (*analysis.row).type_ != pg_sys::NodeTag::T_RowExpr {
+            return;
+        }
+        let columns = PgList::<pg_sys::Node>::from_pg((*analysis.row.cast::<pg_sys::RowExpr>()).args);
+        if columns.len() == analysis.width {
+            analysis.columns = columns.iter_ptr().collect();
+            analysis.row = std::ptr::null_mut();
+        }
+    }
+}
+
+/// As sql_inline_error_callback (clauses.c).
+///
+/// # Safety
+/// Called by the server while an error is being reported, with the body.
+unsafe extern "C-unwind" fn while_inlining(body: Opaque) {
+    // SAFETY: the body outlives the push; the strings are copied.
+    unsafe {
+        let body = body.cast::<Body>();
+        let position = c::geterrposition();
+        if position > 0 {
+            c::errposition(0);
+            c::internalerrposition(position);
+            c::internalerrquery((*body).text);
+        }
+        c::set_errcontext_domain(std::ptr::null());
+        let name = (*body).name.as_ptr();
+        c::errcontext_msg(c"SQL function \"%s\" during inlining".as_ptr(), name);
+    }
+}
