@@ -133,6 +133,9 @@ CREATE FUNCTION picky_sql(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $
 CREATE FUNCTION writes(a int, b text) RETURNS two LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES (a); IF a = 4 THEN RAISE EXCEPTION 'not this'; END IF; RETURN (a, b); END $$;
 SELECT error_of($$SELECT loaded('picky', '{}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('picky_sql', '{}', 'filter_two.csv', 'two')$$);
+-- What says less of its body than that does is called: its errors name it.
+CREATE FUNCTION lies(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT 10 / (a - 4), timeofday() $$;
+SELECT error_of($$SELECT loaded('lies', '{}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('picky', '{"on_error": "set_null"}', 'filter_two.csv', 'two')$$);
 SELECT f, each_writer(f, o::jsonb) FROM unnest('{picky,picky_sql}'::text[]) f, unnest(ARRAY['{"on_error": "table"}', '{"on_error": "ignore"}']) o;
 SELECT error_of($$SELECT loaded('picky', '{"on_error": "ignore", "reject_limit": 1}', 'filter_two.csv', 'two')$$);
