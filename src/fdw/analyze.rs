@@ -125,8 +125,21 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
     loop {
         // SAFETY: a guarded call during ANALYZE.
         unsafe { compat::vacuum_delay_point() };
-        if s.limit_left == 0 || !s.rows.advance().or_raise() {
+        if s.limit_left == 0 {
             return END;
+        }
+        match s.rows.advance() {
+            Err(error) if s.tolerance.survives(&error) => {
+                if s.skip_left > 0 {
+                    s.skip_left -= 1;
+                } else {
+                    s.rows.leave_out_record(&mut s.tolerance, &error).or_raise();
+                }
+                continue;
+            }
+            Err(error) => error.raise(),
+            Ok(false) => return END,
+            Ok(true) => (),
         }
         if s.rows.take_turn().is_some() {
             s.all = s.rows.all();

@@ -16,12 +16,26 @@ use crate::pg::column::{self, Column, Taken};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
+use crate::pg::field_options::FieldDraft;
 use crate::pg::option_value::{Caller, Value, invalid, text};
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
 
-const COLUMN_OPTIONS: &[&str] =
-    &["force_not_null", "force_null", "column_name", "source", "start", "length", "trim", "nullif", "binary_type"];
+const COLUMN_OPTIONS: &[&str] = &[
+    "force_not_null",
+    "force_null",
+    "column_name",
+    "source",
+    "start",
+    "length",
+    "trim",
+    "nullif",
+    "binary_type",
+    "null_if",
+    "decimal",
+    "thousands",
+    "date_format",
+];
 
 fn table_options() -> Vec<&'static str> {
     ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by"]).copied().collect()
@@ -71,9 +85,10 @@ pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<(
 }
 
 fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
-    let mut slice = SliceDraft::default();
+    let (mut slice, mut field) = (SliceDraft::default(), FieldDraft::default());
     for (name, value) in options {
-        if slice.set(name, value)? {
+        let is_field = field.set(Caller::ForeignTable, name, &Value::Text(value.clone()))?;
+        if slice.set(name, value)? || is_field {
             continue;
         }
         match name.as_str() {
@@ -197,9 +212,9 @@ impl TableOptions {
 
     /// Apply the options that speak of columns, the table's and the columns' own. Guarded.
     fn apply_to(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
-        let mut drafts = Vec::new();
+        let (mut drafts, mut fields) = (Vec::new(), Vec::new());
         for column in columns.iter_mut() {
-            let mut slice = SliceDraft::default();
+            let (mut slice, mut field) = (SliceDraft::default(), FieldDraft::default());
             let Ok(attnum) = i16::try_from(column.attribute + 1) else { continue };
             // SAFETY: a guarded catalog lookup.
             let own = unsafe { stored(pg_sys::GetForeignColumnOptions(relid, attnum)) };
@@ -209,9 +224,13 @@ impl TableOptions {
                     "force_null" => column.force_null = Caller::ForeignTable.boolean(name, value)?,
                     "column_name" => column.header_name = CString::new(value.as_slice()).ok(),
                     "source" => column.taken = taken(value)?,
-                    _ => drop(slice.set(name, value)?),
+                    _ => {
+                        slice.set(name, value)?;
+                        field.set(Caller::ForeignTable, name, &Value::Text(value.clone()))?;
+                    }
                 }
             }
+            fields.push(field);
             if column.taken == Taken::Field {
                 drafts.push((column.display_name().into_owned(), slice));
             }
@@ -220,6 +239,7 @@ impl TableOptions {
         for (column, slice) in columns.iter_mut().filter(|column| column.taken == Taken::Field).zip(slices) {
             column.slice = slice;
         }
+        self.copy.refine(columns, &fields)?;
         self.copy.force(relid, columns)
     }
 }

@@ -399,7 +399,18 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
             None => rows.advance(),
             Some(part) => part.advance(rows, &mut scan.skip_left),
         };
-        let more = more.or_raise();
+        let more = match more {
+            Err(error) if scan.tolerance.survives(&error) => {
+                if scan.skip_left > 0 {
+                    scan.skip_left -= 1;
+                } else {
+                    rows.leave_out_record(&mut scan.tolerance, &error).or_raise();
+                }
+                pgrx::check_for_interrupts!();
+                continue;
+            }
+            more => more.or_raise(),
+        };
         let bytes = rows.stream().bytes_read();
         if bytes != scan.reported {
             scan.reported = bytes;

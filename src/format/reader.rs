@@ -88,6 +88,17 @@ pub enum ReadError {
     },
 }
 
+/// What becomes of a record with invalid bytes, where the reader verifies by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invalid {
+    /// The data end with it.
+    Ends,
+    /// It is an error, behind which there is more to come.
+    Reported,
+    /// It is a record: who wants values of it mends them ([`Reader::is_dirty`]).
+    Passed,
+}
+
 /// How a reader is to read.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -186,6 +197,7 @@ pub struct Reader {
 
     /// Lines with errors are passed.
     tolerant: bool,
+    invalid: Invalid,
     /// Nothing is read behind a `\.`, wherever it stands.
     ends_at_marker: bool,
     /// Bytes before this position may be invalid.
@@ -227,6 +239,7 @@ impl Reader {
             chunk_lines: None,
             exact_line: None,
             tolerant: false,
+            invalid: Invalid::Ends,
             ends_at_marker: false,
             dirty_end: 0,
             dialect: s.dialect,
@@ -237,6 +250,19 @@ impl Reader {
     /// it. Its invalid bytes do not close the window, either, where the reader verifies by itself.
     pub fn tolerate(&mut self) {
         self.tolerant = true;
+        self.invalid = Invalid::Reported;
+    }
+
+    /// Records with invalid bytes become this from now on.
+    pub fn set_invalid(&mut self, invalid: Invalid) {
+        self.invalid = invalid;
+    }
+
+    /// May the current line have invalid bytes?
+    #[inline]
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.current.start < self.dirty_end
     }
 
     /// A `\.` behind data ends the data, too, as where a client sends them. Of a file COPY goes on to read the next line (up to 17).
@@ -247,7 +273,7 @@ impl Reader {
     /// After an error: is there more to come?
     #[must_use]
     pub fn goes_on(&self) -> bool {
-        self.tolerant && !self.finished
+        (self.tolerant || self.invalid == Invalid::Reported) && !self.finished
     }
 
     /// Go to the next record.
@@ -568,7 +594,7 @@ impl Reader {
         loop {
             let valid = utf8_valid_around(self.window.unverified(), std::mem::take(&mut plain));
             self.window.verify(valid);
-            if !self.tolerant || !self.window.is_failed() {
+            if self.invalid == Invalid::Ends || !self.window.is_failed() {
                 return;
             }
             self.window.accept_invalid();
@@ -580,6 +606,16 @@ impl Reader {
     #[must_use]
     pub fn unverified(&self) -> &[u8] {
         self.window.unverified()
+    }
+
+    /// Where the caller verifies: put this byte in place of the first invalid one, if there is one. There is more to be verified
+    /// then.
+    pub fn mend(&mut self, byte: u8) -> bool {
+        let fails = self.window.is_failed();
+        if fails {
+            self.window.mend(byte);
+        }
+        fails
     }
 
     /// The data end in bytes that cannot be converted to the server's encoding.

@@ -4,6 +4,8 @@
 //! its bytes; what is not plain has quotes or escapes to be removed, which is left to whoever wants the value.
 
 use crate::dialect::Dialect;
+use crate::fixed::Trim;
+use crate::refine;
 use crate::scan::kernel::FLAG;
 
 /// What a field says.
@@ -43,6 +45,18 @@ impl<'a> Record<'a> {
         let raw = self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default();
         let d = self.dialect;
         value_of(raw, plain, d, d.is_csv())
+    }
+
+    /// The same as if the blanks at these ends of the raw field were not in the file.
+    #[must_use]
+    pub fn trimmed(&self, field: usize, trim: Trim) -> Value<'a> {
+        let Some(&end) = self.ends.get(field) else { return Value::Null };
+        let raw = self.raw(field);
+        let csv = self.dialect.is_csv();
+        let rest = refine::trimmed(raw, trim, !csv);
+        // Quotes that were within the field may now be around it.
+        let plain = end & FLAG == 0 && rest.len() == raw.len();
+        value_of(rest, plain, self.dialect, csv)
     }
 
     /// The bytes of a field as they are in the file, with quotes and escapes. `field` as for [`Record::value`].

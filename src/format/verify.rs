@@ -47,6 +47,23 @@ pub fn utf8_valid_around(bytes: &[u8], plain: Range<usize>) -> usize {
     if before < start { before } else { end + utf8_valid_up_to(bytes.get(end..).unwrap_or_default()) }
 }
 
+/// Append `bytes` with U+FFFD in place of what is not valid: of each NUL, and of each piece that no valid character begins with,
+/// or that one begins with and does not end.
+pub fn mend_utf8(bytes: &[u8], out: &mut Vec<u8>) {
+    const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
+    for chunk in bytes.utf8_chunks() {
+        for (i, piece) in chunk.valid().as_bytes().split(|&byte| byte == 0).enumerate() {
+            if i > 0 {
+                out.extend_from_slice(REPLACEMENT);
+            }
+            out.extend_from_slice(piece);
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice(REPLACEMENT);
+        }
+    }
+}
+
 /// Most files are nothing else, and to see that takes one comparison.
 fn is_ascii_without_nul(bytes: &[u8]) -> bool {
     // Without a branch, so that it is done with vectors.
@@ -66,6 +83,22 @@ mod tests {
         assert_eq!(utf8_valid_up_to(b"ab\xe2\x82"), 2);
         assert_eq!(utf8_valid_up_to(b"\xed\xa0\x80"), 0);
         assert_eq!(utf8_valid_up_to(b"\xc0\x80"), 0);
+    }
+
+    fn mended(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        mend_utf8(bytes, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_is_invalid_is_replaced() {
+        assert_eq!(mended("aé€😀".as_bytes()), "aé€😀");
+        assert_eq!(mended(b""), "");
+        assert_eq!(mended(b"a\0b\0"), "a\u{fffd}b\u{fffd}");
+        assert_eq!(mended(b"\xe4b\xf6"), "\u{fffd}b\u{fffd}");
+        assert_eq!(mended(b"\xe2\x82,\xf0\x9f\x98"), "\u{fffd},\u{fffd}");
+        assert_eq!(mended(b"\xc0\x80\xed\xa0\x80"), "\u{fffd}".repeat(5));
     }
 
     /// What std and a look for NULs say.

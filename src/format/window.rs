@@ -184,6 +184,14 @@ impl Window {
         }
     }
 
+    /// After [`Window::verify`] has failed: another byte in place of the invalid one, and go on behind it.
+    pub fn mend(&mut self, byte: u8) {
+        if let Some(invalid) = self.buf.get_mut(self.verified) {
+            *invalid = byte;
+        }
+        self.accept_invalid();
+    }
+
     /// Of the unverified bytes, the first `valid` are valid and the next character, if any, is not, or not complete.
     pub fn verify(&mut self, valid: usize) {
         self.verified = (self.verified + valid).min(self.filled);

@@ -19,7 +19,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::progress::Figures;
 use crate::pg::row::{RowArrays, Rows};
-use crate::pg::soft::{OnError, Outcome, Tolerance};
+use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
 use crate::pg::unguarded::{self, Opaque};
 
 /// Rows on their way into an INSERT.
@@ -328,10 +328,13 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
         loop {
             let more = feed.limit_left > 0
                 && match rows.advance() {
-                    Err(error) if feed.keeps && error.is_about_record() => {
+                    Err(error) if feed.tolerance.survives(&error) => {
                         if feed.skip_left > 0 {
                             feed.skip_left -= 1;
                         } else {
+                            if !feed.keeps && feed.tolerance.verbosity == Verbosity::Verbose {
+                                rows.note_record(&error);
+                            }
                             count_reject(feed.by_file, rows);
                             reject(load.spool, rows, &mut feed.tolerance, Complaint::of_error(&error)).or_raise();
                         }

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::pg::column::Taken;
 use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
-use crate::pg::encoding::from_server;
+use crate::pg::encoding::{EncodingErrors, from_server};
+use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb::{self, Json};
 use crate::pg::option_value::{Caller, Value, text};
 use crate::pg::slice_options::{SliceDraft, slices};
@@ -83,6 +84,8 @@ pub struct LoadOptions {
     pub columns: Option<Vec<CString>>,
     /// Where these are in a record of fixed length.
     pub slices: Vec<Option<Slice>>,
+    /// What is said of the texts of these.
+    pub fields: Vec<FieldDraft>,
     /// Columns that no field of the file is for, and what they get.
     pub others: Vec<(CString, Taken)>,
     /// Columns that are computed, and the expressions.
@@ -153,7 +156,21 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
 }
 
 /// What an object among columns may have.
-const OF_COLUMN: &[&str] = &["column", "source", "start", "length", "trim", "nullif", "binary_type", "name", "expr"];
+const OF_COLUMN: &[&str] = &[
+    "column",
+    "source",
+    "start",
+    "length",
+    "trim",
+    "nullif",
+    "binary_type",
+    "name",
+    "expr",
+    "null_if",
+    "decimal",
+    "thousands",
+    "date_format",
+];
 
 /// What objects among the columns say.
 #[derive(Debug, Default)]
@@ -164,6 +181,10 @@ pub struct Objects {
     pub computed: Vec<(CString, CString)>,
     /// Where the columns that remain are in a record of fixed length.
     pub slices: Vec<SliceDraft>,
+    /// What is said of their texts.
+    pub fields: Vec<FieldDraft>,
+    /// Nothing is said of some of these.
+    pub has_names: bool,
 }
 
 /// The columns' option without what is said of each in objects. Null if nothing remains.
@@ -174,13 +195,23 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
     for element in elements {
         let Json::Object(members) = element else {
             fields.push(element);
+            objects.has_names = true;
             objects.slices.push(SliceDraft::default());
+            objects.fields.push(FieldDraft::default());
             continue;
         };
         let (mut column, mut source, mut slice) = (None, None, None::<SliceDraft>);
+        let mut field = FieldDraft::default();
         let (mut computes, mut expression) = (None, None);
         for (name, json) in members {
             let given = match (&*name, json) {
+                (b"null_if", list @ Json::Array(_)) => {
+                    slice.get_or_insert_default();
+                    if let Some(list) = value("null_if", list)? {
+                        field.set(Caller::Function, "null_if", &list)?;
+                    }
+                    continue;
+                }
                 (_, Json::Text(given)) => given,
                 (b"column" | b"source", _) => return Err(invalid("column and source must be strings")),
                 (b"name" | b"expr", _) => return Err(invalid("name and expr must be strings")),
@@ -199,7 +230,8 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
                 b"name" => computes = Some(c_string(&given)),
                 b"expr" => expression = Some(c_string(&given)),
                 _ => {
-                    if !slice.get_or_insert_default().set(&text(&name), &given)? {
+                    let is_slice = slice.get_or_insert_default().set(&text(&name), &given)?;
+                    if !field.set(Caller::Function, &text(&name), &Value::Text(given))? && !is_slice {
                         return Err(Caller::Function.unknown(&text(&name), OF_COLUMN));
                     }
                 }
@@ -210,6 +242,7 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
             ((Some(column), None, Some(slice)), (None, None)) => {
                 fields.push(Json::Text(column.into_bytes()));
                 objects.slices.push(slice);
+                objects.fields.push(field);
             }
             ((None, None, None), (Some(column), Some(expression))) => objects.computed.push((column, expression)),
             ((Some(_), Some(_), Some(_)), _) => {
@@ -264,9 +297,9 @@ impl LoadOptions {
             }
         }
         let options = LoadOptions::of_values(path, &given)?;
-        let Objects { others, computed, slices } = objects;
+        let Objects { others, computed, slices, fields, .. } = objects;
         let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
-        let options = LoadOptions { others, computed, slices, ..options };
+        let options = LoadOptions { others, computed, slices, fields, ..options };
         if options.match_by_name && !options.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
@@ -292,6 +325,7 @@ impl LoadOptions {
             location,
             columns: None,
             slices: Vec::new(),
+            fields: Vec::new(),
             others: Vec::new(),
             computed: Vec::new(),
             match_by_name: false,
@@ -332,6 +366,7 @@ impl LoadOptions {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
         (copy.reject_limit, copy.reject_percent) = (0, None);
+        copy.encoding_errors = copy.encoding_errors.filter(|errors| *errors == EncodingErrors::Replace);
         self.as_truncated = self.truncate;
         (self.truncate, self.freeze, self.analyze) = (false, false, false);
         self.duplicates.limit = None;
@@ -424,6 +459,7 @@ impl LoadOptions {
             location,
             columns,
             slices: Vec::new(),
+            fields: Vec::new(),
             others: Vec::new(),
             computed: Vec::new(),
             match_by_name,

@@ -21,6 +21,7 @@ use crate::pg::context::copy_context;
 use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
 use crate::pg::encoding::{Encodings, from_server};
+use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb;
 use crate::pg::option_value::{Caller, HeaderOption, Value, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
@@ -91,8 +92,8 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
     }
 }
 
-/// Where columns are in records of fixed length.
-type Places = Vec<(CString, Slice)>;
+/// What is said of columns: where they are in records of fixed length, and what is made of their texts.
+type Places = Vec<(CString, Option<Slice>, FieldDraft)>;
 
 /// Which file, and what it means.
 ///
@@ -126,11 +127,16 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
         }
     }
     let copy = draft.finish()?;
-    if !objects.others.is_empty() || !objects.computed.is_empty() || (columns.is_some() && copy.shape != Shape::Fixed) {
-        return Err(invalid("columns of bulk_read() requires format \"fixed\", and neither source nor expr".into()));
+    let is_bare = objects.has_names && copy.shape != Shape::Fixed;
+    if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
+        let message =
+            "columns of bulk_read() must be objects, with neither source nor expr, that say something of a column";
+        return Err(invalid(message.into()));
     }
     let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
-    let places = columns.unwrap_or_default().into_iter().zip(slices.into_iter().flatten()).collect();
+    let said = slices.into_iter().zip(objects.fields);
+    let places = columns.unwrap_or_default().into_iter().zip(said);
+    let places = places.map(|(name, (slice, field))| (name, slice, field)).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized".into()));
     }
@@ -210,9 +216,11 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     // SAFETY: it has so many attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
-    if copy.shape == Shape::Fixed {
-        place(&mut columns, places)?;
+    let fields = place(&mut columns, places)?;
+    if let Some(column) = columns.iter().find(|column| copy.shape == Shape::Fixed && column.slice.is_none()) {
+        return Err(invalid(format!("column \"{}\" is not among columns", column.display_name())));
     }
+    copy.refine(&mut columns, &fields)?;
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
     let known = copy.by_name.then(|| columns.clone());
@@ -223,25 +231,22 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     Ok(rows)
 }
 
-/// The columns are in these places of a record.
-fn place(columns: &mut [Column], places: &Places) -> Result<()> {
-    for (name, slice) in places {
-        let column = columns.iter_mut().find(|column| column.name == *name).ok_or_else(|| {
+/// The columns are in these places of a record. Returns what is said of their texts.
+fn place(columns: &mut [Column], places: &Places) -> Result<Vec<FieldDraft>> {
+    let mut fields = vec![None; columns.len()];
+    for (name, slice, field) in places {
+        let at = columns.iter().position(|column| column.name == *name);
+        let Some((column, own)) = at.and_then(|at| columns.get_mut(at).zip(fields.get_mut(at))) else {
             let message = format!("column \"{}\" does not exist", from_server(name));
-            Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message)
-        })?;
-        if column.slice.replace(slice.clone()).is_some() {
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message));
+        };
+        if own.replace(field.clone()).is_some() {
             let message = format!("column \"{}\" specified more than once", from_server(name));
             return Err(Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message));
         }
+        column.slice.clone_from(slice);
     }
-    match columns.iter().find(|column| column.slice.is_none()) {
-        Some(column) => {
-            let message = format!("column \"{}\" is not among columns", column.display_name());
-            Err(invalid(message))
-        }
-        None => Ok(()),
-    }
+    Ok(fields.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 /// Collect rows, up to one that input functions are to make values of.
@@ -254,8 +259,23 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
     let r = unsafe { &mut *reading };
     let tolerant = r.tolerance.on_error != OnError::Stop;
     loop {
-        if r.limit_left == 0 || !r.rows.advance().or_raise() {
+        if r.limit_left == 0 {
             return END;
+        }
+        match r.rows.advance() {
+            Err(error) if r.tolerance.survives(&error) => {
+                pgrx::check_for_interrupts!();
+                if r.skip_left > 0 {
+                    r.skip_left -= 1;
+                } else {
+                    r.records += 1;
+                    r.rows.leave_out_record(&mut r.tolerance, &error).or_raise();
+                }
+                continue;
+            }
+            Err(error) => error.raise(),
+            Ok(false) => return END,
+            Ok(true) => (),
         }
         if r.rows.take_turn().is_some() {
             r.fit();

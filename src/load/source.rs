@@ -328,6 +328,7 @@ fn columns(
     for (column, slice) in columns.iter_mut().zip(&options.slices) {
         column.slice.clone_from(slice);
     }
+    options.copy.refine(&mut columns, &options.fields)?;
     for (attnum, taken) in &mapping.others {
         if let Ok(attribute) = usize::try_from(attnum - 1) {
             columns.push(Column { taken: *taken, ..Column::of_attribute(relation, attribute, &session, false) });

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 
 use pg_bulk_format::convert::{Charset, Decoder, Session};
 use pg_bulk_format::fixed::Slice;
+use pg_bulk_format::refine::Refinement;
 use pgrx::pg_sys;
 
 use super::compat;
@@ -46,6 +47,8 @@ pub struct Column {
     pub taken: Taken,
     /// Where it is in a record of fixed length.
     pub slice: Option<Slice>,
+    /// What is made of its texts before they are converted.
+    pub refinement: Option<Box<Refinement>>,
     pub name: CString,
     /// What a header calls it, if not by its name.
     pub header_name: Option<CString>,
@@ -126,6 +129,7 @@ impl Column {
             ignored: false,
             taken: Taken::Field,
             slice: None,
+            refinement: None,
             header_name: None,
             // SAFETY: a name is NUL-terminated.
             name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
@@ -148,6 +152,7 @@ impl Column {
             ignored: true,
             taken: Taken::Field,
             slice: None,
+            refinement: None,
             name,
             header_name: None,
             decoder: None,

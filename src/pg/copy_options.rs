@@ -12,7 +12,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::column::Column;
 use super::compat;
 use super::compression::Compressed;
-use super::encoding::{Encodings, encoding_by_name};
+use super::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
+use super::field_options::FieldDraft;
 use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
 use super::slice_options;
 use super::soft::{OnError, Tolerance, Verbosity};
@@ -45,6 +46,9 @@ pub const NAMES: &[&str] = &[
     "match_by",
     "record_length",
     "line_ends",
+    "trim",
+    "null_if",
+    "encoding_errors",
 ];
 
 /// The longest record without a line end, so that some fit into any buffer.
@@ -66,8 +70,12 @@ pub struct CopyOptions {
     pub shape: Shape,
     /// The value that stands for NULL in all columns that do not say otherwise, where records have no delimiters.
     pub null: Option<Vec<u8>>,
+    /// What is made of the texts of all columns that do not say otherwise.
+    pub fields: FieldDraft,
     pub header: HeaderOption,
     pub encoding: Option<i32>,
+    /// What invalid bytes lead to, if that is said.
+    pub encoding_errors: Option<EncodingErrors>,
     pub force_not_null: ColumnSet,
     pub force_null: ColumnSet,
     pub on_error: OnError,
@@ -96,8 +104,10 @@ pub struct Draft {
     shape: Shape,
     record_length: Option<usize>,
     line_ends: Option<bool>,
+    fields: FieldDraft,
     header: HeaderOption,
     encoding: Option<i32>,
+    encoding_errors: Option<EncodingErrors>,
     force_not_null: ColumnSet,
     force_null: ColumnSet,
     on_error: OnError,
@@ -120,8 +130,10 @@ impl Draft {
             shape: Shape::Delimited,
             record_length: None,
             line_ends: None,
+            fields: FieldDraft::default(),
             header: HeaderOption::Lines(0),
             encoding: None,
+            encoding_errors: None,
             force_not_null: ColumnSet::None,
             force_null: ColumnSet::None,
             on_error: OnError::Stop,
@@ -148,6 +160,7 @@ impl Draft {
                 self.force_null = self.caller.column_set(name, given)?;
                 return Ok(true);
             }
+            "trim" | "null_if" => return self.fields.set(self.caller, name, given),
             _ if !NAMES.contains(&name) => return Ok(false),
             _ => (),
         }
@@ -184,6 +197,17 @@ impl Draft {
             "encoding" => {
                 let bad = || invalid("argument to option \"encoding\" must be a valid encoding name".into());
                 self.encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
+            }
+            "encoding_errors" => {
+                self.encoding_errors = match value.to_ascii_lowercase().as_str() {
+                    "stop" => Some(EncodingErrors::Stop),
+                    "replace" => Some(EncodingErrors::Replace),
+                    "reject" => Some(EncodingErrors::Reject),
+                    _ => {
+                        let hint = "Valid values are \"stop\", \"replace\", \"reject\".";
+                        return Err(invalid(format!("encoding_errors \"{value}\" not recognized")).hint(hint));
+                    }
+                };
             }
             "on_error" => {
                 self.on_error = match value.to_ascii_lowercase().as_str() {
@@ -288,6 +312,11 @@ impl Draft {
             let message = format!("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE{or_table}");
             return Err(invalid(message));
         }
+        let leaves_out = matches!(self.on_error, OnError::Ignore | OnError::Table);
+        if self.encoding_errors == Some(EncodingErrors::Reject) && !leaves_out {
+            let or_table = if self.caller == Caller::Function { " or \"table\"" } else { "" };
+            return Err(invalid(format!("encoding_errors \"reject\" requires on_error \"ignore\"{or_table}")));
+        }
         if self.by_name {
             match self.header {
                 // Without a header there are no names to match by.
@@ -300,8 +329,10 @@ impl Draft {
             dialect,
             shape: self.shape,
             null: self.format.null,
+            fields: self.fields,
             header: self.header,
             encoding: self.encoding,
+            encoding_errors: self.encoding_errors,
             force_not_null: self.force_not_null,
             force_null: self.force_null,
             on_error: self.on_error,
@@ -361,10 +392,22 @@ impl CopyOptions {
         if let Some(files) = files {
             stream = stream.with_files(files, self.compressed, header, fields);
         }
-        if self.on_error == OnError::Table {
-            stream.tolerate();
+        let invalid = self.encoding_errors();
+        if self.encoding_errors == Some(EncodingErrors::Reject)
+            && !matches!(encodings.treatment(), Treatment::Utf8 | Treatment::Nothing)
+        {
+            let message =
+                "encoding_errors \"reject\" requires format \"fixed\", or a file in UTF8 that is not converted";
+            return Err(unsupported(message));
         }
+        stream.tolerate(self.on_error == OnError::Table, invalid);
         Ok(stream)
+    }
+
+    /// What invalid bytes lead to. If it is not said, who keeps rejects also keeps records with such bytes.
+    fn encoding_errors(&self) -> EncodingErrors {
+        let own = if self.on_error == OnError::Table { EncodingErrors::Reject } else { EncodingErrors::Stop };
+        self.encoding_errors.unwrap_or(own)
     }
 
     /// Apply `force_null` and `force_not_null` to the columns of a relation's file, or of no relation's. Guarded.

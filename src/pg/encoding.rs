@@ -7,6 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pg_bulk_format::convert::Charset;
+use pg_bulk_format::verify::mend_utf8;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
@@ -46,6 +47,17 @@ pub enum Treatment {
     Convert,
     /// Nothing.
     Nothing,
+}
+
+/// What bytes that are not valid in the file's encoding lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncodingErrors {
+    /// An error, which is the end.
+    Stop,
+    /// U+FFFD in their place, or a question mark where the server's encoding has no such character.
+    Replace,
+    /// The record is left out.
+    Reject,
 }
 
 /// The encoding of a name, if there is one.
@@ -166,6 +178,18 @@ impl Encodings {
         !raw.is_empty() && (at_end || raw.len() >= CONVERSION_INPUT)
     }
 
+    /// What stands in the place of bytes that cannot be converted, in the server's encoding.
+    pub fn replacement(&self) -> &'static [u8] {
+        if self.server == UTF8 { "\u{fffd}".as_bytes() } else { b"?" }
+    }
+
+    /// How many bytes at the start of these, which cannot be converted, the [`Encodings::replacement`] is for: a character that the
+    /// server's encoding lacks, or one byte.
+    pub fn hopeless_len(&self, raw: &[u8]) -> usize {
+        let is_whole = |&len: &usize| raw.get(..len).is_some_and(|character| self.valid_up_to(character) == len);
+        (1..=self.max_char()).find(is_whole).unwrap_or(raw.len().min(1))
+    }
+
     fn run_conversion(&self, raw: &[u8], out: &mut Vec<u8>, no_error: bool) -> usize {
         let Some(procedure) = self.conversion else { return 0 };
         // A piece at a time: the conversion fills at most four times its input.
@@ -248,6 +272,33 @@ pub fn invalid_in_server_encoding(value: &[u8]) -> Option<Error> {
     };
     let rest = value.get(usize::try_from(valid).unwrap_or(0)..).unwrap_or_default();
     (!rest.is_empty()).then(|| invalid_bytes(encoding, rest))
+}
+
+/// Make a string of the server's of what is behind `start`. Raises nothing.
+pub fn mend_in_server_encoding(string: &mut Vec<u8>, start: usize) {
+    // SAFETY: the function only looks, and raises nothing.
+    let encoding = unsafe { unguarded::GetDatabaseEncoding() };
+    if encoding == UTF8 {
+        let mended = string.get(start..).map(|bytes| {
+            let mut mended = Vec::with_capacity(bytes.len() + 16);
+            mend_utf8(bytes, &mut mended);
+            mended
+        });
+        string.truncate(start);
+        string.extend(mended.unwrap_or_default());
+        return;
+    }
+    let mut at = start;
+    while let Some(rest) = string.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        let len = c_int::try_from(rest.len()).unwrap_or(c_int::MAX);
+        // SAFETY: as above; the bytes are there.
+        let valid = unsafe { unguarded::pg_encoding_verifymbstr(encoding, rest.as_ptr().cast(), len) };
+        let valid = usize::try_from(valid).unwrap_or(0);
+        if let Some(invalid) = rest.get_mut(valid) {
+            *invalid = b'?';
+        }
+        at += valid + 1;
+    }
 }
 
 /// Is this a string of the server's?

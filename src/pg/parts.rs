@@ -14,7 +14,7 @@ use pg_bulk_format::number::Number;
 use pgrx::pg_sys;
 
 use super::column::Column;
-use super::encoding::{Encodings, Treatment, invalid_bytes};
+use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
 use crate::error::{self, Result};
 
 /// What the parts of records are, and those of the current one.
@@ -52,7 +52,7 @@ impl Parts {
         line: &[u8],
         encodings: &Encodings,
         columns: &[Column],
-        tolerant: bool,
+        invalid: EncodingErrors,
     ) -> Result<()> {
         if let Err(misfit) = self.layout.check(line.len()) {
             let error = match misfit {
@@ -64,12 +64,12 @@ impl Parts {
             return Err(error.detail(format!("The record has {is} bytes, and not {wanted}.")));
         }
         self.is_plain = fixed::is_plain(line);
-        if self.is_plain { Ok(()) } else { self.convert(line, encodings, tolerant) }
+        if self.is_plain { Ok(()) } else { self.convert(line, encodings, invalid) }
     }
 
     /// Make strings of the server's of all parts.
     #[cold]
-    fn convert(&mut self, line: &[u8], encodings: &Encodings, tolerant: bool) -> Result<()> {
+    fn convert(&mut self, line: &[u8], encodings: &Encodings, invalid: EncodingErrors) -> Result<()> {
         self.ends.clear();
         self.converted.clear();
         for slice in self.layout.slices() {
@@ -89,8 +89,13 @@ impl Parts {
                 };
                 rest = rest.get(used..).unwrap_or_default();
                 if used == 0 || (encodings.conversion() != Treatment::Convert && !rest.is_empty()) {
+                    if invalid == EncodingErrors::Replace {
+                        self.converted.extend_from_slice(encodings.replacement());
+                        rest = rest.get(encodings.hopeless_len(rest)..).unwrap_or_default();
+                        continue;
+                    }
                     // What cannot be converted, though it is valid, ends the load.
-                    if tolerant && encodings.valid_up_to(rest) < rest.len() {
+                    if invalid == EncodingErrors::Reject && encodings.valid_up_to(rest) < rest.len() {
                         let rest = rest.get(encodings.valid_up_to(rest)..).unwrap_or_default();
                         return Err(invalid_bytes(encodings.of_file(), rest));
                     }

@@ -19,9 +19,12 @@ use pgrx::pg_sys;
 
 use super::column::{self, Column, Taken};
 use super::context::Elsewhere;
-use super::encoding::{invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding};
+use super::encoding::{
+    EncodingErrors, invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding,
+};
 use super::header::FirstHeader;
 use super::parts::Parts;
+use super::refined::refuse;
 use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
 use super::unguarded;
@@ -43,6 +46,10 @@ pub(super) struct Queued {
 pub(super) enum What {
     /// The string at this place of `strings`.
     Input(usize),
+    /// The string at one place, made of the one at another, which is what messages show.
+    Made { input: usize, shown: usize },
+    /// None can be made of the one at this place: an error.
+    Refused(usize),
     /// NULL, for an input function that wants to see it.
     Null,
     /// The default expression.
@@ -124,6 +131,8 @@ pub struct Rows {
     parts: Option<Parts>,
     /// Records are looked at before values are made of them: for DEFAULT markers, or for their parts.
     is_checked: bool,
+    /// Texts of some columns, or invalid ones, are refined before they are converted.
+    is_refined: bool,
     /// What the header of each file may name.
     pub(super) known: Option<Vec<Column>>,
     /// Of several files whose fields are matched by position.
@@ -132,7 +141,7 @@ pub struct Rows {
     pub(super) file_name: Vec<u8>,
     /// Columns are others than before, or it is another file.
     pub(super) turned: Option<Turn>,
-    arena: Arena,
+    pub(super) arena: Arena,
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
     /// The current row in it.
@@ -198,6 +207,7 @@ impl Rows {
             fills: false,
             parts: has_parts.then(Parts::default),
             is_checked: default.is_some() || has_parts,
+            is_refined: false,
             known: None,
             first_header: None,
             file_name: Vec::new(),
@@ -260,6 +270,8 @@ impl Rows {
 
     /// Say which columns the fields are for, once the header has told.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
+        self.is_refined = self.stream.invalid() == EncodingErrors::Replace
+            || columns.iter().any(|column| column.refinement.is_some());
         let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
         if let Some(parts) = &mut self.parts {
             let line = Column::ignored(CString::default());
@@ -305,7 +317,8 @@ impl Rows {
         }
         let field = |column: &Column| {
             let attribute = column.attribute;
-            let plain = !column.force_null && !column.force_not_null && !column.wants_null;
+            let plain =
+                !column.force_null && !column.force_not_null && !column.wants_null && column.refinement.is_none();
             let decoder = column.decoder.filter(|_| plain)?;
             Some(block::Column { decoder, attribute, not_null: not_null.contains(&attribute) })
         };
@@ -498,7 +511,8 @@ impl Rows {
     /// A line for a table without columns is not looked into.
     #[cold]
     pub(super) fn check_escapes(&mut self) -> Result<()> {
-        if self.fields == 0 {
+        let invalid = self.stream.invalid();
+        if self.fields == 0 || invalid == EncodingErrors::Replace {
             return Ok(());
         }
         let reader = &self.stream.reader;
@@ -506,7 +520,7 @@ impl Rows {
             if let Value::Escaped(raw) = reader.value(i) {
                 self.unescaped.clear();
                 if reader.unescape(raw, &mut self.unescaped) {
-                    if self.stream.is_tolerant() {
+                    if invalid == EncodingErrors::Reject {
                         invalid_in_server_encoding(&self.unescaped).map_or(Ok(()), Err)?;
                     } else {
                         verify_in_server_encoding(&self.unescaped);
@@ -520,13 +534,14 @@ impl Rows {
     fn check_record(&mut self, fields: usize) -> Result<()> {
         let Some(parts) = &mut self.parts else { return self.check_defaults(fields) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
-        parts.read(line, self.stream.encodings(), &self.columns, self.stream.is_tolerant())
+        parts.read(line, self.stream.encodings(), &self.columns, self.stream.invalid())
     }
 
     /// The current line, if it can be shown to somebody.
     pub fn line(&self) -> Option<&[u8]> {
         let line = self.reader().raw_line()?;
-        (self.parts.is_none() || is_valid_in_server_encoding(line)).then_some(line)
+        let is_valid = self.parts.is_none() && !self.reader().is_dirty();
+        (is_valid || is_valid_in_server_encoding(line)).then_some(line)
     }
 
     #[cold]
@@ -561,6 +576,10 @@ impl Rows {
     pub unsafe fn decode(&mut self, wanted: &[usize], arrays: RowArrays) {
         self.queue.clear();
         self.strings.clear();
+        if self.is_refined {
+            // SAFETY: passed on.
+            return unsafe { self.decode_refined(wanted, arrays) };
+        }
         let reader = &self.stream.reader;
         let record = reader.record();
         let fields = reader.fields();
@@ -637,8 +656,9 @@ impl Rows {
     /// # Safety
     /// As [`Rows::decode`].
     #[inline(never)]
-    unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
-        for &i in wanted.iter().filter(|&&i| i >= self.fields) {
+    pub(super) unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
+        let fields = self.fields;
+        for &i in wanted.iter().filter(|&&i| i >= fields) {
             let Some(column) = self.columns.get(i) else { break };
             let start = self.strings.len();
             match column.taken {
@@ -653,6 +673,12 @@ impl Rows {
                         }
                         continue;
                     };
+                    if column.refinement.is_some() {
+                        self.strings.extend_from_slice(value);
+                        // SAFETY: as above.
+                        unsafe { self.settle(i, start, arrays) };
+                        continue;
+                    }
                     if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, &mut self.arena)) {
                         // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
                         unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
@@ -713,17 +739,21 @@ impl Rows {
                 let queued = *(*this).queue.as_ptr().add(at);
                 let column = (*this).columns.as_mut_ptr().add(queued.column);
                 let string: *mut c_char = match queued.what {
-                    What::Input(start) => (*this).strings.as_mut_ptr().add(start).cast(),
+                    What::Input(start) | What::Made { input: start, .. } => {
+                        (*this).strings.as_mut_ptr().add(start).cast()
+                    }
                     _ => std::ptr::null_mut(),
                 };
                 let shown = match (queued.what, &(*this).default) {
                     (What::Default, Some(marker)) => marker.as_ptr(),
+                    (What::Made { shown, .. } | What::Refused(shown), _) => (*this).strings.as_ptr().add(shown).cast(),
                     _ => string.cast_const(),
                 };
                 (*this).attention = Attention { column: (*column).name.as_ptr(), value: shown };
                 let mut is_null = matches!(queued.what, What::Null);
                 let datum = match queued.what {
                     What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
+                    What::Refused(_) => refuse(column, shown),
                     _ => unguarded::InputFunctionCall(
                         &raw mut (*column).input,
                         string,

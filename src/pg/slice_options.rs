@@ -15,10 +15,24 @@ use crate::error::Result;
 /// The names that a [`SliceDraft`] knows.
 pub const NAMES: &[&str] = &["start", "length", "trim", "nullif", "binary_type"];
 
+/// Which end loses its blanks.
+pub fn trim(value: &[u8]) -> Result<Trim> {
+    match text(value).to_ascii_lowercase().as_str() {
+        "none" => Ok(Trim::None),
+        "left" => Ok(Trim::Left),
+        "right" => Ok(Trim::Right),
+        "both" => Ok(Trim::Both),
+        _ => {
+            let hint = "Valid values are \"none\", \"left\", \"right\", \"both\".";
+            Err(invalid(format!("trim \"{}\" not recognized", text(value))).hint(hint))
+        }
+    }
+}
+
 /// Options of a column that are being collected.
 #[derive(Debug, Clone, Default)]
 pub struct SliceDraft {
-    /// One that was given.
+    /// One that was given and has a meaning here only.
     given: Option<&'static str>,
     start: Option<usize>,
     length: Option<usize>,
@@ -37,22 +51,13 @@ impl SliceDraft {
     /// Take an option; false if it is none of these.
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool> {
         let Some(known) = NAMES.iter().find(|known| **known == name) else { return Ok(false) };
-        self.given.get_or_insert(known);
+        if !matches!(name, "trim" | "nullif") {
+            self.given.get_or_insert(known);
+        }
         match name {
             "start" => self.start = Some(bytes(name, value)?),
             "length" => self.length = Some(bytes(name, value)?),
-            "trim" => {
-                self.trim = match text(value).to_ascii_lowercase().as_str() {
-                    "none" => Some(Trim::None),
-                    "left" => Some(Trim::Left),
-                    "right" => Some(Trim::Right),
-                    "both" => Some(Trim::Both),
-                    _ => {
-                        let hint = "Valid values are \"none\", \"left\", \"right\", \"both\".";
-                        return Err(invalid(format!("trim \"{}\" not recognized", text(value))).hint(hint));
-                    }
-                };
-            }
+            "trim" => self.trim = Some(trim(value)?),
             "binary_type" => {
                 let name = text(value).to_ascii_lowercase();
                 let number = match &*name {
@@ -113,7 +118,7 @@ pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<V
             number,
             start: draft.start.map_or(before, |start| start - 1),
             length,
-            trim: if number.is_some() { Trim::None } else { draft.trim.unwrap_or(Trim::Right) },
+            trim: if number.is_some() { Trim::None } else { draft.trim.or(copy.fields.trim()).unwrap_or(Trim::Right) },
             null: draft.null.or_else(|| copy.null.clone()),
         };
         before = slice.end();

@@ -14,6 +14,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_sys};
 
 use super::compat::{self, Soft};
 use super::context::displayed;
+use super::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 
@@ -77,6 +78,17 @@ impl Tolerance {
         Err(too_many(self.on_error, self.reject_limit))
     }
 
+    /// Is the record left out of which this is said before values are made of it? With [`OnError::Ignore`] one with invalid bytes,
+    /// where these do not stop the reader.
+    pub fn survives(&self, error: &Error) -> bool {
+        let is_survivable = match self.on_error {
+            OnError::Table => true,
+            OnError::Ignore => error.sqlstate() == Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+            OnError::Stop | OnError::SetNull => false,
+        };
+        is_survivable && error.is_about_record()
+    }
+
     /// Say how many rows there were. Guarded.
     pub fn report(&self) {
         let n = self.bad_rows;
@@ -133,13 +145,18 @@ impl Rows {
         for at in 0..self.queue.len() {
             let Some(&queued) = self.queue.get(at) else { break };
             let string = match queued.what {
-                What::Input(start) => self.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr),
+                What::Input(start) | What::Made { input: start, .. } => {
+                    self.strings.get_mut(start..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
+                }
                 _ => std::ptr::null_mut(),
             };
             let string = string.cast::<std::ffi::c_char>();
             let Some(column) = self.columns.get_mut(queued.column) else { break };
             let shown = match (queued.what, &self.default) {
                 (What::Default, Some(marker)) => marker.as_ptr(),
+                (What::Made { shown, .. } | What::Refused(shown), _) => {
+                    self.strings.get(shown..).map_or(std::ptr::null(), |shown| shown.as_ptr().cast())
+                }
                 _ => string.cast_const(),
             };
             self.attention = Attention { column: column.name.as_ptr(), value: shown };
@@ -152,17 +169,22 @@ impl Rows {
             } else {
                 let type_oid = column.type_oid;
                 let details = tolerance.on_error == OnError::Table;
-                // SAFETY: the column's own function, and a NUL-terminated string or null.
-                let converted = unsafe {
-                    compat::input_function_call_soft(
-                        &raw mut column.input,
-                        string,
-                        typioparam,
-                        typmod,
-                        type_oid,
-                        details,
-                    )
-                }?;
+                let converted = if let What::Refused(_) = queued.what {
+                    // SAFETY: a NUL-terminated string.
+                    Soft::Bad(unsafe { complaint_of(&raw const *column, shown) })
+                } else {
+                    // SAFETY: the column's own function, and a NUL-terminated string or null.
+                    unsafe {
+                        compat::input_function_call_soft(
+                            &raw mut column.input,
+                            string,
+                            typioparam,
+                            typmod,
+                            type_oid,
+                            details,
+                        )
+                    }?
+                };
                 match converted {
                     Soft::Good(datum) => (!string.is_null()).then_some(datum),
                     Soft::Raises => return Ok(Outcome::Raises),
@@ -200,6 +222,21 @@ impl Rows {
         };
         let line = self.reader().line_number();
         let message = format!("{doing} due to data type incompatibility at line {line} for column \"{name}\": {value}");
+        ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+    }
+
+    /// Leave the current record out because of its bytes. Guarded.
+    pub fn leave_out_record(&mut self, tolerance: &mut Tolerance, error: &Error) -> Result<()> {
+        if tolerance.verbosity == Verbosity::Verbose {
+            self.note_record(error);
+        }
+        tolerance.count()
+    }
+
+    /// Say which record is left out because of its bytes. Guarded.
+    pub fn note_record(&mut self, error: &Error) {
+        self.stream.reader.settle_line_number();
+        let message = format!("skipping row at line {}: {}", self.reader().line_number(), error.message());
         ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
     }
 

@@ -5,19 +5,22 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::convert::Charset;
 use pg_bulk_format::dialect::Dialect;
-use pg_bulk_format::reader::{Event, ReadError, Reader, Settings};
+use pg_bulk_format::reader::{Event, Invalid, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use pg_bulk_format::verify::utf8_valid_up_to;
 
 use super::chunk::{Identity, changed};
 use super::compression::Compressed;
-use super::encoding::{Encodings, Treatment, invalid_bytes};
+use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
 use super::file_figures::ByFile;
 use super::files::{FileList, Listed};
 use super::source::{Descriptor, Source};
 use super::stages::{Stage, Stages};
 use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
+
+/// As many bytes are converted at a time where bytes that cannot be were met.
+const PIECE: usize = 512;
 
 /// Fields of a runaway record that are kept.
 pub const MOST_FIELDS: usize = 4096;
@@ -37,6 +40,9 @@ pub struct Stream {
     converted: Vec<u8>,
     taken: usize,
     tolerant: bool,
+    invalid: EncodingErrors,
+    /// So many of the raw bytes are converted at a time.
+    piece: usize,
     list: Option<List>,
     /// What the file that is open must be, and stay: see [`Stream::insist`].
     expected: Option<Identity>,
@@ -85,6 +91,8 @@ impl Stream {
             converted: Vec::new(),
             taken: 0,
             tolerant: false,
+            invalid: EncodingErrors::Stop,
+            piece: usize::MAX,
             list: None,
             expected: None,
             stages: Stages::default(),
@@ -138,9 +146,7 @@ impl Stream {
         };
         let source = Source::open(&list.files.location(file), list.compressed)?;
         let mut stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header, list.columns);
-        if self.tolerant {
-            stream.tolerate();
-        }
+        stream.tolerate(self.tolerant, self.invalid);
         if !stream.identity().is_some_and(|identity| identity.continues(file.identity)) {
             return Err(changed(stream.source.name()));
         }
@@ -236,15 +242,28 @@ impl Stream {
         })
     }
 
-    /// From now on errors about records are not the end ([`Error::is_about_record`]): what is wrong can be said, and the
-    /// next record asked for. Invalid bytes are such errors only in UTF-8 that need not be converted.
-    pub fn tolerate(&mut self) {
-        self.reader.tolerate();
-        self.tolerant = true;
+    /// From now on errors about records are not the end ([`Error::is_about_record`]), if `lines` says so: what is wrong can be said,
+    /// and the next record asked for. What invalid bytes are is said apart from that; they are such errors only in UTF-8 that need not
+    /// be converted.
+    pub fn tolerate(&mut self, lines: bool, invalid: EncodingErrors) {
+        (self.tolerant, self.invalid) = (lines, invalid);
+        self.tell_reader();
     }
 
-    pub fn is_tolerant(&self) -> bool {
-        self.tolerant
+    fn tell_reader(&mut self) {
+        if self.tolerant {
+            self.reader.tolerate();
+        }
+        self.reader.set_invalid(match self.invalid {
+            EncodingErrors::Stop => Invalid::Ends,
+            EncodingErrors::Reject => Invalid::Reported,
+            EncodingErrors::Replace => Invalid::Passed,
+        });
+    }
+
+    /// What invalid bytes lead to.
+    pub fn invalid(&self) -> EncodingErrors {
+        self.invalid
     }
 
     /// Go to the next record or header line; false at the end. Guarded.
@@ -307,8 +326,7 @@ impl Stream {
             Treatment::Verify => {
                 let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
                 self.reader.filled(n);
-                let valid = self.encodings.valid_up_to(self.reader.unverified());
-                self.reader.verified(valid);
+                self.verify();
             }
             Treatment::Nothing => {
                 let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
@@ -336,9 +354,20 @@ impl Stream {
             }
             self.converted.clear();
             self.taken = 0;
-            let used = if self.skip_bom() { self.encodings.convert(&self.raw, &mut self.converted) } else { 0 };
+            let begun = self.skip_bom();
+            let piece = self.raw.get(..self.piece).unwrap_or(&self.raw);
+            let used = if begun { self.encodings.convert(piece, &mut self.converted) } else { 0 };
             self.raw.drain(..used);
             if used > 0 {
+                self.piece = self.piece.saturating_mul(2);
+                continue;
+            }
+            if Encodings::is_hopeless(&self.raw, self.raw_ended) && self.invalid == EncodingErrors::Replace {
+                let len = self.encodings.hopeless_len(&self.raw);
+                self.raw.drain(..len);
+                self.converted.extend_from_slice(self.encodings.replacement());
+                // Each further one would make what is behind it be converted in vain.
+                self.piece = PIECE;
                 continue;
             }
             if Encodings::is_hopeless(&self.raw, self.raw_ended) {
@@ -392,9 +421,7 @@ impl Stream {
     /// The source is at its start.
     fn begin_anew(&mut self, header: Header, columns: usize) {
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
-        if self.tolerant {
-            self.reader.tolerate();
-        }
+        self.tell_reader();
         self.raw.clear();
         self.raw_ended = false;
         self.bom_pending = self.encodings.has_bom();
@@ -416,13 +443,22 @@ impl Stream {
 
     /// The reader has been given all bytes there are; verify them, unless it did.
     pub(super) fn verify_chunk(&mut self) {
-        let bytes = self.reader.unverified();
-        let valid = match self.treatment {
-            Treatment::Verify => self.encodings.valid_up_to(bytes),
-            Treatment::Nothing => bytes.len(),
-            Treatment::Utf8 | Treatment::Convert => return,
-        };
-        self.reader.verified(valid);
+        match self.treatment {
+            Treatment::Verify => self.verify(),
+            Treatment::Nothing => self.reader.verified(self.reader.unverified().len()),
+            Treatment::Utf8 | Treatment::Convert => (),
+        }
+    }
+
+    /// The server looks at what is there.
+    fn verify(&mut self) {
+        loop {
+            let valid = self.encodings.valid_up_to(self.reader.unverified());
+            self.reader.verified(valid);
+            if self.invalid != EncodingErrors::Replace || !self.reader.mend(b'?') {
+                return;
+            }
+        }
     }
 
     /// The source itself, for who does not read it in order.

@@ -3,7 +3,7 @@
 //! What comes out looks as if a kernel had made it, field ends with the flag set; and the positions are left so that the
 //! kernels can go on behind it.
 
-use super::{COPY_BLOCK, Current, Event, LINE_LIMIT, ReadError, Reader, count};
+use super::{COPY_BLOCK, Current, Event, Invalid, LINE_LIMIT, ReadError, Reader, count};
 use crate::dialect::Eol;
 use crate::field;
 use crate::line::{self, Line};
@@ -91,7 +91,7 @@ impl Reader {
     /// A line of `content` bytes was read; make a record of it.
     fn finish_exact(&mut self, content: usize, next: usize, number: u64, last: bool) -> Event {
         let start = self.pos;
-        if start < self.dirty_end && self.header_left == 0 {
+        if start < self.dirty_end && self.header_left == 0 && self.invalid == Invalid::Reported {
             let line = self.window.bytes().get(start..start + next).unwrap_or_default();
             if utf8_valid_up_to(line) < line.len() {
                 return self.leave_out(content, next, number, last, ReadError::Encoding);

@@ -25,7 +25,7 @@ use crate::guc;
 use crate::load::rejects::{Complaint, Reject, Spool};
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::row::Attention;
-use crate::pg::soft::{self, OnError};
+use crate::pg::soft::{self, OnError, Verbosity};
 
 /// What all processes know of a stretch.
 #[derive(Debug)]
@@ -235,12 +235,15 @@ impl Process {
     /// another one may come instead. Guarded.
     #[cold]
     pub fn survive(&mut self, error: &Error) -> std::result::Result<(), Option<Error>> {
-        if !self.rejects.keeps() || !error.is_about_record() {
+        if !self.tolerance.survives(error) {
             return Err(None);
         }
         if self.skip_left > 0 {
             self.skip_left -= 1;
             return Ok(());
+        }
+        if !self.rejects.keeps() && self.tolerance.verbosity == Verbosity::Verbose {
+            self.rows.note_record(error);
         }
         self.reject(Complaint::of_error(error)).map_err(Some)
     }

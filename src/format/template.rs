@@ -1,0 +1,445 @@
+//! Dates and times that are written as a template says: `DD.MM.YYYY HH24:MI`.
+//!
+//! They become what the types' input functions read under any setting, year first. Templates are those of `to_date` and
+//! `to_timestamp`, but nothing of a text is passed over: separators are the template's, and where the template ends, the text does.
+//! Numbers have as many digits as the template has places; leading zeros may be missing where a separator or the end is behind them.
+//!
+//! What a text has that is well written is in range as well, or it is refused: whoever reads what is made of it would complain
+//! of a text that is in no file.
+
+use std::ops::RangeInclusive;
+
+/// What a template is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A day. A time is read, and is no part of the value.
+    Date,
+    /// A time of day.
+    Time,
+    /// Both.
+    Timestamp,
+}
+
+/// A field of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// YYYY
+    Year,
+    /// YY: 1970 to 2069
+    ShortYear,
+    /// MM
+    Month,
+    /// Mon
+    ShortName,
+    /// Month
+    Name,
+    /// DD
+    Day,
+    /// HH24
+    Hour,
+    /// HH12, HH
+    HalfHour,
+    /// AM, PM
+    Half,
+    /// MI
+    Minute,
+    /// SS
+    Second,
+    /// MS, US: a fraction of so many digits at most.
+    Fraction(usize),
+}
+
+/// Names as templates have them; longer ones before those that they begin with.
+const FIELDS: &[(&str, Field)] = &[
+    ("YYYY", Field::Year),
+    ("YY", Field::ShortYear),
+    ("MONTH", Field::Name),
+    ("MON", Field::ShortName),
+    ("MM", Field::Month),
+    ("MI", Field::Minute),
+    ("MS", Field::Fraction(3)),
+    ("DD", Field::Day),
+    ("HH24", Field::Hour),
+    ("HH12", Field::HalfHour),
+    ("HH", Field::HalfHour),
+    ("AM", Field::Half),
+    ("PM", Field::Half),
+    ("SS", Field::Second),
+    ("US", Field::Fraction(6)),
+];
+
+const MONTHS: [&[u8]; 12] = [
+    b"january",
+    b"february",
+    b"march",
+    b"april",
+    b"may",
+    b"june",
+    b"july",
+    b"august",
+    b"september",
+    b"october",
+    b"november",
+    b"december",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Field(Field),
+    /// These bytes.
+    Literal(Vec<u8>),
+}
+
+/// How dates and times are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+    kind: Kind,
+}
+
+/// What is wrong with a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadTemplate {
+    /// What is at this byte is no field.
+    Unknown(usize),
+    /// It says something twice.
+    Twice,
+    /// It does not say all that its type needs: a year, a month and a day; an hour.
+    Lacks,
+    /// HH12 without AM, or the other way round.
+    HalfDay,
+    /// A time of day has no date.
+    HasDate,
+}
+
+/// What is wrong with a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is not written like that.
+    Form,
+    /// There is no such day, or time.
+    Range,
+}
+
+/// What a text says.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moment {
+    year: u32,
+    month: u32,
+    day: u32,
+    hour: u32,
+    minute: u32,
+    second: u32,
+    microsecond: u32,
+    is_afternoon: bool,
+}
+
+/// A number of so many digits, and what is behind it.
+fn number(text: &[u8], places: RangeInclusive<usize>) -> Result<(u32, usize, &[u8]), Misfit> {
+    let digits = text.iter().take(*places.end()).take_while(|byte| byte.is_ascii_digit()).count();
+    if digits < *places.start() {
+        return Err(Misfit::Form);
+    }
+    let (number, rest) = text.split_at(digits);
+    let number = number.iter().fold(0u32, |number, digit| number.wrapping_mul(10) + u32::from(digit - b'0'));
+    Ok((number, digits, rest))
+}
+
+fn without<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(word.len())?;
+    start.eq_ignore_ascii_case(word).then_some(rest)
+}
+
+fn days(year: u32, month: u32) -> u32 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+impl Template {
+    /// Read a template, for values of this kind.
+    pub fn new(template: &[u8], kind: Kind) -> Result<Template, BadTemplate> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut rest = template;
+        while let [first, tail @ ..] = rest {
+            let literal: &[u8] = if *first == b'"' {
+                let end = memchr::memchr(b'"', tail).ok_or(BadTemplate::Unknown(template.len() - rest.len()))?;
+                rest = tail.get(end + 1..).unwrap_or_default();
+                tail.get(..end).unwrap_or_default()
+            } else if first.is_ascii_alphanumeric() {
+                let field = FIELDS.iter().find_map(|(name, field)| Some((*field, without(rest, name.as_bytes())?)));
+                let (field, behind) = field.ok_or(BadTemplate::Unknown(template.len() - rest.len()))?;
+                pieces.push(Piece::Field(field));
+                rest = behind;
+                continue;
+            } else {
+                rest = tail;
+                std::slice::from_ref(first)
+            };
+            match pieces.last_mut() {
+                Some(Piece::Literal(before)) => before.extend_from_slice(literal),
+                _ => pieces.push(Piece::Literal(literal.to_vec())),
+            }
+        }
+        let count = |of: fn(&Field) -> bool| pieces.iter().filter(|p| matches!(p, Piece::Field(f) if of(f))).count();
+        let years = count(|f| matches!(f, Field::Year | Field::ShortYear));
+        let months = count(|f| matches!(f, Field::Month | Field::ShortName | Field::Name));
+        let days = count(|f| *f == Field::Day);
+        let hours = count(|f| matches!(f, Field::Hour | Field::HalfHour));
+        let minutes = count(|f| *f == Field::Minute);
+        let seconds = count(|f| *f == Field::Second);
+        let fractions = count(|f| matches!(f, Field::Fraction(_)));
+        let halves = count(|f| *f == Field::Half);
+        if [years, months, days, hours, minutes, seconds, fractions, halves].iter().any(|&count| count > 1) {
+            return Err(BadTemplate::Twice);
+        }
+        if halves != count(|f| *f == Field::HalfHour) {
+            return Err(BadTemplate::HalfDay);
+        }
+        if kind == Kind::Time && years + months + days > 0 {
+            return Err(BadTemplate::HasDate);
+        }
+        let is_whole = if kind == Kind::Time { hours > 0 } else { years + months + days == 3 };
+        // Each is a part of the one before.
+        if !is_whole || minutes > hours || seconds > minutes || fractions > seconds {
+            return Err(BadTemplate::Lacks);
+        }
+        Ok(Template { pieces, kind })
+    }
+
+    /// Append what a text says as an input function reads it. What was appended is worth nothing if that is an error.
+    pub fn write(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
+        let moment = self.read(text)?;
+        let Moment { year, month, day, hour, minute, second, microsecond, is_afternoon } = moment;
+        let has_half = self.pieces.contains(&Piece::Field(Field::HalfHour));
+        let hour_fits = if has_half { (1..=12).contains(&hour) } else { hour < 24 };
+        let date_fits = self.kind == Kind::Time
+            || (year > 0 && (1..=12).contains(&month) && (1..=days(year, month)).contains(&day));
+        if !date_fits || !hour_fits || minute > 59 || second > 59 {
+            return Err(Misfit::Range);
+        }
+        let hour = if has_half { hour % 12 + if is_afternoon { 12 } else { 0 } } else { hour };
+        let mut put = |number: u32, places: u32, before: Option<u8>| {
+            out.extend(before);
+            out.extend((0..places).rev().map(|place| b'0' + (number / 10u32.pow(place) % 10) as u8));
+        };
+        if self.kind != Kind::Time {
+            put(year, 4, None);
+            put(month, 2, Some(b'-'));
+            put(day, 2, Some(b'-'));
+        }
+        if self.kind != Kind::Date {
+            put(hour, 2, (self.kind == Kind::Timestamp).then_some(b' '));
+            put(minute, 2, Some(b':'));
+            put(second, 2, Some(b':'));
+            if microsecond > 0 {
+                put(microsecond, 6, Some(b'.'));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, text: &[u8]) -> Result<Moment, Misfit> {
+        let mut moment = Moment::default();
+        // Hours that are not said are those of midnight.
+        let mut rest = text;
+        for (i, piece) in self.pieces.iter().enumerate() {
+            let field = match piece {
+                Piece::Literal(literal) => {
+                    rest = rest.strip_prefix(literal.as_slice()).ok_or(Misfit::Form)?;
+                    continue;
+                }
+                Piece::Field(field) => *field,
+            };
+            // Where a number is right behind another one, only its length tells where it begins.
+            let is_tight = matches!(self.pieces.get(i + 1), Some(Piece::Field(next)) if *next != Field::Half);
+            let least = if is_tight { 2 } else { 1 };
+            let place = match field {
+                Field::Year => {
+                    (moment.year, _, rest) = number(rest, 4..=4)?;
+                    continue;
+                }
+                Field::ShortYear => {
+                    let (year, _, behind) = number(rest, 2..=2)?;
+                    moment.year = if year < 70 { 2000 + year } else { 1900 + year };
+                    rest = behind;
+                    continue;
+                }
+                Field::ShortName | Field::Name => {
+                    let name = |month: &'static [u8]| {
+                        if field == Field::Name { month } else { month.get(..3).unwrap_or(month) }
+                    };
+                    let found = (1..).zip(MONTHS).find_map(|(i, month)| Some((i, without(rest, name(month))?)));
+                    (moment.month, rest) = found.ok_or(Misfit::Form)?;
+                    continue;
+                }
+                Field::Half => {
+                    moment.is_afternoon = matches!(rest, [b'p' | b'P', ..]);
+                    let word: &[u8] = if moment.is_afternoon { b"pm" } else { b"am" };
+                    rest = without(rest, word).ok_or(Misfit::Form)?;
+                    continue;
+                }
+                Field::Fraction(most) => {
+                    let (fraction, digits, behind) = number(rest, if is_tight { most..=most } else { 1..=most })?;
+                    moment.microsecond = fraction * 10u32.pow(u32::try_from(6 - digits.min(6)).unwrap_or(0));
+                    rest = behind;
+                    continue;
+                }
+                Field::Month => &mut moment.month,
+                Field::Day => &mut moment.day,
+                Field::Hour | Field::HalfHour => &mut moment.hour,
+                Field::Minute => &mut moment.minute,
+                Field::Second => &mut moment.second,
+            };
+            (*place, _, rest) = number(rest, least..=2)?;
+        }
+        if rest.is_empty() { Ok(moment) } else { Err(Misfit::Form) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(template: &str, kind: Kind, text: &str) -> Result<String, Misfit> {
+        let mut out = Vec::new();
+        Template::new(template.as_bytes(), kind).unwrap().write(text.as_bytes(), &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn texts_are_read_as_the_template_says() {
+        use Kind::{Date, Time, Timestamp};
+        for (template, kind, text, expected) in [
+            ("DD.MM.YYYY", Date, "31.12.2024", "2024-12-31"),
+            ("DD.MM.YYYY", Date, "1.2.2024", "2024-02-01"),
+            ("MM/DD/YY", Date, "02/29/68", "2068-02-29"),
+            ("MM/DD/YY", Date, "02/28/70", "1970-02-28"),
+            ("YYYYMMDD", Date, "20240229", "2024-02-29"),
+            ("dd-mon-yyyy", Date, "5-OCT-1999", "1999-10-05"),
+            ("Month DD, YYYY", Date, "september 1, 0001", "0001-09-01"),
+            ("Mon DD YYYY", Date, "May 1 2000", "2000-05-01"),
+            ("YYYY-MM-DD\"T\"HH24:MI:SS", Date, "2024-01-02T03:04:05", "2024-01-02"),
+            ("DD.MM.YYYY HH24:MI", Timestamp, "1.1.2024 7:05", "2024-01-01 07:05:00"),
+            ("YYYYMMDDHH24MISSMS", Timestamp, "20240102030405678", "2024-01-02 03:04:05.678000"),
+            ("YYYY-MM-DD HH24:MI:SS.US", Timestamp, "2024-01-02 23:59:59.5", "2024-01-02 23:59:59.500000"),
+            ("YYYY-MM-DD HH12:MI AM", Timestamp, "2024-01-02 12:30 am", "2024-01-02 00:30:00"),
+            ("YYYY-MM-DD HH:MIPM", Timestamp, "2024-01-02 12:30PM", "2024-01-02 12:30:00"),
+            ("YYYY-MM-DD HH:MIPM", Timestamp, "2024-01-02 1:30pm", "2024-01-02 13:30:00"),
+            ("YYYY.MM.DD", Timestamp, "2024.01.02", "2024-01-02 00:00:00"),
+            ("HH24:MI", Time, "9:30", "09:30:00"),
+            ("HH24\"Uhr \"\"h\"", Time, "9Uhr h", "09:00:00"),
+        ] {
+            assert_eq!(read(template, kind, text).as_deref(), Ok(expected), "{template} {text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_passed_over() {
+        use Kind::{Date, Timestamp};
+        for (template, text) in [
+            ("DD.MM.YYYY", "31.12.2024 "),
+            ("DD.MM.YYYY", " 31.12.2024"),
+            ("DD.MM.YYYY", "31.12.2024x"),
+            ("DD.MM.YYYY", "31.12.20245"),
+            ("DD.MM.YYYY", "31.12.24"),
+            ("DD.MM.YYYY", "31.12."),
+            ("DD.MM.YYYY", "31-12-2024"),
+            ("DD.MM.YYYY", "031.12.2024"),
+            ("DD.MM.YYYY", "-1.12.2024"),
+            ("DD.MM.YYYY", ""),
+            ("YYYYMMDD", "2024131"),
+            ("YYYYMMDD", "202401311"),
+            ("DD Mon YYYY", "1 Sept 2024"),
+            ("DD Month YYYY", "1 Sep 2024"),
+            ("YYYY-MM-DD", "2024-01-01 00:00"),
+            ("YYYY-MM-DD", "infinity"),
+        ] {
+            assert_eq!(read(template, Date, text), Err(Misfit::Form), "{template} {text}");
+        }
+        for text in [
+            "2024-02-30",
+            "2023-02-29",
+            "1900-02-29",
+            "2024-04-31",
+            "2024-13-01",
+            "2024-00-01",
+            "2024-01-00",
+            "0000-01-01",
+        ] {
+            assert_eq!(read("YYYY-MM-DD", Date, text), Err(Misfit::Range), "{text}");
+        }
+        for text in ["24:00:00", "23:60:00", "23:59:60"] {
+            assert_eq!(read("HH24:MI:SS", Kind::Time, text), Err(Misfit::Range), "{text}");
+            // Also where it is no part of the value.
+            let text = format!("2024-01-01 {text}");
+            assert_eq!(read("YYYY-MM-DD HH24:MI:SS", Date, &text), Err(Misfit::Range), "{text}");
+        }
+        for text in ["2024-01-01 0:00AM", "2024-01-01 13:00PM"] {
+            assert_eq!(read("YYYY-MM-DD HH12:MIAM", Timestamp, text), Err(Misfit::Range), "{text}");
+        }
+    }
+
+    #[test]
+    fn templates_say_all_that_is_needed() {
+        use BadTemplate::{HalfDay, HasDate, Lacks, Twice, Unknown};
+        for (template, kind, expected) in [
+            ("DD.MM.", Kind::Date, Lacks),
+            ("", Kind::Date, Lacks),
+            ("YYYY-MM-DD MI", Kind::Timestamp, Lacks),
+            ("YYYY-MM-DD HH24:SS", Kind::Timestamp, Lacks),
+            ("YYYY-MM-DD HH24:MI.MS", Kind::Timestamp, Lacks),
+            ("MI:SS", Kind::Time, Lacks),
+            ("DD.DD.MM.YYYY", Kind::Date, Twice),
+            ("DD.MM.Mon.YYYY", Kind::Date, Twice),
+            ("DD.MM.YYYY HH12:MI", Kind::Timestamp, HalfDay),
+            ("DD.MM.YYYY HH24:MI AM", Kind::Timestamp, HalfDay),
+            ("DD.MM.YYYY HH24:MI", Kind::Time, HasDate),
+            ("DD.MM.YYYYTHH24", Kind::Timestamp, Unknown(10)),
+            ("J", Kind::Date, Unknown(0)),
+            ("DD.MM.YYYY\"x", Kind::Date, Unknown(10)),
+        ] {
+            assert_eq!(Template::new(template.as_bytes(), kind), Err(expected), "{template}");
+        }
+    }
+
+    proptest! {
+        /// What is written by a template is read by it.
+        #[test]
+        fn what_is_written_is_read(year in 1u32..10000, month in 1u32..13, day in 1u32..29, seconds in 0u32..86400, fraction in 0u32..1_000_000) {
+            let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+            let expected = if fraction > 0 {
+                format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:06}")
+            } else {
+                format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+            };
+            let name = std::str::from_utf8(MONTHS[month as usize - 1]).unwrap();
+            let half = if hour < 12 { "AM" } else { "PM" };
+            let clock = (hour + 11) % 12 + 1;
+            for (template, text) in [
+                ("DD.MM.YYYY HH24:MI:SS.US", format!("{day:02}.{month:02}.{year:04} {hour:02}:{minute:02}:{second:02}.{fraction:06}")),
+                ("DD.MM.YYYY HH24:MI:SS.US", format!("{day}.{month}.{year:04} {hour}:{minute}:{second}.{fraction:06}")),
+                ("YYYYMMDDHH24MISSUS", format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{fraction:06}")),
+                ("Month DD YYYY HH12:MI:SS.US AM", format!("{name} {day} {year:04} {clock}:{minute}:{second}.{fraction:06} {half}")),
+            ] {
+                prop_assert_eq!(read(template, Kind::Timestamp, &text), Ok(expected.clone()));
+            }
+        }
+
+        /// Whatever is given, what is made is a day that there is.
+        #[test]
+        fn what_is_made_is_in_range(text in "[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,5}") {
+            if let Ok(made) = read("DD.MM.YYYY", Kind::Date, &text) {
+                let parts: Vec<u32> = made.split('-').map(|part| part.parse().unwrap()).collect();
+                prop_assert!(parts[2] <= days(parts[0], parts[1]));
+                let given: Vec<u32> = text.split('.').map(|part| part.parse().unwrap()).collect();
+                prop_assert_eq!(given.into_iter().rev().collect::<Vec<_>>(), parts);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Options that say what is made of a column's texts before they are converted.
+//!
+//! A foreign table's column has them as its own options, a function's is an object among its `columns`; some a file may have for all
+//! of its columns. They are collected column by column ([`FieldDraft`]), and [`CopyOptions::refine`] makes sense of them. What a
+//! column says itself takes the place of what is said for all.
+//!
+//! Where a list is a string, as a foreign table's options are, it is written as lists of names are, with commas, but case
+//! counts: `NA, n/a, "", "a, b"`.
+
+use pg_bulk_format::fixed::Trim;
+use pg_bulk_format::pattern::Pattern;
+use pg_bulk_format::refine::{Form, Refinement};
+use pg_bulk_format::template::{BadTemplate, Kind, Template};
+use pgrx::pg_sys;
+
+use super::column::{Column, Taken};
+use super::copy_options::{CopyOptions, Shape};
+use super::option_value::{Caller, Value, invalid, text};
+use super::slice_options::trim;
+use crate::error::{Error, Result};
+
+/// Options of a column, or of all, that are being collected.
+#[derive(Debug, Clone, Default)]
+pub struct FieldDraft {
+    trim: Option<Trim>,
+    null: Option<Vec<u8>>,
+    nulls: Option<Vec<Vec<u8>>>,
+    decimal: Option<u8>,
+    thousands: Option<Vec<u8>>,
+    date_format: Option<Vec<u8>>,
+}
+
+impl FieldDraft {
+    /// Take an option; false if it is none of these.
+    pub fn set(&mut self, caller: Caller, name: &str, value: &Value) -> Result<bool> {
+        match name {
+            "trim" => self.trim = Some(trim(value.one(name)?)?),
+            "nullif" => self.null = Some(value.one(name)?.to_vec()),
+            "null_if" => self.nulls = Some(strings(caller, name, value)?),
+            "decimal" => {
+                self.decimal = match value.one(name)? {
+                    &[point @ (b'.' | b',')] => Some(point),
+                    _ => return Err(invalid("decimal must be \".\" or \",\"".into())),
+                };
+            }
+            "thousands" => {
+                let given = value.one(name)?;
+                let is_number =
+                    |byte: &u8| byte.is_ascii_alphanumeric() || b"+-\\".contains(byte) || byte.is_ascii_control();
+                let is_one =
+                    given.len() == 1 || std::str::from_utf8(given).is_ok_and(|given| given.chars().count() == 1);
+                if !is_one || given.iter().any(is_number) {
+                    return Err(invalid("thousands must be a single character that is no part of a number".into()));
+                }
+                self.thousands = Some(given.to_vec());
+            }
+            "date_format" => {
+                let given = value.one(name)?;
+                // What it lacks depends on the column's type.
+                let known = Template::new(given, Kind::Timestamp);
+                if let Err(why @ (BadTemplate::Unknown(_) | BadTemplate::Twice | BadTemplate::HalfDay)) = known {
+                    return Err(bad_template(given, why));
+                }
+                self.date_format = Some(given.to_vec());
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What is trimmed, if that is said.
+    pub fn trim(&self) -> Option<Trim> {
+        self.trim
+    }
+
+    fn refinement(&self, copy: &CopyOptions, column: &Column) -> Result<Refinement> {
+        let all = &copy.fields;
+        // A slice is trimmed, and compared with one value, by itself.
+        let is_fixed = copy.shape == Shape::Fixed;
+        let trim = if is_fixed { Trim::None } else { self.trim.or(all.trim).unwrap_or(Trim::None) };
+        let nulls = match (&self.nulls, &self.null) {
+            (None, None) => all.nulls.clone().unwrap_or_default(),
+            (nulls, null) => nulls.iter().flatten().chain(null.iter().filter(|_| !is_fixed)).cloned().collect(),
+        };
+        let form = match (self.number(column)?, self.template(column)?) {
+            (Some(pattern), _) => Form::Number(pattern),
+            (None, Some(template)) => Form::Time(template),
+            (None, None) => Form::Own,
+        };
+        Ok(Refinement { trim, nulls, form })
+    }
+
+    fn template(&self, column: &Column) -> Result<Option<Template>> {
+        let Some(given) = &self.date_format else { return Ok(None) };
+        let of = format!("option date_format of column \"{}\"", column.display_name());
+        // SAFETY: a guarded catalog lookup.
+        let kind = match unsafe { pg_sys::getBaseType(column.type_oid) } {
+            pg_sys::DATEOID => Kind::Date,
+            pg_sys::TIMEOID => Kind::Time,
+            pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Kind::Timestamp,
+            _ => return Err(invalid(format!("{of} requires the type date, time, timestamp or timestamptz"))),
+        };
+        Template::new(given, kind).map(Some).map_err(|why| bad_template(given, why))
+    }
+
+    fn number(&self, column: &Column) -> Result<Option<Pattern>> {
+        let name = if self.decimal.is_some() { "decimal" } else { "thousands" };
+        if self.decimal.is_none() && self.thousands.is_none() {
+            return Ok(None);
+        }
+        let of = format!("option {name} of column \"{}\"", column.display_name());
+        // SAFETY: a guarded catalog lookup.
+        let base = unsafe { pg_sys::getBaseType(column.type_oid) };
+        let numbers = [
+            pg_sys::INT2OID,
+            pg_sys::INT4OID,
+            pg_sys::INT8OID,
+            pg_sys::FLOAT4OID,
+            pg_sys::FLOAT8OID,
+            pg_sys::NUMERICOID,
+        ];
+        if !numbers.contains(&base) {
+            return Err(invalid(format!("{of} requires a type of numbers")));
+        }
+        if column.slice.as_ref().is_some_and(|slice| slice.number.is_some()) {
+            return Err(invalid(format!("cannot specify both binary_type and {of}")));
+        }
+        let thousands = self.thousands.clone();
+        let decimal = self.decimal.unwrap_or(if thousands.as_deref() == Some(b".") { b',' } else { b'.' });
+        if thousands.as_deref() == Some(&[decimal]) {
+            let message = format!("decimal and thousands of column \"{}\" must be different", column.display_name());
+            return Err(invalid(message));
+        }
+        Ok(Some(Pattern { decimal, thousands }))
+    }
+}
+
+fn bad_template(given: &[u8], why: BadTemplate) -> Error {
+    let error = invalid(format!("date_format \"{}\" not recognized", text(given)));
+    match why {
+        BadTemplate::Unknown(at) => {
+            let rest = text(given.get(at..).unwrap_or_default()).into_owned();
+            let hint = "Fields are YYYY, YY, MM, Mon, Month, DD, HH24, HH12 with AM, MI, SS, MS and US; other letters and digits are written in double quotes.";
+            error.detail(format!("There is no field at \"{rest}\".")).hint(hint)
+        }
+        BadTemplate::Twice => error.detail("It says something twice."),
+        BadTemplate::HalfDay => error.detail("HH12 and AM go together."),
+        BadTemplate::Lacks => {
+            error.detail("It must say year, month and day, or of a time the hour; minutes before seconds.")
+        }
+        BadTemplate::HasDate => error.detail("The column's type has no date."),
+    }
+}
+
+impl CopyOptions {
+    /// Say what is made of the texts of columns; `own` is what each says itself, in the same order. Guarded.
+    pub fn refine(&self, columns: &mut [Column], own: &[FieldDraft]) -> Result<()> {
+        let nothing = FieldDraft::default();
+        for (i, column) in columns.iter_mut().enumerate() {
+            if column.ignored || column.taken != Taken::Field {
+                continue;
+            }
+            let refinement = own.get(i).unwrap_or(&nothing).refinement(self, column)?;
+            column.refinement = (!refinement.is_nothing()).then(|| Box::new(refinement));
+        }
+        Ok(())
+    }
+}
+
+/// A list of strings: a function's as an array, or as a string that is the only one.
+fn strings(caller: Caller, name: &str, value: &Value) -> Result<Vec<Vec<u8>>> {
+    match value {
+        Value::List(list) => Ok(list.iter().map(|string| string.as_bytes().to_vec()).collect()),
+        Value::Text(string) if caller == Caller::Function => Ok(vec![string.clone()]),
+        Value::Text(string) => split_strings(string).ok_or_else(|| {
+            let message = format!("argument to option \"{name}\" must be a list of strings, separated by commas");
+            invalid(message)
+                .hint("The empty string, and one with commas, quotes or blanks around it, is written in double quotes.")
+        }),
+    }
+}
+
+/// Strings as a list of names is written, but that case counts. None if they are not.
+fn split_strings(list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut strings = Vec::new();
+    let mut rest = list.trim_ascii_start();
+    loop {
+        let mut string = Vec::new();
+        if let Some(mut quoted) = rest.strip_prefix(b"\"") {
+            loop {
+                let end = memchr::memchr(b'"', quoted)?;
+                string.extend_from_slice(quoted.get(..end)?);
+                quoted = quoted.get(end + 1..)?;
+                let Some(more) = quoted.strip_prefix(b"\"") else { break };
+                string.push(b'"');
+                quoted = more;
+            }
+            rest = quoted.trim_ascii_start();
+        } else {
+            let end = memchr::memchr2(b',', b'"', rest).unwrap_or(rest.len());
+            string.extend_from_slice(rest.get(..end)?.trim_ascii_end());
+            if string.is_empty() {
+                return None;
+            }
+            rest = rest.get(end..)?;
+        }
+        strings.push(string);
+        match rest.split_first() {
+            None => return Some(strings),
+            Some((b',', more)) => rest = more.trim_ascii_start(),
+            Some(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_written_like_lists_of_names() {
+        let split = |list: &str| {
+            let strings = split_strings(list.as_bytes())?;
+            Some(strings.iter().map(|string| text(string).into_owned()).collect::<Vec<_>>())
+        };
+        let some = |strings: &[&str]| Some(strings.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        assert_eq!(split("NA"), some(&["NA"]));
+        assert_eq!(split(" n/a ,N U L L, -"), some(&["n/a", "N U L L", "-"]));
+        assert_eq!(split("\"\", \" a, b \",\"c\"\"d\" "), some(&["", " a, b ", "c\"d"]));
+        for bad in ["", " ", "a,", ",a", "a,,b", "\"a", "\"a\"b", "a\"b\"", "a \"b\""] {
+            assert_eq!(split(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Values of columns whose texts are refined before they are converted.
+//!
+//! A row of such columns takes this way instead of [`Rows::decode`]'s, field by field, whenever it is not decoded together with
+//! others, which it is only where none of the refined columns is wanted. So there is one place for all who read rows: scans,
+//! aggregates, loads, checks.
+//!
+//! The tricky point is what messages show: the text of the file, and not what was made of it. The queue has both.
+
+use std::ffi::{CStr, c_char};
+
+use pg_bulk_format::reader::Value;
+use pg_bulk_format::refine::Form;
+use pg_bulk_format::template::Misfit;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::attempt::complaint;
+use super::column::Column;
+use super::encoding::{EncodingErrors, from_server, mend_in_server_encoding};
+use super::row::{Queued, RowArrays, Rows, What};
+use super::unguarded::Opaque;
+use crate::error::{Error, OrRaise};
+
+impl Rows {
+    /// [`Rows::decode`], where a column is refined or invalid bytes are replaced.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    pub(super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
+        let replaces = self.stream.invalid() == EncodingErrors::Replace;
+        let is_dirty = replaces && self.stream.reader.is_dirty();
+        for &i in wanted {
+            let reader = &self.stream.reader;
+            if i >= reader.fields() {
+                break;
+            }
+            let Some(column) = self.columns.get(i) else { break };
+            let record = reader.record();
+            let refinement = column.refinement.as_deref();
+            let mut value = refinement.map_or_else(|| record.value(i), |refinement| record.trimmed(i, refinement.trim));
+            let mut force_null = column.force_null;
+            if column.force_not_null && value == Value::Null {
+                value = Value::Plain(&reader.dialect().null);
+                force_null = false;
+            }
+            let start = self.strings.len();
+            let mut is_doubtful = is_dirty;
+            match value {
+                Value::Plain(bytes) => self.strings.extend_from_slice(bytes),
+                Value::Escaped(raw) => is_doubtful |= reader.unescape(raw, &mut self.strings),
+                Value::Null => {
+                    // SAFETY: the caller vouches for the arrays.
+                    unsafe { self.set_null(i, arrays) };
+                    continue;
+                }
+                Value::Default => {
+                    self.queue.push(Queued { column: i, what: What::Default });
+                    continue;
+                }
+            }
+            let text = self.strings.get(start..).unwrap_or_default();
+            if force_null && text == reader.dialect().null {
+                self.strings.truncate(start);
+                // SAFETY: as above.
+                unsafe { self.set_null(i, arrays) };
+                continue;
+            }
+            if is_doubtful && replaces {
+                mend_in_server_encoding(&mut self.strings, start);
+            }
+            // SAFETY: as above.
+            unsafe { self.settle(i, start, arrays) };
+        }
+        if self.fields < self.columns.len() {
+            // SAFETY: as above.
+            unsafe { self.take_others(wanted, arrays) };
+        }
+    }
+
+    /// # Safety
+    /// As [`Rows::decode`].
+    unsafe fn set_null(&mut self, i: usize, arrays: RowArrays) {
+        let Some(column) = self.columns.get(i) else { return };
+        // SAFETY: the caller vouches for the arrays.
+        unsafe { arrays.set(column.attribute, None) };
+        if column.wants_null {
+            self.queue.push(Queued { column: i, what: What::Null });
+        }
+    }
+
+    /// The text of a column is what is behind `start` of the strings.
+    ///
+    /// # Safety
+    /// As [`Rows::decode`].
+    pub(super) unsafe fn settle(&mut self, i: usize, start: usize, arrays: RowArrays) {
+        let Rows { columns, strings, queue, arena, unescaped: made, .. } = self;
+        let Some(column) = columns.get(i) else { return };
+        let refinement = column.refinement.as_deref();
+        let text = strings.get(start..).unwrap_or_default();
+        if refinement.is_some_and(|refinement| refinement.is_null(text)) {
+            strings.truncate(start);
+            // SAFETY: the caller vouches for the arrays.
+            unsafe { self.set_null(i, arrays) };
+            return;
+        }
+        made.clear();
+        let form = refinement.map_or(&Form::Own, |refinement| &refinement.form);
+        let is_made = (*form != Form::Own).then(|| form.write(text, made).is_ok());
+        let value = if is_made.is_none() { text } else { made.as_slice() };
+        if is_made != Some(false)
+            && let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, arena))
+        {
+            strings.truncate(start);
+            // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
+            unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+            return;
+        }
+        strings.push(0);
+        let what = match is_made {
+            None => What::Input(start),
+            Some(false) => What::Refused(start),
+            Some(true) => {
+                let input = strings.len();
+                strings.extend_from_slice(made);
+                strings.push(0);
+                What::Made { input, shown: start }
+            }
+        };
+        queue.push(Queued { column: i, what });
+    }
+}
+
+/// The error about a text that is not written as its column's are, in the words of the type's input function.
+///
+/// # Safety
+/// A column of a type, and a string. Guarded.
+unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
+    let form = column.refinement.as_ref().map_or(&Form::Own, |refinement| &refinement.form);
+    // SAFETY: the caller vouches for both; guarded catalog lookups, and what they return is a string.
+    let (name, shown, misfit) = unsafe {
+        let name = pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid));
+        let shown = CStr::from_ptr(shown);
+        let misfit = form.write(shown.to_bytes(), &mut Vec::new());
+        (from_server(CStr::from_ptr(name)), from_server(shown), misfit)
+    };
+    let invalid = format!("invalid input syntax for type {name}: \"{shown}\"");
+    match form {
+        Form::Time(_) if misfit == Err(Misfit::Range) => {
+            let message = format!("date/time field value out of range: \"{shown}\"");
+            Error::new(Code::ERRCODE_DATETIME_FIELD_OVERFLOW, message)
+        }
+        Form::Time(_) => Error::new(Code::ERRCODE_INVALID_DATETIME_FORMAT, invalid)
+            .detail("It is not written as the column's date_format says."),
+        _ => Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, invalid)
+            .detail("The column has other separators, or they stand elsewhere."),
+    }
+}
+
+/// Raise the error about a text that is not written as its column's are. Returns nothing.
+///
+/// # Safety
+/// As [`refusal`].
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
+    // SAFETY: the caller vouches for both.
+    Err(unsafe { refusal(&*column, shown) }).or_raise()
+}
+
+struct Refused {
+    column: *const Column,
+    shown: *const c_char,
+}
+
+/// # Safety
+/// A plain frame; a column and a string.
+unsafe extern "C-unwind" fn complain(refused: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let Refused { column, shown } = refused.cast::<Refused>().read();
+        refuse(column, shown);
+    }
+}
+
+/// What is wrong with a text that is not written as its column's are, in the current memory context. Guarded.
+///
+/// # Safety
+/// As [`refusal`].
+pub(super) unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
+    let mut refused = Refused { column, shown };
+    // SAFETY: the function looks at both and raises; the error is nobody else's, so nobody reads its context.
+    unsafe {
+        let context = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = std::ptr::null_mut();
+        let error = complaint(complain, (&raw mut refused).cast());
+        pg_sys::error_context_stack = context;
+        error
+    }
+}
