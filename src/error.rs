@@ -153,6 +153,11 @@ pub fn record_too_short() -> Error {
     bad_format("missing data after last column").about_record()
 }
 
+/// the record is no JSON object
+pub fn no_object() -> Error {
+    bad_format("record is not a JSON object").about_record()
+}
+
 /// unexpected default marker in COPY data
 pub fn unexpected_default(column: &str) -> Error {
     let detail = format!("Column \"{column}\" has no default value.");

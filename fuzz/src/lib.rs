@@ -14,6 +14,7 @@
 pub mod block;
 pub mod count;
 pub mod decode;
+pub mod json;
 pub mod page;
 pub mod reader;
 mod reference;

@@ -51,6 +51,12 @@ COPY (
     SELECT '   1Ada      1815-12-10' UNION ALL SELECT '   2Blaise             '
 ) TO :'file';
 
+-- Lines of JSON.
+\set file :data '/events.json'
+COPY (
+    SELECT '{"id": 1, "event type": "signup", "at": "2024-01-31", "tags": ["new", "mobile"], "user": {"name": "Ada"}}' UNION ALL SELECT '{"id": 2, "event type": "login", "at": null}'
+) TO :'file';
+
 -- Records without line ends: an unsigned integer, a string and a float, as a C program on most machines has them in memory.
 \set file :data '/samples.bin'
 SELECT lo_from_bytea(0, '\x01286bee' || 'roof'::bytea || '\x0000' || '\x0000aa41' || '\x02000000' || 'cellar'::bytea || '\x00002841') AS samples \gset

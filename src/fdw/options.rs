@@ -17,6 +17,8 @@ use crate::pg::copy_options::{self, CopyOptions, Draft};
 use crate::pg::directory::{Below, DIRECTORY, check_owner, directory_of, reads_all};
 use crate::pg::encoding::Encodings;
 use crate::pg::field_options::FieldDraft;
+use crate::pg::key_options::keys;
+use crate::pg::objects;
 use crate::pg::option_value::{Caller, Value, invalid, text};
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
@@ -35,6 +37,8 @@ const COLUMN_OPTIONS: &[&str] = &[
     "decimal",
     "thousands",
     "date_format",
+    "key",
+    "rest",
 ];
 
 fn table_options() -> Vec<&'static str> {
@@ -88,6 +92,9 @@ fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
     let (mut slice, mut field) = (SliceDraft::default(), FieldDraft::default());
     for (name, value) in options {
         let is_field = field.set(Caller::ForeignTable, name, &Value::Text(value.clone()))?;
+        if name == "rest" {
+            Caller::ForeignTable.boolean(name, value)?;
+        }
         if slice.set(name, value)? || is_field {
             continue;
         }
@@ -235,11 +242,14 @@ impl TableOptions {
                 drafts.push((column.display_name().into_owned(), slice));
             }
         }
+        let keys = keys(&self.copy, drafts.iter().map(|(name, draft)| (name.as_str(), &draft.key)))?;
         let slices = slices(&self.copy, drafts)?;
-        for (column, slice) in columns.iter_mut().filter(|column| column.taken == Taken::Field).zip(slices) {
-            column.slice = slice;
+        let taken = columns.iter_mut().filter(|column| column.taken == Taken::Field);
+        for (column, (slice, key)) in taken.zip(slices.into_iter().zip(keys)) {
+            (column.slice, column.key) = (slice, key);
         }
         self.copy.refine(columns, &fields)?;
+        objects::check_rest(columns)?;
         self.copy.force(relid, columns)
     }
 }

@@ -71,6 +71,8 @@ pub struct Dialect {
     pub record_length: Option<usize>,
     /// `format` is CSV, which is asked for each field.
     pub csv: bool,
+    /// Lines are objects of JSON.
+    pub json: bool,
 }
 
 /// Format options as given, before defaults.
@@ -211,6 +213,7 @@ impl Dialect {
             end_marker,
             record_length: None,
             csv: o.csv,
+            json: false,
         })
     }
 
@@ -228,7 +231,14 @@ impl Dialect {
             end_marker: EndMarker::Since18,
             record_length,
             csv: false,
+            json: false,
         }
+    }
+
+    /// Lines that are objects of JSON ([`crate::json_object`]).
+    #[must_use]
+    pub fn json() -> Dialect {
+        Dialect { json: true, ..Dialect::lines(None) }
     }
 
     /// Records that are one field each, so long, with nothing between them.

@@ -23,6 +23,8 @@ pub mod dialect;
 pub mod field;
 pub mod fixed;
 pub mod id_range;
+pub mod json_array;
+pub mod json_object;
 pub mod line;
 #[doc(hidden)]
 #[allow(clippy::missing_panics_doc, reason = "an oracle")]

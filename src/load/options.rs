@@ -18,6 +18,7 @@ use crate::pg::directory::file_of;
 use crate::pg::encoding::{EncodingErrors, from_server};
 use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb::{self, Json};
+use crate::pg::key_options::{Key, keys};
 use crate::pg::option_value::{Caller, Value, text};
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
@@ -86,6 +87,8 @@ pub struct LoadOptions {
     pub slices: Vec<Option<Slice>>,
     /// What is said of the texts of these.
     pub fields: Vec<FieldDraft>,
+    /// What they are in an object of JSON.
+    pub keys: Vec<Option<Key>>,
     /// Columns that no field of the file is for, and what they get.
     pub others: Vec<(CString, Taken)>,
     /// Columns that are computed, and the expressions.
@@ -170,6 +173,8 @@ const OF_COLUMN: &[&str] = &[
     "decimal",
     "thousands",
     "date_format",
+    "key",
+    "rest",
 ];
 
 /// What objects among the columns say.
@@ -256,6 +261,12 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
     Ok(if fields.is_empty() && had_some { Json::Null } else { Json::Array(fields) })
 }
 
+/// What the columns of a list are in an object of JSON.
+pub fn keys_of(copy: &CopyOptions, columns: Option<&[CString]>, drafts: &[SliceDraft]) -> Result<Vec<Option<Key>>> {
+    let names: Vec<String> = columns.unwrap_or_default().iter().map(|name| from_server(name)).collect();
+    keys(copy, names.iter().zip(drafts).map(|(name, draft)| (name.as_str(), &draft.key)))
+}
+
 /// Where the columns of a list are in a record of fixed length.
 pub fn slices_of(
     copy: &CopyOptions,
@@ -298,8 +309,9 @@ impl LoadOptions {
         }
         let options = LoadOptions::of_values(path, &given)?;
         let Objects { others, computed, slices, fields, .. } = objects;
+        let keys = keys_of(&options.copy, options.columns.as_deref(), &slices)?;
         let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
-        let options = LoadOptions { others, computed, slices, fields, ..options };
+        let options = LoadOptions { others, computed, slices, fields, keys, ..options };
         if options.match_by_name && !options.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
@@ -326,6 +338,7 @@ impl LoadOptions {
             columns: None,
             slices: Vec::new(),
             fields: Vec::new(),
+            keys: Vec::new(),
             others: Vec::new(),
             computed: Vec::new(),
             match_by_name: false,
@@ -460,6 +473,7 @@ impl LoadOptions {
             columns,
             slices: Vec::new(),
             fields: Vec::new(),
+            keys: Vec::new(),
             others: Vec::new(),
             computed: Vec::new(),
             match_by_name,

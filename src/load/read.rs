@@ -13,7 +13,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::insert_select::Wrapper;
-use super::options::{Objects, names_of_columns, slices_of, value};
+use super::options::{Objects, keys_of, names_of_columns, slices_of, value};
 use super::target::check_location;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
@@ -23,6 +23,8 @@ use crate::pg::directory::file_of;
 use crate::pg::encoding::{Encodings, from_server};
 use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb;
+use crate::pg::key_options::Key;
+use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, Value, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{self, OnError, Outcome, Tolerance};
@@ -92,8 +94,8 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
     }
 }
 
-/// What is said of columns: where they are in records of fixed length, and what is made of their texts.
-type Places = Vec<(CString, Option<Slice>, FieldDraft)>;
+/// What is said of columns: where they are in records of fixed length, or what they are in objects, and what is made of their texts.
+type Places = Vec<(CString, Option<Slice>, Option<Key>, FieldDraft)>;
 
 /// Which file, and what it means.
 ///
@@ -127,16 +129,17 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
         }
     }
     let copy = draft.finish()?;
-    let is_bare = objects.has_names && copy.shape != Shape::Fixed;
+    let is_bare = objects.has_names && copy.shape == Shape::Delimited;
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
         let message =
             "columns of bulk_read() must be objects, with neither source nor expr, that say something of a column";
         return Err(invalid(message.into()));
     }
+    let keys = keys_of(&copy, columns.as_deref(), &objects.slices)?;
     let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
-    let said = slices.into_iter().zip(objects.fields);
+    let said = slices.into_iter().zip(keys).zip(objects.fields);
     let places = columns.unwrap_or_default().into_iter().zip(said);
-    let places = places.map(|(name, (slice, field))| (name, slice, field)).collect();
+    let places = places.map(|(name, ((slice, key), field))| (name, slice, key, field)).collect();
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized".into()));
     }
@@ -216,10 +219,7 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     // SAFETY: it has so many attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
-    let fields = place(&mut columns, places)?;
-    if let Some(column) = columns.iter().find(|column| copy.shape == Shape::Fixed && column.slice.is_none()) {
-        return Err(invalid(format!("column \"{}\" is not among columns", column.display_name())));
-    }
+    let fields = place(&mut columns, places, copy.shape)?;
     copy.refine(&mut columns, &fields)?;
     let stream = copy.open(location, copy.header(), columns.len())?;
     let match_header = copy.header == HeaderOption::Match;
@@ -232,9 +232,9 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
 }
 
 /// The columns are in these places of a record. Returns what is said of their texts.
-fn place(columns: &mut [Column], places: &Places) -> Result<Vec<FieldDraft>> {
+fn place(columns: &mut [Column], places: &Places, shape: Shape) -> Result<Vec<FieldDraft>> {
     let mut fields = vec![None; columns.len()];
-    for (name, slice, field) in places {
+    for (name, slice, key, field) in places {
         let at = columns.iter().position(|column| column.name == *name);
         let Some((column, own)) = at.and_then(|at| columns.get_mut(at).zip(fields.get_mut(at))) else {
             let message = format!("column \"{}\" does not exist", from_server(name));
@@ -245,6 +245,13 @@ fn place(columns: &mut [Column], places: &Places) -> Result<Vec<FieldDraft>> {
             return Err(Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message));
         }
         column.slice.clone_from(slice);
+        column.key.clone_from(key);
+    }
+    let lacking = columns.iter().find(|column| column.slice.is_none());
+    match lacking.filter(|_| shape == Shape::Fixed) {
+        Some(column) => return Err(invalid(format!("column \"{}\" is not among columns", column.display_name()))),
+        None if shape != Shape::Fixed => objects::check_rest(columns)?,
+        None => (),
     }
     Ok(fields.into_iter().map(Option::unwrap_or_default).collect())
 }

@@ -19,6 +19,7 @@ use crate::pg::column::{self, Column, Taken, default_expression};
 use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::encoding::{Encodings, from_server};
+use crate::pg::objects;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
 use crate::pg::soft::OnError;
@@ -309,10 +310,15 @@ fn columns(
         for (column, slice) in columns.iter_mut().zip(&options.slices) {
             column.slice.clone_from(slice);
         }
+        for (column, key) in columns.iter_mut().zip(&options.keys) {
+            column.key.clone_from(key);
+        }
         options.copy.force(pg_sys::InvalidOid, &mut columns)?;
+        options.copy.refine(&mut columns, &options.fields)?;
         return Ok(columns);
     }
-    let with_default = options.copy.dialect.default.is_some() || defaults;
+    // An object may lack any of its keys.
+    let with_default = options.copy.dialect.default.is_some() || options.copy.dialect.json || defaults;
     let fields = mapping.fields.iter().zip(&mapping.names);
     let inputs = (!options.computed.is_empty()).then(|| input_descriptor(relation, mapping));
     let mut columns: Vec<Column> = fields
@@ -329,6 +335,10 @@ fn columns(
         column.slice.clone_from(slice);
     }
     options.copy.refine(&mut columns, &options.fields)?;
+    for (column, key) in columns.iter_mut().zip(&options.keys) {
+        column.key.clone_from(key);
+    }
+    objects::check_rest(&columns)?;
     for (attnum, taken) in &mapping.others {
         if let Ok(attribute) = usize::try_from(attnum - 1) {
             columns.push(Column { taken: *taken, ..Column::of_attribute(relation, attribute, &session, false) });

@@ -8,13 +8,14 @@ use pg_bulk_format::refine::Refinement;
 use pgrx::pg_sys;
 
 use super::compat;
+use super::key_options::Key;
 
 /// Where a column's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// A field of the record.
     Field,
-    /// A part of the record, which is one field ([`super::parts`]).
+    /// A part of the record, which is one field ([`super::line_parts`]).
     Part,
     /// The file's path.
     FileName,
@@ -49,6 +50,8 @@ pub struct Column {
     pub slice: Option<Slice>,
     /// What is made of its texts before they are converted.
     pub refinement: Option<Box<Refinement>>,
+    /// What it is in an object of JSON, if not the member of its name.
+    pub key: Option<Key>,
     pub name: CString,
     /// What a header calls it, if not by its name.
     pub header_name: Option<CString>,
@@ -130,6 +133,7 @@ impl Column {
             taken: Taken::Field,
             slice: None,
             refinement: None,
+            key: None,
             header_name: None,
             // SAFETY: a name is NUL-terminated.
             name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
@@ -153,6 +157,7 @@ impl Column {
             taken: Taken::Field,
             slice: None,
             refinement: None,
+            key: None,
             name,
             header_name: None,
             decoder: None,

@@ -61,6 +61,8 @@ pub enum Shape {
     Delimited,
     /// Fields in their places ([`super::parts`]).
     Fixed,
+    /// Objects of JSON ([`super::objects`]).
+    Json,
 }
 
 /// What a file's bytes mean, and which of its rows are wanted.
@@ -172,6 +174,7 @@ impl Draft {
                 "text" => (self.format.csv, self.shape) = (false, Shape::Delimited),
                 "csv" => (self.format.csv, self.shape) = (true, Shape::Delimited),
                 "fixed" => (self.format.csv, self.shape) = (false, Shape::Fixed),
+                "json" => (self.format.csv, self.shape) = (false, Shape::Json),
                 "binary" => {
                     let who = if self.caller == Caller::Function { "bulk_load" } else { "bulk_fdw" };
                     return Err(unsupported(&format!("COPY format \"binary\" is not supported by {who}")));
@@ -260,6 +263,9 @@ impl Draft {
         if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
             return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
+        if self.shape == Shape::Json {
+            return self.objects();
+        }
         Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
             use DialectError as D;
             // COPY calls a character that is too long a feature that is missing; here it is a bad value.
@@ -298,6 +304,24 @@ impl Draft {
                 Some(_) => Err(invalid(format!("record_length must be at most {LONGEST} where line_ends is false"))),
                 None => Err(invalid("line_ends \"false\" requires record_length".into())),
             },
+        }
+    }
+
+    /// The dialect of objects of JSON.
+    fn objects(&self) -> Result<Dialect> {
+        self.lines("JSON")?;
+        let has_header = self.header_given && self.header != HeaderOption::Lines(0);
+        let refused = [
+            (self.format.null.is_some(), "NULL"),
+            (has_header, "HEADER"),
+            (self.fields.trim().is_some(), "TRIM"),
+            (self.encoding_errors.is_some(), "ENCODING_ERRORS"),
+        ];
+        match refused.iter().find(|(given, _)| *given) {
+            Some((_, name)) => {
+                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in JSON mode")))
+            }
+            None => Ok(Dialect::json()),
         }
     }
 

@@ -75,6 +75,10 @@ impl FieldDraft {
 
     fn refinement(&self, copy: &CopyOptions, column: &Column) -> Result<Refinement> {
         let all = &copy.fields;
+        if copy.shape == Shape::Json && self.trim.is_some() {
+            let column = column.display_name();
+            return Err(invalid(format!("option trim of column \"{column}\" has no meaning in format \"json\"")));
+        }
         // A slice is trimmed, and compared with one value, by itself.
         let is_fixed = copy.shape == Shape::Fixed;
         let trim = if is_fixed { Trim::None } else { self.trim.or(all.trim).unwrap_or(Trim::None) };

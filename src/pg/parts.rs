@@ -1,8 +1,6 @@
 //! The parts of a record that has no delimiters: where each column's value is in it.
 //!
-//! To the reader such a record is one field, its line, which no column takes. [`Parts`] says what is in it: a column's value
-//! is a part of the line, and so it is made where values are made that no field is for ([`super::row`]); whoever reads
-//! records of another format does nothing for it.
+//! To the reader such a record is one field, its line, which no column takes ([`super::line_parts`]). [`Parts`] says what is in it.
 //!
 //! The tricky point is the encoding. Places in a record are counted in bytes of the file, so the reader hands out lines as
 //! they are, and it is each part that is verified, or converted to the server's encoding. For a line that is nothing but

@@ -23,7 +23,7 @@ use super::encoding::{
     EncodingErrors, invalid_in_server_encoding, is_valid_in_server_encoding, verify_in_server_encoding,
 };
 use super::header::FirstHeader;
-use super::parts::Parts;
+use super::line_parts::{Given, LineParts};
 use super::refined::refuse;
 use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
@@ -128,7 +128,7 @@ pub struct Rows {
     required: usize,
     fills: bool,
     /// Of records that are one field, which no column takes.
-    parts: Option<Parts>,
+    parts: Option<LineParts>,
     /// Records are looked at before values are made of them: for DEFAULT markers, or for their parts.
     is_checked: bool,
     /// Texts of some columns, or invalid ones, are refined before they are converted.
@@ -198,16 +198,16 @@ impl Rows {
         match_header: bool,
     ) -> Rows {
         let default = stream.reader.dialect().default.clone();
-        let has_parts = stream.reader.dialect().is_lines();
+        let parts = LineParts::new(stream.reader.dialect());
         let mut rows = Rows {
             stream,
             columns: Vec::new(),
             fields: 0,
             required: 0,
             fills: false,
-            parts: has_parts.then(Parts::default),
-            is_checked: default.is_some() || has_parts,
+            is_checked: default.is_some() || parts.is_some(),
             is_refined: false,
+            parts,
             known: None,
             first_header: None,
             file_name: Vec::new(),
@@ -278,7 +278,7 @@ impl Rows {
             let of_line = fields.into_iter().map(|column| Column { taken: Taken::Part, ..column });
             self.columns = std::iter::once(line).chain(of_line).chain(others).collect();
             self.fields = 1;
-            parts.lay_out(&self.columns, self.stream.reader.dialect().record_length);
+            parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
             self.settle_required();
             return;
         }
@@ -439,6 +439,7 @@ impl Rows {
     fn find_record(&mut self) -> Result<bool> {
         loop {
             match self.stream.advance()? {
+                Advance::Record if self.parts.is_some() && self.is_no_record() => (),
                 Advance::Record => return Ok(true),
                 Advance::Header => self.take_header()?,
                 Advance::End => match self.stream.next_file() {
@@ -447,6 +448,12 @@ impl Rows {
                 },
             }
         }
+    }
+
+    /// Is the current line one that is passed over?
+    fn is_no_record(&self) -> bool {
+        let line = self.stream.reader.raw_line().unwrap_or_default();
+        self.parts.as_ref().is_some_and(|parts| parts.skips(line))
     }
 
     /// The current record's row, if it is decoded together with others.
@@ -564,6 +571,9 @@ impl Rows {
                 buffer.shrink_to(KEPT);
             }
         }
+        if let Some(parts) = &mut self.parts {
+            parts.shrink(KEPT);
+        }
     }
 
     /// Decode the columns at `wanted` (indexes into the columns, ascending) of the current row, as far as they are
@@ -665,7 +675,12 @@ impl Rows {
                 Taken::Field => continue,
                 Taken::Part => {
                     let line = self.stream.reader.raw_line().unwrap_or_default();
-                    let Some(value) = self.parts.as_mut().and_then(|parts| parts.value(i, line)) else {
+                    let given = self.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
+                    if given == Given::Missing && !column.default.is_null() {
+                        self.queue.push(Queued { column: i, what: What::Default });
+                        continue;
+                    }
+                    let Given::Value(value) = given else {
                         // SAFETY: the caller vouches for the arrays.
                         unsafe { arrays.set(column.attribute, None) };
                         if column.wants_null {

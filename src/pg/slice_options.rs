@@ -9,6 +9,7 @@ use pg_bulk_format::number::{Number, Order};
 use pg_bulk_format::reader::LINE_LIMIT;
 
 use super::copy_options::{CopyOptions, Shape};
+use super::key_options::KeyDraft;
 use super::option_value::{invalid, text};
 use crate::error::Result;
 
@@ -39,6 +40,8 @@ pub struct SliceDraft {
     trim: Option<Trim>,
     null: Option<Vec<u8>>,
     number: Option<(Number, String)>,
+    /// Those of an object's member.
+    pub key: KeyDraft,
 }
 
 /// A number of bytes, which there may be in a record.
@@ -50,7 +53,7 @@ pub fn bytes(name: &str, value: &[u8]) -> Result<usize> {
 impl SliceDraft {
     /// Take an option; false if it is none of these.
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool> {
-        let Some(known) = NAMES.iter().find(|known| **known == name) else { return Ok(false) };
+        let Some(known) = NAMES.iter().find(|known| **known == name) else { return self.key.set(name, value) };
         if !matches!(name, "trim" | "nullif") {
             self.given.get_or_insert(known);
         }

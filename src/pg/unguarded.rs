@@ -317,6 +317,14 @@ unsafe extern "C-unwind" {
     );
     /// jsonb.c.
     pub fn jsonb_in(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+    /// jsonfuncs.c. Parses JSON, escapes included.
+    pub fn json_strip_nulls(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+    /// fmgr.c.
+    pub fn DirectFunctionCall1Coll(
+        func: pg_sys::PGFunction,
+        collation: pg_sys::Oid,
+        arg1: pg_sys::Datum,
+    ) -> pg_sys::Datum;
     /// copyfuncs.c.
     pub fn copyObjectImpl(from: *const c_void) -> *mut c_void;
     /// postgres.c.

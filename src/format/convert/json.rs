@@ -5,7 +5,7 @@ use super::{Datum, varlena};
 use crate::arena::Arena;
 
 /// Wants to know nothing but the verdict.
-struct Check;
+pub(crate) struct Check;
 
 impl<'a> Sink<'a> for Check {
     #[inline(always)]
@@ -34,7 +34,7 @@ pub(super) fn json(field: &[u8], arena: &mut Arena) -> Option<Datum> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::testing::body;
     use super::*;
     use proptest::prelude::*;

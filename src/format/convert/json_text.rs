@@ -2,13 +2,13 @@
 //!
 //! [`parse`] walks a text once and tells a [`Sink`] what it finds; json only wants to know whether it is well formed,
 //! jsonb builds a value. It is as strict as the server and stricter in two points: `\u` escapes depend on the server
-//! encoding, and nesting depends on the stack, so both are left to the server.
+//! encoding, unless that is known ([`Unicode`]), and nesting depends on the stack, so both are left to the server.
 
 /// Objects and arrays within each other; the open ones are kept as bits of one word.
 const MAX_DEPTH: u32 = 64;
 
 /// A value that contains no other.
-pub(super) enum Scalar<'a> {
+pub(crate) enum Scalar<'a> {
     Null,
     Bool(bool),
     /// Digits, sign and point, and whether there is an exponent.
@@ -17,23 +17,35 @@ pub(super) enum Scalar<'a> {
 }
 
 /// What stands between two quotes.
-pub(super) struct Text<'a> {
+pub(crate) struct Text<'a> {
     /// Where it starts in the whole text.
-    pub(super) at: usize,
-    pub(super) raw: &'a [u8],
-    /// Whether there are escapes in it, all of them of two characters.
-    pub(super) escaped: bool,
+    pub(crate) at: usize,
+    pub(crate) raw: &'a [u8],
+    /// Whether there are escapes in it: of two characters, but for those of [`Unicode`].
+    pub(crate) escaped: bool,
+}
+
+/// Which `\u` escapes are sure to be good. None that the server's parser refuses as such is: zero, half of a pair.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Unicode {
+    /// None.
+    #[default]
+    Unsure,
+    /// Of characters that each server encoding has.
+    Ascii,
+    /// All.
+    Any,
 }
 
 /// Receives what [`parse`] finds, and may end it with None.
-pub(super) trait Sink<'a> {
+pub(crate) trait Sink<'a> {
     fn open(&mut self, object: bool) -> Option<()>;
     fn close(&mut self) -> Option<()>;
     fn key(&mut self, key: Text<'a>) -> Option<()>;
     fn scalar(&mut self, value: Scalar<'a>) -> Option<()>;
 }
 
-enum Token<'a> {
+pub(crate) enum Token<'a> {
     OpenObject,
     CloseObject,
     OpenArray,
@@ -43,24 +55,38 @@ enum Token<'a> {
     Scalar(Scalar<'a>),
 }
 
-struct Tokens<'a> {
+pub(crate) struct Tokens<'a> {
     text: &'a [u8],
-    at: usize,
+    pub(crate) at: usize,
+    unicode: Unicode,
 }
 
 impl<'a> Tokens<'a> {
-    fn skip_blanks(&mut self) {
+    #[inline]
+    pub(crate) fn new(text: &'a [u8], unicode: Unicode) -> Self {
+        Tokens { text, at: 0, unicode }
+    }
+
+    /// Is there nothing left but blanks?
+    #[inline]
+    pub(crate) fn at_end(&mut self) -> bool {
+        self.skip_blanks();
+        self.rest().is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn skip_blanks(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
             self.at += 1;
         }
     }
 
-    fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Token<'a>> {
+    pub(crate) fn next(&mut self) -> Option<Token<'a>> {
         self.skip_blanks();
         let (&first, rest) = self.rest().split_first()?;
         self.at += 1;
@@ -95,7 +121,7 @@ impl<'a> Tokens<'a> {
 
     /// The rest of a string, its opening quote already read.
     #[inline]
-    fn string(&mut self) -> Option<Text<'a>> {
+    pub(crate) fn string(&mut self) -> Option<Text<'a>> {
         let (at, mut escaped) = (self.at, false);
         loop {
             self.at += plain(self.rest());
@@ -109,7 +135,15 @@ impl<'a> Tokens<'a> {
                     escaped = true;
                     self.at += 2;
                 }
-                // Ended, a control character, or an escape that is wrong or `\u`.
+                [b'\\', b'u', ..] if self.unicode != Unicode::Unsure => {
+                    let (code, length) = code_point(self.rest())?;
+                    if code >= 0x80 && self.unicode == Unicode::Ascii {
+                        return None;
+                    }
+                    escaped = true;
+                    self.at += length;
+                }
+                // Ended, a control character, or an escape that is wrong or unsure.
                 _ => return None,
             }
         }
@@ -145,6 +179,22 @@ impl<'a> Tokens<'a> {
     }
 }
 
+/// The character of the `\u` escape at the start, or of the pair of them that it takes, and how long that is.
+pub(crate) fn code_point(text: &[u8]) -> Option<(u32, usize)> {
+    let unit = |at: usize| {
+        let [b'\\', b'u', digits @ ..] = text.get(at..at + 6)? else { return None };
+        digits.iter().try_fold(0, |sum, &digit| Some(sum * 16 + char::from(digit).to_digit(16)?))
+    };
+    match unit(0)? {
+        0 | 0xdc00..=0xdfff => None,
+        high @ 0xd800..=0xdbff => {
+            let low = unit(6).filter(|low| (0xdc00..=0xdfff).contains(low))?;
+            Some((0x1_0000 + ((high & 0x3ff) << 10 | low & 0x3ff), 12))
+        }
+        code => Some((code, 6)),
+    }
+}
+
 /// How many bytes at the start are neither quote, backslash nor control character.
 #[inline(always)]
 fn plain(text: &[u8]) -> usize {
@@ -170,11 +220,18 @@ fn plain(text: &[u8]) -> usize {
 
 /// Walk a text that is exactly one JSON value.
 #[inline]
-pub(super) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> {
-    let mut tokens = Tokens { text, at: 0 };
+pub(crate) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> {
+    let mut tokens = Tokens::new(text, Unicode::Unsure);
+    let first = tokens.next()?;
+    value(first, &mut tokens, sink)?;
+    tokens.at_end().then_some(())
+}
+
+/// Walk a value whose first token is this one.
+#[inline]
+pub(crate) fn value<'a>(mut token: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl Sink<'a>) -> Option<()> {
     // The open containers, the innermost lowest: one for an object.
     let (mut open, mut depth) = (0u64, 0u32);
-    let mut token = tokens.next()?;
     loop {
         match token {
             Token::Scalar(value) => sink.scalar(value)?,
@@ -185,7 +242,7 @@ pub(super) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> 
                     (Token::CloseObject, true) | (Token::CloseArray, false) => sink.close()?,
                     (next, _) => {
                         (open, depth) = (open << 1 | u64::from(object), depth + 1);
-                        token = if object { member(next, &mut tokens, sink)? } else { next };
+                        token = if object { member(next, tokens, sink)? } else { next };
                         continue;
                     }
                 }
@@ -194,14 +251,13 @@ pub(super) fn parse<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Option<()> 
         }
         loop {
             if depth == 0 {
-                tokens.skip_blanks();
-                return tokens.rest().is_empty().then_some(());
+                return Some(());
             }
             let object = open & 1 != 0;
             match (tokens.next()?, object) {
                 (Token::Comma, true) => {
                     let key = tokens.next()?;
-                    token = member(key, &mut tokens, sink)?;
+                    token = member(key, tokens, sink)?;
                     break;
                 }
                 (Token::Comma, false) => {
@@ -230,6 +286,31 @@ fn member<'a>(key: Token<'a>, tokens: &mut Tokens<'a>, sink: &mut impl Sink<'a>)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn code_points_are_those_of_utf_16() {
+        for c in ['a', '\u{1}', '\u{7f}', 'é', '\u{d7ff}', '\u{e000}', '\u{ffff}', '\u{10000}', '🦀', '\u{10ffff}'] {
+            let units: Vec<_> = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+            let text = units.concat();
+            assert_eq!(code_point(format!("{text}x").as_bytes()), Some((c.into(), text.len())), "{c:?}");
+            assert_eq!(code_point(text.to_uppercase().replace('U', "u").as_bytes()), Some((c.into(), text.len())));
+        }
+        for bad in [
+            "",
+            "\\u",
+            "\\u00g0",
+            "\\u000",
+            "\\u0000",
+            "\\ud800",
+            "\\ud800x",
+            "\\ud800\\u0041",
+            "\\udc00",
+            "\\ud800\\ud800",
+            "\\u+041",
+        ] {
+            assert_eq!(code_point(bad.as_bytes()), None, "{bad}");
+        }
+    }
 
     #[test]
     fn plain_stops_at_the_first() {

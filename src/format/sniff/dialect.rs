@@ -152,6 +152,7 @@ fn csv(given: &Given, delimiter: u8, quote: u8, escape: u8) -> Dialect {
         end_marker: given.end_marker,
         record_length: None,
         csv: true,
+        json: false,
     }
 }
 

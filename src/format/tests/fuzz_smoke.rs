@@ -165,6 +165,54 @@ fn count() {
     }
 }
 
+/// Lines of some members, with a byte or two changed in half of them.
+#[test]
+fn json() {
+    const KEYS: &[&str] = &["a", "b", "", "ab", "\u{e9}", "c", "\\u0061", "\\u00e9", "a\\n"];
+    const VALUES: &[&str] = &[
+        "1",
+        "-0.5e+7",
+        "0",
+        "true",
+        "false",
+        "null",
+        "\"\"",
+        "\"x\"",
+        "\"\\u0041\\ud83e\\udd80\"",
+        "\"\\\"\\\\\"",
+        "[]",
+        "{}",
+        "[1, [2, {\"a\": \"]\"}], null]",
+        "[[\"a,b\"], [\"\"]]",
+        "{\"a\": {\"b\": []}, \"\": 1}",
+        "\"\u{20ac}\"",
+    ];
+    const BYTES: &[u8] = b"{}[]:,\"\\u0123ea tfn.-+\t";
+    for seed in 0..INPUTS {
+        let random = &mut Random(seed);
+        let mut input = vec![random.number() as u8];
+        for _ in 0..random.below(6) {
+            let start = input.len();
+            input.push(b'{');
+            for i in 0..random.below(6) {
+                let (key, value, comma) = (random.one(KEYS), random.one(VALUES), if i == 0 { "" } else { "," });
+                input.extend(format!("{comma} \"{key}\": {value}").bytes());
+            }
+            input.push(b'}');
+            for _ in 0..random.below(2) * (1 + random.below(2)) {
+                let at = start + random.below(input.len() - start);
+                match random.below(3) {
+                    0 => input[at] = BYTES[random.below(BYTES.len())],
+                    1 if input.len() > start + 1 => _ = input.remove(at),
+                    _ => input.insert(at, BYTES[random.below(BYTES.len())]),
+                }
+            }
+            input.push(b'\n');
+        }
+        fuzz::json::run(&input);
+    }
+}
+
 #[test]
 fn page() {
     for seed in 0..INPUTS / 10 {
@@ -201,10 +249,11 @@ fn block() {
 #[test]
 fn corpus() {
     type Target = (&'static str, fn(&[u8]));
-    let targets: [Target; 7] = [
+    let targets: [Target; 8] = [
         ("block", fuzz::block::run),
         ("count", fuzz::count::run),
         ("decode", fuzz::decode::run),
+        ("json", fuzz::json::run),
         ("page", fuzz::page::run),
         ("reader", fuzz::reader::run),
         ("scan", fuzz::scan::run),

@@ -181,6 +181,10 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .hint("Nothing in such a file says where columns are."));
     }
+    if known.shape == copy_options::Shape::Json {
+        let message = "format \"json\" is not sniffed";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+    }
     let given = Given {
         format: match request.bytes_of("format") {
             Some(b"csv") => Some(Format::Csv),

@@ -1,0 +1,266 @@
+//! Lines of JSON: what columns make of the members of an object.
+//!
+//! To the reader such a line is one field, which no column takes; a column's value is a part of it, as in records of fixed length
+//! ([`super::line_parts`]). Where it is in the line the pure crate tells ([`json_object`]); here it becomes the text that
+//! the column's type reads: a string without quotes and escapes, an array as the server writes arrays where the type is one,
+//! all else as it stands there; to json and jsonb, everything as it stands there.
+//!
+//! The tricky point is a line that the pure crate is not sure of. The server's own parser is asked, which takes escapes apart as
+//! `json_populate_record` does, and what it says is an error about the record. If it finds nothing wrong, the line is
+//! good, and is looked at again.
+
+use std::ffi::{CStr, c_char};
+
+use pg_bulk_format::json_array::{self, Element};
+use pg_bulk_format::json_object::{self, Kind, Object};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::attempt::complaint;
+use super::column::{Column, Taken};
+use super::encoding::{Encodings, from_server};
+use super::key_options::Key;
+use super::line_parts::Given;
+use super::unguarded::{self, Opaque};
+use crate::error::{self, Error, Result};
+
+const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
+
+/// What a column takes of a line.
+#[derive(Debug, Clone, Copy)]
+enum Take {
+    /// Nothing.
+    Nothing,
+    /// The value of a key.
+    Value(usize, Form),
+    /// The members that no column takes.
+    Rest,
+}
+
+/// What its type wants to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+    Array(Element),
+}
+
+/// The keys of columns, and the members of the current line.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    object: Object,
+    /// For each column, in the order of [`super::row::Rows::columns`].
+    takes: Vec<Take>,
+    /// A value that is not in the line as it is.
+    text: Vec<u8>,
+}
+
+/// The type below a domain is JSON. Guarded.
+fn is_json(type_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    let base = unsafe { pg_sys::getBaseType(type_oid) };
+    base == pg_sys::JSONOID || base == pg_sys::JSONBOID
+}
+
+/// What a type wants to read. Guarded.
+fn form_of(type_oid: pg_sys::Oid) -> Form {
+    if is_json(type_oid) {
+        return Form::Json;
+    }
+    // SAFETY: guarded catalog lookups, which fill what they are given.
+    unsafe {
+        let element = pg_sys::get_element_type(pg_sys::getBaseType(type_oid));
+        if element == pg_sys::InvalidOid {
+            return Form::Text;
+        }
+        let (mut length, mut by_value, mut align, mut delimiter) = (0, false, 0, 0);
+        let (mut typioparam, mut function) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+        pg_sys::get_type_io_data(
+            element,
+            pg_sys::IOFuncSelector::IOFunc_input,
+            &raw mut length,
+            &raw mut by_value,
+            &raw mut align,
+            &raw mut delimiter,
+            &raw mut typioparam,
+            &raw mut function,
+        );
+        Form::Array(Element { delimiter: delimiter as u8, json: is_json(element) })
+    }
+}
+
+/// A column that takes what is left must be able to. Guarded.
+pub fn check_rest(columns: &[Column]) -> Result<()> {
+    match columns.iter().find(|column| column.key == Some(Key::Rest) && !is_json(column.type_oid)) {
+        Some(column) => {
+            let message =
+                format!("column \"{}\" with the option rest must be of type json or jsonb", column.display_name());
+            Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Objects {
+    /// Lines have values for these columns. Guarded.
+    pub(super) fn lay_out(&mut self, columns: &[Column], encodings: &Encodings) {
+        let key = |column: &'_ Column| match (&column.key, column.taken) {
+            (Some(Key::Named(key)), Taken::Part) => Some(key.clone()),
+            (None, Taken::Part) => Some(column.name.as_bytes().to_vec()),
+            _ => None,
+        };
+        let keys: Vec<Option<Vec<u8>>> = columns.iter().map(key).collect();
+        let rest = columns.iter().any(|column| column.key == Some(Key::Rest));
+        let named: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
+        self.object = Object::new(&named, rest, encodings.charset());
+        let take = |(column, key): (&Column, &Option<Vec<u8>>)| {
+            if column.taken == Taken::Part && column.key == Some(Key::Rest) {
+                return Take::Rest;
+            }
+            let key = key.as_ref().and_then(|key| self.object.key(key));
+            // What is ignored has no type.
+            let form = |column: &Column| if column.ignored { Form::Text } else { form_of(column.type_oid) };
+            key.map_or(Take::Nothing, |key| Take::Value(key, form(column)))
+        };
+        self.takes = columns.iter().zip(&keys).map(take).collect();
+    }
+
+    /// Look at a line. An error is about it. Guarded.
+    #[inline]
+    pub(super) fn read(&mut self, line: &[u8]) -> Result<()> {
+        match self.object.read(line) {
+            Some(()) => Ok(()),
+            None => self.ask(line),
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, line: &[u8]) -> Result<()> {
+        check(line)?;
+        let what = match line.trim_ascii_start().first() {
+            Some(b'{') => match self.object.read_known(line, &mut encode) {
+                Some(()) => return Ok(()),
+                None => "not known",
+            },
+            Some(b'[') => "an array",
+            Some(b'"') => "a string",
+            Some(b't' | b'f') => "a Boolean value",
+            Some(b'n') => "null",
+            _ => "a number",
+        };
+        Err(error::no_object().detail(format!("It is {what}.")))
+    }
+
+    /// What a column gets of the line that was looked at.
+    #[inline]
+    pub(super) fn value<'a>(&'a mut self, column: usize, line: &'a [u8]) -> Given<'a> {
+        let (key, form) = match self.takes.get(column) {
+            Some(Take::Value(key, form)) => (*key, *form),
+            Some(Take::Rest) => {
+                self.text.clear();
+                self.object.write_others(line, &mut self.text);
+                return Given::Value(&self.text);
+            }
+            _ => return Given::Null,
+        };
+        let (kind, raw) = self.object.value(key, line);
+        let inside = |raw: &'a [u8]| raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+        match (kind, form) {
+            (Kind::Missing, _) => Given::Missing,
+            (Kind::Null, _) => Given::Null,
+            (Kind::Text, Form::Text | Form::Array(_)) => Given::Value(inside(raw)),
+            (Kind::Escaped, Form::Text | Form::Array(_)) => {
+                self.text.clear();
+                json_object::unescape(inside(raw), &mut self.text, &mut encode);
+                Given::Value(&self.text)
+            }
+            (Kind::Array, Form::Array(element)) => {
+                self.text.clear();
+                match json_array::write(raw, element, &mut self.text, &mut encode) {
+                    Some(()) => Given::Value(&self.text),
+                    None => Given::Value(raw),
+                }
+            }
+            // An object without members would be an array without elements.
+            (Kind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
+            _ => Given::Value(raw),
+        }
+    }
+
+    /// Give back what one large value has taken.
+    pub(super) fn shrink(&mut self, most: usize) {
+        if self.text.capacity() > most {
+            self.text = Vec::new();
+        }
+    }
+}
+
+/// Append a character in the server's encoding, which has it. Guarded.
+fn encode(code: u32, out: &mut Vec<u8>) {
+    // SAFETY: a guarded call without arguments.
+    if code < 0x80 || unsafe { pg_sys::GetDatabaseEncoding() } == UTF8 {
+        return json_object::encode_utf8(code, out);
+    }
+    let mut string = [0u8; pg_sys::MAX_UNICODE_EQUIVALENT_STRING as usize + 1];
+    // SAFETY: a guarded call that fills a buffer of the length that it wants, NUL at the end.
+    unsafe { pg_sys::pg_unicode_to_server(code, string.as_mut_ptr()) };
+    out.extend_from_slice(string.split(|byte| *byte == 0).next().unwrap_or_default());
+}
+
+/// Parse JSON, escapes included: a function of the server's that does so, and hardly more, in all versions.
+///
+/// # Safety
+/// A plain frame, and a datum of type json, perhaps no JSON.
+unsafe extern "C-unwind" fn parse(json: Opaque) {
+    // SAFETY: the caller vouches for the datum.
+    unsafe {
+        let json = json.cast::<pg_sys::Datum>().read();
+        unguarded::DirectFunctionCall1Coll(Some(unguarded::json_strip_nulls), pg_sys::InvalidOid, json);
+    }
+}
+
+/// What the server says of JSON that is none. Guarded.
+fn check(line: &[u8]) -> Result<()> {
+    // SAFETY: guarded calls. The parser looks at a string and allocates, in a context of its own; its error is nobody
+    // else's, so nobody reads its context.
+    unsafe {
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            pg_sys::CurrentMemoryContext,
+            c"line of JSON".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let length = i32::try_from(line.len()).unwrap_or(i32::MAX);
+        let mut json = pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(line.as_ptr().cast(), length));
+        let context = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = std::ptr::null_mut();
+        let error = complaint(parse, (&raw mut json).cast());
+        pg_sys::error_context_stack = context;
+        pg_sys::MemoryContextSwitchTo(old);
+        let said = error.as_ref().map(|error| said(error));
+        pg_sys::MemoryContextDelete(memory);
+        said.map_or(Ok(()), Err)
+    }
+}
+
+/// An error that was caught, as one of ours. Guarded.
+///
+/// # Safety
+/// Its strings are valid.
+unsafe fn said(error: &pg_sys::ErrorData) -> Error {
+    // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
+    const CLASS: i32 = (1 << 12) - 1;
+    // SAFETY: the caller vouches for the strings.
+    let text = |string: *const c_char| (!string.is_null()).then(|| from_server(unsafe { CStr::from_ptr(string) }));
+    let mut own = Error::new(error.sqlerrcode.into(), text(error.message).unwrap_or_default());
+    if let Some(detail) = text(error.detail) {
+        own = own.detail(detail);
+    }
+    if let Some(hint) = text(error.hint) {
+        own = own.hint(hint);
+    }
+    // Of what the server lacks, stack or memory, the next line would hear the same.
+    let is_about_it = error.sqlerrcode & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS;
+    if is_about_it { own.about_record() } else { own }
+}
