@@ -3,6 +3,7 @@
 //! Code below the callbacks returns `Result<_, Error>`; a callback raises what reaches it. CONTEXT lines are not put
 //! in here: the callbacks push an error context, as COPY does, and the server asks it (`pg::context`).
 
+use pg_bulk_format::binary::{Fault, HeaderError};
 use pg_bulk_format::dialect::{DialectError, Format};
 use pg_bulk_format::field::FieldError;
 use pg_bulk_format::line::LineError;
@@ -158,6 +159,26 @@ pub fn no_object() -> Error {
     bad_format("record is not a JSON object").about_record()
 }
 
+/// row field count is n, expected m
+pub fn field_count(count: i16, expected: usize) -> Error {
+    bad_format(format!("row field count is {count}, expected {expected}"))
+}
+
+/// What a field of the binary format suffers from, in COPY's words.
+pub fn bad_field(fault: Fault) -> Error {
+    match fault {
+        Fault::Missing => bad_format("unexpected EOF in COPY data"),
+        Fault::Size => bad_format("invalid field size"),
+        Fault::TooLong { containing, more } => too_long(containing, more),
+    }
+}
+
+/// What does not fit COPY's buffer.
+fn too_long(containing: u64, more: u64) -> Error {
+    let detail = format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.");
+    Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory").detail(detail)
+}
+
 /// unexpected default marker in COPY data
 pub fn unexpected_default(column: &str) -> Error {
     let detail = format!("Column \"{column}\" has no default value.");
@@ -182,7 +203,7 @@ pub fn read_error(error: ReadError, format: Format) -> Error {
         match format {
             Format::Csv => error.hint(format!("Use quoted CSV field to represent {what}.")),
             Format::Text => error.hint(format!("Use \"{escape}\" to represent {what}.")),
-            Format::Lines | Format::Records => error,
+            Format::Lines | Format::Records | Format::Binary => error,
         }
     };
     match error {
@@ -196,8 +217,16 @@ pub fn read_error(error: ReadError, format: Format) -> Error {
         ReadError::Field(FieldError::UnterminatedQuote) => bad_format("unterminated CSV quoted field"),
         ReadError::Partial { bytes, length } => bad_format("unexpected EOF in COPY data")
             .detail(format!("The last record has {bytes} bytes, and not {length}.")),
-        ReadError::TooLong { containing, more } => Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory")
-            .detail(format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.")),
+        ReadError::Header(error) => bad_format(match error {
+            HeaderError::Signature => "COPY file signature not recognized",
+            HeaderError::MissingFlags => "invalid COPY file header (missing flags)",
+            HeaderError::Oids => "invalid COPY file header (WITH OIDS)",
+            HeaderError::CriticalFlags => "unrecognized critical flags in COPY file header",
+            HeaderError::MissingLength => "invalid COPY file header (missing length)",
+            HeaderError::WrongLength => "invalid COPY file header (wrong length)",
+        }),
+        ReadError::AfterMarker => bad_format("received copy data after EOF marker"),
+        ReadError::TooLong { containing, more } => too_long(containing, more),
         ReadError::Encoding => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),
     }
 }

@@ -61,3 +61,10 @@ COPY (
 \set file :data '/samples.bin'
 SELECT lo_from_bytea(0, '\x01286bee' || 'roof'::bytea || '\x0000' || '\x0000aa41' || '\x02000000' || 'cellar'::bytea || '\x00002841') AS samples \gset
 SELECT lo_export(:samples, :'file'), lo_unlink(:samples);
+
+-- COPY's binary format.
+\set file :data '/measured.pgcopy'
+COPY (
+    SELECT n::bigint AS id, timestamptz '2024-01-01 00:00:00+00' + n * interval '5 minutes' AS at, (n % 310 / 10.0)::real AS celsius
+    FROM generate_series(1, 1000) n
+) TO :'file' (FORMAT binary);

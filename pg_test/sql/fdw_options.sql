@@ -45,7 +45,7 @@ SELECT refused($$filename 'f', force_quote '*'$$);
 CREATE FOREIGN TABLE t (a int OPTIONS (force_nul 'true')) SERVER bulk_files OPTIONS (filename 'f');	-- ERROR
 
 -- format
-SELECT refused($$filename 'f', format 'binary'$$);
+SELECT refused($$filename 'f', format 'binary', delimiter ','$$);
 SELECT refused($$filename 'f', format 'xml'$$);
 SELECT refused($$filename 'f', format 'CSV'$$);
 SELECT refused($$filename 'f', format ''$$);

@@ -100,7 +100,8 @@ fn bytes_a_record(stream: &mut Stream, size: u64) -> Result<Option<f64>> {
         return Ok(Some(first.len() as f64));
     }
     let mut bytes = used as f64 / (records - 1) as f64;
-    if size > 4 * SAMPLE as u64 {
+    // Bytes of the binary format say nothing of where records end.
+    if size > 4 * SAMPLE as u64 && !stream.reader.dialect().is_binary() {
         let mut ends = first_ends;
         for offset in [size / 2, size - SAMPLE as u64] {
             ends += line_ends(&read_at(stream, offset)?);

@@ -9,6 +9,7 @@ use super::order::{self, Ordered};
 use crate::error::OrRaise;
 use crate::pg::chunk::bytes_tell;
 use crate::pg::compat;
+use crate::pg::copy_options::Shape;
 use crate::pg::hazard::Hazards;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
@@ -134,7 +135,8 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
             let total = dearer(total, per_row * (*rel).rows);
             let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
             // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
-            (*path).path.parallel_safe &= options.copy.encoding.is_some() && !is_list;
+            let knows_encoding = options.copy.encoding.is_some() && options.copy.shape != Shape::Binary;
+            (*path).path.parallel_safe &= knows_encoding && !is_list;
             (*path).path.pathkeys = pathkeys;
             pg_sys::add_path(rel, path.cast());
             if workers > 0 {

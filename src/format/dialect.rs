@@ -19,6 +19,8 @@ pub enum Format {
     Lines,
     /// The same without line ends: all are [`Dialect::record_length`] long.
     Records,
+    /// COPY's binary format ([`crate::binary`]): records that are one field each, too.
+    Binary,
 }
 
 /// How lines end. COPY learns it from the first line and then insists on it.
@@ -67,7 +69,7 @@ pub struct Dialect {
     pub default: Option<Vec<u8>>,
     /// What `\.` means.
     pub end_marker: EndMarker,
-    /// How long each record is, in bytes without its end, if that is known.
+    /// How long each record is, in bytes without its end, if that is known. In the binary format, in fields.
     pub record_length: Option<usize>,
     /// `format` is CSV, which is asked for each field.
     pub csv: bool,
@@ -250,11 +252,31 @@ impl Dialect {
         Dialect { format: Format::Records, null, ..Dialect::lines(Some(length)) }
     }
 
+    /// COPY's binary format. How many fields records have is told to the reader.
+    #[must_use]
+    pub fn binary() -> Dialect {
+        Dialect { format: Format::Binary, ..Dialect::lines(None) }
+    }
+
+    /// Is it COPY's binary format?
+    #[inline]
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        self.format == Format::Binary
+    }
+
+    /// Does no byte end a line?
+    #[inline]
+    #[must_use]
+    pub fn lacks_line_ends(&self) -> bool {
+        matches!(self.format, Format::Records | Format::Binary)
+    }
+
     /// Is each record one field?
     #[inline]
     #[must_use]
     pub fn is_lines(&self) -> bool {
-        matches!(self.format, Format::Lines | Format::Records)
+        matches!(self.format, Format::Lines | Format::Records | Format::Binary)
     }
 
     /// The length of records that have no line ends.
@@ -279,6 +301,8 @@ impl Dialect {
     pub fn is_regular(&self) -> bool {
         match self.format {
             Format::Lines | Format::Records => true,
+            // Where a record begins, only the one before says.
+            Format::Binary => false,
             Format::Text => !self.delimiter.is_ascii_hexdigit(),
             Format::Csv => {
                 let special = |b: u8| b == b'\n' || b == b'\r';

@@ -15,6 +15,7 @@
 //! at every buffer size, and both against a naive reader that fits on a page.
 
 pub mod arena;
+pub mod binary;
 pub mod block;
 pub mod btree;
 pub mod chunk;

@@ -22,6 +22,7 @@
 //! depends on how lines end. They are counted when somebody asks, from the last position where they were known.
 
 mod ahead;
+mod binary;
 mod exact;
 mod pass;
 mod records;
@@ -29,6 +30,7 @@ mod resume;
 
 use std::ops::Range;
 
+use crate::binary::{HeaderError, Preamble};
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
 use crate::line::LineError;
@@ -79,6 +81,10 @@ pub enum ReadError {
         /// And how many there should be.
         length: usize,
     },
+    /// The header of the binary format is none.
+    Header(HeaderError),
+    /// Binary data go on behind the marker that ends them.
+    AfterMarker,
     /// The line does not fit COPY's line buffer: "Cannot enlarge string buffer containing n bytes by m more bytes."
     TooLong {
         /// n
@@ -157,6 +163,8 @@ pub struct Reader {
     window: Window,
     utf8: bool,
     bom_pending: bool,
+    /// The binary format's own header.
+    preamble: Preamble,
     header_left: u64,
     header_fields: bool,
     max_fields: usize,
@@ -213,13 +221,14 @@ impl Reader {
             // What this machine cannot run is not run, whoever asks for it.
             level: if Level::available().contains(&s.level) { s.level } else { Level::Scalar },
             // Records without line ends are bytes: they are taken for valid.
-            utf8: s.utf8 || s.dialect.stride().is_some(),
-            bom_pending: s.skip_bom && s.dialect.stride().is_none(),
-            header_left: if s.dialect.stride().is_some() { 0 } else { s.header_lines },
+            utf8: s.utf8 || s.dialect.lacks_line_ends(),
+            bom_pending: s.skip_bom && !s.dialect.lacks_line_ends(),
+            preamble: if s.dialect.is_binary() { Preamble::Ahead } else { Preamble::Passed },
+            header_left: if s.dialect.lacks_line_ends() { 0 } else { s.header_lines },
             header_fields: s.header_fields,
             max_fields: s.max_fields,
             // Records without line ends have one that nobody looks for.
-            eol: s.dialect.stride().map(|_| Eol::Nl),
+            eol: s.dialect.lacks_line_ends().then_some(Eol::Nl),
             scanner: None,
             pos: 0,
             chunk_end: 0,
@@ -312,6 +321,9 @@ impl Reader {
         }
         if let Some(length) = self.dialect.stride() {
             return self.measure(length);
+        }
+        if self.dialect.is_binary() {
+            return self.frame();
         }
         loop {
             let Some(scanner) = self.scanner else { return self.exact() };
@@ -586,7 +598,7 @@ impl Reader {
 
     /// Verify what is not yet verified; those in `plain` of these bytes are known to be ASCII, without a NUL.
     fn verify_around(&mut self, plain: Range<usize>) {
-        if self.dialect.stride().is_some() {
+        if self.dialect.lacks_line_ends() {
             let all = self.window.unverified().len();
             return self.window.verify(all);
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pg_bulk_format::convert::{Charset, Decoder, Session};
+use pg_bulk_format::convert::{Charset, Decoder, Session, Wire};
 use pg_bulk_format::fixed::Slice;
 use pg_bulk_format::refine::Refinement;
 use pgrx::pg_sys;
@@ -55,6 +55,10 @@ pub struct Column {
     pub name: CString,
     /// What a header calls it, if not by its name.
     pub header_name: Option<CString>,
+    /// Its fields are binary ([`super::received`]): `input` is the type's receive function.
+    pub is_received: bool,
+    /// The native decoder of binary fields, if there is one.
+    pub wire: Option<Wire>,
     /// The native decoder, if there is one.
     pub decoder: Option<Decoder>,
     /// The input function runs for NULL, too (domains).
@@ -134,6 +138,8 @@ impl Column {
             slice: None,
             refinement: None,
             key: None,
+            is_received: false,
+            wire: None,
             header_name: None,
             // SAFETY: a name is NUL-terminated.
             name: unsafe { CStr::from_ptr(form.attname.data.as_ptr()) }.to_owned(),
@@ -158,6 +164,8 @@ impl Column {
             slice: None,
             refinement: None,
             key: None,
+            is_received: false,
+            wire: None,
             name,
             header_name: None,
             decoder: None,

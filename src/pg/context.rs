@@ -99,6 +99,13 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
                 line,
                 text.as_ptr(),
             ),
+            What::Field(name) => unguarded::errcontext_msg(
+                c"COPY %s, line %llu, column %s".as_ptr(),
+                relation.as_ptr(),
+                line,
+                name.as_ptr(),
+            ),
+            What::Nothing => 0,
             What::Relation => unguarded::errcontext_msg(c"COPY %s".as_ptr(), relation.as_ptr()),
             What::Line(None) => unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line),
         };
@@ -111,12 +118,17 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
 
 enum What {
     Column(CString, Option<CString>),
+    /// One whose values are not shown.
+    Field(CString),
     Line(Option<CString>),
     Relation,
+    /// Nothing that a COPY would tell.
+    Nothing,
 }
 
 fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let attention = &rows.attention;
+    let is_binary = rows.reader().dialect().is_binary();
     let what = if rows.elsewhere.0.get() {
         What::Relation
     } else if rows.is_discreet && !rows.is_converting {
@@ -126,12 +138,15 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     } else {
         // SAFETY: set by Rows to strings that it owns.
         unsafe {
+            let name = CStr::from_ptr(attention.column).to_owned();
             let value = (!attention.value.is_null()).then(|| displayed(CStr::from_ptr(attention.value).to_bytes()));
-            What::Column(CStr::from_ptr(attention.column).to_owned(), value)
+            if is_binary { What::Field(name) } else { What::Column(name, value) }
         }
     };
     // Whoever waits for the first line has none yet.
     let (line, what) = match (rows.reader().line_number(), what) {
+        // COPY reads the header of a binary file before it says what it is doing.
+        (0, What::Line(_)) if is_binary => (0, What::Nothing),
         (0, What::Line(_)) => (1, What::Line(None)),
         found => found,
     };

@@ -15,6 +15,7 @@ use super::compression::Compressed;
 use super::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
 use super::field_options::FieldDraft;
 use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
+use super::received;
 use super::slice_options;
 use super::soft::{OnError, Tolerance, Verbosity};
 use super::source::{Location, Source};
@@ -63,6 +64,8 @@ pub enum Shape {
     Fixed,
     /// Objects of JSON ([`super::objects`]).
     Json,
+    /// Fields that say how long they are ([`super::received`]): COPY's, too.
+    Binary,
 }
 
 /// What a file's bytes mean, and which of its rows are wanted.
@@ -175,10 +178,7 @@ impl Draft {
                 "csv" => (self.format.csv, self.shape) = (true, Shape::Delimited),
                 "fixed" => (self.format.csv, self.shape) = (false, Shape::Fixed),
                 "json" => (self.format.csv, self.shape) = (false, Shape::Json),
-                "binary" => {
-                    let who = if self.caller == Caller::Function { "bulk_load" } else { "bulk_fdw" };
-                    return Err(unsupported(&format!("COPY format \"binary\" is not supported by {who}")));
-                }
+                "binary" => (self.format.csv, self.shape) = (false, Shape::Binary),
                 _ => return Err(invalid(format!("COPY format \"{value}\" not recognized"))),
             },
             "header" => (self.header, self.header_given) = (self.caller.header(value)?, true),
@@ -263,8 +263,10 @@ impl Draft {
         if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
             return Err(invalid(format!("{name} requires format \"fixed\"")));
         }
-        if self.shape == Shape::Json {
-            return self.objects();
+        match self.shape {
+            Shape::Json => return self.objects(),
+            Shape::Binary => return self.binary(),
+            _ => (),
         }
         Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
             use DialectError as D;
@@ -276,6 +278,33 @@ impl Draft {
             }
             error
         })
+    }
+
+    /// The binary format. What has no meaning there is refused in the order of `ProcessCopyOptions`, and then what is ours.
+    fn binary(&self) -> Result<Dialect> {
+        let format = &self.format;
+        let refused =
+            |name: &str| Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in BINARY mode")));
+        let requires_csv = |name: &str| Err(unsupported(&compat::requires_csv(name)));
+        match () {
+            () if format.delimiter.is_some() => refused("DELIMITER"),
+            () if format.null.is_some() => refused("NULL"),
+            () if format.default.is_some() => refused("DEFAULT"),
+            () if self.on_error != OnError::Stop => {
+                Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, "only ON_ERROR STOP is allowed in BINARY mode"))
+            }
+            () if self.header != HeaderOption::Lines(0) => Err(unsupported("cannot specify HEADER in BINARY mode")),
+            () if format.quote.is_some() => requires_csv("QUOTE"),
+            () if format.escape.is_some() => requires_csv("ESCAPE"),
+            () if format.force_not_null => requires_csv("FORCE_NOT_NULL"),
+            () if format.force_null => requires_csv("FORCE_NULL"),
+            () if self.by_name || self.by_position => refused("MATCH_BY"),
+            () if self.skip > 0 => refused("SKIP"),
+            () if self.fields.trim().is_some() => refused("TRIM"),
+            () if self.fields.has_nulls() => refused("NULL_IF"),
+            () if self.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
+            () => Ok(Dialect::binary()),
+        }
     }
 
     /// The dialect of records without delimiters. What has no meaning there is refused as COPY does it for BINARY.
@@ -396,8 +425,12 @@ impl CopyOptions {
 
     /// The encodings that meet in a file. Guarded.
     pub fn encodings(&self) -> Result<Encodings> {
-        let encodings = Encodings::new(self.encoding)?;
-        Ok(encodings.keeping_bom(self.keeps_bom).by_part(self.shape == Shape::Fixed))
+        let encodings = Encodings::new(if self.shape == Shape::Binary { None } else { self.encoding })?;
+        if self.encoding.is_some_and(|encoding| encoding != encodings.of_file()) && self.shape == Shape::Binary {
+            let hint = "Values are converted from client_encoding. Set that instead.";
+            return Err(unsupported("cannot specify another ENCODING than client_encoding in BINARY mode").hint(hint));
+        }
+        Ok(encodings.keeping_bom(self.keeps_bom).by_part(self.shape != Shape::Delimited))
     }
 
     /// The records of a location, of so many fields. Guarded.
@@ -434,7 +467,8 @@ impl CopyOptions {
         self.encoding_errors.unwrap_or(own)
     }
 
-    /// Apply `force_null` and `force_not_null` to the columns of a relation's file, or of no relation's. Guarded.
+    /// Apply `force_null` and `force_not_null` to the columns of a relation's file, or of no relation's, and the format. Guarded; memory
+    /// as in [`Column::of_relation`].
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
         mark(&self.force_not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
         mark(&self.force_null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
@@ -446,6 +480,9 @@ impl CopyOptions {
             if forced(|c| c.force_null) {
                 return Err(unsupported(&compat::requires_csv("FORCE_NULL")));
             }
+        }
+        if self.shape == Shape::Binary {
+            received::receive(columns, &self.encodings()?);
         }
         Ok(())
     }

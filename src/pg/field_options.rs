@@ -73,11 +73,35 @@ impl FieldDraft {
         self.trim
     }
 
+    /// Are there values that stand for NULL?
+    pub fn has_nulls(&self) -> bool {
+        self.nulls.is_some() || self.null.is_some()
+    }
+
+    /// One of those that were given.
+    fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.trim.is_some(), "trim"),
+            (self.nulls.is_some(), "null_if"),
+            (self.null.is_some(), "nullif"),
+            (self.decimal.is_some(), "decimal"),
+            (self.thousands.is_some(), "thousands"),
+            (self.date_format.is_some(), "date_format"),
+        ];
+        options.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+
     fn refinement(&self, copy: &CopyOptions, column: &Column) -> Result<Refinement> {
         let all = &copy.fields;
-        if copy.shape == Shape::Json && self.trim.is_some() {
+        let refused = match copy.shape {
+            Shape::Json => self.trim.map(|_| "trim"),
+            Shape::Binary => self.given(),
+            Shape::Delimited | Shape::Fixed => None,
+        };
+        if let Some(name) = refused {
             let column = column.display_name();
-            return Err(invalid(format!("option trim of column \"{column}\" has no meaning in format \"json\"")));
+            let format = if copy.shape == Shape::Json { "json" } else { "binary" };
+            return Err(invalid(format!("option {name} of column \"{column}\" has no meaning in format \"{format}\"")));
         }
         // A slice is trimmed, and compared with one value, by itself.
         let is_fixed = copy.shape == Shape::Fixed;

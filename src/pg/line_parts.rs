@@ -35,7 +35,7 @@ impl LineParts {
         if dialect.json {
             return Some(LineParts::Members(Objects::default()));
         }
-        dialect.is_lines().then(|| LineParts::Places(Parts::default()))
+        (dialect.is_lines() && !dialect.is_binary()).then(|| LineParts::Places(Parts::default()))
     }
 
     /// Is a line that has nothing but blanks no record?

@@ -65,6 +65,7 @@ mod parts;
 pub mod pattern;
 pub mod points;
 pub mod progress;
+mod received;
 mod refined;
 pub mod refusal;
 pub mod removal;

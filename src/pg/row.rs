@@ -11,6 +11,7 @@ use std::ffi::{CString, c_char};
 use std::time::Instant;
 
 use pg_bulk_format::arena::Arena;
+use pg_bulk_format::binary::Fields;
 use pg_bulk_format::block::{self, Block, Run};
 use pg_bulk_format::convert::{Datum, Decoder};
 use pg_bulk_format::reader::{Reader, Value};
@@ -24,6 +25,7 @@ use super::encoding::{
 };
 use super::header::FirstHeader;
 use super::line_parts::{Given, LineParts};
+use super::received;
 use super::refined::refuse;
 use super::stages::Stage;
 use super::stream::{Advance, Header, Stream};
@@ -50,6 +52,8 @@ pub(super) enum What {
     Made { input: usize, shown: usize },
     /// None can be made of the one at this place: an error.
     Refused(usize),
+    /// The binary field at this place of `strings`, of so many bytes.
+    Field(usize, usize),
     /// NULL, for an input function that wants to see it.
     Null,
     /// The default expression.
@@ -129,7 +133,9 @@ pub struct Rows {
     fills: bool,
     /// Of records that are one field, which no column takes.
     parts: Option<LineParts>,
-    /// Records are looked at before values are made of them: for DEFAULT markers, or for their parts.
+    /// The same in the binary format.
+    pub(super) binary: Option<Fields>,
+    /// Records are looked at before values are made of them: for DEFAULT markers, or for what is in them.
     is_checked: bool,
     /// Texts of some columns, or invalid ones, are refined before they are converted.
     is_refined: bool,
@@ -199,15 +205,17 @@ impl Rows {
     ) -> Rows {
         let default = stream.reader.dialect().default.clone();
         let parts = LineParts::new(stream.reader.dialect());
+        let is_binary = stream.reader.dialect().is_binary();
         let mut rows = Rows {
             stream,
             columns: Vec::new(),
             fields: 0,
             required: 0,
             fills: false,
-            is_checked: default.is_some() || parts.is_some(),
+            is_checked: default.is_some() || parts.is_some() || is_binary,
             is_refined: false,
             parts,
+            binary: is_binary.then(Fields::default),
             known: None,
             first_header: None,
             file_name: Vec::new(),
@@ -273,12 +281,15 @@ impl Rows {
         self.is_refined = self.stream.invalid() == EncodingErrors::Replace
             || columns.iter().any(|column| column.refinement.is_some());
         let (mut fields, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|c| c.taken == Taken::Field);
-        if let Some(parts) = &mut self.parts {
+        if self.parts.is_some() || self.binary.is_some() {
             let line = Column::ignored(CString::default());
             let of_line = fields.into_iter().map(|column| Column { taken: Taken::Part, ..column });
             self.columns = std::iter::once(line).chain(of_line).chain(others).collect();
             self.fields = 1;
-            parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
+            if let Some(parts) = &mut self.parts {
+                parts.lay_out(&self.columns, self.stream.reader.dialect(), self.stream.encodings());
+            }
+            self.expect_fields();
             self.settle_required();
             return;
         }
@@ -311,7 +322,7 @@ impl Rows {
     pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
         // The current row may be one of those that go now: the first one of another file.
         self.decoded = None;
-        if self.parts.is_some() {
+        if self.parts.is_some() || self.binary.is_some() {
             self.block = None;
             return;
         }
@@ -386,7 +397,7 @@ impl Rows {
     /// Pass by rows behind the current one with which all is well as long as nobody wants to know their values. Returns how
     /// many there were.
     pub fn pass_by(&mut self) -> u64 {
-        if self.fields == 0 || self.parts.is_some() {
+        if self.fields == 0 || self.parts.is_some() || self.binary.is_some() {
             return 0;
         }
         let count = self.stream.reader.pass_by(self.fields);
@@ -508,6 +519,9 @@ impl Rows {
     /// The error about the first missing field, if there is one.
     pub fn check_missing(&mut self) -> Result<()> {
         self.attention = Attention::NONE;
+        if self.binary.is_some() {
+            return self.check_fields();
+        }
         match self.columns.get(..self.required).and_then(|columns| columns.get(self.reader().fields())) {
             Some(column) => Err(error::missing_data(&column.display_name())),
             None => Ok(()),
@@ -539,6 +553,9 @@ impl Rows {
     }
 
     fn check_record(&mut self, fields: usize) -> Result<()> {
+        if self.binary.is_some() {
+            return self.read_fields();
+        }
         let Some(parts) = &mut self.parts else { return self.check_defaults(fields) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
         parts.read(line, self.stream.encodings(), &self.columns, self.stream.invalid())
@@ -546,6 +563,9 @@ impl Rows {
 
     /// The current line, if it can be shown to somebody.
     pub fn line(&self) -> Option<&[u8]> {
+        if self.binary.is_some() {
+            return None;
+        }
         let line = self.reader().raw_line()?;
         let is_valid = self.parts.is_none() && !self.reader().is_dirty();
         (is_valid || is_valid_in_server_encoding(line)).then_some(line)
@@ -673,6 +693,11 @@ impl Rows {
             let start = self.strings.len();
             match column.taken {
                 Taken::Field => continue,
+                Taken::Part if self.binary.is_some() => {
+                    // SAFETY: as above.
+                    unsafe { self.decode_field(i, arrays) };
+                    continue;
+                }
                 Taken::Part => {
                     let line = self.stream.reader.raw_line().unwrap_or_default();
                     let given = self.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
@@ -754,7 +779,7 @@ impl Rows {
                 let queued = *(*this).queue.as_ptr().add(at);
                 let column = (*this).columns.as_mut_ptr().add(queued.column);
                 let string: *mut c_char = match queued.what {
-                    What::Input(start) | What::Made { input: start, .. } => {
+                    What::Input(start) | What::Made { input: start, .. } | What::Field(start, _) => {
                         (*this).strings.as_mut_ptr().add(start).cast()
                     }
                     _ => std::ptr::null_mut(),
@@ -762,6 +787,7 @@ impl Rows {
                 let shown = match (queued.what, &(*this).default) {
                     (What::Default, Some(marker)) => marker.as_ptr(),
                     (What::Made { shown, .. } | What::Refused(shown), _) => (*this).strings.as_ptr().add(shown).cast(),
+                    (What::Field(..), _) => std::ptr::null(),
                     _ => string.cast_const(),
                 };
                 (*this).attention = Attention { column: (*column).name.as_ptr(), value: shown };
@@ -769,6 +795,8 @@ impl Rows {
                 let datum = match queued.what {
                     What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
                     What::Refused(_) => refuse(column, shown),
+                    What::Field(_, len) => received::call(column, string, len),
+                    _ if (*column).is_received => received::call(column, string, 0),
                     _ => unguarded::InputFunctionCall(
                         &raw mut (*column).input,
                         string,
@@ -788,6 +816,7 @@ impl Rows {
         if !self.stream.restart(header, columns)? {
             self.stream.close()?;
             self.stream = open(columns)?;
+            self.expect_fields();
         }
         self.rows = 0;
         self.queue.clear();
@@ -817,7 +846,7 @@ impl Rows {
             let session = column::session(self.stream.charset());
             let known = self.known.as_mut().or_else(|| self.first_header.as_mut().map(|first| &mut first.columns));
             let columns = self.columns.iter_mut().chain(known.into_iter().flatten());
-            for column in columns.filter(|column| !column.ignored) {
+            for column in columns.filter(|column| !column.ignored && !column.is_received) {
                 column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
             }
             (self.block, self.decoded) = (None, None);

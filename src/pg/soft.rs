@@ -141,6 +141,10 @@ impl Rows {
         arrays: RowArrays,
         econtext: *mut pg_sys::ExprContext,
     ) -> Result<Outcome> {
+        if self.binary.is_some() {
+            // No version has receive functions that report softly.
+            return Ok(if self.has_queue() { Outcome::Raises } else { Outcome::Good });
+        }
         let mut set_null = false;
         for at in 0..self.queue.len() {
             let Some(&queued) = self.queue.get(at) else { break };

@@ -24,6 +24,15 @@ unsafe extern "C-unwind" {
         typioparam: pg_sys::Oid,
         typmod: i32,
     ) -> pg_sys::Datum;
+    /// fmgr.c. Runs a type's receive function; null `buf` for NULL.
+    pub fn ReceiveFunctionCall(
+        flinfo: *mut pg_sys::FmgrInfo,
+        buf: pg_sys::StringInfo,
+        typioparam: pg_sys::Oid,
+        typmod: i32,
+    ) -> pg_sys::Datum;
+    /// mbutils.c. Raises nothing.
+    pub fn pg_get_client_encoding() -> c_int;
     /// elog.c. Is anybody to hear of a message of this level? Raises nothing but out of memory, nor do those that follow.
     pub fn errstart_cold(elevel: c_int, domain: *const c_char) -> bool;
     /// elog.c. Not translated.

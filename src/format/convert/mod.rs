@@ -30,11 +30,13 @@ mod time;
 mod timestamp;
 mod uuid;
 pub(crate) mod varlena;
+mod wire;
 pub(crate) mod words;
 
 use crate::arena::Arena;
 pub use array::Element;
 pub use numeric::NumericTypmod;
+pub use wire::Wire;
 use words::Short;
 
 /// A by-value datum, or the address of a by-reference one in the arena it was built in.

@@ -155,7 +155,7 @@ impl Reader {
 
     /// Raise an error about the line at `start`; the data end with it. `content` is where its data end, if it was
     /// read so far.
-    fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
+    pub(super) fn fail(&mut self, start: usize, number: u64, content: Option<usize>, error: ReadError) -> Event {
         self.finished = true;
         self.exact_line = Some(number);
         self.current = Current { start, next: self.pos, content, ..Current::default() };

@@ -8,7 +8,7 @@ impl Reader {
     /// of which [`Reader::advance`]'s caller would have to look at: no escapes in text, no DEFAULT marker. Returns how many
     /// there were. The next call of [`Reader::advance`] goes to the one behind them; there is no current one until then.
     pub fn pass_by(&mut self, fields: usize) -> u64 {
-        if self.dialect.default.is_some() || self.dialect.stride().is_some() {
+        if self.dialect.default.is_some() || self.dialect.lacks_line_ends() {
             return 0;
         }
         let mut count = 0;

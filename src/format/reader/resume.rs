@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Current, LOOKAHEAD, Place, Reader};
+use crate::binary::Preamble;
 use crate::scan::{CutState, Needles, Scanner};
 
 impl Reader {
@@ -14,6 +15,7 @@ impl Reader {
 
     fn place(&mut self, place: Place, pos: usize) {
         self.bom_pending = false;
+        self.preamble = Preamble::Passed;
         self.header_left = 0;
         self.eol = Some(place.eol);
         self.scanner = Needles::new(&self.dialect, place.eol).map(|n| Scanner::new(n, self.level));

@@ -66,7 +66,7 @@ impl Needles {
     #[must_use]
     pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
         let mode = match (d.format, d.quote == d.escape) {
-            (Format::Lines | Format::Records, _) => Mode::Lines,
+            (Format::Lines | Format::Records | Format::Binary, _) => Mode::Lines,
             (Format::Text, _) => Mode::Text,
             (Format::Csv, true) => Mode::Csv,
             (Format::Csv, false) => Mode::CsvEscape,

@@ -112,7 +112,7 @@ impl Reject {
             path: file.map(|file| file.path.as_bytes().to_vec()),
             line: reader.line_number(),
             offset: rows.stream().has_offsets().then(|| reader.record_offset()),
-            raw: Some(cut(reader.raw_line().unwrap_or_default()).to_vec()),
+            raw: (!reader.dialect().is_binary()).then(|| cut(reader.raw_line().unwrap_or_default()).to_vec()),
             complaint,
         }
     }

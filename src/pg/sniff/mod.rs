@@ -176,8 +176,9 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         known.set("format", &Value::Text(b"csv".to_vec()))?;
     }
     let known = known.finish()?;
-    if known.shape == copy_options::Shape::Fixed {
-        let message = "format \"fixed\" is not sniffed";
+    if known.shape != copy_options::Shape::Delimited {
+        let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
+        let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .hint("Nothing in such a file says where columns are."));
     }

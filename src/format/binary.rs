@@ -1,0 +1,282 @@
+//! COPY's binary format: a header, and records whose fields say how long they are.
+//!
+//! ```text
+//!   PGCOPY\n\377\r\n\0  flags  n  n bytes      count  size value  size value …      -1
+//!   header              4      4               2      4           4                 2, where the data end
+//! ```
+//!
+//! All numbers are in network byte order, and a size of -1 is NULL. Where a record ends is found by going from size to size, so
+//! what is not there yet is not asked for, and no size is believed before COPY would believe it.
+//!
+//! The tricky point is a record with which something is wrong. COPY reads a field and makes a value of it before it looks at
+//! the next one, so a bad value comes before whatever is wrong behind it. Such a record is handed out up to where that is
+//! ([`Next::Broken`]), and [`Fields`] says which fields of it are there, and what the next one suffers from.
+//!
+//! Messages are those of `ReceiveCopyBinaryHeader`, `NextCopyFrom` and `CopyReadBinaryAttribute`
+//! (src/backend/commands/copyfromparse.c).
+
+use crate::reader::LINE_LIMIT;
+
+/// What the data begin with.
+pub const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+/// Bytes of the header before its extension.
+pub(crate) const HEADER: usize = SIGNATURE.len() + 8;
+/// The flag of files that had OIDs, up to version 11.
+const OIDS: u32 = 1 << 16;
+/// Records are shorter, though each of two fields could be as long as a line: there is no row that could hold them.
+const RECORD_LIMIT: usize = LINE_LIMIT / 2 * 3;
+/// What stands for a record where the data end.
+const MARKER: i16 = -1;
+/// The size of NULL.
+const NULL: i32 = -1;
+
+/// What is wrong with a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderError {
+    /// COPY file signature not recognized
+    Signature,
+    /// invalid COPY file header (missing flags)
+    MissingFlags,
+    /// invalid COPY file header (WITH OIDS)
+    Oids,
+    /// unrecognized critical flags in COPY file header
+    CriticalFlags,
+    /// invalid COPY file header (missing length)
+    MissingLength,
+    /// invalid COPY file header (wrong length)
+    WrongLength,
+}
+
+/// How far the header has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preamble {
+    /// Not at all.
+    Ahead,
+    /// Up to so many bytes of its extension.
+    Extension(usize),
+    /// To its end.
+    Passed,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<i32> {
+    bytes.get(at..)?.first_chunk().map(|word| i32::from_be_bytes(*word))
+}
+
+/// How long the extension of the header is with which `bytes` begin; `None` if more of them are needed, which there are
+/// not `at_end`.
+pub fn extension(bytes: &[u8], at_end: bool) -> Result<Option<usize>, HeaderError> {
+    let missing = |error| if at_end { Err(error) } else { Ok(None) };
+    let Some(signature) = bytes.get(..SIGNATURE.len()) else { return missing(HeaderError::Signature) };
+    if signature != SIGNATURE {
+        return Err(HeaderError::Signature);
+    }
+    let Some(flags) = word(bytes, SIGNATURE.len()) else { return missing(HeaderError::MissingFlags) };
+    let flags = flags.cast_unsigned();
+    if flags & OIDS != 0 {
+        return Err(HeaderError::Oids);
+    }
+    if flags >> 16 != 0 {
+        return Err(HeaderError::CriticalFlags);
+    }
+    let Some(length) = word(bytes, SIGNATURE.len() + 4) else { return missing(HeaderError::MissingLength) };
+    usize::try_from(length).map(Some).map_err(|_| HeaderError::MissingLength)
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// A record of so many bytes.
+    Record(usize),
+    /// The marker.
+    Marker,
+    /// The start of either.
+    Partial,
+    /// A record with which something is wrong, which its first so many bytes show.
+    Broken(usize),
+}
+
+/// What `bytes` begin with, where records have so many fields, if that is known.
+#[inline]
+#[must_use]
+pub fn next(bytes: &[u8], fields: Option<usize>) -> Next {
+    let Some(count) = bytes.first_chunk().map(|count| i16::from_be_bytes(*count)) else { return Next::Partial };
+    if count == MARKER {
+        return Next::Marker;
+    }
+    let count = match usize::try_from(count) {
+        Ok(count) if fields.is_none_or(|fields| fields == count) => count,
+        _ => return Next::Broken(2),
+    };
+    let mut at = 2;
+    for _ in 0..count {
+        let Some(size) = word(bytes, at) else { return Next::Partial };
+        at += 4;
+        if size != NULL {
+            match usize::try_from(size) {
+                Ok(size) if size < LINE_LIMIT && at + size < RECORD_LIMIT => at += size,
+                _ => return Next::Broken(at),
+            }
+        }
+    }
+    if at <= bytes.len() { Next::Record(at) } else { Next::Partial }
+}
+
+/// What a field suffers from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// unexpected EOF in COPY data
+    Missing,
+    /// invalid field size
+    Size,
+    /// out of memory: Cannot enlarge string buffer containing n bytes by m more bytes.
+    TooLong {
+        /// n
+        containing: u64,
+        /// m
+        more: u64,
+    },
+}
+
+/// The fields of a record.
+#[derive(Debug, Default)]
+pub struct Fields {
+    /// Start and end of each, but for NULL.
+    places: Vec<Option<(u32, u32)>>,
+    fault: Option<Fault>,
+}
+
+impl Fields {
+    /// Look at a record that should have so many. An error is how many it says that it has.
+    #[inline]
+    pub fn read(&mut self, record: &[u8], fields: usize) -> Result<(), i16> {
+        self.places.clear();
+        self.fault = None;
+        let count = record.first_chunk().map_or(0, |count| i16::from_be_bytes(*count));
+        if usize::try_from(count) != Ok(fields) {
+            return Err(count);
+        }
+        let mut at = 2;
+        while self.places.len() < fields {
+            let Some(size) = word(record, at) else {
+                self.fault = Some(Fault::Missing);
+                break;
+            };
+            let start = at + 4;
+            if size == NULL {
+                self.places.push(None);
+                at = start;
+                continue;
+            }
+            let Ok(size) = usize::try_from(size) else {
+                self.fault = Some(Fault::Size);
+                break;
+            };
+            at = start + size;
+            if size >= LINE_LIMIT || at >= RECORD_LIMIT {
+                let containing = if size >= LINE_LIMIT { 0 } else { start as u64 };
+                self.fault = Some(Fault::TooLong { containing, more: size as u64 });
+                break;
+            }
+            if at > record.len() {
+                self.fault = Some(Fault::Missing);
+                break;
+            }
+            self.places.push(Some((start as u32, at as u32)));
+        }
+        Ok(())
+    }
+
+    /// The bytes of a field of this record, which was looked at; `Some(None)` is NULL. `None` if it is not there.
+    #[inline]
+    #[must_use]
+    pub fn get<'a>(&self, field: usize, record: &'a [u8]) -> Option<Option<&'a [u8]>> {
+        match self.places.get(field)? {
+            Some((start, end)) => record.get(*start as usize..*end as usize).map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// The first field that is not there, and why.
+    #[must_use]
+    pub fn fault(&self) -> Option<(usize, Fault)> {
+        self.fault.map(|fault| (self.places.len(), fault))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(flags: u32, length: i32) -> Vec<u8> {
+        [SIGNATURE, &flags.to_be_bytes(), &length.to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn headers() {
+        assert_eq!(extension(&header(0, 0), false), Ok(Some(0)));
+        assert_eq!(extension(&header(0xffff, 7), false), Ok(Some(7)));
+        assert_eq!(extension(&header(0, -1), false), Err(HeaderError::MissingLength));
+        assert_eq!(extension(&header(1 << 16, 0), false), Err(HeaderError::Oids));
+        assert_eq!(extension(&header(3 << 16, 0), false), Err(HeaderError::Oids));
+        assert_eq!(extension(&header(1 << 17, 0), false), Err(HeaderError::CriticalFlags));
+        assert_eq!(extension(&header(1 << 31, 0), false), Err(HeaderError::CriticalFlags));
+        assert_eq!(extension(b"PGCOPY\n\xff\n\0\0", false), Err(HeaderError::Signature));
+        let whole = header(0, 0);
+        for length in 0..whole.len() {
+            let start = &whole[..length];
+            assert_eq!(extension(start, false), Ok(None));
+            let missing = match length {
+                0..11 => HeaderError::Signature,
+                11..15 => HeaderError::MissingFlags,
+                _ => HeaderError::MissingLength,
+            };
+            assert_eq!(extension(start, true), Err(missing), "{length}");
+        }
+        // What comes first counts.
+        assert_eq!(extension(&header(1 << 17, 0)[..15], true), Err(HeaderError::CriticalFlags));
+    }
+
+    #[test]
+    fn records() {
+        let record = b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0rest";
+        assert_eq!(next(record, Some(3)), Next::Record(16));
+        assert_eq!(next(record, None), Next::Record(16));
+        assert_eq!(next(record, Some(2)), Next::Broken(2));
+        for length in 0..16 {
+            assert_eq!(next(&record[..length], Some(3)), Next::Partial, "{length}");
+        }
+        assert_eq!(next(b"\xff\xff", Some(3)), Next::Marker);
+        assert_eq!(next(b"\xff\xfe", None), Next::Broken(2));
+        assert_eq!(next(b"\0\0", Some(0)), Next::Record(2));
+        assert_eq!(next(b"\0\x01\xff\xff\xff\xfe", Some(1)), Next::Broken(6));
+        assert_eq!(next(b"\0\x01\x3f\xff\xff\xff", Some(1)), Next::Broken(6));
+        assert_eq!(next(b"\0\x01\x3f\xff\xff\xf0", Some(1)), Next::Partial);
+        assert_eq!(next(b"\0\x02\0\0\0\x01a\x7f\xff\xff\xff", Some(2)), Next::Broken(11));
+    }
+
+    #[test]
+    fn fields() {
+        let mut fields = Fields::default();
+        let record = b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0";
+        assert_eq!(fields.read(record, 3), Ok(()));
+        let all: Vec<_> = (0..4).map(|field| fields.get(field, record)).collect();
+        assert_eq!(all, [Some(Some(&b"ab"[..])), Some(None), Some(Some(&b""[..])), None]);
+        assert_eq!(fields.fault(), None);
+        assert_eq!(fields.read(record, 2), Err(3));
+        assert_eq!(fields.read(b"\xff\xfe", 2), Err(-2));
+        for length in 2..16 {
+            let there = match length {
+                2..8 => 0,
+                8..12 => 1,
+                _ => 2,
+            };
+            assert_eq!(fields.read(&record[..length], 3), Ok(()));
+            assert_eq!(fields.fault(), Some((there, Fault::Missing)), "{length}");
+            assert_eq!(fields.get(there, record), None);
+        }
+        assert_eq!(fields.read(b"\0\x02\0\0\0\x01a\xff\xff\xff\xfe", 2), Ok(()));
+        assert_eq!(fields.fault(), Some((1, Fault::Size)));
+        assert_eq!(fields.read(b"\0\x01\x3f\xff\xff\xff", 1), Ok(()));
+        assert_eq!(fields.fault(), Some((0, Fault::TooLong { containing: 0, more: 0x3fff_ffff })));
+    }
+}

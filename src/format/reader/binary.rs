@@ -1,0 +1,101 @@
+//! Records of COPY's binary format: where they end, their fields say.
+
+use super::{BATCH_RECORDS, Current, Event, ReadError, Reader};
+use crate::binary::{self, HEADER, HeaderError, Next, Preamble};
+use crate::scan::RecordEnd;
+use crate::scan::kernel::FLAG;
+
+impl Reader {
+    /// Records of the binary format have so many fields: of others, no more is read than it takes to see that.
+    pub fn expect_fields(&mut self, fields: usize) {
+        self.dialect.record_length = Some(fields);
+    }
+
+    /// The records that are there become a batch.
+    #[inline(never)]
+    pub(super) fn frame(&mut self) -> Event {
+        if let Some(event) = self.pass_preamble() {
+            return event;
+        }
+        let bytes = self.window.bytes();
+        // Offsets share their word with FLAG.
+        let bytes = bytes.get(..FLAG as usize - 1).unwrap_or(bytes);
+        let start = self.pos;
+        let (mut at, mut count, mut last) = (start, 0, Next::Partial);
+        let places = self.batch.ends.iter_mut().zip(&mut self.batch.records).take(BATCH_RECORDS);
+        for (i, (end, record)) in places.enumerate() {
+            last = binary::next(bytes.get(at..).unwrap_or_default(), self.dialect.record_length);
+            let Next::Record(length) = last else { break };
+            at += length;
+            count = i + 1;
+            *end = at as u32;
+            *record = RecordEnd { fields: count as u32, next: at as u32 };
+        }
+        if count == 0 {
+            return self.frame_rest(last);
+        }
+        (self.batch.start, self.batch.len, self.batch.resume, self.batch.odd) = (start, count, at, false);
+        self.go_behind(at);
+        // `advance` takes a record's start from the end of the one before.
+        self.current = Current { next: start, ..Current::default() };
+        self.advance()
+    }
+
+    fn go_behind(&mut self, pos: usize) {
+        (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
+    }
+
+    /// Go behind the header. Says what keeps it from that.
+    fn pass_preamble(&mut self) -> Option<Event> {
+        let closed = self.window.is_closed();
+        if self.preamble == Preamble::Ahead {
+            let bytes = self.window.bytes().get(self.pos..).unwrap_or_default();
+            match binary::extension(bytes, closed) {
+                Ok(Some(length)) => {
+                    self.go_behind(self.pos + HEADER);
+                    self.preamble = Preamble::Extension(length);
+                }
+                Ok(None) => return Some(Event::NeedData),
+                Err(error) => return Some(self.fail(self.pos, 0, None, ReadError::Header(error))),
+            }
+        }
+        if let Preamble::Extension(left) = self.preamble {
+            let there = left.min(self.window.bytes().len() - self.pos);
+            self.go_behind(self.pos + there);
+            self.preamble = if there < left { Preamble::Extension(left - there) } else { Preamble::Passed };
+            if there < left {
+                let wrong = ReadError::Header(HeaderError::WrongLength);
+                return Some(if closed { self.fail(self.pos, 0, None, wrong) } else { Event::NeedData });
+            }
+        }
+        None
+    }
+
+    /// No record is complete.
+    fn frame_rest(&mut self, next: Next) -> Event {
+        let closed = self.window.is_closed();
+        let (start, end) = (self.pos, self.window.bytes().len());
+        let length = match next {
+            Next::Marker if end - start > 2 => {
+                return self.fail(start, self.line_base + 1, None, ReadError::AfterMarker);
+            }
+            Next::Broken(length) => length,
+            _ if !closed => return Event::NeedData,
+            // COPY takes one byte for none.
+            Next::Partial if end - start >= 2 => end - start,
+            _ => {
+                self.finished = true;
+                self.go_behind(end);
+                return Event::End;
+            }
+        };
+        // Fields that are there come before what is wrong.
+        self.finished = true;
+        self.go_behind(start + length);
+        self.line_base += 1;
+        self.exact_line = Some(self.line_base);
+        self.exact_ends.clear();
+        self.current = Current { start, next: self.pos, content: Some(self.pos), ..Current::default() };
+        Event::Record
+    }
+}
