@@ -17,6 +17,25 @@ AS 'MODULE_PATHNAME', 'bulk_load';
 
 COMMENT ON FUNCTION bulk_load(text, regclass, jsonb) IS 'load a file into a table, in this transaction';
 
+-- The same of a file's bytes. Not STRICT either.
+CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_load_bytea';
+
+COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb) IS 'load a file that is a value into a table, in this transaction';
+
 CREATE FUNCTION bulk_read(path text, options jsonb DEFAULT '{}') RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_read';

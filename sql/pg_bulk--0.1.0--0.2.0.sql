@@ -72,6 +72,51 @@ BEGIN
 END
 $do$;
 
+-- The same of a file's bytes. Who may call it is who may load files.
+DO $do$
+DECLARE
+    model CONSTANT oid := '@extschema@.bulk_load(text, regclass, jsonb)'::pg_catalog.regprocedure;
+    rights CONSTANT aclitem[] := (SELECT p.proacl FROM pg_catalog.pg_proc p WHERE p.oid = model);
+    owner CONSTANT oid := (SELECT p.proowner FROM pg_catalog.pg_proc p WHERE p.oid = model);
+    statement text;
+BEGIN
+    CREATE FUNCTION @extschema@.bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
+        load_id bigint,
+        rows_loaded bigint,
+        rows_rejected bigint,
+        rows_duplicate bigint,
+        rows_filtered bigint,
+        bytes_read bigint,
+        seconds double precision,
+        writer text,
+        workers integer,
+        indexes jsonb,
+        notes text[]
+    )
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+    AS 'MODULE_PATHNAME', 'bulk_load_bytea';
+
+    COMMENT ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) IS 'load a file that is a value into a table, in this transaction';
+
+    EXECUTE pg_catalog.format('ALTER FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) OWNER TO %s', owner::pg_catalog.regrole);
+    IF rights IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) FROM PUBLIC;
+        FOR statement IN
+            SELECT pg_catalog.format('GRANT EXECUTE ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) TO %s%s',
+                CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::text END,
+                CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)
+            FROM pg_catalog.aclexplode(rights) a WHERE a.grantee <> owner
+        LOOP
+            EXECUTE statement;
+        END LOOP;
+        -- These are an administrator's, not those that the extension has by itself: dumps are to tell of them.
+        DELETE FROM pg_catalog.pg_init_privs i
+        WHERE i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+            AND i.objoid = '@extschema@.bulk_load(bytea, regclass, jsonb)'::pg_catalog.regprocedure;
+    END IF;
+END
+$do$;
+
 -- Files that were loaded with option once (src/load/once.rs): rows of the transactions that loaded them. Written and read by the
 -- library alone (no statement, no right); dumped, since what was loaded is in the restored database, too.
 CREATE TABLE bulk_loaded (

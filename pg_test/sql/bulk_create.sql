@@ -10,7 +10,7 @@ SET client_min_messages = warning;
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
-SELECT pg_get_function_arguments(oid), provolatile, proparallel, proisstrict, pg_get_function_result(oid) = (SELECT pg_get_function_result(oid) FROM pg_proc WHERE proname = 'bulk_load') FROM pg_proc WHERE proname = 'bulk_create';
+SELECT pg_get_function_arguments(oid), provolatile, proparallel, proisstrict, pg_get_function_result(oid) = (SELECT pg_get_function_result(oid) FROM pg_proc WHERE oid = 'bulk_load(text, regclass, jsonb)'::regprocedure) FROM pg_proc WHERE proname = 'bulk_create';
 CALL write_file('create.csv', E'id;"paid on";n\n1;2024-01-01;"1"\n2;;""\n3000000000;2024-01-02;3\n');
 SELECT rows_loaded, rows_rejected FROM bulk_create(data_path('create.csv'), 'orders');
 \d orders

@@ -11,7 +11,7 @@
 \set ECHO all
 SELECT p.oid::regprocedure, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), provolatile, proparallel,
 	proisstrict, prosecdef
-FROM pg_proc p WHERE proname IN ('bulk_load', 'bulk_rows') ORDER BY proname;
+FROM pg_proc p WHERE proname IN ('bulk_load', 'bulk_rows') ORDER BY proname, 2;
 
 CALL write_file('three.csv', E'1,one\n2,two\n3,three\n');
 CREATE TABLE t (a int, b text);

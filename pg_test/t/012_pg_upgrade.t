@@ -71,7 +71,7 @@ CREATE FOREIGN TABLE parts (a int, word text DEFAULT 'x') SERVER "here only" OPT
 ALTER FOREIGN TABLE parts DROP word;
 GRANT SELECT ON parts TO reader;
 CREATE VIEW over_many AS SELECT count(*), sum(a) FROM many;
-ALTER FUNCTION bulk_load OWNER TO postgres;
+ALTER FUNCTION bulk_load(text, regclass, jsonb) OWNER TO postgres;
 REVOKE EXECUTE ON FUNCTION bulk_check FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION bulk_pause, bulk_resume TO loader;
 SQL

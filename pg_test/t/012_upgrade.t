@@ -114,12 +114,15 @@ for my $version (@versions)
 # Rights that somebody has given or taken are theirs.
 $node->safe_psql('postgres', 'CREATE DATABASE rights; CREATE ROLE "a role"');
 $queue->sql(q(CREATE EXTENSION pg_bulk VERSION '0.1.0'; REVOKE ALL ON FUNCTION bulk_check FROM PUBLIC;
-	GRANT EXECUTE ON FUNCTION bulk_check TO "a role" WITH GRANT OPTION), 'rights');
+	GRANT EXECUTE ON FUNCTION bulk_check TO "a role" WITH GRANT OPTION;
+	REVOKE ALL ON FUNCTION bulk_load FROM PUBLIC; GRANT EXECUTE ON FUNCTION bulk_load TO "a role"), 'rights');
 my $RIGHTS = q(SELECT proacl, (SELECT count(*) FROM pg_init_privs WHERE objoid = p.oid) FROM pg_proc p WHERE proname = 'bulk_check');
 my $rights = $queue->sql($RIGHTS, 'rights');
 like($rights, qr/"?a role/, 'somebody has a right');
 $queue->sql('ALTER EXTENSION pg_bulk UPDATE', 'rights');
 one($RIGHTS, $rights, '... also after UPDATE', 'rights');
+one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load'", '2|1|t|f',
+	'... and who may load files may load values', 'rights');
 like(($node->psql('postgres', 'DROP ROLE "a role"'))[2], qr/cannot be dropped because some objects depend on it/, '... and the server knows of it');
 
 $node->stop;

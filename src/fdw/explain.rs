@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     };
     let options = TableOptions::of_table(relid).or_raise();
     match options.location().or_raise() {
-        Location::Client(_) => (),
+        Location::Client(_) | Location::Bytes(_) | Location::LargeObject(_) | Location::Query => (),
         location @ Location::Program(_) => text(c"Foreign Program", &location.display(), es),
         location @ (Location::File(_) | Location::Files(_) | Location::Below(_)) => {
             text(c"Foreign File", &location.display(), es);

@@ -136,7 +136,15 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
                 }
                 servers::remember("program", command)
             }
-            Some(Location::Files(_) | Location::Below(_) | Location::Client(_)) | None => Ok(()),
+            Some(
+                Location::Files(_)
+                | Location::Below(_)
+                | Location::Client(_)
+                | Location::Bytes(_)
+                | Location::LargeObject(_)
+                | Location::Query,
+            )
+            | None => Ok(()),
         }
     }
 }

@@ -481,6 +481,11 @@ impl Reader {
         }
     }
 
+    /// What is looked at is no record of this reader's, and has this number.
+    pub fn set_line_number(&mut self, number: u64) {
+        self.exact_line = Some(number);
+    }
+
     /// Remember the number of the current line, so that the next one to be asked for is counted from here.
     pub fn settle_line_number(&mut self) {
         if self.exact_line.is_none() && self.dialect.is_csv() {

@@ -33,7 +33,7 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
     // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin_call(fcinfo, Purpose::Check);
+        let load = begin_call(fcinfo, Purpose::Check, false);
         pg_sys::CurrentMemoryContext = (*load).memory;
         reopen(load);
         if let Some(text) = &(*load).where_statement {

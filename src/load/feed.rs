@@ -13,8 +13,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::direct::{Made, Projection, compute_read, filter};
 use super::files::Files;
+use super::query::Query;
 use super::rejects::{Complaint, Reject, Spool};
-use super::{Load, source};
+use super::{Load, query, source};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::progress::Figures;
@@ -134,6 +135,9 @@ impl Feed {
         // SAFETY: the load outlives the feed, and nobody else uses it meanwhile.
         let load = unsafe { &mut *self.load };
         let target = load.target.display_name();
+        if load.query.is_some() {
+            return Err(query::not_twice(&target));
+        }
         let copy = &load.options.copy;
         if let Some(rows) = &mut load.rows {
             rows.restart(copy.header(), |_| {
@@ -457,8 +461,21 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
         let arrays = (*feed).arrays();
         let Some(rows) = (*(*feed).load).rows.as_mut() else { return false };
         let rows = &raw mut *rows;
+        let query = query::of((*feed).load);
         loop {
             unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+            if !query.is_null() {
+                if !row_of_query(feed, query, arrays) {
+                    return false;
+                }
+                if passes(feed) {
+                    (*feed).limit_left -= 1;
+                    (*feed).given += 1;
+                    return true;
+                }
+                (*feed).filtered += 1;
+                continue;
+            }
             let what = next_row(feed);
             if what == END {
                 return false;
@@ -499,6 +516,46 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                 figures.loaded.fetch_add(1, Relaxed);
             }
             return true;
+        }
+    }
+}
+
+/// Rows of a query between two reports of how many there are.
+const ROUND: u64 = 1000;
+
+/// The next row of the query. Errors in it are about no row.
+///
+/// # Safety
+/// As [`fill`], with the load's query, and the arrays of the slot.
+unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of them.
+    unsafe {
+        let load = (*feed).load;
+        (*load).reading = false;
+        if (*feed).limit_left == 0 {
+            return false;
+        }
+        unguarded::check_for_interrupts();
+        if !query::next_in_snapshot(query, arrays) {
+            return false;
+        }
+        count_row_of_query(feed);
+        true
+    }
+}
+
+/// # Safety
+/// As [`fill`].
+#[pg_guard]
+unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let (load, given, excluded) = (&mut *(*feed).load, (*feed).given, (*feed).filtered);
+        load.reading = true;
+        let Some(rows) = &mut load.rows else { return };
+        rows.count_row_of_query();
+        if rows.count().is_multiple_of(ROUND) {
+            load.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
         }
     }
 }

@@ -7,7 +7,7 @@
 //!   begin_call  arguments
 //!   begin       rights, the lock; the relation is looked at and closed again
 //!   TRUNCATE    the server's own, if asked for
-//!   analyze     the where clause, the filter
+//!   analyze     the where clause, the filter, a query whose rows are loaded
 //!   prepare     the columns, the right to insert into them; which writer; the load's number; the file is opened
 //!   read_header only if the header says which columns there are
 //!   a writer    direct, or `buffered`
@@ -34,6 +34,7 @@ mod expression;
 mod feed;
 mod files;
 mod filter;
+pub mod given;
 pub mod history;
 pub mod insert_select;
 mod memory;
@@ -41,6 +42,7 @@ mod obstacle;
 pub mod once;
 pub mod options;
 pub mod phase;
+pub mod query;
 mod read;
 pub mod rejects;
 pub mod report;
@@ -63,9 +65,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::duplicate::Keep;
 pub use self::files::Fate;
 use self::files::Files;
+use self::given::Given;
 use self::once::Met;
 use self::options::{IndexesOption, LoadOptions, LockOption, WriterOption};
 use self::phase::{Phase, Phases};
+use self::query::Query;
 use self::rejects::Spool;
 use self::rejects::spool::About;
 use self::report::Counts;
@@ -78,7 +82,7 @@ use crate::pg::context::copy_context;
 use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::row::Rows;
 use crate::pg::soft::{self, OnError};
-use crate::pg::source::Location;
+use crate::pg::source::{Bytes, Location};
 use crate::pg::statement::{self, Checked};
 use crate::pg::unguarded::{self, Opaque, nextval_internal};
 use crate::pg::usage::Usage;
@@ -87,7 +91,8 @@ use crate::pg::usage::Usage;
 #[derive(Debug)]
 pub struct Load {
     pub options: LoadOptions,
-    /// The arguments, for workers to read again: the path, and a copy of the jsonb, which an INSERT has none of.
+    /// The arguments, for workers to read again: the path, or what it is called that is in its place; and a copy of the jsonb,
+    /// which an INSERT has none of.
     pub path: CString,
     pub json: Option<pg_sys::Datum>,
     pub target: Target,
@@ -95,6 +100,8 @@ pub struct Load {
     /// None before the file is opened and after it is closed.
     pub rows: Option<Rows>,
     pub where_clause: WhereClause,
+    /// Whose rows they are, if there is no file.
+    pub query: Option<Query>,
     /// What an INSERT makes of the file's rows, if they are not stored as they are.
     pub projection: Option<direct::Nodes>,
     /// The plan that they go through, if an INSERT joins them with other tables.
@@ -195,7 +202,31 @@ pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> p
     // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin_call(fcinfo, Purpose::Call);
+        let load = begin_call(fcinfo, Purpose::Call, false);
+        perform(load);
+        pg_sys::CurrentMemoryContext = caller;
+        deliver(load, fcinfo);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_load_bytea() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_load(data, target, options)`.
+///
+/// # Safety
+/// Called by the executor, with three arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: as in `bulk_load`. The value lives as long as the call.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let load = begin_call(fcinfo, Purpose::Call, true);
         perform(load);
         pg_sys::CurrentMemoryContext = caller;
         deliver(load, fcinfo);
@@ -223,6 +254,7 @@ pub unsafe fn perform(load: *mut Load) {
         }
         expression::analyze(load);
         filter::analyze(load);
+        query::analyze(load);
         prepare(load);
         if (*load).writer == Writer::None {
             finish(load);
@@ -239,6 +271,7 @@ pub unsafe fn perform(load: *mut Load) {
         if (*load).options.match_by_name {
             read_header(load);
         }
+        query::start(load);
         if (*load).spool.is_null() {
             write(load.cast());
         } else {
@@ -250,6 +283,7 @@ pub unsafe fn perform(load: *mut Load) {
                 unguarded::ReThrowError(error);
             }
         }
+        query::leave(load);
         pg_sys::error_context_stack = context.previous;
 
         finish(load);
@@ -308,19 +342,23 @@ unsafe extern "C-unwind" fn load_context(load: Opaque) {
     }
 }
 
-/// The arguments of a call.
+/// The arguments of a call. The first one is a path, or bytes.
 ///
 /// # Safety
 /// Arguments as declared.
-unsafe fn begin_call(fcinfo: pg_sys::FunctionCallInfo, purpose: Purpose) -> *mut Load {
+unsafe fn begin_call(fcinfo: pg_sys::FunctionCallInfo, purpose: Purpose, is_data: bool) -> *mut Load {
     // SAFETY: passed on.
-    unsafe { begin_guarded(fcinfo, &raw const purpose) }
+    unsafe { begin_guarded(fcinfo, &raw const purpose, is_data) }
 }
 
 /// # Safety
 /// As [`begin_call`].
 #[pg_guard]
-unsafe extern "C-unwind" fn begin_guarded(fcinfo: pg_sys::FunctionCallInfo, purpose: *const Purpose) -> *mut Load {
+unsafe extern "C-unwind" fn begin_guarded(
+    fcinfo: pg_sys::FunctionCallInfo,
+    purpose: *const Purpose,
+    is_data: bool,
+) -> *mut Load {
     // SAFETY: the caller vouches for the arguments; guarded calls.
     unsafe {
         pg_sys::InitMaterializedSRF(fcinfo, 0);
@@ -332,12 +370,20 @@ unsafe extern "C-unwind" fn begin_guarded(fcinfo: pg_sys::FunctionCallInfo, purp
             }
             Ok(argument.value)
         };
-        let path = argument(0, "path").or_raise();
+        let first = (*(*fcinfo).args.as_ptr()).isnull;
+        let first = if first && !is_data { None } else { Some(argument(0, "data").or_raise()) };
         let relid = argument(1, "target").or_raise();
         let json = argument(2, "options").or_raise();
-        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let string = |text: pg_sys::Datum| {
+            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(text.cast_mut_ptr()).cast()))
+        };
+        let given = match first {
+            None => Given::Nothing,
+            Some(data) if is_data => Given::Data(Bytes::of_datum(data)),
+            Some(path) => Given::Path(string(path)),
+        };
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        begin(path, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, *purpose)
+        begin(given, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, *purpose)
     }
 }
 
@@ -346,7 +392,7 @@ unsafe extern "C-unwind" fn begin_guarded(fcinfo: pg_sys::FunctionCallInfo, purp
 /// # Safety
 /// `json` is a datum of type jsonb.
 pub unsafe fn begin(
-    path: &CStr,
+    given: Given,
     relid: pg_sys::Oid,
     json: pg_sys::Datum,
     schema: pg_sys::Oid,
@@ -354,8 +400,13 @@ pub unsafe fn begin(
 ) -> *mut Load {
     // SAFETY: the caller vouches for the datum; guarded calls.
     unsafe {
-        let mut options = LoadOptions::parse(path.to_owned(), json, false).or_raise();
+        let options = LoadOptions::parse(given.path().to_owned(), json, false).or_raise();
+        let mut options = given.settle(options).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
+        if is_dry && options.query.is_some() {
+            let message = "query is no option of bulk_check()";
+            Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+        }
         if options.each_file && !matches!(purpose, Purpose::Job(_)) {
             let message = "each_file is an option of bulk_enqueue()";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
@@ -378,6 +429,7 @@ pub unsafe fn begin(
         let where_statement = options.where_clause.as_deref().map(where_clause::statement);
         // TRUNCATE insists that nobody has it open.
         target.close();
+        let path = if options.location.is_inside() { options.location.name() } else { given.path() }.to_owned();
         let memory = memory_context();
         let old = pg_sys::MemoryContextSwitchTo(memory);
         let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
@@ -391,7 +443,7 @@ pub unsafe fn begin(
             where_statement,
             truncate_statement,
             analyze_statement,
-            ..Load::new(options, path.to_owned(), target, memory)
+            ..Load::new(options, path, target, memory)
         };
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
     }
@@ -446,6 +498,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
             None => expression::obstacle(nodes),
         }
     }));
+    load.target.obstacles.extend(load.query.as_ref().and_then(|query| query.obstacle(&load.options)));
     if load.options.duplicates.keep != Keep::Error {
         load.target.check_replace(load.options.duplicates.keep);
         // SAFETY: the relation is open.
@@ -625,6 +678,7 @@ impl Load {
             mapping: Mapping::default(),
             rows: None,
             where_clause: WhereClause::NONE,
+            query: None,
             projection: None,
             joined: None,
             more: Vec::new(),
@@ -663,6 +717,7 @@ impl Load {
             Location::File(_) | Location::Files(_) | Location::Below(_) => Kind::File,
             Location::Program(_) => Kind::Program,
             Location::Client(_) => Kind::Client,
+            Location::Bytes(_) | Location::LargeObject(_) | Location::Query => Kind::Inside,
         };
         self.phases.progress = Progress::of_load(self.target.relid, self.id, kind, size, Figures::default());
         self.phases.enter(Phase::Rows);

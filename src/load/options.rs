@@ -10,6 +10,7 @@ use pg_bulk_format::fixed::Slice;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::{Duplicates, Keep};
+use super::given::{self, InPlace};
 use super::insert_select::Wrapper;
 use crate::error::{Error, Result};
 use crate::pg::column::Taken;
@@ -43,6 +44,8 @@ const NAMES: &[&str] = &[
     "once",
     "force",
     "filter",
+    given::NAMES[0],
+    given::NAMES[1],
     EACH_FILE,
 ];
 
@@ -81,6 +84,8 @@ pub enum IndexesOption {
 pub struct LoadOptions {
     pub copy: CopyOptions,
     pub location: Location,
+    /// Whose rows are loaded, where there is no file.
+    pub query: Option<CString>,
     /// The columns of the file's fields, in order.
     pub columns: Option<Vec<CString>>,
     /// Where these are in a record of fixed length.
@@ -309,6 +314,10 @@ impl LoadOptions {
         }
         let options = LoadOptions::of_values(path, &given)?;
         let Objects { others, computed, slices, fields, .. } = objects;
+        let is_said = || fields.iter().any(|field| field.given().is_some());
+        if options.query.is_some() && (!(others.is_empty() && computed.is_empty()) || is_said()) {
+            return Err(invalid("columns must be an array of column names for the rows of a query"));
+        }
         let keys = keys_of(&options.copy, options.columns.as_deref(), &slices)?;
         let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
         let options = LoadOptions { others, computed, slices, fields, keys, ..options };
@@ -335,6 +344,7 @@ impl LoadOptions {
         Ok(LoadOptions {
             copy,
             location,
+            query: None,
             columns: None,
             slices: Vec::new(),
             fields: Vec::new(),
@@ -397,6 +407,7 @@ impl LoadOptions {
         let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
         let mut duplicates = Duplicates::ERROR;
         let (mut once, mut force, mut each_file) = (false, false, false);
+        let mut in_place = InPlace::default();
         for (name, value) in given {
             if draft.set(name, value)? {
                 continue;
@@ -429,6 +440,7 @@ impl LoadOptions {
                 "once" => once = Caller::Function.boolean(name, bytes)?,
                 "force" => force = Caller::Function.boolean(name, bytes)?,
                 EACH_FILE => each_file = Caller::Function.boolean(name, bytes)?,
+                name if given::NAMES.contains(&name) => in_place.set(name, bytes)?,
                 "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
                 "on_duplicate" => {
                     let words = [("error", Keep::Error), ("keep_old", Keep::Old), ("keep_new", Keep::New)];
@@ -461,15 +473,19 @@ impl LoadOptions {
             return Err(invalid("cannot specify both columns and match_by \"name\""));
         }
         duplicates.check()?;
+        let in_place = in_place.finish(&path, copy.on_error, given.iter().map(|(name, _)| name.as_str()))?;
+        let (in_place, query) = in_place.map_or((None, None), |(location, query)| (Some(location), query));
         let location = match server {
             Some(_) if program => return Err(invalid("cannot specify both program and server")),
             Some(server) => Location::Below(file_of(&server, &path, Wrapper::get()?.owns)?),
             None if program => Location::Program(path),
             None => Location::File(path),
         };
+        let location = in_place.unwrap_or(location);
         Ok(LoadOptions {
             copy,
             location,
+            query,
             columns,
             slices: Vec::new(),
             fields: Vec::new(),

@@ -236,7 +236,9 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     };
     let stream = options.copy.open(&options.location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let defaults = options.match_by_name && stream.files().is_some();
-    let columns = mapping.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
+    // A query makes values of its own.
+    let fields = mapping.filter(|_| options.query.is_none());
+    let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file tells.
     let known = (stream.files().is_some() && options.match_by_name && mapping.is_some()).then(|| columns.clone());
@@ -249,6 +251,7 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     if let Some(known) = known {
         rows.name_by(known);
     }
+    rows.is_query = options.query.is_some();
     Ok(rows)
 }
 

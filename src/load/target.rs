@@ -62,7 +62,11 @@ pub fn check_location(location: &Location) -> Result<()> {
         Location::Program(_) => {
             (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "an external program")
         }
-        Location::Client(_) => return Ok(()),
+        Location::LargeObject(object) => {
+            object.check();
+            return Ok(());
+        }
+        Location::Client(_) | Location::Bytes(_) | Location::Query => return Ok(()),
     };
     // SAFETY: guarded calls.
     if unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) } {

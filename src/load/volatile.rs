@@ -124,8 +124,10 @@ pub unsafe fn obstacles(
     found
 }
 
+/// Also of what is below its queries.
+///
 /// # Safety
-/// An expression. Guarded.
+/// An expression, or a query; or a list of such. Guarded.
 pub unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
     // SAFETY: the caller vouches for the expression; a guarded call.
     unsafe { walk(node, std::ptr::null_mut()) }
@@ -137,6 +139,9 @@ unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) 
     unsafe {
         if node.is_null() {
             return false;
+        }
+        if (*node).type_ == pg_sys::NodeTag::T_Query {
+            return pg_sys::query_tree_walker(node.cast(), Some(walk), context, 0);
         }
         let is_domain = (*node).type_ == pg_sys::NodeTag::T_CoerceToDomain;
         is_domain && domain_calls_volatile((*node.cast::<pg_sys::CoerceToDomain>()).resulttype)

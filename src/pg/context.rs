@@ -106,6 +106,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
                 name.as_ptr(),
             ),
             What::Nothing => 0,
+            What::Row => unguarded::errcontext_msg(c"COPY %s, row %llu".as_ptr(), relation.as_ptr(), line),
             What::Relation => unguarded::errcontext_msg(c"COPY %s".as_ptr(), relation.as_ptr()),
             What::Line(None) => unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line),
         };
@@ -121,6 +122,8 @@ enum What {
     /// One whose values are not shown.
     Field(CString),
     Line(Option<CString>),
+    /// A query's, which is nobody's line.
+    Row,
     Relation,
     /// Nothing that a COPY would tell.
     Nothing,
@@ -131,6 +134,8 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
     let is_binary = rows.reader().dialect().is_binary();
     let what = if rows.elsewhere.0.get() {
         What::Relation
+    } else if rows.is_query {
+        What::Row
     } else if rows.is_discreet && !rows.is_converting {
         What::Line(None)
     } else if attention.column.is_null() {

@@ -79,7 +79,7 @@ impl FieldDraft {
     }
 
     /// One of those that were given.
-    fn given(&self) -> Option<&'static str> {
+    pub fn given(&self) -> Option<&'static str> {
         let options = [
             (self.trim.is_some(), "trim"),
             (self.nulls.is_some(), "null_if"),

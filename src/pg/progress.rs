@@ -33,6 +33,8 @@ pub enum Kind {
     File,
     Program,
     Client,
+    /// No file at all.
+    Inside,
 }
 
 /// How far it is.
@@ -83,6 +85,7 @@ impl Progress {
             Kind::File => pg_sys::PROGRESS_COPY_TYPE_FILE,
             Kind::Program => pg_sys::PROGRESS_COPY_TYPE_PROGRAM,
             Kind::Client => pg_sys::PROGRESS_COPY_TYPE_PIPE,
+            Kind::Inside => pg_sys::PROGRESS_COPY_TYPE_CALLBACK,
         };
         let total = total.unwrap_or(0);
         let progress = Progress { relid, load, kind, total, wanted: is_free(), figures };

@@ -164,6 +164,8 @@ pub struct Rows {
     /// Messages show the line only while values are made of it: who may not see all of it may hear of what becomes of the
     /// values.
     pub is_discreet: bool,
+    /// Rows are made by a query: nothing is read, and messages number the rows.
+    pub is_query: bool,
     /// What is done now is about no line at all.
     pub is_quiet: bool,
     /// Values are made of the current line.
@@ -229,6 +231,7 @@ impl Rows {
             attention: Attention::NONE,
             elsewhere: Elsewhere::default(),
             is_discreet: false,
+            is_query: false,
             is_quiet: false,
             is_converting: true,
             relation_name,
@@ -259,6 +262,12 @@ impl Rows {
     pub fn end_stream(&mut self) {
         let _ = self.stream.reader.chunk_space(0);
         self.attention = Attention::NONE;
+    }
+
+    /// There is another row of the query.
+    pub fn count_row_of_query(&mut self) {
+        self.rows += 1;
+        self.stream.reader.set_line_number(self.rows);
     }
 
     /// There is nothing for [`Rows::convert`] to do any more.

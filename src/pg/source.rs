@@ -1,4 +1,4 @@
-//! Where bytes come from: a file, a FIFO, a program; as they are, or decompressed.
+//! Where bytes come from: a file, a FIFO, a program, a value, a large object; as they are, or decompressed.
 //!
 //! A source delivers the next bytes and nothing else; what they mean is the reader's business. How a regular file is
 //! compressed its first bytes tell when it is opened; it is then no file that can be read anywhere ([`Source::size`]). A
@@ -19,6 +19,7 @@ mod handle;
 mod location;
 mod open;
 mod read;
+mod supply;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -32,6 +33,7 @@ use self::decoding::{Decoding, PORTION};
 pub use self::descriptor::Descriptor;
 use self::handle::Handle;
 pub use self::location::Location;
+pub use self::supply::{Bytes, LargeObject};
 use super::chunk::changed;
 use super::compression::Compressed;
 use super::ring::Ring;
@@ -180,6 +182,13 @@ impl Source {
     /// Go back to the start, if this is a regular file. A descriptor that was opened in a subtransaction is closed when
     /// that is rolled back; so one that a scan began with is kept, not replaced.
     pub fn rewind(&mut self) -> Result<bool> {
+        if let Some(supply) = &self.from.supply {
+            supply.rewind();
+            self.from.at_end.set(false);
+            self.bytes_read = 0;
+            self.decoding = self.undecoded();
+            return Ok(true);
+        }
         if self.file_size.is_none() {
             return Ok(false);
         }

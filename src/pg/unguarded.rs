@@ -173,6 +173,14 @@ unsafe extern "C-unwind" {
     pub fn internalerrposition(cursorpos: c_int) -> c_int;
     /// elog.c. Copies the string.
     pub fn internalerrquery(query: *const c_char) -> c_int;
+    /// elog.c. Translated.
+    pub fn errhint(fmt: *const c_char, ...) -> c_int;
+    /// parse_node.c. Where in the text of the state; only while an error is made.
+    pub fn parser_errposition(pstate: *mut pg_sys::ParseState, location: c_int) -> c_int;
+    /// nodeFuncs.c. Looks at nodes; raises nothing.
+    pub fn exprLocation(expr: *const pg_sys::Node) -> c_int;
+    /// format_type.c. Looks into the catalogs.
+    pub fn format_type_be(type_oid: pg_sys::Oid) -> *mut c_char;
     /// execScan.c. Filter and projection over what the access method gives.
     pub fn ExecScan(
         node: *mut pg_sys::ScanState,
@@ -263,6 +271,17 @@ unsafe extern "C-unwind" {
         numParams: c_int,
         queryEnv: *mut pg_sys::QueryEnvironment,
     ) -> *mut pg_sys::List;
+    /// analyze.c. Locks what is named; runs input functions.
+    pub fn transformStmt(pstate: *mut pg_sys::ParseState, parseTree: *mut pg_sys::Node) -> *mut pg_sys::Query;
+    /// parse_target.c. Runs input functions.
+    pub fn transformExpressionList(
+        pstate: *mut pg_sys::ParseState,
+        exprlist: *mut pg_sys::List,
+        exprKind: pg_sys::ParseExprKind::Type,
+        allowDefault: bool,
+    ) -> *mut pg_sys::List;
+    /// postgres.c. Puts views and policies in their place.
+    pub fn pg_rewrite_query(query: *mut pg_sys::Query) -> *mut pg_sys::List;
     /// postgres.c.
     pub fn pg_plan_queries(
         querytrees: *mut pg_sys::List,

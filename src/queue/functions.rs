@@ -11,6 +11,7 @@ use super::Queue;
 use super::job::New;
 use crate::error::{Error, OrRaise, Result};
 use crate::load;
+use crate::load::given::Given;
 use crate::load::options::{LoadOptions, LockOption};
 use crate::load::target::check_location;
 use crate::pg::background;
@@ -18,6 +19,7 @@ use crate::pg::encoding::invalid_in_server_encoding;
 use crate::pg::lock::{Mode, Until};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
+use crate::pg::unguarded;
 
 /// How often bulk_cancel looks at a job that others are changing, and the milliseconds between.
 const TRIES: u32 = 500;
@@ -110,7 +112,7 @@ pub fn unknown(job: i64) -> Error {
 pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: the executor vouches for the arguments, which are of the types that are declared; guarded calls.
     unsafe {
-        let path = required(fcinfo, 0, "path").or_raise();
+        let path = argument(fcinfo, 0);
         let target = required(fcinfo, 1, "target").or_raise();
         let json = required(fcinfo, 2, "options").or_raise();
         let priority = required(fcinfo, 3, "priority").or_raise();
@@ -121,10 +123,19 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             let message = "max_attempts must be at least 1";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
-        let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
+        let string = |text: pg_sys::Datum| {
+            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(text.cast_mut_ptr()).cast()))
+        };
+        let given = path.map_or(Given::Nothing, |path| Given::Path(string(path)));
+        // Of what is in the path's place, the options tell.
+        let path = given.path();
         let target = pg_sys::Oid::from_u32(target.value() as u32);
         let owner = pg_sys::GetUserId();
         let options = LoadOptions::parse(path.to_owned(), json, true).or_raise();
+        let options = given.settle(options).or_raise();
+        if let Some(query) = &options.query {
+            unguarded::guard(|| load::query::check(query.as_ptr()));
+        }
         check_location(&options.location).or_raise();
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();

@@ -23,6 +23,7 @@ use super::job::{Claimed, Figures};
 use super::succession::{Place, Successor};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
+use crate::load::given::Given;
 use crate::load::{self, JobNumber, Load, Purpose};
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
@@ -244,7 +245,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         check_target(&job.claimed).or_raise();
         let Claimed { path, target, options, .. } = &job.claimed;
         let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };
-        job.load = load::begin(path, *target, *options, job.queue.schema, Purpose::Job(number));
+        job.load = load::begin(Given::Path(path), *target, *options, job.queue.schema, Purpose::Job(number));
     }
 }
 

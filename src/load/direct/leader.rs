@@ -39,6 +39,7 @@ use crate::error::{OrRaise, Result};
 use crate::load::Load;
 use crate::load::duplicate::Duplicates;
 use crate::load::options::{IndexesOption, LoadOptions};
+use crate::load::query;
 use crate::load::report::Counts;
 use crate::load::source::Mapping;
 use crate::pg::attempt::attempt;
@@ -275,6 +276,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
         } else {
             row_loop::run(process);
         }
+        query::finish((*process).query);
         point_plain!("load.rows");
         if (*leader).is_last() {
             row_loop::finish(process);

@@ -68,7 +68,8 @@ unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sy
         let Some((line, relation, file)) = &(*leader).offender.line else { return };
         let mut text = b"COPY ".to_vec();
         text.extend(relation.as_bytes());
-        text.extend(format!(", line {line}").bytes());
+        let what = if (*leader).process.rows.is_query { "row" } else { "line" };
+        text.extend(format!(", {what} {line}").bytes());
         if !file.is_empty() {
             text.push(b'\n');
             text.extend(file.as_bytes());

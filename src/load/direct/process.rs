@@ -29,6 +29,7 @@ use super::shared::Shared;
 use super::wide::Wide;
 use crate::error::{Error, Result};
 use crate::load::phase::Phases;
+use crate::load::query::Query;
 use crate::pg::append::Traits;
 use crate::pg::chunks::Chunks;
 use crate::pg::compat;
@@ -97,6 +98,8 @@ pub struct Process {
     pub projection: Option<Projection>,
     /// The plan that rows of the file go through, if they are joined.
     pub join: Option<Join>,
+    /// The query whose rows they are, if there is no file; else null.
+    pub query: *mut Query,
     /// In the leader: what is done before the second record, once. Then [`Process::records_left`] says where that is.
     pub beginning: Option<Beginning>,
     /// Where the values of a record are made: with a join, a record may have many rows.
@@ -236,6 +239,7 @@ impl Process {
             wanted,
             projection,
             join,
+            query: std::ptr::null_mut(),
             beginning: None,
             fields,
             heaps: Vec::new(),

@@ -20,6 +20,7 @@ use super::key_check;
 use super::process::{END, Process, SHORT};
 use super::projection::{self, Made};
 use crate::error::OrRaise;
+use crate::load::query;
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
@@ -198,7 +199,11 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !join.is_null() {
+            if !(*process).query.is_null() {
+                if !next_of_query(process, arrays) {
+                    break;
+                }
+            } else if !join.is_null() {
                 if !join::next(process, join, arrays) {
                     break;
                 }
@@ -286,6 +291,46 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         pg_sys::CurrentMemoryContext = memory;
         (*process).stages.lap(&mut whole, Stage::Rest);
     }
+}
+
+/// Make the target's attributes of the query's next row, but for defaults that are expressions. False if there is none, or no more
+/// is wanted.
+///
+/// # Safety
+/// A plain frame; a valid process with a query, and the arrays of its slot.
+unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        let rows = &raw mut (*process).rows;
+        unguarded::check_for_interrupts();
+        if (*process).is_full() {
+            return false;
+        }
+        if (*process).ends_round() {
+            show(process);
+        }
+        // What goes wrong in the query is not about a row of it.
+        (*rows).is_quiet = true;
+        let more = query::next((*process).query, arrays);
+        (*rows).is_quiet = false;
+        if !more {
+            return false;
+        }
+        (*rows).count_row_of_query();
+        // A guard for each row is dear.
+        if (*process).defaults.sets() {
+            projection::set_defaults(process, &raw const arrays);
+        }
+        true
+    }
+}
+
+/// # Safety
+/// As [`step`].
+#[pg_guard]
+unsafe extern "C-unwind" fn show(process: *const Process) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &*process }.show();
 }
 
 /// Forget a row.

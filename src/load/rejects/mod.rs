@@ -111,8 +111,9 @@ impl Reject {
         Reject {
             path: file.map(|file| file.path.as_bytes().to_vec()),
             line: reader.line_number(),
-            offset: rows.stream().has_offsets().then(|| reader.record_offset()),
-            raw: (!reader.dialect().is_binary()).then(|| cut(reader.raw_line().unwrap_or_default()).to_vec()),
+            offset: (!rows.is_query && rows.stream().has_offsets()).then(|| reader.record_offset()),
+            raw: (!rows.is_query && !reader.dialect().is_binary())
+                .then(|| cut(reader.raw_line().unwrap_or_default()).to_vec()),
             complaint,
         }
     }

@@ -1,4 +1,4 @@
-//! An open descriptor, and reading it without being stuck.
+//! An open descriptor, or what stands for one, and reading it without being stuck.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 
+use super::supply::Supply;
 use crate::error::{Error, Result};
 use crate::pg::points::{point, point_errno};
 
@@ -21,11 +22,17 @@ pub struct Handle {
     /// Reads wait for readiness.
     pub waits: bool,
     pub at_end: Rc<Cell<bool>>,
+    /// There is no descriptor; the bytes are these.
+    pub supply: Option<Supply>,
 }
 
 impl Handle {
     pub fn new(fd: c_int, waits: bool) -> Handle {
-        Handle { fd, waits, at_end: Rc::default() }
+        Handle { fd, waits, at_end: Rc::default(), supply: None }
+    }
+
+    pub fn of_supply(supply: Supply) -> Handle {
+        Handle { supply: Some(supply), ..Handle::new(-1, false) }
     }
 
     pub fn file(&self) -> ManuallyDrop<File> {
@@ -35,6 +42,11 @@ impl Handle {
 
     /// The next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if let Some(supply) = &self.supply {
+            let count = supply.read(buffer)?;
+            self.at_end.set(self.at_end.get() || (count == 0 && !buffer.is_empty()));
+            return Ok(count);
+        }
         loop {
             check_for_interrupts!();
             if self.waits {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::allowed::{is_allowed, is_below};
+use super::supply::{Bytes, LargeObject};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::compression::{Compressed, first_bytes};
@@ -26,6 +27,11 @@ pub enum Location {
     Program(CString),
     /// The client of a COPY FROM STDIN, which is asked for so many columns ([`Source::ask`]).
     Client(usize),
+    /// A value of type bytea.
+    Bytes(Bytes),
+    LargeObject(LargeObject),
+    /// Nothing that has bytes: rows are those of a query.
+    Query,
     /// Files that somebody has listed.
     Files(Rc<FileList>),
 }
@@ -43,6 +49,9 @@ impl Location {
             Location::Files(list) => &list.name,
             Location::Below(below) => &below.path,
             Location::Client(_) => c"stdin",
+            Location::Bytes(_) => c"bytea",
+            Location::LargeObject(object) => object.name(),
+            Location::Query => c"query",
         }
     }
 
@@ -67,8 +76,13 @@ impl Location {
         match self {
             Location::File(_) | Location::Below(_) => Ok(FileList::of(self.name(), self.below())?.map(Rc::new)),
             Location::Files(list) => Ok(Some(Rc::clone(list))),
-            Location::Program(_) | Location::Client(_) => Ok(None),
+            _ => Ok(None),
         }
+    }
+
+    /// Is it in the database, and no file's or program's name?
+    pub fn is_inside(&self) -> bool {
+        matches!(self, Location::Bytes(_) | Location::LargeObject(_) | Location::Query)
     }
 
     /// What it must be below.
@@ -81,7 +95,7 @@ impl Location {
         match self {
             Location::File(_) | Location::Below(_) => files::may_be_several(self.name(), self.below()),
             Location::Files(_) => true,
-            Location::Program(_) | Location::Client(_) => false,
+            _ => false,
         }
     }
 
@@ -90,7 +104,7 @@ impl Location {
         let kind = match self {
             Location::File(_) | Location::Files(_) | Location::Below(_) => b"file \"".as_slice(),
             Location::Program(_) => b"program \"",
-            Location::Client(_) => return c"stdin".to_owned(),
+            _ => return self.name().to_owned(),
         };
         CString::new([kind, self.name().to_bytes(), b"\""].concat()).unwrap_or_default()
     }
@@ -136,7 +150,7 @@ impl Location {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Location::File(_) | Location::Below(_) => Some(Path::new(OsStr::from_bytes(self.name().to_bytes()))),
-            Location::Program(_) | Location::Files(_) | Location::Client(_) => None,
+            _ => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::allowed::{check_special, is_below, outside};
 use super::decoding::Decoding;
 use super::handle::Handle;
+use super::supply::{Bytes, Supply};
 use super::{Location, Source};
 use crate::error::{Error, Result};
 use crate::guc;
@@ -26,6 +27,9 @@ impl Source {
             }
             Location::Program(command) => Source::open_program(command, compressed),
             Location::Client(columns) => Ok(Source::of_client(Client::new(*columns))),
+            Location::Bytes(bytes) => Ok(Source::of_supply(location, Supply::of_bytes(*bytes), compressed)),
+            Location::LargeObject(object) => Ok(Source::of_supply(location, Supply::of_object(object), compressed)),
+            Location::Query => Ok(Source::of_supply(location, Supply::of_bytes(Bytes::NONE), Compressed::No)),
             Location::Files(list) => match list.files.first() {
                 Some(first) => Source::open(&list.location(first), compressed),
                 None => Source::open_file(&list.name, None, compressed),
@@ -143,6 +147,22 @@ impl Source {
         };
         source.decoding = source.undecoded();
         Ok(source)
+    }
+
+    fn of_supply(location: &Location, supply: Supply, compressed: Compressed) -> Source {
+        let mut source = Source {
+            from: Handle::of_supply(supply),
+            pipe: std::ptr::null_mut(),
+            name: location.display().into_owned(),
+            file_size: None,
+            compressed,
+            decoding: Decoding::Plain,
+            stays_close: false,
+            end: None,
+            bytes_read: 0,
+        };
+        source.decoding = source.undecoded();
+        source
     }
 
     fn of_client(client: Client) -> Source {

@@ -146,17 +146,21 @@ impl Source {
             return out_of_memory();
         }
         let (kind, at) = (compression.name(), self.bytes_read);
-        let what = if self.pipe.is_null() { "file" } else { "program" };
+        let what = match &self.from.supply {
+            Some(_) => self.name.clone(),
+            None if self.pipe.is_null() => format!("file \"{}\"", self.name),
+            None => format!("program \"{}\"", self.name),
+        };
         if wants_memory(error) {
-            let message = format!("{kind} data of {what} \"{}\" need too much memory to be decompressed", self.name);
+            let message = format!("{kind} data of {what} need too much memory to be decompressed");
             return Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
                 .detail(format!("A decompressor may look back at {} MB at most.", MOST_MEMORY >> 20))
                 .hint("Compress the data with a smaller window or dictionary.");
         }
         let (message, detail) = if is_truncated(error) {
-            (format!("{kind} data of {what} \"{}\" end too early", self.name), format!("They break off at byte {at}."))
+            (format!("{kind} data of {what} end too early"), format!("They break off at byte {at}."))
         } else {
-            (format!("invalid {kind} data in {what} \"{}\"", self.name), format!("Near byte {at}: {error}."))
+            (format!("invalid {kind} data in {what}"), format!("Near byte {at}: {error}."))
         };
         Error::new(Code::ERRCODE_BAD_COPY_FILE_FORMAT, message).detail(detail)
     }

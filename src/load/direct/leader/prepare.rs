@@ -214,6 +214,9 @@ impl Leader {
         })?;
         process.phases = &raw mut load.phases;
         process.keys = keys.unwrap_or(std::ptr::null_mut());
+        if let Some(query) = &mut load.query {
+            process.query = &raw mut *query;
+        }
         let all_workers = most_workers + further.iter().map(|further| further.workers).sum::<usize>();
         let shares_now = !further.is_empty() && all_workers > 0;
         let mut leader = Leader {

@@ -54,6 +54,17 @@ impl Process {
             || self.defaults.evaluates()
     }
 
+    /// Is no further row to be loaded? Raises nothing.
+    pub fn is_full(&self) -> bool {
+        self.limit == 0
+    }
+
+    /// Another row of a query is asked for: is it time to tell how far the load is? Raises nothing.
+    pub fn ends_round(&mut self) -> bool {
+        self.round = (self.round + 1) % ROUND;
+        self.round == 0
+    }
+
     /// Rows until one needs more than this can do. Guarded.
     pub fn advance(&mut self) -> Result<i32> {
         let is_plain = self.is_plain();

@@ -1,0 +1,147 @@
+//! What a load is given to read: a path, or something else in its place.
+//!
+//! ```text
+//!   bulk_load(path, …)                                 a file, a program's command, a file below a server's directory
+//!   bulk_load(NULL, …, '{"query": "SELECT …"}')        the rows of a query
+//!   bulk_load(NULL, …, '{"large_object": 16400}')      a file's bytes, in a large object
+//!   bulk_load(data, …)                                 the same, in a value
+//! ```
+//!
+//! What is in the database is no file's business: options that speak of files and programs are refused with it, and a query
+//! takes none that says what bytes mean. Nobody needs rights to the server's files for it.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::options::LoadOptions;
+use crate::error::{Error, Result};
+use crate::pg::option_value::text;
+use crate::pg::soft::OnError;
+use crate::pg::source::{Bytes, LargeObject, Location};
+
+/// The options that name something in the path's place.
+pub const NAMES: [&str; 2] = ["query", "large_object"];
+
+/// Options that a query goes with.
+const OF_QUERY: [&str; 16] = [
+    "query",
+    "limit",
+    "on_error",
+    "reject_limit",
+    "columns",
+    "where",
+    "truncate",
+    "freeze",
+    "analyze",
+    "writer",
+    "workers",
+    "lock",
+    "indexes",
+    "on_duplicate",
+    "conflict_index",
+    "duplicate_limit",
+];
+/// Options that are about files.
+const OF_FILES: [&str; 5] = ["program", "server", "once", "force", "each_file"];
+
+/// The first argument of a call.
+#[derive(Debug, Clone, Copy)]
+pub enum Given<'a> {
+    Path(&'a CStr),
+    /// It is NULL.
+    Nothing,
+    Data(Bytes),
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
+}
+
+fn both(one: &str, other: &str) -> Error {
+    invalid(format!("cannot specify both {one} and {other}"))
+}
+
+impl<'a> Given<'a> {
+    /// As the options are read with.
+    pub fn path(self) -> &'a CStr {
+        match self {
+            Given::Path(path) => path,
+            Given::Nothing | Given::Data(_) => c"",
+        }
+    }
+
+    /// The options, which were read with [`Given::path`], as they are with what was given.
+    pub fn settle(self, options: LoadOptions) -> Result<LoadOptions> {
+        match self {
+            Given::Path(_) => Ok(options),
+            Given::Nothing if options.location.is_inside() => Ok(options),
+            Given::Nothing => Err(Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, "path must not be null")),
+            Given::Data(bytes) => {
+                let other = match options.location {
+                    Location::Query => Some("query"),
+                    Location::LargeObject(_) => Some("large_object"),
+                    Location::Program(_) => Some("program"),
+                    Location::Below(_) => Some("server"),
+                    _ if options.once => Some("once"),
+                    _ if options.each_file => Some("each_file"),
+                    _ => None,
+                };
+                match other {
+                    Some(other) => Err(both("data", other)),
+                    None => Ok(LoadOptions { location: Location::Bytes(bytes), ..options }),
+                }
+            }
+        }
+    }
+}
+
+/// What options say is there in the path's place.
+#[derive(Debug, Default)]
+pub struct InPlace {
+    query: Option<CString>,
+    object: Option<pg_sys::Oid>,
+}
+
+impl InPlace {
+    /// Take one of [`NAMES`].
+    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<()> {
+        if name == "query" {
+            // No string of the server has a zero byte in it.
+            self.query = Some(CString::new(value).unwrap_or_default());
+            return Ok(());
+        }
+        let number = text(value).parse().ok().filter(|oid| *oid != 0);
+        let bad = || invalid("large_object must be the OID of a large object");
+        self.object = Some(pg_sys::Oid::from_u32(number.ok_or_else(bad)?));
+        Ok(())
+    }
+
+    /// The location, if there is one, and the query; `names` are those of all options that were given.
+    pub fn finish<'a>(
+        self,
+        path: &CStr,
+        on_error: OnError,
+        mut names: impl Iterator<Item = &'a str>,
+    ) -> Result<Option<(Location, Option<CString>)>> {
+        let (name, other, location) = match (&self.query, self.object) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => return Err(both("query", "large_object")),
+            (Some(_), None) => ("query", names.find(|name| !OF_QUERY.contains(name)), Location::Query),
+            (None, Some(oid)) => {
+                let object = Location::LargeObject(LargeObject::new(oid));
+                ("large_object", names.find(|name| OF_FILES.contains(name)), object)
+            }
+        };
+        if !path.is_empty() {
+            return Err(both("a path", name));
+        }
+        if let Some(other) = other {
+            return Err(both(name, other));
+        }
+        if location == Location::Query && !matches!(on_error, OnError::Stop | OnError::Table) {
+            return Err(invalid("on_error must be \"stop\" or \"table\" for the rows of a query"));
+        }
+        Ok(Some((location, self.query)))
+    }
+}

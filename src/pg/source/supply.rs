@@ -1,0 +1,151 @@
+//! Bytes that are in the database, and no file: a value of type bytea, or a large object.
+//!
+//! There is no descriptor. What is compressed is decompressed where it is read, as a program's output is, and only one process
+//! reads. A large object is asked for portions by the server's own function, which knows who may read it (`lo_get`); it is that of
+//! the moment when it was opened, whoever writes to it meanwhile, so the snapshot of that moment goes with it.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
+use std::rc::Rc;
+
+use pgrx::{check_for_interrupts, pg_sys};
+
+use crate::error::Result;
+
+/// lo_get(oid, bigint, integer) (pg_proc.dat)
+const LO_GET: u32 = 3459;
+
+/// The bytes of a value, which stay where they are as long as anybody reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes {
+    data: *const u8,
+    len: usize,
+}
+
+impl Bytes {
+    /// None at all.
+    pub const NONE: Bytes = Bytes { data: std::ptr::null(), len: 0 };
+
+    /// The value's. Guarded; allocates in the current memory context.
+    ///
+    /// # Safety
+    /// A datum of type bytea, which lives as long as what is made here, as the current memory context does.
+    pub unsafe fn of_datum(value: pg_sys::Datum) -> Bytes {
+        // SAFETY: the caller vouches for the datum; detoasted, it says how long it is.
+        unsafe {
+            let value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
+            Bytes { data: pgrx::vardata_any(value).cast(), len: pgrx::varsize_any_exhdr(value) }
+        }
+    }
+
+    fn get(&self) -> &[u8] {
+        if self.data.is_null() {
+            return &[];
+        }
+        // SAFETY: who made it vouches for the bytes.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+/// A large object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LargeObject {
+    oid: pg_sys::Oid,
+    name: CString,
+}
+
+impl LargeObject {
+    pub fn new(oid: pg_sys::Oid) -> LargeObject {
+        let name = CString::new(format!("large object {}", oid.to_u32())).unwrap_or_default();
+        LargeObject { oid, name }
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Is it there, and may the current user read it? If not, the server's error says so. Guarded.
+    pub fn check(&self) {
+        // SAFETY: a value that is allocated, and nobody looks at.
+        unsafe { pg_sys::pfree(portion(self.oid, 0, 0).cast()) }
+    }
+}
+
+/// So many bytes of a large object, or what is left of it. Guarded, in the active snapshot; allocates in the current memory
+/// context.
+fn portion(object: pg_sys::Oid, position: u64, count: usize) -> *mut pg_sys::varlena {
+    let position = i64::try_from(position).unwrap_or(i64::MAX);
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    // SAFETY: a guarded call of a function of the server's, with arguments of the types that it is declared with.
+    unsafe {
+        let arguments = [pg_sys::Datum::from(object), pg_sys::Datum::from(position), pg_sys::Datum::from(count)];
+        let [object, position, count] = arguments;
+        let no_collation = pg_sys::InvalidOid;
+        pg_sys::OidFunctionCall3Coll(LO_GET.into(), no_collation, object, position, count).cast_mut_ptr()
+    }
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Value(Bytes),
+    /// As it was in a snapshot.
+    Object(pg_sys::Oid, pg_sys::Snapshot),
+}
+
+/// Bytes that come one after the other, for all who hold it.
+#[derive(Debug, Clone)]
+pub struct Supply {
+    of: Of,
+    position: Rc<Cell<u64>>,
+}
+
+impl Supply {
+    pub fn of_bytes(bytes: Bytes) -> Supply {
+        Supply { of: Of::Value(bytes), position: Rc::default() }
+    }
+
+    /// A large object as it is now. Guarded; the active snapshot must remain one as long as there is anything to be read.
+    pub fn of_object(object: &LargeObject) -> Supply {
+        object.check();
+        // SAFETY: a guarded call.
+        let snapshot = unsafe { pg_sys::GetActiveSnapshot() };
+        Supply { of: Of::Object(object.oid, snapshot), position: Rc::default() }
+    }
+
+    /// Back to the first byte.
+    pub fn rewind(&self) {
+        self.position.set(0);
+    }
+
+    /// The next bytes; none at the end. Guarded, and interruptible.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+        check_for_interrupts!();
+        let position = self.position.get();
+        let count = match self.of {
+            Of::Value(bytes) => {
+                let from = usize::try_from(position).unwrap_or(usize::MAX);
+                let left = bytes.get().get(from..).unwrap_or_default();
+                let count = left.len().min(buffer.len());
+                buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
+                count
+            }
+            Of::Object(object, snapshot) => {
+                // SAFETY: guarded calls, with a snapshot that is still one of the active ones; a value that is there until it is
+                // freed, and that is no longer than what was asked for.
+                unsafe {
+                    pg_sys::PushActiveSnapshot(snapshot);
+                    let value = portion(object, position, buffer.len());
+                    pg_sys::PopActiveSnapshot();
+                    let count = pgrx::varsize_any_exhdr(value).min(buffer.len());
+                    buffer.as_mut_ptr().copy_from_nonoverlapping(pgrx::vardata_any(value).cast(), count);
+                    pg_sys::pfree(value.cast());
+                    count
+                }
+            }
+        };
+        self.position.set(position + count as u64);
+        Ok(count)
+    }
+}
