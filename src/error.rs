@@ -3,15 +3,19 @@
 //! Code below the callbacks returns `Result<_, Error>`; a callback raises what reaches it. CONTEXT lines are not put
 //! in here: the callbacks push an error context, as COPY does, and the server asks it (`pg::context`).
 
+use std::ffi::CString;
+
 use pg_bulk_format::binary::{Fault, HeaderError};
 use pg_bulk_format::dialect::{DialectError, Format};
 use pg_bulk_format::field::FieldError;
 use pg_bulk_format::line::LineError;
 use pg_bulk_format::reader::ReadError;
+use pg_bulk_format::separator::LONGEST;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
 use crate::pg::compat;
+use crate::pg::encoding::from_server;
 
 /// An error on its way to the user.
 #[derive(Debug)]
@@ -203,7 +207,7 @@ pub fn read_error(error: ReadError, format: Format) -> Error {
         match format {
             Format::Csv => error.hint(format!("Use quoted CSV field to represent {what}.")),
             Format::Text => error.hint(format!("Use \"{escape}\" to represent {what}.")),
-            Format::Lines | Format::Records | Format::Binary => error,
+            Format::Unquoted | Format::Lines | Format::Records | Format::Binary => error,
         }
     };
     match error {
@@ -237,14 +241,20 @@ impl From<DialectError> for Error {
         let invalid = |m: &str| Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, m);
         let unsupported = |m: &str| Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, m);
         match error {
-            D::DelimiterLength => unsupported("COPY delimiter must be a single one-byte character"),
+            D::DelimiterLength => unsupported(&format!("COPY delimiter must have one to {LONGEST} bytes")),
             D::DelimiterNewline => invalid("COPY delimiter cannot be newline or carriage return"),
+            D::DelimiterBreaksLine => invalid("COPY delimiter cannot use newline or carriage return"),
             D::NullNewline => invalid("COPY null representation cannot use newline or carriage return"),
             D::DefaultNewline => invalid("COPY default representation cannot use newline or carriage return"),
-            D::DelimiterUnsafe(c) => invalid(&format!("COPY delimiter cannot be \"{}\"", char::from(c))),
+            D::DelimiterUnsafe(delimiter) => {
+                let delimiter = from_server(&CString::new(delimiter.bytes()).unwrap_or_default());
+                invalid(&format!("COPY delimiter cannot be \"{delimiter}\""))
+            }
             D::QuoteNotCsv => unsupported(&compat::requires_csv("QUOTE")),
             D::QuoteLength => unsupported("COPY quote must be a single one-byte character"),
             D::DelimiterIsQuote => invalid("COPY delimiter and quote must be different"),
+            D::QuoteInDelimiter => invalid("CSV quote character must not appear in the delimiter"),
+            D::EscapeUnquoted => invalid("COPY escape requires a quote other than \"none\""),
             D::EscapeNotCsv => unsupported(&compat::requires_csv("ESCAPE")),
             D::EscapeLength => unsupported("COPY escape must be a single one-byte character"),
             D::ForceNotNullNotCsv => unsupported(&compat::requires_csv("FORCE_NOT_NULL")),

@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) {
     let (rows, error) = naive::rows(&dialect, data);
     let fields = 1 + usize::from(fields) % 5;
     let read_size = 1 + usize::from(room) * 5;
-    let is_csv = dialect.is_csv();
+    let has_escapes = !dialect.is_csv() && !dialect.is_literal();
     let mut reader = Reader::new(Settings {
         dialect,
         read_size,
@@ -52,7 +52,7 @@ pub fn run(input: &[u8]) {
                 let passed = usize::try_from(reader.pass_by(fields)).unwrap_or(usize::MAX);
                 for row in &rows[at + 1..][..passed] {
                     assert_eq!(row.cells.len(), fields);
-                    assert!(is_csv || !row.line.contains(&b'\\'), "escapes are to be looked at");
+                    assert!(!has_escapes || !row.line.contains(&b'\\'), "escapes are to be looked at");
                 }
                 at += 1 + passed;
                 assert_eq!(reader.line_number(), rows[at - 1].number);

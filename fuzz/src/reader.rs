@@ -1,7 +1,8 @@
 //! The reader, at a read size and a level of the input's choice, against the slow twin.
 //!
-//! The head chooses from every dialect that COPY accepts, the irregular ones too, but from few characters, so that data
-//! and dialect meet. Data need not be valid UTF-8.
+//! The head chooses from every dialect that COPY accepts, the irregular ones too, and from those that it does not have, with
+//! long delimiters, without quotes, with delimiters that end lines; but from few characters, so that data and dialect meet.
+//! Data need not be valid UTF-8.
 
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::naive;
@@ -12,6 +13,7 @@ use pg_bulk_format::scan::Level;
 pub const HEAD: usize = 8;
 
 const DELIMITERS: &[u8] = b",\t|; A\\e'x.";
+const LONG: [&[u8]; 8] = [b"||", b",x,", b"\t,\t", b"\xe2\x82\xac", b"aa", b",\"", b"A\\", b"-=*=-=*=-=*=-=*"];
 const QUOTES: &[u8] = b"\"'\\e\n\rq,";
 const MARKERS: [&[u8]; 6] = [b"", b"\\N", b"N", b"NULL", b"a", b"\\."];
 
@@ -19,15 +21,24 @@ pub fn chosen<T: Copy>(from: &[T], by: u8) -> T {
     from[usize::from(by) % from.len()]
 }
 
-/// The dialect of a head's first bytes, if it is one that COPY accepts.
+/// The dialect of a head's first bytes, if its options go together.
 pub fn dialect([flags, delimiter, quote, escape, markers]: [u8; 5]) -> Option<Dialect> {
     let csv = flags & 1 != 0;
     let character = |from: &[u8], by: u8| Some(vec![chosen(from, by)]);
+    // What COPY does not have.
+    let more = flags & 128 != 0;
+    let unquoted = more && csv && quote & 128 != 0;
     let options = FormatOptions {
         csv,
-        delimiter: if flags & 2 != 0 { character(DELIMITERS, delimiter) } else { None },
-        quote: if csv && flags & 4 != 0 { character(QUOTES, quote) } else { None },
-        escape: if csv && flags & 8 != 0 { character(QUOTES, escape) } else { None },
+        delimiter: match (flags & 2 != 0, more && delimiter & 64 != 0) {
+            (false, _) => None,
+            (true, false) => character(DELIMITERS, delimiter),
+            (true, true) => Some(chosen(&LONG, delimiter).to_vec()),
+        },
+        trailing: more && delimiter & 128 != 0,
+        unquoted,
+        quote: if csv && !unquoted && flags & 4 != 0 { character(QUOTES, quote) } else { None },
+        escape: if csv && !unquoted && flags & 8 != 0 { character(QUOTES, escape) } else { None },
         null: if flags & 16 != 0 { Some(chosen(&MARKERS, markers).to_vec()) } else { None },
         default: if flags & 32 != 0 { Some(chosen(&MARKERS, markers / 6).to_vec()) } else { None },
         ..FormatOptions::default()

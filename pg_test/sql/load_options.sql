@@ -68,7 +68,7 @@ SELECT says('{"writer": "fast"}');
 SELECT says('{"lock": "none"}');
 SELECT says('{"indexes": "drop"}');
 SELECT says('{"match_by": "type"}');
-SELECT says('{"delimiter": "ab"}');
+SELECT says('{"delimiter": "12345678901234567"}');
 SELECT says('{"format": "csv", "quote": ""}');
 SELECT says('{"format": "csv", "escape": "ab"}');
 

@@ -244,7 +244,8 @@ impl Block {
         let block = records.last().and_then(|last| bytes.get(start..last.next as usize)).unwrap_or_default();
         // To look at each field for quotes takes longer than to look for one in all of them.
         let quote = dialect.is_csv().then_some(dialect.quote).filter(|&quote| memchr::memchr(quote, block).is_some());
-        let mut span = Span { bytes, ends, records, start, fields, field: 0, dialect, quote };
+        let separator = dialect.separator.len();
+        let mut span = Span { bytes, ends, records, start, fields, field: 0, dialect, separator, quote };
         let null = null.filter(|_| span.is_roomy());
         for field in 0..fields {
             span.field = field;

@@ -117,7 +117,7 @@ impl Cutter {
     #[must_use]
     pub fn new(dialect: &Dialect, scanner: Scanner) -> Cutter {
         let csv = dialect.is_csv();
-        let marker = !dialect.is_lines() && (!csv || dialect.end_marker == EndMarker::Until17);
+        let marker = !dialect.is_literal() && (!csv || dialect.end_marker == EndMarker::Until17);
         let stride = dialect.stride().map(|length| length as u64);
         Cutter { scanner, csv, marker, stride, finder: memmem::Finder::new(b"\\.") }
     }

@@ -8,6 +8,8 @@
 //! accepts nonsense (a newline as the quote, the delimiter as the escape); such a dialect is read by the exact,
 //! byte-at-a-time reader alone ([`Dialect::is_regular`]).
 
+use crate::separator::Separator;
+
 /// The line-based formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -15,6 +17,8 @@ pub enum Format {
     Text,
     /// COPY's CSV format: quotes.
     Csv,
+    /// CSV without quotes: no byte has a meaning but those of delimiters and line ends.
+    Unquoted,
     /// Lines that are one field each, whatever is in them: somebody else knows what their parts are.
     Lines,
     /// The same without line ends: all are [`Dialect::record_length`] long.
@@ -57,8 +61,12 @@ pub enum EndMarker {
 pub struct Dialect {
     /// Text or CSV.
     pub format: Format,
-    /// Field delimiter.
+    /// Field delimiter, or its first byte.
     pub delimiter: u8,
+    /// All of it.
+    pub separator: Separator,
+    /// One that ends a line begins no field.
+    pub trailing: bool,
     /// Quote (CSV).
     pub quote: u8,
     /// Escape inside quotes (CSV).
@@ -71,7 +79,7 @@ pub struct Dialect {
     pub end_marker: EndMarker,
     /// How long each record is, in bytes without its end, if that is known. In the binary format, in fields.
     pub record_length: Option<usize>,
-    /// `format` is CSV, which is asked for each field.
+    /// `format` is CSV with quotes, which is asked for each field.
     pub csv: bool,
     /// Lines are objects of JSON.
     pub json: bool,
@@ -84,12 +92,16 @@ pub struct FormatOptions {
     pub csv: bool,
     /// `delimiter`
     pub delimiter: Option<Vec<u8>>,
+    /// `trailing_delimiter`
+    pub trailing: bool,
     /// `null`
     pub null: Option<Vec<u8>>,
     /// `default`
     pub default: Option<Vec<u8>>,
     /// `quote`
     pub quote: Option<Vec<u8>>,
+    /// `quote 'none'`
+    pub unquoted: bool,
     /// `escape`
     pub escape: Option<Vec<u8>>,
     /// `force_not_null` is given for some column.
@@ -98,25 +110,32 @@ pub struct FormatOptions {
     pub force_null: bool,
 }
 
-/// What is wrong with a set of format options; one variant per message of `ProcessCopyOptions`.
+/// What is wrong with a set of format options; one variant per message of `ProcessCopyOptions`, and some about what COPY
+/// does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialectError {
-    /// COPY delimiter must be a single one-byte character
+    /// COPY delimiter must be a single one-byte character; here it may be longer, but not of any length
     DelimiterLength,
     /// COPY delimiter cannot be newline or carriage return
     DelimiterNewline,
+    /// the same of a longer one that has one of these
+    DelimiterBreaksLine,
     /// COPY null representation cannot use newline or carriage return
     NullNewline,
     /// COPY default representation cannot use newline or carriage return
     DefaultNewline,
     /// COPY delimiter cannot be "x"
-    DelimiterUnsafe(u8),
+    DelimiterUnsafe(Separator),
     /// COPY quote available only in CSV mode
     QuoteNotCsv,
     /// COPY quote must be a single one-byte character
     QuoteLength,
     /// COPY delimiter and quote must be different
     DelimiterIsQuote,
+    /// the quote is in a longer delimiter
+    QuoteInDelimiter,
+    /// an escape without quotes
+    EscapeUnquoted,
     /// COPY escape available only in CSV mode
     EscapeNotCsv,
     /// COPY escape must be a single one-byte character
@@ -153,9 +172,10 @@ impl Dialect {
         let has = |s: &[u8], b: u8| memchr::memchr(b, s).is_some();
         let breaks_line = |s: &[u8]| has(s, b'\n') || has(s, b'\r');
 
-        let &[delim] = delimiter else { return Err(E::DelimiterLength) };
+        let Some(separator) = Separator::new(delimiter) else { return Err(E::DelimiterLength) };
+        let delim = separator.first();
         if breaks_line(delimiter) {
-            return Err(E::DelimiterNewline);
+            return Err(if separator.is_long() { E::DelimiterBreaksLine } else { E::DelimiterNewline });
         }
         if breaks_line(null) {
             return Err(E::NullNewline);
@@ -163,21 +183,26 @@ impl Dialect {
         if o.default.as_deref().is_some_and(breaks_line) {
             return Err(E::DefaultNewline);
         }
-        if !o.csv && is_unsafe_in_text(delim) {
-            return Err(E::DelimiterUnsafe(delim));
+        // A longer one is taken for what it is not only where escapes have its first byte, or where it has one that begins them.
+        if !o.csv && (is_unsafe_in_text(delim) || separator.has(b'\\')) {
+            return Err(E::DelimiterUnsafe(separator));
         }
         let (mut q, mut e) = (b'"', b'"');
         if !o.csv {
-            if o.quote.is_some() {
+            if o.quote.is_some() || o.unquoted {
                 return Err(E::QuoteNotCsv);
             }
             if o.escape.is_some() {
                 return Err(E::EscapeNotCsv);
             }
+        } else if o.unquoted {
+            if o.escape.is_some() {
+                return Err(E::EscapeUnquoted);
+            }
         } else {
             let &[one] = quote else { return Err(E::QuoteLength) };
-            if delim == one {
-                return Err(E::DelimiterIsQuote);
+            if separator.has(one) {
+                return Err(if separator.is_long() { E::QuoteInDelimiter } else { E::DelimiterIsQuote });
             }
             let &[esc] = escape else { return Err(E::EscapeLength) };
             (q, e) = (one, esc);
@@ -188,17 +213,18 @@ impl Dialect {
         if !o.csv && o.force_null {
             return Err(E::ForceNullNotCsv);
         }
-        if has(null, delim) {
+        let quoted = o.csv && !o.unquoted;
+        if separator.is_in(null) {
             return Err(E::DelimiterInNull);
         }
-        if o.csv && has(null, q) {
+        if quoted && has(null, q) {
             return Err(E::QuoteInNull);
         }
         if let Some(default) = o.default.as_deref() {
-            if has(default, delim) {
+            if separator.is_in(default) {
                 return Err(E::DelimiterInDefault);
             }
-            if o.csv && has(default, q) {
+            if quoted && has(default, q) {
                 return Err(E::QuoteInDefault);
             }
             if default == null {
@@ -206,15 +232,21 @@ impl Dialect {
             }
         }
         Ok(Dialect {
-            format: if o.csv { Format::Csv } else { Format::Text },
+            format: match o.csv {
+                true if o.unquoted => Format::Unquoted,
+                true => Format::Csv,
+                false => Format::Text,
+            },
             delimiter: delim,
+            separator,
+            trailing: o.trailing,
             quote: q,
             escape: e,
             null: null.to_vec(),
             default: o.default.clone(),
             end_marker,
             record_length: None,
-            csv: o.csv,
+            csv: quoted,
             json: false,
         })
     }
@@ -225,6 +257,8 @@ impl Dialect {
         Dialect {
             format: Format::Lines,
             delimiter: b',',
+            separator: Separator::byte(b','),
+            trailing: false,
             quote: b'"',
             escape: b'"',
             // No line is one.
@@ -279,6 +313,26 @@ impl Dialect {
         matches!(self.format, Format::Lines | Format::Records | Format::Binary)
     }
 
+    /// Is each field its bytes, whatever they are, and a line end always one?
+    #[inline]
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        matches!(self.format, Format::Lines | Format::Records | Format::Unquoted | Format::Binary)
+    }
+
+    /// Has it nothing that COPY's formats do not have?
+    #[must_use]
+    pub fn is_copys(&self) -> bool {
+        matches!(self.format, Format::Text | Format::Csv) && !self.is_rich()
+    }
+
+    /// Are there delimiters of more than one byte, or some that begin no field?
+    #[inline]
+    #[must_use]
+    pub fn is_rich(&self) -> bool {
+        self.separator.is_long() || self.trailing
+    }
+
     /// The length of records that have no line ends.
     #[inline]
     #[must_use]
@@ -286,7 +340,7 @@ impl Dialect {
         if self.format == Format::Records { self.record_length } else { None }
     }
 
-    /// Is this CSV?
+    /// Is this CSV, with quotes?
     #[inline]
     #[must_use]
     pub fn is_csv(&self) -> bool {
@@ -300,7 +354,7 @@ impl Dialect {
     #[must_use]
     pub fn is_regular(&self) -> bool {
         match self.format {
-            Format::Lines | Format::Records => true,
+            Format::Lines | Format::Records | Format::Unquoted => true,
             // Where a record begins, only the one before says.
             Format::Binary => false,
             Format::Text => !self.delimiter.is_ascii_hexdigit(),
@@ -309,8 +363,8 @@ impl Dialect {
                 !special(self.quote)
                     && !special(self.escape)
                     && self.quote != b'\\'
-                    && self.delimiter != b'\\'
-                    && self.escape != self.delimiter
+                    && !self.separator.has(b'\\')
+                    && !self.separator.has(self.escape)
             }
         }
     }
@@ -340,7 +394,7 @@ mod tests {
     fn the_first_complaint_is_copys() {
         use DialectError as E;
         let some = |s: &str| Some(s.as_bytes().to_vec());
-        assert_eq!(check(|o| o.delimiter = some("ab")), Err(E::DelimiterLength));
+        assert_eq!(check(|o| o.delimiter = some("12345678901234567")), Err(E::DelimiterLength));
         assert_eq!(check(|o| o.delimiter = some("")), Err(E::DelimiterLength));
         assert_eq!(check(|o| o.delimiter = some("\n")), Err(E::DelimiterNewline));
         assert_eq!(check(|o| o.null = some("a\r")), Err(E::NullNewline));
@@ -356,11 +410,50 @@ mod tests {
                 f(o);
             })
         };
-        assert_eq!(text(|o| o.delimiter = Some(b"a".to_vec())), Err(E::DelimiterUnsafe(b'a')));
+        let unsafe_in_text = |s: &[u8]| Err(E::DelimiterUnsafe(Separator::new(s).unwrap()));
+        assert_eq!(text(|o| o.delimiter = Some(b"a".to_vec())), unsafe_in_text(b"a"));
         assert_eq!(text(|o| o.quote = Some(b"'".to_vec())), Err(E::QuoteNotCsv));
         assert_eq!(text(|o| o.escape = Some(b"'".to_vec())), Err(E::EscapeNotCsv));
         assert_eq!(text(|o| o.force_null = true), Err(E::ForceNullNotCsv));
         assert_eq!(text(|o| o.force_not_null = true), Err(E::ForceNotNullNotCsv));
+    }
+
+    #[test]
+    fn what_copy_does_not_have() {
+        use DialectError as E;
+        let some = |s: &str| Some(s.as_bytes().to_vec());
+        let long = check(|o| o.delimiter = some("||")).unwrap();
+        assert!(
+            long.separator.bytes() == b"||" && long.is_csv() && long.is_rich() && !long.is_copys() && long.is_regular()
+        );
+        let trailing = check(|o| o.trailing = true).unwrap();
+        assert!(trailing.is_csv() && trailing.is_rich() && !trailing.is_copys() && trailing.is_regular());
+        let unquoted = |delimiter: &str| {
+            check(|o| {
+                o.unquoted = true;
+                o.delimiter = some(delimiter);
+                o.null = some("\"");
+            })
+        };
+        // No byte has a meaning by itself.
+        for delimiter in ["\\", "\"a", "x", "€"] {
+            let d = unquoted(delimiter).unwrap();
+            assert!(d.format == Format::Unquoted && d.is_literal() && !d.is_csv() && !d.is_lines() && d.is_regular());
+        }
+        assert_eq!(unquoted("\""), Err(E::DelimiterInNull));
+        assert_eq!(check(|o| (o.unquoted, o.escape) = (true, some("\\"))), Err(E::EscapeUnquoted));
+        assert_eq!(check(|o| (o.unquoted, o.csv) = (true, false)), Err(E::QuoteNotCsv));
+        assert_eq!(check(|o| o.delimiter = some("a\n")), Err(E::DelimiterBreaksLine));
+        assert_eq!(check(|o| o.delimiter = some("a\"")), Err(E::QuoteInDelimiter));
+        assert_eq!(check(|o| (o.delimiter, o.null) = (some("ab"), some("xaby"))), Err(E::DelimiterInNull));
+        assert_eq!(check(|o| (o.delimiter, o.default) = (some("ab"), some("ab"))), Err(E::DelimiterInDefault));
+        assert!(check(|o| (o.delimiter, o.null) = (some("ab"), some("ba"))).is_ok());
+        let text = |delimiter: &str| check(|o| (o.csv, o.delimiter) = (false, some(delimiter)));
+        for delimiter in ["a|", "|\\", "\\|", "0|"] {
+            let separator = Separator::new(delimiter.as_bytes()).unwrap();
+            assert_eq!(text(delimiter), Err(E::DelimiterUnsafe(separator)));
+        }
+        assert!(text("|a0.").unwrap().is_regular() && !text("A|").unwrap().is_regular());
     }
 
     #[test]
@@ -374,6 +467,8 @@ mod tests {
             ("\"", ",", ",", false),
             ("\\", "\\", ",", false),
             ("\"", "\"", "\\", false),
+            ("\"", "e", "-e-", false),
+            ("\"", "\"", "|\\", false),
         ] {
             let d = check(|o| {
                 o.quote = Some(quote.into());

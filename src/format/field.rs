@@ -5,7 +5,7 @@
 //! [`unescape_csv`] mirror the other half of those loops, the removal of quotes and escapes. Splitting them lets
 //! one set of routines serve the exact path and the fast path, and fields that nobody asks for are never unescaped.
 
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Format};
 
 /// Why a line has no fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,8 @@ pub enum FieldError {
     UnterminatedQuote,
 }
 
-/// Append the end of each raw field of `line` to `ends` (offsets into `line`).
+/// Append the end of each raw field of `line` to `ends` (offsets into `line`). Behind all but the last one there is a
+/// delimiter, and behind that, too, where one that ends the line begins no field.
 ///
 /// At most `most` ends are stored, however many delimiters a runaway line has; the number of fields is returned.
 pub fn split_line(d: &Dialect, line: &[u8], most: usize, ends: &mut Vec<u32>) -> Result<usize, FieldError> {
@@ -25,7 +26,14 @@ pub fn split_line(d: &Dialect, line: &[u8], most: usize, ends: &mut Vec<u32>) ->
     let mut fields = 0usize;
     let mut at = 0usize;
     loop {
-        let (end, found) = if d.is_csv() { csv_field(d, line, at)? } else { text_field(d, line, at) };
+        if d.trailing && fields > 0 && at == line.len() {
+            return Ok(fields);
+        }
+        let (end, found) = match d.format {
+            Format::Csv => csv_field(d, line, at)?,
+            Format::Text => text_field(d, line, at),
+            Format::Unquoted | Format::Lines | Format::Records | Format::Binary => bare_field(d, line, at),
+        };
         if fields < most {
             ends.push(u32::try_from(end).unwrap_or(u32::MAX));
         }
@@ -33,14 +41,29 @@ pub fn split_line(d: &Dialect, line: &[u8], most: usize, ends: &mut Vec<u32>) ->
         if !found {
             return Ok(fields);
         }
-        at = end + 1;
+        at = end + d.separator.len();
+    }
+}
+
+/// Does a delimiter begin at `at`, where `c` stands?
+#[inline]
+fn is_delimiter(d: &Dialect, line: &[u8], at: usize, c: u8) -> bool {
+    c == d.delimiter && (!d.separator.is_long() || d.separator.begins(line.get(at..).unwrap_or_default()))
+}
+
+/// End of the field without quotes and escapes that starts at `at`, and whether a delimiter ended it.
+fn bare_field(d: &Dialect, line: &[u8], at: usize) -> (usize, bool) {
+    let rest = line.get(at..).unwrap_or_default();
+    match memchr::memmem::find(rest, d.separator.bytes()) {
+        Some(length) => (at + length, true),
+        None => (line.len(), false),
     }
 }
 
 /// End of the text field that starts at `at`, and whether a delimiter ended it.
 fn text_field(d: &Dialect, line: &[u8], mut at: usize) -> (usize, bool) {
     while let Some(&c) = line.get(at) {
-        if c == d.delimiter {
+        if is_delimiter(d, line, at, c) {
             return (at, true);
         }
         if c == b'\\' && at + 1 == line.len() {
@@ -66,7 +89,7 @@ fn csv_field(d: &Dialect, line: &[u8], mut at: usize) -> Result<(usize, bool), F
     loop {
         loop {
             let Some(&c) = line.get(at) else { return Ok((at, false)) };
-            if c == d.delimiter {
+            if is_delimiter(d, line, at, c) {
                 return Ok((at, true));
             }
             at += 1;
@@ -188,6 +211,82 @@ mod tests {
             assert_eq!(split_line(&d, line, 9, &mut ends), Ok(2));
             assert_eq!(ends, expected);
         }
+    }
+
+    fn fields(options: crate::dialect::FormatOptions, line: &str) -> Vec<&str> {
+        let d = Dialect::check(&options, crate::dialect::EndMarker::Until17).unwrap();
+        let mut ends = Vec::new();
+        let count = split_line(&d, line.as_bytes(), 99, &mut ends).unwrap();
+        assert_eq!(count, ends.len());
+        let mut start = 0;
+        let field = |end: u32| {
+            let field = &line[start..end as usize];
+            start = end as usize + d.separator.len();
+            field
+        };
+        ends.into_iter().map(field).collect()
+    }
+
+    #[test]
+    fn the_first_delimiter_counts() {
+        let csv = |delimiter: &str| crate::dialect::FormatOptions {
+            csv: true,
+            delimiter: Some(delimiter.into()),
+            ..Default::default()
+        };
+        assert_eq!(fields(csv("||"), "a||b|c||||d|||e"), ["a", "b|c", "", "d", "|e"]);
+        assert_eq!(fields(csv("~|~"), "a~|~|~b~|~"), ["a", "|~b", ""]);
+        assert_eq!(fields(csv("€"), "ä€\"x€y\"\"€\"€z"), ["ä", "\"x€y\"\"€\"", "z"]);
+        assert_eq!(fields(csv("||"), "\"a\"||\"b||c\"|||"), ["\"a\"", "\"b||c\"", "|"]);
+        assert_eq!(fields(csv("||"), "|"), ["|"]);
+        assert_eq!(fields(csv("||"), "||"), ["", ""]);
+        let text = crate::dialect::FormatOptions { delimiter: Some("||".into()), ..Default::default() };
+        assert_eq!(fields(text, "a\\||b||\\\\||\\|||c"), ["a\\||b", "\\\\", "\\|", "c"]);
+    }
+
+    #[test]
+    fn without_quotes_all_is_data() {
+        let unquoted = |delimiter: &str| crate::dialect::FormatOptions {
+            csv: true,
+            unquoted: true,
+            delimiter: Some(delimiter.into()),
+            ..Default::default()
+        };
+        assert_eq!(fields(unquoted("\t"), "\"a\tb\"\t\\.\t\\"), ["\"a", "b\"", "\\.", "\\"]);
+        assert_eq!(fields(unquoted("\"\""), "a\"\"\"b"), ["a", "\"b"]);
+        assert_eq!(fields(unquoted(","), ""), [""]);
+    }
+
+    #[test]
+    fn a_delimiter_at_the_end() {
+        let of = |csv: bool, unquoted: bool, line| {
+            let delimiter = Some("|".into());
+            fields(
+                crate::dialect::FormatOptions { csv, unquoted, delimiter, trailing: true, ..Default::default() },
+                line,
+            )
+            .join("/")
+        };
+        for (csv, unquoted) in [(true, false), (true, true), (false, false)] {
+            for (line, expected) in
+                [("a|b|", "a/b"), ("a|b", "a/b"), ("a||", "a/"), ("a|", "a"), ("|", ""), ("", ""), ("||", "/")]
+            {
+                assert_eq!(of(csv, unquoted, line), expected, "{csv} {unquoted} {line}");
+            }
+        }
+        assert_eq!(of(true, false, "a|\"\""), "a/\"\"");
+        assert_eq!(of(true, false, "a|\"|\""), "a/\"|\"");
+        // What is no field's data is not nothing.
+        assert_eq!(of(false, false, "a|\\"), "a/");
+        assert_eq!(of(false, false, "a\\|"), "a\\|");
+        let long = crate::dialect::FormatOptions {
+            csv: true,
+            delimiter: Some("||".into()),
+            trailing: true,
+            ..Default::default()
+        };
+        assert_eq!(fields(long.clone(), "a|||"), ["a", "|"]);
+        assert_eq!(fields(long, "a||||"), ["a", ""]);
     }
 
     fn text(raw: &str) -> (String, bool) {

@@ -38,6 +38,7 @@ pub mod reader;
 pub mod record;
 pub mod refine;
 pub mod scan;
+pub mod separator;
 pub mod sniff;
 pub mod template;
 pub mod tuple;

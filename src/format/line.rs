@@ -132,7 +132,7 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
             return Line::Complete { content: start, next: at, embedded };
         }
 
-        if c == b'\\' && !d.is_lines() && (!csv || (start == 0 && marker_in_csv)) {
+        if c == b'\\' && !d.is_literal() && (!csv || (start == 0 && marker_in_csv)) {
             if more(at) {
                 return Line::NeedMore { embedded };
             }
@@ -175,7 +175,7 @@ pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Opt
             if u16::from(c) != escape {
                 last_was_escape = false;
             }
-        } else if c == b'\\' && !d.is_lines() {
+        } else if c == b'\\' && !d.is_literal() {
             at += 1;
             continue;
         }

@@ -67,7 +67,7 @@ pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
         let mut cells = Vec::new();
         for end in ends {
             cells.push(cell(d, &line[start..end as usize]));
-            start = end as usize + 1;
+            start = end as usize + d.separator.len();
         }
         rows.push(Row { number, offset: at as u64, line: line.to_vec(), cells });
         at += next;
@@ -89,9 +89,6 @@ fn records(length: usize, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
 }
 
 fn cell(d: &Dialect, raw: &[u8]) -> Cell {
-    if d.is_lines() {
-        return Cell::Bytes(raw.to_vec());
-    }
     if !(d.is_csv() && raw.contains(&d.quote)) {
         if raw == d.null {
             return Cell::Null;
@@ -99,6 +96,9 @@ fn cell(d: &Dialect, raw: &[u8]) -> Cell {
         if d.default.as_deref() == Some(raw) {
             return Cell::Default;
         }
+    }
+    if d.is_literal() {
+        return Cell::Bytes(raw.to_vec());
     }
     let mut value = Vec::new();
     if d.is_csv() {

@@ -40,7 +40,7 @@ impl<'a> Record<'a> {
         let plain = end & FLAG == 0;
         let start = match field {
             0 => self.start,
-            _ => self.ends.get(field - 1).map_or(0, |&e| (e & !FLAG) as usize + 1),
+            _ => self.ends.get(field - 1).map_or(0, |&e| (e & !FLAG) as usize + self.dialect.separator.len()),
         };
         let raw = self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default();
         let d = self.dialect;
@@ -64,7 +64,7 @@ impl<'a> Record<'a> {
     pub fn raw(&self, field: usize) -> &'a [u8] {
         let Some(&end) = self.ends.get(field) else { return &[] };
         let before = field.checked_sub(1).and_then(|before| self.ends.get(before));
-        let start = before.map_or(self.start, |&e| (e & !FLAG) as usize + 1);
+        let start = before.map_or(self.start, |&e| (e & !FLAG) as usize + self.dialect.separator.len());
         self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default()
     }
 

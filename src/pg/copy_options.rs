@@ -6,13 +6,13 @@
 
 use std::ffi::CStr;
 
-use pg_bulk_format::dialect::{Dialect, DialectError, FormatOptions};
+use pg_bulk_format::dialect::{Dialect, DialectError, Format, FormatOptions};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::Column;
 use super::compat;
 use super::compression::Compressed;
-use super::encoding::{EncodingErrors, Encodings, Treatment, encoding_by_name};
+use super::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use super::field_options::FieldDraft;
 use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
 use super::received;
@@ -31,6 +31,7 @@ pub const NAMES: &[&str] = &[
     "format",
     "header",
     "delimiter",
+    "trailing_delimiter",
     "quote",
     "escape",
     "null",
@@ -193,7 +194,11 @@ impl Draft {
                 };
             }
             "delimiter" => self.format.delimiter = given(),
-            "quote" => self.format.quote = given(),
+            "trailing_delimiter" => self.format.trailing = self.caller.boolean(name, bytes)?,
+            "quote" => {
+                self.format.unquoted = value.eq_ignore_ascii_case("none");
+                self.format.quote = if self.format.unquoted { None } else { given() };
+            }
             "escape" => self.format.escape = given(),
             "null" => self.format.null = given(),
             "default" => self.format.default = given(),
@@ -268,7 +273,7 @@ impl Draft {
             Shape::Binary => return self.binary(),
             _ => (),
         }
-        Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
+        let dialect = Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
             use DialectError as D;
             // COPY calls a character that is too long a feature that is missing; here it is a bad value.
             let bad_value = matches!(e, D::DelimiterLength | D::QuoteLength | D::EscapeLength);
@@ -277,7 +282,14 @@ impl Draft {
                 return error.code(Code::ERRCODE_INVALID_PARAMETER_VALUE);
             }
             error
-        })
+        })?;
+        if dialect.separator.is_long() && !encoding::is_found(dialect.separator.bytes()) {
+            let server = Encodings::server_name();
+            let message =
+                format!("a delimiter with characters other than ASCII is not supported in encoding \"{server}\"");
+            return Err(unsupported(&message));
+        }
+        Ok(dialect)
     }
 
     /// The binary format. What has no meaning there is refused in the order of `ProcessCopyOptions`, and then what is ours.
@@ -312,7 +324,8 @@ impl Draft {
         let format = &self.format;
         let refused = [
             (format.delimiter.is_some(), "DELIMITER"),
-            (format.quote.is_some(), "QUOTE"),
+            (format.trailing, "TRAILING_DELIMITER"),
+            (format.quote.is_some() || format.unquoted, "QUOTE"),
             (format.escape.is_some(), "ESCAPE"),
             (format.default.is_some(), "DEFAULT"),
             (format.force_not_null, "FORCE_NOT_NULL"),
@@ -472,7 +485,7 @@ impl CopyOptions {
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
         mark(&self.force_not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
         mark(&self.force_null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
-        if !self.dialect.is_csv() {
+        if !matches!(self.dialect.format, Format::Csv | Format::Unquoted) {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             if forced(|c| c.force_not_null) {
                 return Err(unsupported(&compat::requires_csv("FORCE_NOT_NULL")));

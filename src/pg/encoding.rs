@@ -68,6 +68,14 @@ pub fn encoding_by_name(name: &str) -> Option<c_int> {
     (encoding >= 0).then_some(encoding)
 }
 
+/// Is a string in the server's encoding found wherever its bytes are? In UTF-8 no character begins within another. In other
+/// encodings with longer characters the end of one and the beginning of the next may look like a third one.
+pub fn is_found(string: &[u8]) -> bool {
+    // SAFETY: guarded calls without arguments.
+    let (server, longest) = unsafe { (pg_sys::GetDatabaseEncoding(), pg_sys::pg_database_encoding_max_length()) };
+    string.is_ascii() || longest == 1 || server == UTF8
+}
+
 fn name_of(encoding: c_int) -> String {
     // SAFETY: the table of names answers every number, with an empty string if need be.
     unsafe { CStr::from_ptr(compat::encoding_to_char(encoding)) }.to_string_lossy().into_owned()

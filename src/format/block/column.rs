@@ -40,6 +40,8 @@ pub(super) struct Span<'a> {
     pub(super) fields: usize,
     pub(super) field: usize,
     pub(super) dialect: &'a Dialect,
+    /// How long a delimiter is.
+    pub(super) separator: usize,
     /// In CSV, if there is one among the bytes of the records.
     pub(super) quote: Option<u8>,
 }
@@ -61,7 +63,7 @@ impl Span<'_> {
         let start = match (row, self.field) {
             (0, 0) => self.start,
             (_, 0) => self.records.get(row - 1).map_or(0, |before| before.next as usize),
-            _ => self.ends.get(at - 1).map_or(0, |&e| (e & !FLAG) as usize + 1),
+            _ => self.ends.get(at - 1).map_or(0, |&e| (e & !FLAG) as usize + self.separator),
         };
         At { start, end: (end & !FLAG) as usize, plain: end & FLAG == 0 }
     }
@@ -79,7 +81,7 @@ impl Span<'_> {
             let start = match (row, self.field) {
                 (0, 0) => self.start,
                 (_, 0) => self.records.get_unchecked(row - 1).next as usize,
-                _ => (*self.ends.get_unchecked(at - 1) & !FLAG) as usize + 1,
+                _ => (*self.ends.get_unchecked(at - 1) & !FLAG) as usize + self.separator,
             };
             At { start, end: (end & !FLAG) as usize, plain: end & FLAG == 0 }
         }

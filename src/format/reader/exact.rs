@@ -119,7 +119,7 @@ impl Reader {
                 Err(e) => return self.fail(start, number, Some(start + content), ReadError::Field(e)),
             }
             // As the kernels leave them: offsets in the buffer, and none is taken for plain, unless nothing else can be.
-            let flag = if self.dialect.is_lines() { 0 } else { FLAG };
+            let flag = if self.dialect.is_literal() { 0 } else { FLAG };
             for end in &mut self.exact_ends {
                 *end = (*end + start as u32) | flag;
             }

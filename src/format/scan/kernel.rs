@@ -9,7 +9,9 @@
 //! escape. Most fields of most files are plain, so nothing looks at their bytes a second time.
 
 use super::Isa;
+use super::delimiter::Delimiters;
 use crate::dialect::{Dialect, EndMarker, Eol, Format};
+use crate::separator::Separator;
 
 /// Set in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
@@ -19,6 +21,10 @@ pub const FLAG: u32 = 1 << 31;
 pub struct Needles {
     pub(super) mode: Mode,
     delimiter: u8,
+    /// All of the delimiter.
+    pub(super) separator: Separator,
+    /// One that ends a line begins no field.
+    pub(super) trailing: bool,
     pub(super) quote: u8,
     pub(super) escape: u8,
     pub(super) eol: Eol,
@@ -32,16 +38,18 @@ pub(super) enum Mode {
     Csv,
     CsvEscape,
     Lines,
+    Unquoted,
 }
 
 pub(super) const TEXT: u8 = 0;
 pub(super) const CSV: u8 = 1;
 pub(super) const CSV_ESCAPE: u8 = 2;
 pub(super) const LINES: u8 = 3;
+pub(super) const UNQUOTED: u8 = 4;
 
 /// Is each line end one of a record, so that no others need to be counted?
 const fn has_a_record_a_line(mode: u8) -> bool {
-    mode == TEXT || mode == LINES
+    mode == TEXT || mode == LINES || mode == UNQUOTED
 }
 
 impl Carry {
@@ -67,13 +75,20 @@ impl Needles {
     pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
         let mode = match (d.format, d.quote == d.escape) {
             (Format::Lines | Format::Records | Format::Binary, _) => Mode::Lines,
+            (Format::Unquoted, _) => Mode::Unquoted,
             (Format::Text, _) => Mode::Text,
             (Format::Csv, true) => Mode::Csv,
             (Format::Csv, false) => Mode::CsvEscape,
         };
-        let marker = d.end_marker == EndMarker::Until17 && mode != Mode::Lines;
+        let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
-        d.is_regular().then_some(Needles { mode, delimiter, quote, escape, eol, marker })
+        let (separator, trailing) = (d.separator, d.trailing);
+        d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker })
+    }
+
+    /// Is it for kernels that know of [`Delimiters`]?
+    pub(super) fn is_rich(&self) -> bool {
+        self.separator.is_long() || self.trailing
     }
 }
 
@@ -218,7 +233,7 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
             odd = taken & eq!(b'.');
         }
         free = !taken;
-    } else if MODE == LINES {
+    } else if MODE == LINES || MODE == UNQUOTED {
         free = !0;
     } else {
         quote = eq!(n.quote);
@@ -282,11 +297,16 @@ pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
 pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
-        match n.mode {
-            Mode::Text => split_mode::<I, TEXT>(n, data, from, batch),
-            Mode::Csv => split_mode::<I, CSV>(n, data, from, batch),
-            Mode::CsvEscape => split_mode::<I, CSV_ESCAPE>(n, data, from, batch),
-            Mode::Lines => split_mode::<I, LINES>(n, data, from, batch),
+        match (n.mode, n.is_rich()) {
+            (Mode::Text, false) => split_mode::<I, TEXT, false>(n, data, from, batch),
+            (Mode::Csv, false) => split_mode::<I, CSV, false>(n, data, from, batch),
+            (Mode::CsvEscape, false) => split_mode::<I, CSV_ESCAPE, false>(n, data, from, batch),
+            (Mode::Unquoted, false) => split_mode::<I, UNQUOTED, false>(n, data, from, batch),
+            (Mode::Lines, _) => split_mode::<I, LINES, false>(n, data, from, batch),
+            (Mode::Text, true) => split_mode::<I, TEXT, true>(n, data, from, batch),
+            (Mode::Csv, true) => split_mode::<I, CSV, true>(n, data, from, batch),
+            (Mode::CsvEscape, true) => split_mode::<I, CSV_ESCAPE, true>(n, data, from, batch),
+            (Mode::Unquoted, true) => split_mode::<I, UNQUOTED, true>(n, data, from, batch),
         }
     }
 }
@@ -297,10 +317,17 @@ fn marker_at(data: &[u8], at: usize) -> bool {
     data.get(at) == Some(&b'\\') && data.get(at + 1).is_none_or(|&c| c == b'.')
 }
 
+/// `RICH`: with [`Delimiters`].
+///
 /// # Safety
 /// `I`'s instructions are there.
 #[inline(always)]
-unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
+unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
+    n: &Needles,
+    data: &[u8],
+    from: usize,
+    batch: &mut Batch,
+) {
     // Offsets share their word with FLAG.
     let data = data.get(..FLAG as usize - 64).unwrap_or(data);
     batch.len = 0;
@@ -313,6 +340,7 @@ unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
         return;
     }
     let mut carry = Carry::default();
+    let mut delimiters = Delimiters::new(n);
     let mut field_start = 1u64;
     let mut unplain = false;
     let (mut fields, mut records) = (0usize, 0usize);
@@ -324,15 +352,19 @@ unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
             break;
         }
         // SAFETY: at < data.len(); the caller vouches for the instruction set.
-        let m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
+        let mut m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
+        // SAFETY: as above.
+        let no_ends = if RICH { unsafe { delimiters.sort_out::<I>(n, data, at, &mut m) } } else { 0 };
         let mut ends = m.delimiter | m.line_end;
         if m.odd != 0 {
             ends &= (m.odd & m.odd.wrapping_neg()) - 1;
         }
-        let count = ends.count_ones() as usize;
+        // The ends of fields; the others are those of records only.
+        let field_ends = ends & !no_ends;
+        let count = field_ends.count_ones() as usize;
 
         let base = at as u32;
-        let mut bits = ends;
+        let mut bits = field_ends;
         // SAFETY: at least 64 places are left, checked above, and a word has at most 64 bits.
         let out = unsafe { batch.ends.as_mut_ptr().add(fields) };
         let mut i = 0;
@@ -345,26 +377,30 @@ unsafe fn split_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
 
         let odd_bytes = if MODE == TEXT {
             m.escape
-        } else if MODE == LINES {
+        } else if MODE == LINES || MODE == UNQUOTED {
             0
         } else {
-            let starts = ends << 1 | field_start;
-            let next = data.get(at + 64).is_some_and(|&c| c == n.delimiter || c == b'\n' || c == b'\r');
+            let starts =
+                if RICH { m.delimiter << n.separator.len() | m.line_end << 1 } else { ends << 1 } | field_start;
+            let is_delimiter =
+                |c: u8| c == n.delimiter && (!RICH || data.get(at + 64..).is_some_and(|b| n.separator.begins(b)));
+            let next = data.get(at + 64).is_some_and(|&c| is_delimiter(c) || c == b'\n' || c == b'\r');
             let before_end = (ends | m.any_end) >> 1 | u64::from(next) << 63;
             m.escape | m.quote & !(starts | before_end & !m.inside)
         };
-        field_start = ends >> 63;
+        field_start = if RICH { m.delimiter >> (64 - n.separator.len()) | m.line_end >> 63 } else { ends >> 63 };
         if odd_bytes != 0 || unplain {
             // SAFETY: the same places as above.
             let out = unsafe { std::slice::from_raw_parts_mut(out, count) };
-            flag(out, ends, odd_bytes, &mut unplain);
+            flag(out, field_ends, odd_bytes, &mut unplain);
         }
 
         let mut bits = m.line_end & ends;
         while bits != 0 {
             let i = bits.trailing_zeros();
-            let upto = (ends & ((1u64 << i) - 1)).count_ones() as usize + 1;
-            if n.eol == Eol::CrNl {
+            let ends_field = !RICH || no_ends >> i & 1 == 0;
+            let upto = (field_ends & ((1u64 << i) - 1)).count_ones() as usize + usize::from(ends_field);
+            if n.eol == Eol::CrNl && ends_field {
                 // SAFETY: the place of this line end, written above. The `\r` is no data.
                 unsafe { *out.add(upto - 1) -= 1 };
             }
@@ -511,7 +547,7 @@ pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState)
             Mode::Text => cut_mode::<I, TEXT>(n, data, state),
             Mode::Csv => cut_mode::<I, CSV>(n, data, state),
             Mode::CsvEscape => cut_mode::<I, CSV_ESCAPE>(n, data, state),
-            Mode::Lines => cut_mode::<I, LINES>(n, data, state),
+            Mode::Lines | Mode::Unquoted => cut_mode::<I, LINES>(n, data, state),
         }
     }
 }

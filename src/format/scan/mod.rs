@@ -16,6 +16,7 @@
 //! with too many fields: it stops before that record and lets the exact reader ([`crate::line`]) have it.
 #![allow(unsafe_code, reason = "SIMD loads and intrinsics")]
 
+mod delimiter;
 pub mod kernel;
 #[cfg(target_arch = "aarch64")]
 mod neon;

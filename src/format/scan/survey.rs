@@ -65,7 +65,7 @@ impl Scanner {
         let search = match self.needles.mode {
             Mode::CsvEscape if has_escapes => Search::All,
             // A newline by itself ends no line there, but is one of those that are counted.
-            Mode::Text | Mode::Lines if has_escapes || self.needles.eol == Eol::CrNl => {
+            Mode::Text | Mode::Unquoted | Mode::Lines if has_escapes || self.needles.eol == Eol::CrNl => {
                 let mut state = CutState::default();
                 self.cut(data, &mut state);
                 Search::Done(state)
@@ -170,7 +170,7 @@ pub(crate) fn sums(n: &Needles, data: &[u8]) -> Sums {
         all_lines += lines.iter().map(|&lines| u64::from(lines)).sum::<u64>();
     }
     Sums {
-        odd_quotes: !matches!(n.mode, Mode::Text | Mode::Lines)
+        odd_quotes: !matches!(n.mode, Mode::Text | Mode::Unquoted | Mode::Lines)
             && quotes.iter().fold(0, |odd, quotes| odd ^ quotes) != 0,
         lines: all_lines,
         special: special != [0; 64] || rest.contains(&sought),

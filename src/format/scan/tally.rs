@@ -6,7 +6,8 @@
 //! fails, and all on a machine that cannot gather bits, are gone through record by record.
 
 use super::Isa;
-use super::kernel::{CSV, CSV_ESCAPE, LINES, LastEnd, Mode, Needles, TEXT, load, marks};
+use super::delimiter::Delimiters;
+use super::kernel::{CSV, CSV_ESCAPE, LINES, LastEnd, Mode, Needles, TEXT, UNQUOTED, load, marks};
 use crate::dialect::Eol;
 
 /// Records that were counted: what [`tally`] finds.
@@ -28,11 +29,16 @@ pub struct Tally {
 pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
-        match n.mode {
-            Mode::Text => tally_mode::<I, TEXT>(n, data, from, fields),
-            Mode::Csv => tally_mode::<I, CSV>(n, data, from, fields),
-            Mode::CsvEscape => tally_mode::<I, CSV_ESCAPE>(n, data, from, fields),
-            Mode::Lines => tally_mode::<I, LINES>(n, data, from, fields),
+        match (n.mode, n.is_rich()) {
+            (Mode::Text, false) => tally_mode::<I, TEXT, false>(n, data, from, fields),
+            (Mode::Csv, false) => tally_mode::<I, CSV, false>(n, data, from, fields),
+            (Mode::CsvEscape, false) => tally_mode::<I, CSV_ESCAPE, false>(n, data, from, fields),
+            (Mode::Unquoted, false) => tally_mode::<I, UNQUOTED, false>(n, data, from, fields),
+            (Mode::Lines, _) => tally_mode::<I, LINES, false>(n, data, from, fields),
+            (Mode::Text, true) => tally_mode::<I, TEXT, true>(n, data, from, fields),
+            (Mode::Csv, true) => tally_mode::<I, CSV, true>(n, data, from, fields),
+            (Mode::CsvEscape, true) => tally_mode::<I, CSV_ESCAPE, true>(n, data, from, fields),
+            (Mode::Unquoted, true) => tally_mode::<I, UNQUOTED, true>(n, data, from, fields),
         }
     }
 }
@@ -60,15 +66,22 @@ impl Rhythm {
 }
 
 /// Whatever [`super::kernel::split`] would flag is no matter in CSV; in text it ends the count. So does a backslash at the
-/// start of a record where `\.` matters.
+/// start of a record where `\.` matters. `RICH`: with [`Delimiters`].
 ///
 /// # Safety
 /// `I`'s instructions are there.
 #[inline(always)]
-unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    let check_marker = MODE != TEXT && MODE != LINES && n.marker;
+unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
+    n: &Needles,
+    data: &[u8],
+    from: usize,
+    fields: usize,
+) -> Tally {
+    let check_marker = MODE != TEXT && MODE != LINES && MODE != UNQUOTED && n.marker;
     let counted = Eol::counted(Some(n.eol));
-    let mut rhythm = if I::COMPRESSES { Rhythm::new(fields) } else { None };
+    // Line ends that end no field are not expected in it.
+    let mut rhythm = if I::COMPRESSES && !(RICH && n.trailing) { Rhythm::new(fields) } else { None };
+    let mut delimiters = Delimiters::new(n);
     let mut carry = super::Carry::default();
     // 1 if a record starts with the block.
     let mut start = 1;
@@ -79,11 +92,12 @@ unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
     let mut at = from;
     'blocks: while at < data.len() {
         // SAFETY: at < data.len(); the caller vouches for the instruction set.
-        let (m, lines, backslash) = unsafe {
+        let (m, no_ends, lines, backslash) = unsafe {
             let block = load::<I>(data, at);
-            let m = marks::<I, MODE>(n, block, &mut carry);
+            let mut m = marks::<I, MODE>(n, block, &mut carry);
+            let no_ends = if RICH { delimiters.sort_out::<I>(n, data, at, &mut m) } else { 0 };
             let backslash = if check_marker { I::eq(block, b'\\') } else { 0 };
-            (m, if MODE == TEXT { 0 } else { I::eq(block, counted) }, backslash)
+            (m, no_ends, if MODE == TEXT { 0 } else { I::eq(block, counted) }, backslash)
         };
         let starts = m.line_end << 1 | start;
         start = m.line_end >> 63;
@@ -111,7 +125,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], from: usi
         let (mut delimiter, mut bits) = (m.delimiter, m.line_end);
         while bits != 0 {
             let end = bits & bits.wrapping_neg();
-            ended += (delimiter & (end - 1)).count_ones() as usize + 1;
+            ended += (delimiter & (end - 1)).count_ones() as usize + usize::from(!RICH || no_ends & end == 0);
             if ended != fields {
                 break 'blocks;
             }

@@ -11,6 +11,7 @@
 use super::shape::{Shape, Type, Types};
 use super::{each_record, is_quoted, raw_fields};
 use crate::dialect::{Dialect, EndMarker, Format};
+use crate::separator::Separator;
 
 /// What is known of the dialect.
 #[derive(Debug, Clone)]
@@ -145,6 +146,8 @@ fn csv(given: &Given, delimiter: u8, quote: u8, escape: u8) -> Dialect {
     Dialect {
         format: Format::Csv,
         delimiter,
+        separator: Separator::byte(delimiter),
+        trailing: false,
         quote,
         escape,
         null: given.null.clone().unwrap_or_default(),

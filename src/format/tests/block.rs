@@ -65,30 +65,37 @@ fn record(odd: u32) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// CSV with or without quotes, text, or CSV with a digit for a quote.
+/// CSV with or without quotes, text, CSV with a digit for a quote, with a long delimiter, or with none for a quote and a
+/// delimiter at the end.
 fn spell(records: &[Vec<String>], style: usize) -> Vec<u8> {
     let spell_field = |f: &String| match style {
-        0 if f == "NULL" => String::new(),
-        0 => format!("\"{}\"", f.replace('"', "\"\"")),
+        0 | 4 if f == "NULL" => String::new(),
+        0 | 4 => format!("\"{}\"", f.replace('"', "\"\"")),
         1 => f.replace('"', ""),
         // Here 5 is the quote, and opens and closes anywhere, so there must be an even number of them.
         3 if f.matches('5').count() % 2 == 1 => format!("{f}5"),
-        3 => f.clone(),
+        3 | 5 => f.clone(),
         _ if f == "NULL" => "\\N".into(),
         _ => f.replace('\\', "\\\\"),
     };
-    let delimiter = if style == 2 { "\t" } else { "," };
-    let line = |r: &Vec<String>| r.iter().map(spell_field).collect::<Vec<_>>().join(delimiter) + "\n";
+    let delimiter = DELIMITERS[style];
+    let end = if style == 5 { "\t\n" } else { "\n" };
+    let line = |r: &Vec<String>| r.iter().map(spell_field).collect::<Vec<_>>().join(delimiter) + end;
     // A first record that tells how lines end.
     records.iter().map(line).collect::<String>().into_bytes()
 }
 
+const DELIMITERS: [&str; 6] = [",", ",", "\t", ",", "~|~", "\t"];
+
 fn dialect(style: usize) -> Dialect {
     let options = FormatOptions {
         csv: style != 2,
+        delimiter: Some(DELIMITERS[style].into()),
         quote: (style == 3).then(|| b"5".to_vec()),
+        unquoted: style == 5,
+        trailing: style == 5,
         null: Some(match style {
-            0 => Vec::new(),
+            0 | 4 => Vec::new(),
             2 => b"\\N".to_vec(),
             _ => b"NULL".to_vec(),
         }),
@@ -216,7 +223,7 @@ proptest! {
     #[test]
     fn rows_are_the_same(
         records in prop::collection::vec(record(1), 1..150),
-        style in 0..4usize,
+        style in 0..6usize,
         read_size in prop::sample::select(vec![100usize, 5000, 1 << 20]),
         not_null in prop::option::of(0..13usize),
         wanted in prop_oneof![Just(ALL), Just(0), any::<u32>()],
@@ -231,7 +238,7 @@ proptest! {
 #[test]
 fn no_row_is_odd_without_a_reason() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for style in 0..3 {
+    for style in [0, 1, 2, 4, 5] {
         let records = prop::collection::vec(record(0), 300);
         let records = records.new_tree(&mut runner).unwrap().current();
         let data = spell(&records, style);

@@ -146,11 +146,11 @@ proptest! {
     #[test]
     fn random_files(
         tokens in tokens(),
-        which in 0usize..10,
+        which: prop::sample::Index,
         eol in prop::sample::select(&EOLS),
         pieces in prop::collection::vec(prop_oneof![1usize..4, 1usize..200], 1..8),
     ) {
-        let d = &dialects::regular()[which];
+        let d = &which.get(&dialects::regular()).clone();
         let file = with_line_ends(&tokens, eol);
         check_prefixes(d, eol, &file);
         check_pieces(d, eol, &file, &pieces);

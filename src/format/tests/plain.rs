@@ -7,6 +7,7 @@
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_format::reader::{Event, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
+use pg_bulk_format::separator::Separator;
 
 /// What each field of each record but the first is, in a file that is read in one piece.
 fn kinds(dialect: &Dialect, file: &[u8], level: Level) -> Vec<bool> {
@@ -52,11 +53,19 @@ fn csv(escape: Option<&[u8]>) -> Dialect {
     Dialect::check(&options, EndMarker::Until17).unwrap()
 }
 
+/// The same with a long delimiter, or one more at the end of a line.
+fn others(dialect: &Dialect) -> [Dialect; 2] {
+    let separator = Separator::new(b",-,").unwrap();
+    [Dialect { separator, ..dialect.clone() }, Dialect { separator, trailing: true, ..dialect.clone() }]
+}
+
 /// Records of three fields; the middle one is what is looked at, the others are plain.
 fn check(dialect: &Dialect, middle: &str, is_plain: bool) {
     for line_end in ["\n", "\r\n", "\r"] {
         for before in 0..130 {
-            let record = format!("{},{middle},\"y\"{line_end}", "x".repeat(before));
+            let delimiter = std::str::from_utf8(dialect.separator.bytes()).unwrap();
+            let last = if dialect.trailing { delimiter } else { "" };
+            let record = format!("{}{delimiter}{middle}{delimiter}\"y\"{last}{line_end}", "x".repeat(before));
             let file = ["1", line_end, &record, &record].concat();
             let expected = [true, is_plain, true].repeat(2);
             for level in Level::available() {
@@ -74,6 +83,12 @@ fn plain_fields() {
         }
         check(&dialect, &format!("\"{}\"", "b".repeat(64)), true);
         check(&dialect, &format!("\"{}\"", "b,".repeat(70)), true);
+        for dialect in others(&dialect) {
+            for middle in ["", "a", "\"\"", "\"a,-,b\"", "\"\n,-,\"", "-,", "-,,"] {
+                check(&dialect, middle, true);
+            }
+            check(&dialect, &format!("\"{}\"", "b,-,".repeat(35)), true);
+        }
     }
 }
 
@@ -85,6 +100,11 @@ fn escaped_fields() {
             check(&dialect, middle, false);
         }
         check(&dialect, &format!("\"a\"{}", "b".repeat(64)), false);
+        for dialect in others(&dialect) {
+            for middle in ["\"a\",b", "a,\"b\"", "\"a\",-b", "-,\"b\"", "\"a\"\",-,\""] {
+                check(&dialect, middle, false);
+            }
+        }
     }
     check(&csv(Some(b"'")), "\"a'\"b\"", false);
     check(&csv(Some(b"'")), "\"a''b\"", false);

@@ -39,6 +39,9 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
         let Ok(mut options) = LoadOptions::of_values(path, &values) else {
             return no("The options make no sense.");
         };
+        if !options.copy.dialect.is_copys() {
+            return no("The options make no sense.");
+        }
         if statement.filename.is_null() {
             options.location = Location::Client(0);
         }

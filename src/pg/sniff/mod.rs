@@ -176,14 +176,18 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         known.set("format", &Value::Text(b"csv".to_vec()))?;
     }
     let known = known.finish()?;
+    if known.shape == copy_options::Shape::Json {
+        let message = "format \"json\" is not sniffed";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+    }
     if known.shape != copy_options::Shape::Delimited {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .hint("Nothing in such a file says where columns are."));
     }
-    if known.shape == copy_options::Shape::Json {
-        let message = "format \"json\" is not sniffed";
+    if !known.dialect.is_copys() {
+        let message = "delimiters of more than one byte and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
     let given = Given {

@@ -23,8 +23,39 @@ pub fn dialect(csv: bool, delimiter: &str, quote: &str, escape: &str, null: &str
     Dialect::check(&o, end_marker).unwrap()
 }
 
+/// CSV without quotes.
+pub fn unquoted(delimiter: &str, null: &str, trailing: bool) -> Dialect {
+    let bytes = |s: &str| Some(s.as_bytes().to_vec());
+    let (delimiter, null) = (bytes(delimiter), bytes(null));
+    let o = FormatOptions { csv: true, unquoted: true, delimiter, null, trailing, ..FormatOptions::default() };
+    Dialect::check(&o, EndMarker::Until17).unwrap()
+}
+
+/// One in which a delimiter that ends a line begins no field.
+pub fn trailing(d: Dialect) -> Dialect {
+    Dialect { trailing: true, ..d }
+}
+
 /// Dialects that the kernels read.
 pub fn regular() -> Vec<Dialect> {
+    let (old, new) = (EndMarker::Until17, EndMarker::Since18);
+    let mut regular = copys();
+    regular.extend([
+        unquoted("\t", "\\N", false),
+        unquoted("\"", "", true),
+        unquoted("aa", "N", true),
+        dialect(true, "||", "\"", "\"", "", old),
+        dialect(true, "€", "'", "'", "N", new),
+        trailing(dialect(true, "|", "\"", "\"", "", old)),
+        trailing(dialect(true, ",x,", "\"", "e", "", old)),
+        trailing(dialect(false, "||", "", "", "\\N", old)),
+        dialect(false, "\t,\t", "", "", "N", new),
+    ]);
+    regular
+}
+
+/// Those among them that are COPY's, and lines.
+pub fn copys() -> Vec<Dialect> {
     let (old, new) = (EndMarker::Until17, EndMarker::Since18);
     vec![
         dialect(true, ",", "\"", "\"", "", old),

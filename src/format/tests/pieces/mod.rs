@@ -15,6 +15,8 @@ pub enum Piece {
     Quote,
     Escape,
     Delimiter,
+    /// What may be one.
+    FirstOfDelimiter,
     Null,
     Eol,
     /// A field with doubled quotes.
@@ -41,9 +43,12 @@ pub fn file(d: &Dialect, eol: Eol, first: &[Piece], pieces: &[Piece]) -> Vec<u8>
             Piece::Bytes(bytes) => out.extend(bytes),
             Piece::Quote => out.push(d.quote),
             Piece::Escape => out.push(if d.is_csv() { d.escape } else { b'\\' }),
-            Piece::Delimiter => out.push(d.delimiter),
+            Piece::Delimiter => out.extend(d.separator.bytes()),
+            Piece::FirstOfDelimiter => out.push(d.delimiter),
             Piece::Null => out.extend(&d.null),
             Piece::Eol => out.extend(line_end(eol)),
+            // There a line end is always one.
+            Piece::Lines if d.is_literal() => out.extend(b"\"in side"),
             Piece::Lines if !d.is_csv() => out.extend(b"in\\\n\\\r\\\nside"),
             Piece::Lines => out.extend([&[d.quote], &b"in"[..], line_end(eol), b"\n\r\r\nside", &[d.quote]].concat()),
             Piece::Quotes => out.extend([&[d.quote; 3][..], b"q", &[d.quote; 3]].concat()),
@@ -83,13 +88,14 @@ const DATA: &[&[u8]] =
     &[b"a", b"N", b"1", b".", b"\xc3\xa4", "€".as_bytes(), b"\\N", b"e", b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"];
 
 fn piece() -> impl Strategy<Value = Piece> {
-    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escape, Lines, Null, Quote};
+    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escape, FirstOfDelimiter, Lines, Null, Quote};
     prop_oneof![
         6 => prop::sample::select(DATA).prop_map(Bytes),
         7 => Just(Eol),
         3 => Just(Quote),
         2 => Just(Escape),
         3 => Just(Delimiter),
+        1 => Just(FirstOfDelimiter),
         1 => Just(Null),
         2 => Just(Lines),
         1 => (1usize..5).prop_map(Backslashes),
@@ -100,13 +106,14 @@ fn piece() -> impl Strategy<Value = Piece> {
 
 /// Pieces without what is likely to be an error.
 fn calm() -> impl Strategy<Value = Piece> {
-    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escaped, Lines, Null, Quotes};
+    use Piece::{Backslashes, Bytes, Delimiter, Edge, Eol, Escaped, FirstOfDelimiter, Lines, Null, Quotes};
     prop_oneof![
         6 => prop::sample::select(DATA).prop_map(Bytes),
         6 => Just(Eol),
         2 => Just(Quotes),
         2 => Just(Escaped),
         3 => Just(Delimiter),
+        1 => Just(FirstOfDelimiter),
         1 => Just(Null),
         3 => (1usize..3).prop_map(|n| Backslashes(2 * n)),
         4 => (0usize..4).prop_map(Edge),

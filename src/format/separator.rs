@@ -1,0 +1,130 @@
+//! What stands between the fields of a line: a character as COPY has it, or a longer string.
+//!
+//! A delimiter of more than one byte is found where it stands first: in `a|||b` with `||` the third bar is the second field's.
+//! Only some strings can stand in two places at once (`||`, `~|~`), and only for these whoever compares many places at a time
+//! has to sort out which come first ([`Separator::overlaps`]). In the encodings of servers no byte of a longer character
+//! is an ASCII character, and in UTF-8 no character begins within another, so bytes are compared wherever they stand.
+
+use std::fmt;
+
+/// The longest one, in bytes.
+pub const LONGEST: usize = 16;
+
+/// A delimiter, at least one byte long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Separator {
+    bytes: [u8; LONGEST],
+    len: u8,
+    overlaps: bool,
+}
+
+impl Separator {
+    /// One byte.
+    #[must_use]
+    pub const fn byte(byte: u8) -> Separator {
+        let mut bytes = [0; LONGEST];
+        bytes[0] = byte;
+        Separator { bytes, len: 1, overlaps: false }
+    }
+
+    /// A string; `None` if it is empty or too long.
+    #[must_use]
+    pub fn new(string: &[u8]) -> Option<Separator> {
+        let mut separator = Separator { bytes: [0; LONGEST], len: u8::try_from(string.len()).ok()?, overlaps: false };
+        separator.bytes.get_mut(..string.len())?.copy_from_slice(string);
+        separator.overlaps = (1..string.len()).any(|by| string.get(by..).is_some_and(|rest| string.starts_with(rest)));
+        (!string.is_empty()).then_some(separator)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len()).unwrap_or_default()
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Is it more than one byte?
+    #[inline(always)]
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.len > 1
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub fn first(&self) -> u8 {
+        self.bytes[0]
+    }
+
+    /// The byte of this number. Behind the last one there are NULs.
+    #[inline(always)]
+    pub(crate) fn at(&self, number: usize) -> u8 {
+        self.bytes[number % LONGEST]
+    }
+
+    /// Can one begin before another one has ended?
+    #[inline(always)]
+    pub(crate) fn overlaps(&self) -> bool {
+        self.overlaps
+    }
+
+    /// Does `bytes` begin with it?
+    #[inline]
+    #[must_use]
+    pub fn begins(&self, bytes: &[u8]) -> bool {
+        bytes.first() == Some(&self.bytes[0]) && (self.len == 1 || bytes.starts_with(self.bytes()))
+    }
+
+    /// Has it this byte?
+    #[must_use]
+    pub fn has(&self, byte: u8) -> bool {
+        memchr::memchr(byte, self.bytes()).is_some()
+    }
+
+    /// Is it somewhere in `bytes`?
+    #[must_use]
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
+        memchr::memmem::find(bytes, self.bytes()).is_some()
+    }
+}
+
+impl fmt::Debug for Separator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.bytes().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_stand_in_two_places() {
+        for (string, overlaps) in
+            [("|", false), ("||", true), ("~|~", true), ("~|", false), ("abab", true), ("€", false)]
+        {
+            assert_eq!(Separator::new(string.as_bytes()).unwrap().overlaps(), overlaps, "{string}");
+        }
+    }
+
+    #[test]
+    fn one_to_sixteen_bytes() {
+        assert_eq!(Separator::new(b""), None);
+        assert_eq!(Separator::new(b"12345678901234567"), None);
+        assert_eq!(Separator::new(b"1234567890123456").unwrap().bytes(), b"1234567890123456");
+        assert_eq!(Separator::new(b";"), Some(Separator::byte(b';')));
+        assert!(Separator::new(b"||").unwrap().begins(b"||") && !Separator::new(b"||").unwrap().begins(b"|"));
+    }
+}
