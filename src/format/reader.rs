@@ -534,6 +534,7 @@ impl Reader {
             start: self.current.start,
             ends: ends.get(self.current.first..self.current.last).unwrap_or_default(),
             dialect: &self.dialect,
+            separator: self.dialect.separator.len(),
         }
     }
 

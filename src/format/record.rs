@@ -29,6 +29,8 @@ pub struct Record<'a> {
     /// Where each field ends, with [`FLAG`] if it is not plain.
     pub(crate) ends: &'a [u32],
     pub(crate) dialect: &'a Dialect,
+    /// How long a delimiter is.
+    pub(crate) separator: usize,
 }
 
 impl<'a> Record<'a> {
@@ -40,7 +42,7 @@ impl<'a> Record<'a> {
         let plain = end & FLAG == 0;
         let start = match field {
             0 => self.start,
-            _ => self.ends.get(field - 1).map_or(0, |&e| (e & !FLAG) as usize + self.dialect.separator.len()),
+            _ => self.ends.get(field - 1).map_or(0, |&e| (e & !FLAG) as usize + self.separator),
         };
         let raw = self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default();
         let d = self.dialect;
@@ -64,7 +66,7 @@ impl<'a> Record<'a> {
     pub fn raw(&self, field: usize) -> &'a [u8] {
         let Some(&end) = self.ends.get(field) else { return &[] };
         let before = field.checked_sub(1).and_then(|before| self.ends.get(before));
-        let start = before.map_or(self.start, |&e| (e & !FLAG) as usize + self.dialect.separator.len());
+        let start = before.map_or(self.start, |&e| (e & !FLAG) as usize + self.separator);
         self.bytes.get(start..(end & !FLAG) as usize).unwrap_or_default()
     }
 
