@@ -109,6 +109,17 @@ BEGIN;
 TRUNCATE wide;
 SELECT count(*), sum(length(text)) FROM loaded.t;
 ROLLBACK;
+CREATE FUNCTION grown(n int) RETURNS int[] LANGUAGE plpgsql IMMUTABLE AS $$ DECLARE made int[] := '{}'; BEGIN FOR i IN 1..n LOOP made[i] := i; END LOOP; RETURN made; END $$;
+SELECT as_insert('a int, b int[] CHECK (cardinality(b) < 4000)', 'SELECT i, load_query.grown(i) FROM generate_series(1, 3000, 300) i');
+-- A foreign table's rows: what is wrong with its file is said of that.
+CALL make_table('ft', 'a int, b text', '', E'1\tone\nx\ttwo\n');
+SELECT error_of($$SELECT loaded('SELECT b, a FROM ft', 't', '{"columns": ["b", "a"]}')$$);
+SELECT loaded FROM loaded('SELECT b FROM ft', 't', '{"columns": ["b"], "limit": 1}');
+-- An identity column takes what is given, as in COPY.
+CREATE TABLE ident (id int GENERATED ALWAYS AS IDENTITY, b text);
+SELECT loaded FROM loaded('VALUES (7, ''seven'')', 'ident');
+SELECT loaded FROM loaded('VALUES (''one'')', 'ident', '{"columns": ["b"]}');
+TABLE ident;
 -- Keys, constraints, triggers, partitions.
 SELECT as_insert('a int PRIMARY KEY, b text CHECK (b <> ''c'')', $$SELECT i, 'x' || i FROM generate_series(5000, 1, -1) i$$);
 SELECT as_insert('a int PRIMARY KEY, b text CHECK (b <> ''c'')', $$SELECT i % 4000, 'x' FROM generate_series(1, 5000) i$$);
@@ -147,6 +158,9 @@ SELECT count(*), max(a) FROM self;
 SELECT * FROM loaded('SELECT a FROM self', 'self', '{"truncate": true}');
 SELECT bt_index_check('self_pkey', true);
 SELECT count(*) FROM verify_heapam('self');
+SELECT * FROM loaded('SELECT a + 9000 FROM (VALUES (1), (2)) v (a)', 'self');
+SELECT * FROM loaded('SELECT a + 1 FROM self WHERE a = 9002 FOR UPDATE', 'self');
+DELETE FROM self;
 -- Volatile functions may look for the rows before: they find them.
 CREATE FUNCTION there() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(*) FROM load_query.self); END $$;
 SELECT * FROM loaded('SELECT there() FROM generate_series(1, 3)', 'self');
