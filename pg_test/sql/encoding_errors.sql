@@ -41,6 +41,8 @@ SELECT error_of('SELECT a FROM bytes');
 CALL write_bytes('bytes', '\x 312c 61 2c 62 0a 322c ff 2c 63 0a 332c 64 0a');
 ALTER FOREIGN TABLE bytes OPTIONS (SET encoding_errors 'reject', DROP skip);
 SELECT error_of('SELECT a FROM bytes');
+CALL write_bytes('bytes', '\x 312c 61 2c 62 2c 63 0a 322c 64 2c 65 0a');
+SELECT error_of('SELECT a FROM bytes');
 -- Text: escapes that make such bytes, in fields that are wanted or not.
 CALL make_table('escapes', 'a text, b text', $$encoding_errors 'replace'$$, '');
 CALL write_bytes('escapes', convert_to(E'a\\xe4\tb\n\\xc3\\xa4\\0\tx\n\\\\N\t\\N\n', 'UTF8') || '\xff09fe0a');

@@ -30,6 +30,9 @@ SELECT to_json(t) FROM escapes t;
 -- The marker for the default, too.
 CALL make_table('defaults', $$a int, b text DEFAULT 'none'$$, $$format 'csv', trim 'both', default '?'$$, E'1 , ? \n2,"?"\n3, "?"\n');
 SELECT * FROM defaults;
+CALL write_file('defaults', E'1,x\n ? ,y\n');
+SELECT error_of('SELECT * FROM defaults');
+SELECT error_of('SELECT count(*) FROM defaults');
 -- Values for NULL, in quotes or not; null itself is only without quotes. A list as names are listed, but that case counts.
 CALL make_table('nulls', $$a text, b text OPTIONS (null_if 'x'), c text OPTIONS (null_if '"", "a, b", "c""d" , Nul L'), d int OPTIONS (nullif '-1')$$, $$format 'csv', null '-', null_if 'NA, n/a'$$,
 E'NA,NA,NA,7\n"n/a",x,"",-1\n-,"-",,-\nna,"x","a, b","-1"\n N/A,"NA ","c""d",0\n" NA",-,Nul L,-1\nNA ,y,nul l,1\n');

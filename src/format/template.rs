@@ -254,8 +254,11 @@ impl Template {
                 }
                 Piece::Field(field) => *field,
             };
-            // Where a number is right behind another one, only its length tells where it begins.
-            let is_tight = matches!(self.pieces.get(i + 1), Some(Piece::Field(next)) if *next != Field::Half);
+            // Where a number is right behind another one, only their lengths tell where it begins.
+            let is_behind =
+                i.checked_sub(1).is_some_and(|before| matches!(self.pieces.get(before), Some(Piece::Field(_))));
+            let is_before = matches!(self.pieces.get(i + 1), Some(Piece::Field(next)) if *next != Field::Half);
+            let is_tight = is_behind || is_before;
             let least = if is_tight { 2 } else { 1 };
             let place = match field {
                 Field::Year => {
@@ -354,6 +357,8 @@ mod tests {
             ("DD.MM.YYYY", "-1.12.2024"),
             ("DD.MM.YYYY", ""),
             ("YYYYMMDD", "2024131"),
+            ("YYYYMMDD", "2024121"),
+            ("DDMonYYYY", "1Sep2024"),
             ("YYYYMMDD", "202401311"),
             ("DD Mon YYYY", "1 Sept 2024"),
             ("DD Month YYYY", "1 Sep 2024"),

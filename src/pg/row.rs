@@ -331,7 +331,8 @@ impl Rows {
     pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
         // The current row may be one of those that go now: the first one of another file.
         self.decoded = None;
-        if self.parts.is_some() || self.binary.is_some() {
+        // A block finds the marker for the default where there are no blanks around it, and in all fields.
+        if self.parts.is_some() || self.binary.is_some() || (self.is_refined && self.default.is_some()) {
             self.block = None;
             return;
         }
@@ -582,8 +583,11 @@ impl Rows {
 
     #[cold]
     fn check_defaults(&self, fields: usize) -> Result<()> {
+        let record = self.reader().record();
         for (i, column) in self.columns.iter().enumerate().take(fields) {
-            if column.default.is_null() && !column.ignored && self.reader().value(i) == Value::Default {
+            let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
+            let value = || trim.map_or_else(|| record.value(i), |trim| record.trimmed(i, trim));
+            if column.default.is_null() && !column.ignored && value() == Value::Default {
                 return Err(error::unexpected_default(&column.display_name()));
             }
         }
