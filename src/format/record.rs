@@ -55,9 +55,10 @@ impl<'a> Record<'a> {
         let Some(&end) = self.ends.get(field) else { return Value::Null };
         let raw = self.raw(field);
         let csv = self.dialect.is_csv();
-        let rest = refine::trimmed(raw, trim, !csv);
+        let literal = self.dialect.is_literal();
+        let rest = refine::trimmed(raw, trim, !csv && !literal);
         // Quotes that were within the field may now be around it.
-        let plain = end & FLAG == 0 && rest.len() == raw.len();
+        let plain = literal || (end & FLAG == 0 && rest.len() == raw.len());
         value_of(rest, plain, self.dialect, csv)
     }
 

@@ -318,6 +318,7 @@ fn columns(
         }
         options.copy.force(pg_sys::InvalidOid, &mut columns)?;
         options.copy.refine(&mut columns, &options.fields)?;
+        objects::check_rest(&columns)?;
         return Ok(columns);
     }
     // An object may lack any of its keys.

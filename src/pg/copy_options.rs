@@ -306,12 +306,13 @@ impl Draft {
                 Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, "only ON_ERROR STOP is allowed in BINARY mode"))
             }
             () if self.header != HeaderOption::Lines(0) => Err(unsupported("cannot specify HEADER in BINARY mode")),
-            () if format.quote.is_some() => requires_csv("QUOTE"),
+            () if format.quote.is_some() || format.unquoted => requires_csv("QUOTE"),
             () if format.escape.is_some() => requires_csv("ESCAPE"),
             () if format.force_not_null => requires_csv("FORCE_NOT_NULL"),
             () if format.force_null => requires_csv("FORCE_NULL"),
             () if self.by_name || self.by_position => refused("MATCH_BY"),
             () if self.skip > 0 => refused("SKIP"),
+            () if format.trailing => refused("TRAILING_DELIMITER"),
             () if self.fields.trim().is_some() => refused("TRIM"),
             () if self.fields.has_nulls() => refused("NULL_IF"),
             () if self.encoding_errors.is_some() => refused("ENCODING_ERRORS"),
@@ -443,7 +444,7 @@ impl CopyOptions {
             let hint = "Values are converted from client_encoding. Set that instead.";
             return Err(unsupported("cannot specify another ENCODING than client_encoding in BINARY mode").hint(hint));
         }
-        Ok(encodings.keeping_bom(self.keeps_bom).by_part(self.shape != Shape::Delimited))
+        Ok(encodings.keeping_bom(self.keeps_bom).by_part(matches!(self.shape, Shape::Fixed | Shape::Binary)))
     }
 
     /// The records of a location, of so many fields. Guarded.
@@ -469,6 +470,11 @@ impl CopyOptions {
             let message =
                 "encoding_errors \"reject\" requires format \"fixed\", or a file in UTF8 that is not converted";
             return Err(unsupported(message));
+        }
+        if invalid == EncodingErrors::Replace && !encodings.are_mended() {
+            let server = Encodings::server_name();
+            let message = format!("encoding_errors \"replace\" is not supported in encoding \"{server}\"");
+            return Err(unsupported(&message));
         }
         stream.tolerate(self.on_error == OnError::Table, invalid);
         Ok(stream)

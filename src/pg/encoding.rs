@@ -100,6 +100,11 @@ impl Encodings {
         Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false, by_part: false })
     }
 
+    /// Can it be said in the server's encoding what is wrong with bytes of the file? In SQL_ASCII nothing is.
+    pub fn are_mended(&self) -> bool {
+        self.server != SQL_ASCII || self.file == SQL_ASCII
+    }
+
     /// What happens to all bytes of the file.
     pub fn treatment(&self) -> Treatment {
         if self.by_part { Treatment::Nothing } else { self.conversion() }

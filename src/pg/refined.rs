@@ -29,11 +29,12 @@ impl Rows {
     pub(super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
         let replaces = self.stream.invalid() == EncodingErrors::Replace;
         let is_dirty = replaces && self.stream.reader.is_dirty();
-        for &i in wanted {
-            let reader = &self.stream.reader;
-            if i >= reader.fields() {
+        for (at, &i) in wanted.iter().enumerate() {
+            if i >= self.stream.reader.fields() {
+                self.fill(wanted.get(at..).unwrap_or_default());
                 break;
             }
+            let reader = &self.stream.reader;
             let Some(column) = self.columns.get(i) else { break };
             let record = reader.record();
             let refinement = column.refinement.as_deref();

@@ -472,7 +472,7 @@ impl Rows {
     }
 
     /// Is the current line one that is passed over?
-    fn is_no_record(&self) -> bool {
+    pub fn is_no_record(&self) -> bool {
         let line = self.stream.reader.raw_line().unwrap_or_default();
         self.parts.as_ref().is_some_and(|parts| parts.skips(line))
     }
@@ -628,10 +628,7 @@ impl Rows {
         let fields = reader.fields();
         for (at, &i) in wanted.iter().enumerate() {
             if i >= fields {
-                if self.fills && fields >= self.required {
-                    let missing = wanted.iter().skip(at).filter(|&&i| i < self.fields);
-                    self.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
-                }
+                self.fill(wanted.get(at..).unwrap_or_default());
                 break;
             }
             let Some(column) = self.columns.get(i) else { break };
@@ -691,6 +688,14 @@ impl Rows {
         if self.fields < self.columns.len() {
             // SAFETY: as above.
             unsafe { self.take_others(wanted, arrays) };
+        }
+    }
+
+    /// The record lacks the fields of these columns, which get their defaults if it may.
+    pub(super) fn fill(&mut self, wanted: &[usize]) {
+        if self.fills && self.stream.reader.fields() >= self.required {
+            let missing = wanted.iter().filter(|&&i| i < self.fields);
+            self.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
         }
     }
 

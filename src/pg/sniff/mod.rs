@@ -187,7 +187,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
             .hint("Nothing in such a file says where columns are."));
     }
     if !known.dialect.is_copys() {
-        let message = "delimiters of more than one byte and quote \"none\" are not sniffed";
+        let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
     }
     let given = Given {

@@ -107,6 +107,7 @@ fn next(rows: &mut Rows, file: u32) -> Result<Option<Place>> {
     loop {
         pgrx::check_for_interrupts!();
         match rows.stream_mut().advance() {
+            Ok(Advance::Record) if rows.is_no_record() => (),
             Ok(Advance::Record) => {
                 let position = rows.reader().record_offset();
                 return Ok(Some(Place { file, position, behind: 0 }));
