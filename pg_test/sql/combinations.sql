@@ -33,7 +33,7 @@ END $$;
 CREATE TABLE pair (a text, b text);
 CREATE FUNCTION called(a text, b text DEFAULT 'x') RETURNS pair LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN ROW(a, b)::pair; END $$;
 CREATE FUNCTION taken(a text, b text DEFAULT 'x') RETURNS pair LANGUAGE sql IMMUTABLE AS 'SELECT a, b';
-SELECT f, o, array_agg(r) FROM unnest('{called,taken}'::text[]) f, unnest('{"{}","{\"trim\": \"both\"}","{\"encoding_errors\": \"replace\"}","{\"null_if\": \"two\"}","{\"trim\": \"both\", \"writer\": \"buffered\"}"}'::jsonb[]) o,
+SELECT f, o, array_agg(r) FROM unnest('{called,taken}'::text[]) f, unnest('{"{}","{\"trim\": \"both\"}","{\"encoding_errors\": \"replace\"}","{\"null_if\": \"five\"}","{\"trim\": \"both\", \"writer\": \"buffered\"}"}'::jsonb[]) o,
 	rows_of('pair', E'one , two\n3\nfour,five\n6\n', jsonb_build_object('format', 'csv', 'filter', f) || o) r GROUP BY f, o ORDER BY f, o;
 -- Without quotes there are no escapes, with blanks around a field or without.
 SELECT rows_of('pair', E' C:\\\\new , \\\\xff\nC:\\\\new,\\\\0\n', '{"format": "csv", "quote": "none", "trim": "both"}');
@@ -53,7 +53,7 @@ SELECT rows_of('pair', '\x7b2261223a22e9227d0a', '{"format": "json", "encoding":
 CREATE TABLE typed (id int PRIMARY KEY, day date, amount numeric, rest jsonb);
 SELECT rows_of('typed', '{"id": 1, "day": "31.12.2023", "amount": "1.234,5", "more": [1]}
 {"id": "-", "day": "-", "amount": 7}
-{"day": "-", "id": 3, "amount": "1.5"}', '{"format": "json", "on_error": "table", "columns": [{"column": "id", "null_if": "-"}, {"column": "day", "date_format": "DD.MM.YYYY", "null_if": ["-"]}, {"column": "amount", "decimal": ","}, {"column": "rest", "rest": true}]}');
+{"day": "-", "id": 3, "amount": "1.5"}', '{"format": "json", "on_error": "table", "columns": [{"column": "id", "null_if": "-"}, {"column": "day", "date_format": "DD.MM.YYYY", "null_if": ["-"]}, {"column": "amount", "decimal": ",", "thousands": "."}, {"column": "rest", "rest": true}]}');
 -- Lines that are passed over are no records, whoever counts them.
 SELECT rows_of('typed', E'{"id": 1}\n\n{"id": 2}\n{"id": 1}\n', '{"format": "json"}');
 SELECT rows_of('typed', E'{"id": 1}\n\n{"id": 2}\n  \n{"id": 1}\n', '{"format": "json", "on_error": "table", "on_duplicate": "keep_old"}');
