@@ -11,6 +11,7 @@ use List::Util qw(any first max min uniq);
 use Compare;
 use Duplicates;
 use Filters;
+use Formats;
 use Readme;
 use Rival;
 use Sources;
@@ -21,10 +22,10 @@ my %TABLES = (
     load => \&loads, append => \&loads, parts => \&loads, variants => \&variants, scale => \&scale,
     latency => \&latency, checkpoint => \&checkpoints, memory => \&memory, scan => \&scans, insert => \&inserts,
     sources => \&Sources::table, duplicates => \&Duplicates::table,
-    filters => \&Filters::table,
+    filters => \&Filters::table, formats => \&Formats::table,
     compare => \&Compare::table, serial => \&Stages::table, wal => \&Wal::table,
 );
-my @ORDER = qw(compare load duplicates append insert sources filters parts variants scale serial wal latency checkpoint memory scan);
+my @ORDER = qw(compare load duplicates append insert sources filters formats parts variants scale serial wal latency checkpoint memory scan);
 my @COLUMNS = qw(workload rows bytes mode case rival round figure value);
 
 # A report: what was run where, as lines of Markdown, and the figures; what else is to be told is a figure, too, whose value

@@ -251,7 +251,8 @@ impl Heap {
     pub fn append(&mut self, baton: &Baton) -> Result<()> {
         if self.batch.complete() > 0 {
             let first = self.appender.append(&mut self.batch, baton)?;
-            if self.appender.is_contended() {
+            // Where each batch costs a flush of WAL, there had better be few.
+            if self.appender.is_contended() && !self.appender.traits().existed {
                 self.early = memory::batch_pages() / EARLY;
             }
             self.collect_keys(first)?;
