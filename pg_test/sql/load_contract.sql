@@ -156,7 +156,7 @@ SELECT rows_loaded FROM bulk_load(data_path('three.csv'), 't', '{"format": "csv"
 SELECT tableoid::regclass, count(*) FROM t GROUP BY 1 ORDER BY 1;
 
 -- Waiting for a FIFO that nobody writes to ends when it is told to.
-DO $$ BEGIN EXECUTE format('COPY (SELECT) TO PROGRAM %L', 'mkfifo ' || quote_literal(data_path('fifo'))); END $$;
+DO $$ BEGIN EXECUTE format('COPY (SELECT WHERE false) TO PROGRAM %L', 'mkfifo ' || quote_literal(data_path('fifo'))); END $$;
 SET statement_timeout = '100ms';
 \set SHOW_CONTEXT never
 SELECT bulk_load(data_path('fifo'), 't', '{"writer": "buffered"}');					-- ERROR

@@ -56,7 +56,7 @@ SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once
 SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once": true}');
 SELECT rows_loaded FROM bulk_load('once_said.csv', 't', '{"format": "csv", "once": true, "force": true}');
 \set VERBOSITY default
-DO $$ BEGIN EXECUTE 'COPY (SELECT) TO PROGRAM ''rm once_said.csv'''; END $$;
+DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm once_said.csv'''; END $$;
 SELECT count(*) FROM t WHERE id = 7;
 SELECT known() ORDER BY 1;
 

@@ -219,10 +219,12 @@ pub fn columns(function: pg_sys::Oid, mapping: &Mapping, session: &Session) -> R
 /// # Safety
 /// Nodes that were analyzed.
 pub unsafe fn obstacle(function: pg_sys::Oid, nodes: Nodes) -> Result<Option<String>> {
-    let defaults = Signature::of(function)?.defaults;
+    let Signature { defaults, types, .. } = Signature::of(function)?;
     // SAFETY: the caller vouches for the nodes; those of the catalog are expressions.
     let is_volatile =
         unsafe { volatile::calls_volatile(nodes.all()) || defaults.iter().any(|&node| volatile::calls_volatile(node)) };
+    // Nor may what makes an argument of a field.
+    let is_volatile = is_volatile || types.into_iter().any(volatile::type_calls_volatile);
     Ok(is_volatile.then(|| "The filter calls a volatile function.".into()))
 }
 

@@ -259,7 +259,9 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
                 return Err(invalid("an object among columns cannot have both source and a place in the record"));
             }
             _ => {
-                return Err(invalid("an object among columns requires column and what is said of it, or name and expr"));
+                return Err(invalid(
+                    "an object among columns requires column and what is said of it, or name and expr",
+                ));
             }
         }
     }

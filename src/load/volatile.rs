@@ -55,7 +55,7 @@ pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>
 }
 
 /// Is there a domain in the type, however deep, that calls such a function? Guarded.
-fn type_calls_volatile(type_oid: pg_sys::Oid) -> bool {
+pub fn type_calls_volatile(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups; attributes below natts exist.
     unsafe {
         pg_sys::check_stack_depth();

@@ -263,6 +263,7 @@ unsafe extern "C-unwind" {
     );
     /// fmgr.c. A value of variable length as it is in memory of its own, or itself.
     pub fn pg_detoast_datum(datum: *mut pg_sys::varlena) -> *mut pg_sys::varlena;
+    pub fn assign_record_type_identifier(type_id: pg_sys::Oid, typmod: i32) -> u64;
     /// postgres.c.
     pub fn pg_analyze_and_rewrite_fixedparams(
         parsetree: *mut pg_sys::RawStmt,

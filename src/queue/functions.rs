@@ -25,9 +25,25 @@ use crate::pg::unguarded;
 const TRIES: u32 = 500;
 const PAUSE: i64 = 10;
 
-/// Settings that the meaning of a file depends on, or of what is evaluated for its rows.
-const SETTINGS: [&CStr; 6] =
-    [c"client_encoding", c"DateStyle", c"TimeZone", c"IntervalStyle", c"lc_monetary", c"search_path"];
+/// Settings that the meaning of a file depends on, or of a query, or of what is evaluated for their rows.
+const SETTINGS: [&CStr; 16] = [
+    c"client_encoding",
+    c"DateStyle",
+    c"TimeZone",
+    c"IntervalStyle",
+    c"lc_monetary",
+    c"search_path",
+    c"row_security",
+    c"standard_conforming_strings",
+    c"backslash_quote",
+    c"bytea_output",
+    c"extra_float_digits",
+    c"xmlbinary",
+    c"xmloption",
+    c"lc_numeric",
+    c"lc_time",
+    c"default_text_search_config",
+];
 
 pub static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 

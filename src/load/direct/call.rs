@@ -20,8 +20,8 @@ pub struct Call {
     state: *mut pg_sys::ExprState,
     /// The row, a virtual tuple.
     slot: *mut pg_sys::TupleTableSlot,
-    /// The type that was looked at last, and its modifier.
-    known: Cell<(pg_sys::Oid, i32)>,
+    /// The type that was looked at last, its modifier, and the number that it gets anew when it is altered.
+    known: Cell<(pg_sys::Oid, i32, u64)>,
 }
 
 impl Call {
@@ -36,10 +36,11 @@ impl Call {
             pg_sys::get_expr_result_type(row, std::ptr::null_mut(), &raw mut descriptor);
             let descriptor =
                 if descriptor.is_null() { descriptor_of(targets) } else { pg_sys::CreateTupleDescCopy(descriptor) };
+            check_targets(targets, descriptor).or_raise();
             Call {
                 state: pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut()),
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
-                known: Cell::new((pg_sys::InvalidOid, -1)),
+                known: Cell::new((pg_sys::InvalidOid, -1, 0)),
             }
         }
     }
@@ -59,8 +60,11 @@ impl Call {
             }
             let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
             let fields = (*header).t_choice.t_datum;
-            if (fields.datum_typeid, fields.datum_typmod) != self.known.get() {
-                look_at(self, fields.datum_typeid, fields.datum_typmod);
+            // As get_cached_rowtype (execExprInterp.c): a type may be altered between two rows.
+            let (type_oid, typmod) = (fields.datum_typeid, fields.datum_typmod);
+            let number = unguarded::assign_record_type_identifier(type_oid, typmod);
+            if (type_oid, typmod, number) != self.known.get() {
+                look_at(self, type_oid, typmod, number);
             }
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: pgrx::varsize_4b(header.cast()) as u32,
@@ -84,7 +88,7 @@ impl Call {
     }
 
     /// Is the type what is expected? In the words of tupledesc_match (execSRF.c). Guarded.
-    fn compare(&self, type_oid: pg_sys::Oid, typmod: i32) -> Result<()> {
+    fn compare(&self, type_oid: pg_sys::Oid, typmod: i32, number: u64) -> Result<()> {
         // SAFETY: guarded calls; attributes below natts exist. The descriptor is let go of, by an error too.
         unsafe {
             let given = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, typmod);
@@ -111,7 +115,7 @@ impl Call {
                 }
             }
         }
-        self.known.set((type_oid, typmod));
+        self.known.set((type_oid, typmod, number));
         Ok(())
     }
 }
@@ -119,9 +123,30 @@ impl Call {
 /// # Safety
 /// A valid call, and the type of a value that it has made.
 #[pg_guard]
-unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32) {
+unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32, number: u64) {
     // SAFETY: the caller vouches for it.
-    unsafe { &*call }.compare(type_oid, typmod).or_raise();
+    unsafe { &*call }.compare(type_oid, typmod, number).or_raise();
+}
+
+/// The columns that targets are made of must be those of the row, or a value would be taken for one of another type. Guarded.
+///
+/// # Safety
+/// Targets, over columns of OUTER_VAR, and a valid descriptor.
+unsafe fn check_targets(targets: *mut pg_sys::List, descriptor: pg_sys::TupleDesc) -> Result<()> {
+    // SAFETY: the caller vouches for both; a guarded call; attributes below natts exist.
+    unsafe {
+        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+        let list = PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(targets.cast(), 0));
+        let fits = |variable: *mut pg_sys::Var| {
+            let at = usize::try_from((*variable).varattno - 1).ok().filter(|&at| at < natts);
+            at.is_some_and(|at| (*compat::attribute(descriptor, at)).atttypid == (*variable).vartype)
+        };
+        if list.iter_ptr().all(fits) {
+            return Ok(());
+        }
+        let message = "function return row and query-specified return row do not match";
+        Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message))
+    }
 }
 
 /// A row of which nothing is known but what is made of it: all of its columns. Guarded.
@@ -134,6 +159,10 @@ unsafe fn descriptor_of(targets: *mut pg_sys::List) -> pg_sys::TupleDesc {
         let list = PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(targets.cast(), 0));
         let natts = list.iter_ptr().map(|variable| (*variable).varattno).max().unwrap_or(0);
         let descriptor = pg_sys::CreateTemplateTupleDesc(i32::from(natts));
+        // One that nobody asks for has to be there, and is compared as well.
+        for number in 1..=natts {
+            pg_sys::TupleDescInitEntry(descriptor, number, std::ptr::null(), pg_sys::TEXTOID, -1, 0);
+        }
         for variable in list.iter_ptr() {
             let number = (*variable).varattno;
             pg_sys::TupleDescInitEntry(descriptor, number, std::ptr::null(), (*variable).vartype, -1, 0);

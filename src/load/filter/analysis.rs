@@ -23,11 +23,11 @@ use crate::pg::unguarded as c;
 
 /// A column of the row that is made, and where it goes.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     /// Of the row, from 0.
     from: usize,
     /// What the function says that it is.
-    type_oid: pg_sys::Oid,
+    pub(super) type_oid: pg_sys::Oid,
     typmod: i32,
     collation: pg_sys::Oid,
     /// Of the target.
@@ -45,7 +45,7 @@ pub(super) struct Analysis {
     /// How many columns it has, and which of them were not dropped.
     pub(super) width: usize,
     pub(super) live: Vec<usize>,
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
     /// What there is to be inlined.
     pub(super) body: Option<Body>,
     /// The columns' expressions, if it was; else the row.

@@ -10,7 +10,7 @@ use std::ffi::{CString, c_char, c_int};
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::analysis::Analysis;
+use super::analysis::{Analysis, Place};
 use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
 use crate::load::expression::variable;
 use crate::pg::compat;
@@ -102,6 +102,7 @@ unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Qu
         let none = std::ptr::null_mut();
         let mut node = (*body).nodes;
         if !node.is_null() {
+            // A body without a statement is a list of an empty list, which is null.
             for _ in 0..2 {
                 if (*node).type_ == pg_sys::NodeTag::T_List {
                     let list = node.cast::<pg_sys::List>();
@@ -109,6 +110,9 @@ unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Qu
                         return none;
                     }
                     node = (*(*list).elements).ptr_value.cast();
+                    if node.is_null() {
+                        return none;
+                    }
                 }
             }
             return if (*node).type_ == pg_sys::NodeTag::T_Query { node.cast() } else { none };
@@ -154,8 +158,28 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             STABLE => !pg_sys::contain_volatile_functions(all) && !pg_sys::contain_volatile_functions(condition),
             _ => true,
         };
+        let only = columns.first().copied().filter(|_| columns.len() == 1);
         let is_row = |&node: &*mut pg_sys::Node| pg_sys::getBaseType(pg_sys::exprType(node)) == analysis.result_type;
-        let whole = columns.first().copied().filter(|node| columns.len() == 1 && is_row(node));
+        let mut whole = only.filter(is_row);
+        let mut columns = columns;
+        if let Some(node) = only.filter(|&node| pg_sys::exprType(node) == pg_sys::RECORDOID) {
+            // Of such a row the type says nothing; and what it is must be compared with what the function says that it is. So only
+            // one whose columns are there to be seen is taken apart: any other comes of a call.
+            let parts = if (*node).type_ == pg_sys::NodeTag::T_RowExpr {
+                PgList::<pg_sys::Node>::from_pg((*node.cast::<pg_sys::RowExpr>()).args)
+            } else {
+                return;
+            };
+            let is_alike = |(node, place): (*mut pg_sys::Node, &Place)| pg_sys::exprType(node) == place.type_oid;
+            if analysis.result_type != pg_sys::RECORDOID
+                || parts.len() != analysis.places.len()
+                || !parts.iter_ptr().zip(&analysis.places).all(is_alike)
+            {
+                return;
+            }
+            columns = parts.iter_ptr().collect();
+            whole = None;
+        }
         if !is_honest || (whole.is_none() && columns.len() != analysis.live.len()) {
             return;
         }
@@ -193,9 +217,12 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
 
 /// A SELECT of expressions, perhaps with a condition.
 fn is_simple(query: &pg_sys::Query) -> bool {
-    // SAFETY: a query has a join tree.
+    if query.commandType != pg_sys::CmdType::CMD_SELECT || query.jointree.is_null() {
+        return false;
+    }
+    // SAFETY: it has a join tree.
     let has_from = unsafe { !(*query.jointree).fromlist.is_null() };
-    query.commandType == pg_sys::CmdType::CMD_SELECT
+    query.utilityStmt.is_null()
         && !query.hasAggs
         && !query.hasWindowFuncs
         && !query.hasTargetSRFs

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use pgrx::{check_for_interrupts, pg_sys};
 
 use crate::error::Result;
+use crate::pg::compat;
 
 /// lo_get(oid, bigint, integer) (pg_proc.dat)
 const LO_GET: u32 = 3459;
@@ -67,8 +68,16 @@ impl LargeObject {
 
     /// Is it there, and may the current user read it? If not, the server's error says so. Guarded.
     pub fn check(&self) {
-        // SAFETY: a value that is allocated, and nobody looks at.
-        unsafe { pg_sys::pfree(portion(self.oid, 0, 0).cast()) }
+        // SAFETY: guarded calls; a value that is allocated, and nobody looks at.
+        unsafe {
+            // Who may not call the function may not do so here.
+            let answer = compat::may_execute(LO_GET.into());
+            if answer != pg_sys::AclResult::ACLCHECK_OK {
+                let name = pg_sys::get_func_name(LO_GET.into());
+                pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name);
+            }
+            pg_sys::pfree(portion(self.oid, 0, 0).cast());
+        }
     }
 }
 
