@@ -43,6 +43,8 @@ use Differential qw(write_bytes);
 use Options qw(sql_string);
 
 use constant SESSIONS => 100;
+# The advisory lock that is held shared by whoever keeps a snapshot, and alone by whoever rewrites a table.
+use constant REWRITES => 11;
 
 my @shared = ('plain', 'keyed', 'parts', 'toasted');
 
@@ -234,7 +236,11 @@ sub step
 	$self->{doing} = {};
 	my @expected;
 	my $script = "\\set ON_ERROR_STOP 1\n\\set VERBOSITY verbose\nSET client_min_messages = warning;\nLOAD 'pg_bulk';\nSET pg_bulk.copy = on;\nSET pg_bulk.copy_min_size = 0;\n"
-	  . "SET lock_timeout = '20s';\nBEGIN" . one_of('', '', ' ISOLATION LEVEL REPEATABLE READ') . ";\nINSERT INTO ledger VALUES ($self->{number}, $step);\n";
+	  . "SET lock_timeout = '20s';\n";
+	my $isolation = one_of('', '', ' ISOLATION LEVEL REPEATABLE READ');
+	# To a snapshot that is older, a table that ALTER TABLE has rewritten is empty: whoever keeps one keeps that away.
+	$script .= "DO 'BEGIN PERFORM pg_advisory_lock_shared(${\REWRITES}); END';\n" if $isolation;
+	$script .= "BEGIN$isolation;\nINSERT INTO ledger VALUES ($self->{number}, $step);\n";
 	for (1 .. one_of(1, 1, 2, 4))
 	{
 		my $back = rand() < 0.2;
@@ -255,7 +261,7 @@ sub step
 	# A psql that finds no server does not read what it is given, which ends IPC::Run.
 	my $late;
 	eval { $self->{node}->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0, timeout => 180, timed_out => \$late); 1; } or $err .= "no connection to the server: $@";
-	push @{ $self->{troubles} }, "session $self->{number}, step $step did not end:\n$script" if $late;
+	push @{ $self->{troubles} }, "$script\nsession $self->{number}, step $step did not end" if $late;
 
 	my @seen;
 	my @lines = split /\n/, $out;
@@ -264,14 +270,14 @@ sub step
 	for my $i (0 .. $#seen)
 	{
 		next if $seen[$i] eq $expected[$i] or ($i == $#seen and !$ended);
-		push @{ $self->{troubles} }, "session $self->{number}, step $step sees $seen[$i] for $expected[$i] in\n$script";
+		push @{ $self->{troubles} }, "$script\nsession $self->{number}, step $step sees $seen[$i] for $expected[$i]";
 		last;
 	}
 	my $committed = $ended && $end eq 'COMMIT';
 	if (!$ended)
 	{
 		$self->{did}{ $err =~ /(?:ERROR|FATAL):  (\w{5}): / ? $1 : 'connection' }++;
-		push @{ $self->{troubles} }, "session $self->{number}, step $step: $err\nin\n$script" if !expected_error($err);
+		push @{ $self->{troubles} }, "$script\nsession $self->{number}, step $step: $err" if !expected_error($err);
 		$committed = $self->was_committed($step);
 	}
 	else

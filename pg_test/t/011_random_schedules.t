@@ -98,7 +98,7 @@ my %interfere = (
 	'drop an index' => [ 8, sub { attempt('DROP INDEX ' . any('', 'CONCURRENTLY ') . 'extra_' . int(rand 4)); } ],
 	cluster => [ 1, sub { attempt('CLUSTER keyed USING keyed_pkey'); } ],
 	'alter a table' => [ 3, sub { attempt('ALTER TABLE ' . any('keyed', 'plain', 'toasted') . ' SET (fillfactor = ' . any(50, 90, 100) . ')'); } ],
-	'add a column' => [ 2, sub { attempt('ALTER TABLE ' . any('keyed', 'plain', 'parts', 'toasted') . ' ADD COLUMN IF NOT EXISTS more int' . any('', ' DEFAULT 5', ' DEFAULT random() * 9')); } ],
+	'add a column' => [ 2, sub { attempt("SELECT pg_advisory_lock(${\Schedule::REWRITES}); " . 'ALTER TABLE ' . any('keyed', 'plain', 'parts', 'toasted') . ' ADD COLUMN IF NOT EXISTS more int' . any('', ' DEFAULT 5', ' DEFAULT random() * 9')); } ],
 	'drop a column' => [ 2, sub { attempt('ALTER TABLE ' . any('keyed', 'plain', 'parts', 'toasted') . ' DROP COLUMN IF EXISTS more'); } ],
 	pause => [ 2, sub { attempt('SELECT bulk_pause()'); usleep(500_000); attempt('SELECT bulk_resume()'); } ]);
 my @lots = map { ($_) x $interfere{$_}[0] } sort keys %interfere;
