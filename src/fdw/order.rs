@@ -56,8 +56,7 @@ pub struct Ordered {
 
 fn malformed() -> Error {
     let message = "argument to option \"sorted_by\" must be a list of column names";
-    invalid(message.into())
-        .hint("Each may be followed by COLLATE, ASC or DESC, NULLS FIRST or NULLS LAST, as in ORDER BY.")
+    invalid(message).hint("Each may be followed by COLLATE, ASC or DESC, NULLS FIRST or NULLS LAST, as in ORDER BY.")
 }
 
 /// Can it be read? Guarded.

@@ -18,6 +18,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::assignment::{assign, complain};
 use super::direct::Nodes;
 use super::source::{self, Mapping};
 use super::where_clause::{only_clause, statement, within_option};
@@ -69,24 +70,12 @@ pub unsafe fn analyze(load: *mut Load) {
             let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
             let form = attribute(analysis, at);
             // What transformAssignedExpr (parse_target.c) does.
-            let node = {
-                let made = c::coerce_to_target_type(
-                    state,
-                    node,
-                    c::exprType(node),
-                    (*form).atttypid,
-                    (*form).atttypmod,
-                    pg_sys::CoercionContext::COERCION_ASSIGNMENT,
-                    pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
-                    -1,
-                );
-                if made.is_null() {
-                    complain(node, form);
-                }
-                made
-            };
-            c::assign_expr_collations(state, node);
-            let node = c::eval_const_expressions(std::ptr::null_mut(), node);
+            let assigned = assign(state, node, (*form).atttypid, (*form).atttypmod);
+            if assigned.is_null() {
+                complain(node, form);
+            }
+            c::assign_expr_collations(state, assigned);
+            let node = c::eval_const_expressions(std::ptr::null_mut(), assigned);
             add(analysis, node.cast(), (*form).attnum);
             pg_sys::error_context_stack = context.previous;
         }
@@ -227,22 +216,6 @@ unsafe extern "C-unwind" fn column_reference(
 #[pg_guard]
 unsafe extern "C-unwind" fn refuse() {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise();
-}
-
-/// # Safety
-/// An expression that cannot become a value of this column.
-#[pg_guard]
-pub(super) unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const pg_sys::FormData_pg_attribute) {
-    // SAFETY: the caller vouches for both; guarded calls, and strings that they return.
-    unsafe {
-        let name = from_server(CStr::from_ptr((*form).attname.data.as_ptr()));
-        let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
-        let (wanted, given) = (kind((*form).atttypid), kind(pg_sys::exprType(node)));
-        let message = format!("column \"{name}\" is of type {wanted} but expression is of type {given}");
-        Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
-            .hint("You will need to rewrite or cast the expression.")
-            .raise();
-    }
 }
 
 /// One sentence if an expression calls a function that may look at the table. Guarded.

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::pg::column::{Column, Taken};
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
+use crate::pg::option_value::invalid;
 
 /// SQLlanguageId (pg_language.h)
 const SQL_LANGUAGE: u32 = 14;
@@ -35,10 +36,6 @@ const SQL_LANGUAGE: u32 = 14;
 const FUNCTION: u8 = b'f';
 const AGGREGATE: u8 = b'a';
 const WINDOW: u8 = b'w';
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
-}
 
 /// The function of this name, which may have argument types behind it (regprocedure, else regproc). Guarded.
 fn resolve(name: &CStr) -> Result<pg_sys::Oid> {

@@ -16,7 +16,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::options::LoadOptions;
 use crate::error::{Error, Result};
-use crate::pg::option_value::text;
+use crate::pg::option_value::{invalid, text};
 use crate::pg::soft::OnError;
 use crate::pg::source::{Bytes, LargeObject, Location};
 
@@ -52,10 +52,6 @@ pub enum Given<'a> {
     /// It is NULL.
     Nothing,
     Data(Bytes),
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
 }
 
 fn both(one: &str, other: &str) -> Error {

@@ -25,6 +25,7 @@
 //! A writer is given a load that is prepared: the relation is open and locked, the caller may insert, the file is open
 //! at its first record, and `mapping` says whose its fields are. It leaves its figures in `counts`.
 
+mod assignment;
 mod buffered;
 mod check;
 pub mod copy;

@@ -7,12 +7,12 @@
 use std::ffi::CString;
 
 use pg_bulk_format::fixed::Slice;
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::pg_sys;
 
 use super::duplicate::{Duplicates, Keep};
 use super::given::{self, InPlace};
 use super::insert_select::Wrapper;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::pg::column::Taken;
 use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
@@ -20,7 +20,7 @@ use crate::pg::encoding::{EncodingErrors, from_server};
 use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb::{self, Json};
 use crate::pg::key_options::{Key, keys};
-use crate::pg::option_value::{Caller, Value, text};
+use crate::pg::option_value::{Caller, Value, invalid, text};
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
@@ -123,10 +123,6 @@ pub struct LoadOptions {
     pub foreign: Option<pg_sys::Oid>,
     /// It is a COPY, and nobody is to notice that it is a load.
     pub is_copy: bool,
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
 }
 
 /// One of several words.

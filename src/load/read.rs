@@ -104,7 +104,7 @@ type Places = Vec<(CString, Option<Slice>, Option<Key>, FieldDraft)>;
 unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOptions, Places)> {
     // SAFETY: the caller vouches for the datum.
     let Some(members) = (unsafe { jsonb::members(options) }) else {
-        return Err(invalid("options must be a JSON object".into()));
+        return Err(invalid("options must be a JSON object"));
     };
     let mut draft = Draft::new(Caller::Function);
     let (mut program, mut server) = (false, None);
@@ -121,7 +121,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
         match name.as_str() {
             "columns" => match value {
                 Value::List(names) => columns = Some(names),
-                Value::Text(_) => return Err(invalid("columns must be an array of column names".into())),
+                Value::Text(_) => return Err(invalid("columns must be an array of column names")),
             },
             "program" => program = Caller::Function.boolean(&name, value.one(&name)?)?,
             "server" => server = Some(CString::new(value.one(&name)?).unwrap_or_default()),
@@ -133,7 +133,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
     if !objects.others.is_empty() || !objects.computed.is_empty() || is_bare {
         let message =
             "columns of bulk_read() must be objects, with neither source nor expr, that say something of a column";
-        return Err(invalid(message.into()));
+        return Err(invalid(message));
     }
     let keys = keys_of(&copy, columns.as_deref(), &objects.slices)?;
     let slices = slices_of(&copy, columns.as_deref(), objects.slices)?;
@@ -141,10 +141,10 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
     let places = columns.unwrap_or_default().into_iter().zip(said);
     let places = places.map(|(name, ((slice, key), field))| (name, slice, key, field)).collect();
     if copy.on_error == OnError::Table {
-        return Err(invalid("COPY ON_ERROR \"table\" not recognized".into()));
+        return Err(invalid("COPY ON_ERROR \"table\" not recognized"));
     }
     let location = match server {
-        Some(_) if program => return Err(invalid("cannot specify both program and server".into())),
+        Some(_) if program => return Err(invalid("cannot specify both program and server")),
         Some(server) => Location::Below(file_of(&server, path, Wrapper::get()?.owns)?),
         None if program => Location::Program(path.to_owned()),
         None => Location::File(path.to_owned()),

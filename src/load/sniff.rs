@@ -81,7 +81,7 @@ impl<'a> Asked<'a> {
     unsafe fn parse(path: &'a CStr, options: pg_sys::Datum) -> Result<Asked<'a>> {
         // SAFETY: the caller vouches for the datum.
         let Some(members) = (unsafe { jsonb::members(options) }) else {
-            return Err(invalid("options must be a JSON object".into()));
+            return Err(invalid("options must be a JSON object"));
         };
         let mut request = Request::new(Caller::Function);
         let (mut is_program, mut server, mut table) = (false, None, None);
@@ -100,7 +100,7 @@ impl<'a> Asked<'a> {
             }
         }
         let location = match &server {
-            Some(_) if is_program => return Err(invalid("cannot specify both program and server".into())),
+            Some(_) if is_program => return Err(invalid("cannot specify both program and server")),
             Some(server) => Location::Below(file_of(server, path, Wrapper::get()?.owns)?),
             None if is_program => Location::Program(path.to_owned()),
             None => Location::File(path.to_owned()),

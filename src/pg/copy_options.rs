@@ -203,7 +203,7 @@ impl Draft {
             "null" => self.format.null = given(),
             "default" => self.format.default = given(),
             "encoding" => {
-                let bad = || invalid("argument to option \"encoding\" must be a valid encoding name".into());
+                let bad = || invalid("argument to option \"encoding\" must be a valid encoding name");
                 self.encoding = Some(encoding_by_name(value).ok_or_else(bad)?);
             }
             "encoding_errors" => {
@@ -228,7 +228,7 @@ impl Draft {
             }
             "reject_limit" if self.caller == Caller::Function && value.ends_with('%') => {
                 let percent = value.trim_end_matches('%').parse().ok().filter(|p| (0.0..=100.0).contains(p));
-                let bad = || invalid("reject_limit requires a percentage from 0% to 100%".into());
+                let bad = || invalid("reject_limit requires a percentage from 0% to 100%");
                 self.reject_percent = Some(percent.ok_or_else(bad)?);
                 self.reject_limit = 0;
             }
@@ -236,7 +236,7 @@ impl Draft {
                 self.reject_percent = None;
                 self.reject_limit = count(name, value)?;
                 if self.reject_limit == 0 {
-                    return Err(invalid("REJECT_LIMIT (0) must be greater than zero".into()));
+                    return Err(invalid("REJECT_LIMIT (0) must be greater than zero"));
                 }
             }
             "log_verbosity" => {
@@ -340,12 +340,12 @@ impl Draft {
             }
             None if self.line_ends != Some(false) => Ok(Dialect::lines(self.record_length)),
             None if self.header_given && self.header != HeaderOption::Lines(0) => {
-                Err(invalid("header requires line_ends to be true".into()))
+                Err(invalid("header requires line_ends to be true"))
             }
             None => match self.record_length {
                 Some(length) if length <= LONGEST => Ok(Dialect::records(length)),
                 Some(_) => Err(invalid(format!("record_length must be at most {LONGEST} where line_ends is false"))),
-                None => Err(invalid("line_ends \"false\" requires record_length".into())),
+                None => Err(invalid("line_ends \"false\" requires record_length")),
             },
         }
     }
@@ -389,7 +389,7 @@ impl Draft {
                 // Without a header there are no names to match by.
                 HeaderOption::Lines(0) if !self.header_given => self.header = HeaderOption::Lines(1),
                 HeaderOption::Lines(1) => (),
-                _ => return Err(invalid("match_by \"name\" requires a header of one line".into())),
+                _ => return Err(invalid("match_by \"name\" requires a header of one line")),
             }
         }
         Ok(CopyOptions {

@@ -40,7 +40,7 @@ impl FieldDraft {
             "decimal" => {
                 self.decimal = match value.one(name)? {
                     &[point @ (b'.' | b',')] => Some(point),
-                    _ => return Err(invalid("decimal must be \".\" or \",\"".into())),
+                    _ => return Err(invalid("decimal must be \".\" or \",\"")),
                 };
             }
             "thousands" => {
@@ -50,7 +50,7 @@ impl FieldDraft {
                 let is_one =
                     given.len() == 1 || std::str::from_utf8(given).is_ok_and(|given| given.chars().count() == 1);
                 if !is_one || given.iter().any(is_number) {
-                    return Err(invalid("thousands must be a single character that is no part of a number".into()));
+                    return Err(invalid("thousands must be a single character that is no part of a number"));
                 }
                 self.thousands = Some(given.to_vec());
             }

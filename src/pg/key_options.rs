@@ -51,7 +51,7 @@ pub fn keys<'a>(copy: &CopyOptions, drafts: impl Iterator<Item = (&'a str, &'a K
         KeyDraft { key: Some(_), rest: true, .. } => {
             Err(invalid(format!("cannot specify both key and rest of column \"{column}\"")))
         }
-        KeyDraft { rest: true, .. } if rests > 0 => Err(invalid("only one column can have the option rest".into())),
+        KeyDraft { rest: true, .. } if rests > 0 => Err(invalid("only one column can have the option rest")),
         KeyDraft { rest: true, .. } => {
             rests += 1;
             Ok(Some(Key::Rest))

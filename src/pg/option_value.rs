@@ -48,7 +48,7 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// A value that makes no sense.
-pub fn invalid(message: String) -> Error {
+pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
 }
 

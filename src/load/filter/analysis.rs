@@ -14,8 +14,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::body::{self, Body};
 use super::{Signature, check, display_name, no_filter, resolve};
 use crate::error::{Error, OrRaise, Result};
+use crate::load::assignment::{assign, complain};
 use crate::load::direct::Nodes;
-use crate::load::expression::{complain, variable, with_target};
+use crate::load::expression::{variable, with_target};
 use crate::load::{Load, source};
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
@@ -93,29 +94,6 @@ pub unsafe fn analyze(load: *mut Load) {
             add(analysis, c::eval_const_expressions(std::ptr::null_mut(), assigned).cast(), place.to);
         }
         end(load, analysis);
-    }
-}
-
-/// # Safety
-/// A plain frame; a parse state and an expression. Null if it cannot be assigned.
-unsafe fn assign(
-    state: *mut pg_sys::ParseState,
-    node: *mut pg_sys::Node,
-    type_oid: pg_sys::Oid,
-    typmod: i32,
-) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for both.
-    unsafe {
-        c::coerce_to_target_type(
-            state,
-            node,
-            c::exprType(node),
-            type_oid,
-            typmod,
-            pg_sys::CoercionContext::COERCION_ASSIGNMENT,
-            pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
-            -1,
-        )
     }
 }
 

@@ -1,0 +1,369 @@
+//! From the text of a query to its plan: what transformInsertStmt (analyze.c) makes of it, but for DEFAULT.
+//!
+//! Between the guarded steps, which keep what they find in an [`Analysis`], are the parser's own functions in a plain frame. The
+//! columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
+
+use std::ffi::{CString, c_char};
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::over::{over, over_nothing, over_rows};
+use super::{Query, function};
+use crate::error::{Error, OrRaise};
+use crate::load::assignment::{assign, complain_at};
+use crate::load::{Load, source, volatile};
+use crate::pg::compat;
+use crate::pg::unguarded::{self as c, Opaque};
+
+/// What a query becomes on its way to a plan.
+#[derive(Debug)]
+pub(super) struct Analysis {
+    pub(super) relation: pg_sys::Relation,
+    text: CString,
+    /// Attributes that there may be columns for, and whether all must have one.
+    pub(super) attributes: Vec<i16>,
+    names: Vec<CString>,
+    is_list: bool,
+    /// The columns of the query; then what becomes of them.
+    pub(super) columns: Vec<*mut pg_sys::Node>,
+    /// The same of rows of VALUES, as lists.
+    pub(super) rows: *mut pg_sys::List,
+    calls_volatile: bool,
+}
+
+/// Plan the query of a load, if it has one.
+///
+/// # Safety
+/// A plain frame; a load whose relation is open, in whose memory context we are.
+pub unsafe fn analyze(load: *mut Load) {
+    // SAFETY: the caller vouches for the load; what is made here lives as long as its memory.
+    unsafe {
+        let analysis = begin(load);
+        if analysis.is_null() {
+            return;
+        }
+        let text = (*analysis).text.as_ptr();
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(within_text),
+            arg: text.cast_mut().cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        let select = only_select(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+        if select.is_null() {
+            refuse();
+        }
+        // What transformInsertStmt (analyze.c) makes of it, but for DEFAULT.
+        let state = c::make_parsestate(std::ptr::null_mut());
+        (*state).p_sourcetext = text;
+        let query = match number_of_values(select) {
+            0 => {
+                (*state).p_resolve_unknowns = false;
+                let query = c::transformStmt(state, select.cast());
+                take_columns(analysis, query);
+                coerce(analysis, state);
+                over(analysis, query)
+            }
+            1 => {
+                let kind = pg_sys::ParseExprKind::EXPR_KIND_VALUES_SINGLE;
+                take_values(analysis, c::transformExpressionList(state, row_of_values(select, 0), kind, false));
+                coerce(analysis, state);
+                over_nothing(analysis, state)
+            }
+            count => {
+                for at in 0..count {
+                    let kind = pg_sys::ParseExprKind::EXPR_KIND_VALUES;
+                    take_values(analysis, c::transformExpressionList(state, row_of_values(select, at), kind, false));
+                    coerce(analysis, state);
+                    keep_row(analysis);
+                }
+                over_rows(analysis, state)
+            }
+        };
+        let rewritten = c::pg_rewrite_query(query);
+        look(analysis, rewritten);
+        let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
+        pg_sys::error_context_stack = context.previous;
+        end(load, analysis, plans);
+    }
+}
+
+/// What there is to analyze; null if there is nothing.
+///
+/// # Safety
+/// As [`analyze`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
+    // SAFETY: the caller vouches for the load.
+    let load = unsafe { &*load };
+    let Some(text) = load.options.query.clone() else { return std::ptr::null_mut() };
+    let relation = load.target.relation;
+    let Some(mapping) = source::by_position(relation, &load.options).or_raise() else { return std::ptr::null_mut() };
+    let analysis = Analysis {
+        relation,
+        text,
+        attributes: mapping.fields.into_iter().flatten().collect(),
+        names: mapping.names,
+        is_list: load.options.columns.is_some(),
+        columns: Vec::new(),
+        rows: std::ptr::null_mut(),
+        calls_volatile: false,
+    };
+    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
+}
+
+/// Could this text be a query? What is in it is for [`analyze`], when it is to be run.
+///
+/// # Safety
+/// A plain frame; a string that outlives the call.
+pub unsafe fn check(text: *const c_char) {
+    // SAFETY: the caller vouches for the string; what is parsed goes with the current memory context.
+    unsafe {
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(within_text),
+            arg: text.cast_mut().cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        if only_select(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT)).is_null() {
+            refuse();
+        }
+        pg_sys::error_context_stack = context.previous;
+    }
+}
+
+/// The query, if one is all there is.
+///
+/// # Safety
+/// What the parser returned. Raises nothing.
+unsafe fn only_select(parsed: *mut pg_sys::List) -> *mut pg_sys::SelectStmt {
+    // SAFETY: the parser makes lists of RawStmt; the node's tag says what it is.
+    unsafe {
+        if parsed.is_null() || (*parsed).length != 1 {
+            return std::ptr::null_mut();
+        }
+        let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
+        let statement = (*raw).stmt;
+        if (*statement).type_ == pg_sys::NodeTag::T_SelectStmt { statement.cast() } else { std::ptr::null_mut() }
+    }
+}
+
+/// How many rows there are in it, if it is VALUES and nothing else (`isGeneralSelect`, analyze.c); else 0.
+///
+/// # Safety
+/// What the parser returned. Raises nothing.
+unsafe fn number_of_values(select: *const pg_sys::SelectStmt) -> usize {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let select = &*select;
+        let is_more = !select.sortClause.is_null()
+            || !select.limitOffset.is_null()
+            || !select.limitCount.is_null()
+            || !select.lockingClause.is_null()
+            || !select.withClause.is_null();
+        if is_more {
+            0
+        } else {
+            select.valuesLists.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
+        }
+    }
+}
+
+/// # Safety
+/// VALUES with more than so many rows. Raises nothing.
+unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg_sys::List {
+    // SAFETY: the caller vouches for it: a list of lists.
+    unsafe { (*(*(*select).valuesLists).elements.add(at)).ptr_value.cast() }
+}
+
+/// Make of each column a value for the target's.
+///
+/// # Safety
+/// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
+unsafe fn coerce(analysis: *mut Analysis, state: *mut pg_sys::ParseState) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        complain_of_count(analysis, state);
+        let count = (*analysis).columns.len();
+        for at in 0..count {
+            let place = {
+                let columns = &raw mut (*analysis).columns;
+                (*columns).as_mut_ptr().add(at)
+            };
+            let (value, form) = (*place, column(analysis, at));
+            let made = assign(state, value, (*form).atttypid, (*form).atttypmod);
+            if made.is_null() {
+                complain_at(state, value, form);
+            }
+            c::assign_expr_collations(state, made);
+            *place = made;
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn refuse() {
+    Error::new(Code::ERRCODE_SYNTAX_ERROR, "query must be one SELECT, VALUES, TABLE or WITH").raise();
+}
+
+/// Look at the query's columns, and let its rows come one by one.
+///
+/// # Safety
+/// A valid analysis, and a query that was analyzed.
+#[pg_guard]
+unsafe extern "C-unwind" fn take_columns(analysis: *mut Analysis, query: *mut pg_sys::Query) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        if (*query).hasModifyingCTE {
+            // What INSERT … WITH … says (analyzeCTE, parse_cte.c).
+            let message = "WITH clause containing a data-modifying statement must be at the top level";
+            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
+        }
+        function::let_stream(query);
+        let entries = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
+        (*analysis).columns =
+            entries.iter_ptr().filter(|entry| !(**entry).resjunk).map(|entry| column_of(entry)).collect();
+    }
+}
+
+/// A column of a query, for who selects from it: literals whose type is not known are what they are. Guarded.
+///
+/// # Safety
+/// An entry of a target list.
+unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
+    // SAFETY: the caller vouches for it; guarded calls; a tag says what a node is.
+    unsafe {
+        let expression = (*entry).expr.cast::<pg_sys::Node>();
+        let is_constant = (*expression).type_ == pg_sys::NodeTag::T_Const;
+        if is_constant && pg_sys::exprType(expression) == pg_sys::UNKNOWNOID {
+            return expression;
+        }
+        let variable = pg_sys::makeVarFromTargetEntry(1, entry);
+        (*variable).location = pg_sys::exprLocation(expression);
+        variable.cast()
+    }
+}
+
+/// # Safety
+/// A valid analysis, and a row of VALUES that was analyzed.
+#[pg_guard]
+unsafe extern "C-unwind" fn take_values(analysis: *mut Analysis, row: *mut pg_sys::List) {
+    // SAFETY: the caller vouches for both: a list of expressions.
+    unsafe {
+        let before = (*analysis).columns.len();
+        let columns: Vec<_> = PgList::<pg_sys::Node>::from_pg(row).iter_ptr().collect();
+        if !(*analysis).rows.is_null() && columns.len() != before {
+            let message = "VALUES lists must all be the same length";
+            Error::new(Code::ERRCODE_SYNTAX_ERROR, message).raise();
+        }
+        (*analysis).columns = columns;
+    }
+}
+
+/// # Safety
+/// A valid analysis with a row of VALUES.
+#[pg_guard]
+unsafe extern "C-unwind" fn keep_row(analysis: *mut Analysis) {
+    // SAFETY: the caller vouches for it; guarded calls that make lists.
+    unsafe {
+        let mut row = PgList::<pg_sys::Node>::new();
+        (*analysis).columns.iter().for_each(|column| row.push(*column));
+        (*analysis).rows = pg_sys::lappend((*analysis).rows, row.into_pg().cast());
+    }
+}
+
+/// Has it columns for the target's, and not too many?
+///
+/// # Safety
+/// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
+unsafe fn complain_of_count(analysis: *const Analysis, state: *mut pg_sys::ParseState) {
+    // SAFETY: the caller vouches for both; formats without arguments.
+    unsafe {
+        let (most, count) = ((*analysis).attributes.len(), (*analysis).columns.len());
+        if count <= most && (count == most || !(*analysis).is_list) {
+            return;
+        }
+        if c::errstart_cold(pg_sys::PGERROR.cast_signed(), std::ptr::null()) {
+            c::errcode(Code::ERRCODE_SYNTAX_ERROR as i32);
+            if count > most {
+                c::errmsg(c"INSERT has more expressions than target columns".as_ptr());
+                let columns = &raw const (*analysis).columns;
+                let first = *(*columns).as_ptr().add(most);
+                c::parser_errposition(state, c::exprLocation(first));
+            } else {
+                c::errmsg(c"INSERT has more target columns than expressions".as_ptr());
+            }
+            c::errfinish(c"query.rs".as_ptr(), 0, c"complain_of_count".as_ptr());
+        }
+    }
+}
+
+/// The target's column that a column of the query is for.
+///
+/// # Safety
+/// A valid analysis with so many attributes, whose relation is open. Raises nothing.
+unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: the caller vouches for it; `by_position` has found the attributes.
+    unsafe {
+        let Analysis { attributes, relation, .. } = &*analysis;
+        let attnum = attributes.get(at).copied().unwrap_or(1);
+        compat::attribute((**relation).rd_att, usize::try_from(attnum - 1).unwrap_or(0))
+    }
+}
+
+/// What is to be known of it before it is planned: views are what they stand for now.
+///
+/// # Safety
+/// A valid analysis, and queries.
+#[pg_guard]
+unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys::List) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*analysis).calls_volatile = volatile::calls_volatile(rewritten.cast()) }
+}
+
+/// # Safety
+/// A load, what was analyzed for it, and the plan.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans: *mut pg_sys::List) {
+    // SAFETY: the caller vouches for all; guarded calls.
+    unsafe {
+        let Analysis { text, attributes, names, columns, calls_volatile, .. } = &*analysis;
+        let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
+        let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
+        let load = &mut *load;
+        let no_lock = pg_sys::NoLock.cast_signed();
+        let target = load.target.relid;
+        let loaded =
+            PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut())));
+        let read: Vec<pg_sys::Oid> = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids).iter_oid().collect();
+        // Those without a column get their defaults.
+        load.options.columns = Some(names.iter().take(columns.len()).cloned().collect());
+        let sets = attributes.iter().take(columns.len()).filter_map(|attnum| usize::try_from(attnum - 1).ok());
+        load.query = Some(Query {
+            text: text.clone(),
+            plan,
+            running: std::ptr::null_mut(),
+            is_active: false,
+            sets: sets.collect(),
+            calls_volatile: *calls_volatile,
+            reads_target: loaded.iter_oid().any(|oid| read.contains(&oid)),
+        });
+    }
+}
+
+/// An error context callback: a place in the statement is one in the option's text, and not in the caller's statement.
+///
+/// # Safety
+/// Called by the server, with the text that is being analyzed.
+unsafe extern "C-unwind" fn within_text(text: Opaque) {
+    // SAFETY: an error is being reported.
+    unsafe {
+        let position = c::geterrposition();
+        if position > 0 {
+            c::errposition(0);
+            c::internalerrposition(position);
+            c::internalerrquery(text.cast::<c_char>());
+        }
+    }
+}

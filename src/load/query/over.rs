@@ -1,0 +1,85 @@
+//! A query of all the target's attributes over one of some of them, over a row of VALUES, or over several.
+
+use pgrx::{PgList, pg_guard, pg_sys};
+
+use super::analysis::Analysis;
+use super::function;
+use crate::pg::compat;
+
+/// A query of all the target's attributes over this one.
+///
+/// # Safety
+/// A valid analysis that is complete, and its query.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn over(analysis: *const Analysis, below: *mut pg_sys::Query) -> *mut pg_sys::Query {
+    // SAFETY: the caller vouches for both; guarded calls.
+    unsafe {
+        let query = function::select();
+        (*query).targetList = targets(&*analysis);
+        function::select_from(query, below);
+        query
+    }
+}
+
+/// The same of one row of VALUES.
+///
+/// # Safety
+/// A valid analysis that is complete, and the state that it was made with.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn over_nothing(
+    analysis: *const Analysis,
+    state: *const pg_sys::ParseState,
+) -> *mut pg_sys::Query {
+    // SAFETY: the caller vouches for both; guarded calls.
+    unsafe {
+        let query = function::select();
+        (*query).targetList = targets(&*analysis);
+        ((*query).hasSubLinks, (*query).hasTargetSRFs) = ((*state).p_hasSubLinks, (*state).p_hasTargetSRFs);
+        query
+    }
+}
+
+/// The same of several.
+///
+/// # Safety
+/// A valid analysis that is complete, and the state that it was made with.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn over_rows(
+    analysis: *mut Analysis,
+    state: *const pg_sys::ParseState,
+) -> *mut pg_sys::Query {
+    // SAFETY: the caller vouches for both; guarded calls; the columns are those of the last row, coerced as all are.
+    unsafe {
+        let query = function::select();
+        function::select_values(query, (*analysis).rows, &(*analysis).columns);
+        let of_rows = |(column, number)| {
+            let column: *mut pg_sys::Node = column;
+            let (kind, modifier) = (pg_sys::exprType(column), pg_sys::exprTypmod(column));
+            pg_sys::makeVar(1, number, kind, modifier, pg_sys::InvalidOid, 0).cast()
+        };
+        (*analysis).columns = (*analysis).columns.iter().copied().zip(1..).map(of_rows).collect();
+        (*query).targetList = targets(&*analysis);
+        (*query).hasSubLinks = (*state).p_hasSubLinks;
+        query
+    }
+}
+
+/// A value for each of the target's attributes: NULL where there is no column for it. Guarded.
+fn targets(analysis: &Analysis) -> *mut pg_sys::List {
+    let columns = || analysis.attributes.iter().zip(&analysis.columns);
+    let mut targets = PgList::<pg_sys::TargetEntry>::new();
+    // SAFETY: guarded calls; an open relation, and attributes that it has.
+    unsafe {
+        let descriptor = (*analysis.relation).rd_att;
+        for (index, number) in (0..usize::try_from((*descriptor).natts).unwrap_or(0)).zip(1..) {
+            let form = &*compat::attribute(descriptor, index);
+            let value: *mut pg_sys::Expr = match columns().find(|(attnum, _)| **attnum == number) {
+                Some((_, column)) => (*column).cast(),
+                None if form.attisdropped => pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast(),
+                None => pg_sys::makeNullConst(form.atttypid, form.atttypmod, form.attcollation).cast(),
+            };
+            targets.push(pg_sys::makeTargetEntry(value, number, std::ptr::null_mut(), false));
+        }
+    }
+    targets.into_pg()
+}
