@@ -24,20 +24,18 @@
 mod ahead;
 mod binary;
 mod exact;
+mod input;
+mod lines;
 mod pass;
 mod records;
 mod resume;
-
-use std::ops::Range;
 
 use crate::binary::{HeaderError, Preamble};
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
 use crate::line::LineError;
 pub use crate::record::{Record, Value};
-use crate::scan::kernel::FLAG;
 use crate::scan::{Batch, CutState, Level, RecordEnd, Scanner};
-use crate::verify::utf8_valid_around;
 use crate::window::Window;
 
 /// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
@@ -454,69 +452,6 @@ impl Reader {
         true
     }
 
-    /// Bring `line_base` up to `pos`.
-    fn settle_lines(&mut self) {
-        if self.dialect.is_csv() {
-            match self.chunk_lines.take() {
-                Some(lines) if self.pos == self.chunk_end => self.line_base += lines,
-                _ => self.line_base += self.lines_before(self.pos),
-            }
-        }
-        self.line_pos = self.pos;
-    }
-
-    /// CSV: lines between `line_pos` and `position`.
-    fn lines_before(&self, position: usize) -> u64 {
-        let bytes = self.window.bytes().get(self.line_pos..position).unwrap_or_default();
-        count(Eol::counted(self.eol), bytes)
-    }
-
-    /// COPY's number of the current line.
-    #[must_use]
-    pub fn line_number(&self) -> u64 {
-        match self.exact_line {
-            Some(number) => number,
-            None if self.dialect.is_csv() => self.line_base + self.lines_before(self.current.next),
-            None => self.line_base + self.cursor as u64,
-        }
-    }
-
-    /// What is looked at is no record of this reader's, and has this number.
-    pub fn set_line_number(&mut self, number: u64) {
-        self.exact_line = Some(number);
-    }
-
-    /// Remember the number of the current line, so that the next one to be asked for is counted from here.
-    pub fn settle_line_number(&mut self) {
-        if self.exact_line.is_none() && self.dialect.is_csv() {
-            let lines = self.lines_before(self.current.next);
-            self.line_base += lines;
-            self.line_pos = self.current.next;
-            self.chunk_lines = self.chunk_lines.map(|all| all - lines);
-        }
-    }
-
-    /// The current line without its end; `None` if it was not read to its end.
-    #[must_use]
-    pub fn raw_line(&self) -> Option<&[u8]> {
-        let end = match self.current.content {
-            Some(end) => end,
-            None if self.exact_line.is_some() => return None,
-            // The last field may end before the delimiter that ends the line.
-            None if self.dialect.trailing => {
-                self.current.next.saturating_sub(if self.eol == Some(Eol::CrNl) { 2 } else { 1 })
-            }
-            None => self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize),
-        };
-        self.window.bytes().get(self.current.start..end)
-    }
-
-    /// Position in the stream of the current line's first byte.
-    #[must_use]
-    pub fn record_offset(&self) -> u64 {
-        self.window.stream_offset(self.current.start)
-    }
-
     /// Number of fields of the current record.
     #[inline]
     #[must_use]
@@ -563,94 +498,10 @@ impl Reader {
         &self.dialect
     }
 
-    /// Where the source writes the next bytes. Ends the life of the current record.
-    ///
-    /// # Panics
-    /// If there is no memory: who reads what may not fit calls [`Reader::try_space`].
-    #[doc(hidden)]
-    pub fn space(&mut self) -> &mut [u8] {
-        self.try_space().expect("memory")
-    }
-
-    /// Where the source writes the next bytes. Ends the life of the current record. `None` if there is no memory.
-    pub fn try_space(&mut self) -> Option<&mut [u8]> {
-        self.settle_lines();
-        // A source that raises an error does so while the next line is being read.
-        self.exact_line = Some(self.line_base + 1);
-        self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
-        let moved = self.window.make_space(self.pos)?;
-        self.pos -= moved;
-        self.chunk_end -= moved;
-        self.line_pos -= moved;
-        self.dirty_end = self.dirty_end.saturating_sub(moved);
-        Some(self.window.space())
-    }
-
     /// Bytes of the current record, its end included.
     #[inline]
     #[must_use]
     pub fn record_len(&self) -> usize {
         self.current.next - self.current.start
     }
-
-    /// The source wrote `n` bytes; 0 means that it has ended. Where the reader does not verify by itself, the caller
-    /// goes on with [`Reader::unverified`] and [`Reader::verified`].
-    pub fn filled(&mut self, n: usize) {
-        self.window.fill(n);
-        if self.utf8 {
-            self.verify();
-        }
-    }
-
-    fn verify(&mut self) {
-        self.verify_around(0..0);
-    }
-
-    /// Verify what is not yet verified; those in `plain` of these bytes are known to be ASCII, without a NUL.
-    fn verify_around(&mut self, plain: Range<usize>) {
-        if self.dialect.lacks_line_ends() {
-            let all = self.window.unverified().len();
-            return self.window.verify(all);
-        }
-        let mut plain = plain;
-        loop {
-            let valid = utf8_valid_around(self.window.unverified(), std::mem::take(&mut plain));
-            self.window.verify(valid);
-            if self.invalid == Invalid::Ends || !self.window.is_failed() {
-                return;
-            }
-            self.window.accept_invalid();
-            self.dirty_end = self.window.bytes().len();
-        }
-    }
-
-    /// Bytes not verified yet; after [`ReadError::Encoding`], the invalid ones.
-    #[must_use]
-    pub fn unverified(&self) -> &[u8] {
-        self.window.unverified()
-    }
-
-    /// Where the caller verifies: put this byte in place of the first invalid one, if there is one. There is more to be verified
-    /// then.
-    pub fn mend(&mut self, byte: u8) -> bool {
-        let fails = self.window.is_failed();
-        if fails {
-            self.window.mend(byte);
-        }
-        fails
-    }
-
-    /// The data end in bytes that cannot be converted to the server's encoding.
-    pub fn fail_encoding(&mut self) {
-        self.window.fail();
-    }
-
-    /// The first `valid` bytes of [`Reader::unverified`] are valid.
-    pub fn verified(&mut self, valid: usize) {
-        self.window.verify(valid);
-    }
-}
-
-fn count(byte: u8, bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(byte, bytes).count() as u64
 }

@@ -3,7 +3,8 @@
 //! What comes out looks as if a kernel had made it, field ends with the flag set; and the positions are left so that the
 //! kernels can go on behind it.
 
-use super::{COPY_BLOCK, Current, Event, Invalid, LINE_LIMIT, ReadError, Reader, count};
+use super::lines::count;
+use super::{COPY_BLOCK, Current, Event, Invalid, LINE_LIMIT, ReadError, Reader};
 use crate::dialect::Eol;
 use crate::field;
 use crate::line::{self, Line};

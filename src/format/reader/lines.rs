@@ -1,0 +1,78 @@
+//! Which line the reader is at, and what stands there.
+//!
+//! Lines are counted when somebody asks, from the last position where their number was known (`line_pos`, `line_base`); in CSV that is
+//! a search for line ends, of bytes that must still be there.
+
+use super::Reader;
+use crate::dialect::Eol;
+use crate::scan::kernel::FLAG;
+
+impl Reader {
+    /// Bring `line_base` up to `pos`.
+    pub(super) fn settle_lines(&mut self) {
+        if self.dialect.is_csv() {
+            match self.chunk_lines.take() {
+                Some(lines) if self.pos == self.chunk_end => self.line_base += lines,
+                _ => self.line_base += self.lines_before(self.pos),
+            }
+        }
+        self.line_pos = self.pos;
+    }
+
+    /// CSV: lines between `line_pos` and `position`.
+    pub(super) fn lines_before(&self, position: usize) -> u64 {
+        let bytes = self.window.bytes().get(self.line_pos..position).unwrap_or_default();
+        count(Eol::counted(self.eol), bytes)
+    }
+
+    /// COPY's number of the current line.
+    #[must_use]
+    pub fn line_number(&self) -> u64 {
+        match self.exact_line {
+            Some(number) => number,
+            None if self.dialect.is_csv() => self.line_base + self.lines_before(self.current.next),
+            None => self.line_base + self.cursor as u64,
+        }
+    }
+
+    /// What is looked at is no record of this reader's, and has this number.
+    pub fn set_line_number(&mut self, number: u64) {
+        self.exact_line = Some(number);
+    }
+
+    /// Remember the number of the current line, so that the next one to be asked for is counted from here.
+    pub fn settle_line_number(&mut self) {
+        if self.exact_line.is_none() && self.dialect.is_csv() {
+            let lines = self.lines_before(self.current.next);
+            self.line_base += lines;
+            self.line_pos = self.current.next;
+            self.chunk_lines = self.chunk_lines.map(|all| all - lines);
+        }
+    }
+
+    /// The current line without its end; `None` if it was not read to its end.
+    #[must_use]
+    pub fn raw_line(&self) -> Option<&[u8]> {
+        let end = match self.current.content {
+            Some(end) => end,
+            None if self.exact_line.is_some() => return None,
+            // The last field may end before the delimiter that ends the line.
+            None if self.dialect.trailing => {
+                self.current.next.saturating_sub(if self.eol == Some(Eol::CrNl) { 2 } else { 1 })
+            }
+            None => self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize),
+        };
+        self.window.bytes().get(self.current.start..end)
+    }
+
+    /// Position in the stream of the current line's first byte.
+    #[must_use]
+    pub fn record_offset(&self) -> u64 {
+        self.window.stream_offset(self.current.start)
+    }
+}
+
+/// How often there is a byte.
+pub(super) fn count(byte: u8, bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(byte, bytes).count() as u64
+}
