@@ -8,6 +8,7 @@
 //! quotes and commas are JSON's. They have one column; JSON is then read with characters for quote and delimiter that
 //! do not occur in it.
 
+use super::preamble::comments;
 use super::shape::{Shape, Type, Types};
 use super::{each_record, is_quoted, raw_fields};
 use crate::dialect::{Dialect, EndMarker, Format};
@@ -55,6 +56,10 @@ struct Trial {
     agreement: f64,
     /// Fields in quotes.
     quoted: u64,
+    /// Fields with quotes of which none is at their beginning.
+    inner: u64,
+    /// Fields that begin with one, but for blanks.
+    outer: u64,
     /// Fields that are `\N`.
     nulls: u64,
     failed: bool,
@@ -63,6 +68,7 @@ struct Trial {
 impl Trial {
     fn of(sample: &[u8], whole: bool, dialect: Dialect) -> Trial {
         let (mut widths, mut records, mut quoted, mut nulls) = (Vec::<(usize, u64)>::new(), 0u64, 0, 0);
+        let (mut inner, mut outer) = (0, 0);
         let read = each_record(sample, whole, &dialect, |reader, fields| {
             match widths.iter_mut().find(|(width, _)| *width == fields) {
                 Some((_, count)) => *count += 1,
@@ -70,6 +76,10 @@ impl Trial {
             }
             for raw in raw_fields(reader.record(), fields) {
                 quoted += u64::from(dialect.is_csv() && is_quoted(raw, &dialect));
+                if dialect.is_csv() && memchr::memchr(dialect.quote, raw).is_some() {
+                    let begins = raw.trim_ascii_start().first() == Some(&dialect.quote);
+                    (inner, outer) = (inner + u64::from(!begins), outer + u64::from(begins));
+                }
                 nulls += u64::from(raw == b"\\N");
             }
             records += 1;
@@ -82,7 +92,7 @@ impl Trial {
         let is_lost = read.failed || read.unread > sample.len() / 2;
         let read_share = (sample.len() - read.unread) as f64 / sample.len().max(1) as f64;
         let agreement = if is_lost { share * read_share * 0.9 } else { share };
-        Trial { dialect, width, agreement, quoted, nulls, failed: is_lost }
+        Trial { dialect, width, agreement, quoted, inner, outer, nulls, failed: is_lost }
     }
 
     /// Of candidates, the greatest is taken.
@@ -98,6 +108,7 @@ pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
     let sample = sample.get(..MOST_BYTES).unwrap_or(sample);
     let sample = sample.strip_prefix(b"\xef\xbb\xbf").unwrap_or(sample);
     let whole = whole && !cut;
+    let sample = sample.get(comments(sample)..).unwrap_or(sample);
     if given.delimiter.is_none() && given.format != Some(Format::Text) {
         let types = types_of_lines(sample, whole);
         let is_json = types.has(Type::Json) && given.quote.is_none();
@@ -219,10 +230,12 @@ fn best_csv(sample: &[u8], whole: bool, given: &Given, delimiter: u8) -> Trial {
             best = other;
         }
     }
-    // Quotes that do not come in pairs are no quotes.
-    if best.agreement < 0.99 && memchr::memchr(NO_QUOTE, sample).is_none() && given.escape.is_none() {
+    // Quotes that do not come in pairs are no quotes, and neither are those that stand only within values, where they would be lost.
+    let within = best.inner > 0 && best.outer == 0;
+    if (best.agreement < 0.99 || within) && memchr::memchr(NO_QUOTE, sample).is_none() && given.escape.is_none() {
         let other = trial(NO_QUOTE, NO_QUOTE);
-        if best.failed && other.agreement > best.agreement {
+        let is_as_good = within && other.width == best.width && other.agreement >= best.agreement;
+        if is_as_good || (best.failed && other.agreement > best.agreement) {
             best = other;
         }
     }
@@ -281,6 +294,12 @@ mod tests {
             ("a\t5\"\n1\t2\n3\t4\n", "csv '\\t' '\\u{1}' '\\u{1}'"),
             ("'a,b',c\n'd',e\n", "csv ',' '\\'' '\\''"),
             ("a,it's\nb,it's\n", "csv ',' '\"' '\"'"),
+            ("a,[\"x\"]\nb,\n", "csv ',' '\\u{1}' '\\u{1}'"),
+            ("a,5\"\nb,6\"\n", "csv ',' '\\u{1}' '\\u{1}'"),
+            ("a, \"x\"\nb, \"y\"\n", "csv ',' '\"' '\"'"),
+            ("a,x\"1,2\"\nb,x\n", "csv ',' '\"' '\"'"),
+            ("# a\n\na;b\n1;2\n", "csv ';' '\"' '\"'"),
+            ("#a;b\n1;2\n", "csv ';' '\"' '\"'"),
             ("\"a\\\"b,c\",d\ne,f\n", "csv ',' '\"' '\\\\'"),
             ("\"C:\\\",d\ne,f\n", "csv ',' '\"' '\"'"),
             ("\"a\nb\",1\n\"c\",2\n", "csv ',' '\"' '\"'"),

@@ -3,7 +3,8 @@
 //! A header that is taken for data makes every column text, and is there to be seen. Data that are taken for a header are a
 //! row that is missing. So there must be evidence: a column whose values are all written like a type's, but for the first
 //! one, which could be a name, and none whose first value is like the others. Where all columns are text, names that are
-//! commonly columns', or that have an underscore, which nothing below them has. One record alone is one of data.
+//! commonly columns', or that have an underscore, which nothing below them has. One record alone is one of data; but names above nothing
+//! but empty fields are names. Records with more or fewer fields than the first one are looked at where there are no others.
 
 use super::shape::{Shape, Types};
 use super::{MOST_FIELDS, each_record};
@@ -106,20 +107,39 @@ struct Below {
     underscores: bool,
 }
 
-/// Look at the first records of a file.
+/// Look at the first records of a file, behind those that are in front of its table.
 #[must_use]
-pub fn header(sample: &[u8], whole: bool, dialect: &Dialect) -> Header {
+pub fn header(sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> Header {
+    match look(sample, whole, dialect, ahead, |width, first| width == first) {
+        // A field alone is hardly one of a row.
+        None => look(sample, whole, dialect, ahead, |width, first| width != first && width > 1).unwrap_or(Header::None),
+        Some(found) => found,
+    }
+}
+
+/// Look at the records whose fields, compared with those of the first one, are as they should be. None if there are none.
+fn look(
+    sample: &[u8],
+    whole: bool,
+    dialect: &Dialect,
+    ahead: usize,
+    is_good: impl Fn(usize, usize) -> bool,
+) -> Option<Header> {
     let mut first: Option<Fields> = None;
     let mut below: Vec<Below> = Vec::new();
-    let mut records = 0;
+    let (mut records, mut passed) = (0, 0);
     let _ = each_record(sample, whole, dialect, |reader, width| {
+        if passed < ahead {
+            passed += 1;
+            return true;
+        }
         let Some(first) = &first else {
             let names = fields(reader);
             below = vec![Below { types: Types::ALL, values: 0, repeats: false, underscores: false }; names.len()];
             first = Some(names);
             return true;
         };
-        if width != below.len() {
+        if !is_good(width, below.len()) {
             return true;
         }
         for ((value, name), column) in fields(reader).iter().zip(first).zip(&mut below) {
@@ -132,8 +152,7 @@ pub fn header(sample: &[u8], whole: bool, dialect: &Dialect) -> Header {
         records += 1;
         records < MOST_RECORDS
     });
-    let Some(first) = first else { return Header::None };
-    if records == 0 { Header::None } else { judge(&first, &below) }
+    first.filter(|_| records > 0).map(|first| judge(&first, &below))
 }
 
 /// Of a record that others follow.
@@ -162,8 +181,13 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
     names.sort_unstable();
     names.dedup();
     let unique = names.len() == count;
+    // What stands for no value may do so in several columns.
+    let is_alone = |column: usize| {
+        let name = first.get(column).and_then(Option::as_ref);
+        first.iter().filter(|other| other.as_ref() == name).count() == 1
+    };
     match evidence {
-        Some(column) if unique || count > 3 => Header::Column(column),
+        Some(column) if unique || count > 3 || is_alone(column) => Header::Column(column),
         Some(_) => Header::None,
         None => {
             let repeats = below.iter().any(|column| column.repeats);
@@ -171,12 +195,10 @@ fn judge(first: &Fields, below: &[Below]) -> Header {
                 let Some(name) = name else { return false };
                 (memchr::memchr(b'_', name).is_some() && !column.underscores) || is_one_of(COMMON, name.trim_ascii())
             };
+            let is_bare = below.iter().all(|column| column.values == 0);
             let typed = below.iter().any(|column| column.values > 0 && !column.types.is_empty());
-            if all_named && unique && !repeats && !typed && first.iter().zip(below).any(is_known) {
-                Header::Words
-            } else {
-                Header::None
-            }
+            let is_told = first.iter().zip(below).any(is_known) || (is_bare && count > 1);
+            if all_named && unique && !repeats && !typed && is_told { Header::Words } else { Header::None }
         }
     }
 }
@@ -214,7 +236,7 @@ mod tests {
     fn of(sample: &str) -> Header {
         let options = FormatOptions { csv: true, ..FormatOptions::default() };
         let dialect = Dialect::check(&options, EndMarker::Until17).unwrap();
-        header(sample.as_bytes(), true, &dialect)
+        header(sample.as_bytes(), true, &dialect, 0)
     }
 
     #[test]
@@ -239,6 +261,40 @@ mod tests {
         assert_eq!(of("user_id,x\na,b_c\n"), Header::Words);
         assert_eq!(of("user_a,x\nuser_b,y\n"), Header::None);
         assert_eq!(of("user_a,x\nuser_b,y\nc,z\n"), Header::None);
+    }
+
+    #[test]
+    fn records_of_other_widths_are_better_than_none() {
+        assert_eq!(of("id,name,age\n1,x\n2,y,z,5\n"), Header::Column(0));
+        assert_eq!(of("id,name,age\n\n"), Header::None);
+        assert_eq!(of("id,name,age\n,\n"), Header::Words);
+        assert_eq!(of("x,y,z\n1,2,3\na\n"), Header::Column(0));
+        assert_eq!(of("x,y,z\na\n1\n"), Header::None);
+        assert_eq!(of("5,y,z\n6\n7\n"), Header::None);
+    }
+
+    #[test]
+    fn names_may_be_equal_but_for_the_one_that_tells() {
+        assert_eq!(of("id,x,x\n1,a,b\n"), Header::Column(0));
+        assert_eq!(of("x,x\n1,2\n"), Header::None);
+        assert_eq!(of("x,x,y\n1,2,a\n"), Header::None);
+    }
+
+    #[test]
+    fn nothing_but_empty_fields_is_below_names() {
+        assert_eq!(of("a,b\n,\n,\n"), Header::Words);
+        assert_eq!(of("a,5\n,\n"), Header::None);
+        assert_eq!(of("a,\n,\n"), Header::None);
+        assert_eq!(of("a\n\n"), Header::None);
+    }
+
+    #[test]
+    fn what_is_in_front_is_passed_over() {
+        let options = FormatOptions { csv: true, ..FormatOptions::default() };
+        let dialect = Dialect::check(&options, EndMarker::Until17).unwrap();
+        assert_eq!(header(b"# x\nn,m\n1,2\n", true, &dialect, 1), Header::Column(0));
+        assert_eq!(header(b"# x\nn,m\n", true, &dialect, 1), Header::None);
+        assert_eq!(header(b"# x\n", true, &dialect, 1), Header::None);
     }
 
     #[test]

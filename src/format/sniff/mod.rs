@@ -13,6 +13,7 @@ pub mod dialect;
 pub mod header;
 pub mod names;
 pub mod place;
+pub mod preamble;
 pub mod shape;
 
 use crate::dialect::Dialect;

@@ -26,6 +26,7 @@ use pg_bulk_format::sniff::dialect::{Given, dialect};
 use pg_bulk_format::sniff::header::{self, Header};
 use pg_bulk_format::sniff::names::names;
 use pg_bulk_format::sniff::place::first_record;
+use pg_bulk_format::sniff::preamble::preamble;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::evidence::Judge;
@@ -254,6 +255,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
 struct Known {
     dialect: pg_bulk_format::dialect::Dialect,
     header_lines: u64,
+    /// The last of them has the names of the columns.
+    has_names: bool,
     names: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -303,7 +306,7 @@ impl Sniffer {
                 Next::Header => {
                     headers += 1;
                     // The last one is next to the data.
-                    if headers < known.header_lines {
+                    if headers < known.header_lines || !known.has_names {
                         continue;
                     }
                     let names = header::fields(&reader);
@@ -352,24 +355,47 @@ impl Sniffer {
             return Ok(None);
         }
         let dialect = dialect(&sample, whole, &self.given);
-        let header_lines = match self.header_option {
-            Some(HeaderOption::Lines(lines)) => lines,
-            Some(HeaderOption::Match) => 1,
-            None => match header::header(&sample, whole, &dialect) {
-                Header::Column(column) => {
-                    self.notes.push(format!("header: field {} of line 1 is not like the values below it", column + 1));
-                    1
-                }
-                Header::Words => {
-                    self.notes.push("header: the fields of line 1 are names that columns often have".to_owned());
-                    1
-                }
-                Header::None => 0,
-            },
+        let (header_lines, has_names) = match self.header_option {
+            Some(HeaderOption::Lines(lines)) => (lines, lines > 0),
+            Some(HeaderOption::Match) => (1, true),
+            None => {
+                // Not in front of each of several files.
+                let ahead = if self.several { 0 } else { preamble(&sample, whole, &dialect) };
+                self.find_header(&sample, whole, &dialect, ahead)
+            }
         };
-        let known = Known { dialect, header_lines, names: None };
+        let known = Known { dialect, header_lines, has_names, names: None };
         self.known = Some(known.clone());
         Ok(Some(known))
+    }
+
+    /// How many lines are in front of the data, and whether the last one has names.
+    fn find_header(
+        &mut self,
+        sample: &[u8],
+        whole: bool,
+        dialect: &pg_bulk_format::dialect::Dialect,
+        ahead: usize,
+    ) -> (u64, bool) {
+        match ahead {
+            0 => (),
+            1 => self.notes.push("line 1 is in front of the table".to_owned()),
+            _ => self.notes.push(format!("lines 1 to {ahead} are in front of the table")),
+        }
+        let line = ahead + 1;
+        let has_names = match header::header(sample, whole, dialect, ahead) {
+            Header::Column(column) => {
+                let field = column + 1;
+                self.notes.push(format!("header: field {field} of line {line} is not like the values below it"));
+                true
+            }
+            Header::Words => {
+                self.notes.push(format!("header: the fields of line {line} are names that columns often have"));
+                true
+            }
+            Header::None => false,
+        };
+        (ahead as u64 + u64::from(has_names), has_names)
     }
 
     fn name(&mut self, names: Vec<Option<Vec<u8>>>) {
@@ -486,7 +512,12 @@ impl Sniffer {
         if d.is_csv() && d.escape != d.quote {
             propose("escape", vec![d.escape])?;
         }
-        propose("header", if known.header_lines > 0 { b"true".to_vec() } else { b"false".to_vec() })?;
+        let header = match known.header_lines {
+            0 => "false".to_owned(),
+            1 => "true".to_owned(),
+            lines => lines.to_string(),
+        };
+        propose("header", header.into_bytes())?;
         if let Some(encoding) = &self.encoding {
             propose("encoding", encoding.clone().into_bytes())?;
         }
@@ -536,7 +567,7 @@ impl Sniffer {
             delimiter: d.delimiter,
             quote: Some(d.quote).filter(|&quote| d.is_csv() && is_real(quote)),
             escape: Some(d.escape).filter(|&escape| d.is_csv() && is_real(escape)),
-            header: known.header_lines > 0,
+            header: known.has_names,
             eol: self.eol,
             compression,
             records: self.records,

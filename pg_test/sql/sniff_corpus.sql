@@ -1,0 +1,80 @@
+--
+-- bulk_sniff of files that others have collected to try readers of CSV (data/messy/README.md), against what they are.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema sniff_corpus
+\i :helpers
+SET client_min_messages = warning;
+SET datestyle = 'ISO, DMY';
+SET timezone = 'UTC';
+-- What each file is. The delimiter of one column is `*`, quotes that nothing is in are `-`, `header_lines` that nobody can tell `*`. Rows with
+-- more or fewer fields than the others are `odd_rows`. An `encoding` that is no UTF-8 has to be known; without it there is an error.
+CREATE TABLE truths (file text PRIMARY KEY, delimiter text, quote text, header_lines text, columns integer, rows integer, odd_rows integer, encoding text, error text);
+\set truths :data '/messy/truths.tsv'
+COPY truths FROM :'truths' (FORMAT csv, DELIMITER E'\t', QUOTE E'\b', HEADER);
+-- What is known to be taken for something else, and why.
+CREATE TABLE misses (file text REFERENCES truths, what text, reason text NOT NULL, PRIMARY KEY (file, what));
+\set misses :data '/messy/misses.tsv'
+COPY misses FROM :'misses' (FORMAT csv, DELIMITER E'\t', QUOTE E'\b', HEADER);
+CREATE TABLE found (file text, what text, is_right boolean, said text);
+-- A file by what is sniffed of all of it: the table is made, and the file loaded.
+CREATE FUNCTION try(truth truths) RETURNS SETOF found LANGUAGE plpgsql AS $$
+DECLARE
+	path CONSTANT text := data_path('messy/' || truth.file);
+	given CONSTANT jsonb := jsonb_strip_nulls(jsonb_build_object('encoding', truth.encoding));
+	s record;
+	l record;
+	lines text;
+	failed text;
+BEGIN
+	BEGIN
+		SELECT * INTO s FROM bulk_sniff(path, given || '{"sample": "all", "table": "loaded"}');
+	EXCEPTION WHEN OTHERS THEN
+		RETURN NEXT ROW(truth.file, 'sniffs'::text, SQLSTATE = truth.error, SQLSTATE || ' ' || SQLERRM);
+		RETURN;
+	END;
+	RETURN NEXT ROW(truth.file, 'sniffs'::text, truth.error IS NULL, 'no error'::text);
+	IF truth.encoding IS NOT NULL THEN
+		BEGIN
+			PERFORM bulk_sniff(path);
+			RETURN NEXT ROW(truth.file, 'encoding'::text, false, 'no error'::text);
+		EXCEPTION WHEN OTHERS THEN
+			RETURN NEXT ROW(truth.file, 'encoding'::text, SQLSTATE = '22021', SQLSTATE || ' ' || SQLERRM);
+		END;
+	END IF;
+	lines := CASE s.options ->> 'header' WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE coalesce(s.options ->> 'header', '0') END;
+	RETURN NEXT ROW(truth.file, 'delimiter'::text, truth.delimiter IN ('*', CASE s.delimiter WHEN E'\t' THEN 'tab' ELSE s.delimiter END), s.delimiter);
+	RETURN NEXT ROW(truth.file, 'quote'::text, CASE truth.quote WHEN '-' THEN s.quote IS NULL OR position(s.quote::bytea IN pg_read_binary_file(path)) = 0 ELSE s.quote IS NOT DISTINCT FROM truth.quote END, s.quote);
+	RETURN NEXT ROW(truth.file, 'header'::text, truth.header_lines IN ('*', lines), lines);
+	RETURN NEXT ROW(truth.file, 'columns'::text, jsonb_array_length(s.columns) = truth.columns, jsonb_array_length(s.columns)::text);
+	-- What was sniffed of each row holds for a load of each row, whether or not it is the truth.
+	EXECUTE s.create_table;
+	BEGIN
+		SELECT * INTO l FROM bulk_load(path, 'loaded', s.options || jsonb_build_object('on_error', CASE WHEN s.notes::text ~ 'a load fails there' THEN 'table' ELSE 'stop' END));
+		IF l.rows_loaded <> s.rows_sampled OR NOT s.complete OR (l.rows_rejected > 0) <> (s.notes::text ~ 'a load fails there') THEN
+			SELECT string_agg(DISTINCT sqlstate || ' ' || message, '; ') INTO failed FROM bulk_rejects WHERE load_id = l.load_id;
+			failed := concat_ws(': ', format('%s rows, not %s', l.rows_loaded, s.rows_sampled), failed);
+		END IF;
+	EXCEPTION WHEN OTHERS THEN
+		failed := SQLSTATE || ' ' || SQLERRM;
+	END;
+	DROP TABLE loaded;
+	RETURN NEXT ROW(truth.file, 'loads'::text, failed IS NULL, failed);
+	RETURN NEXT ROW(truth.file, 'rows'::text, truth.header_lines = '*' OR (l.rows_loaded = truth.rows AND l.rows_rejected = truth.odd_rows), format('%s, %s odd', l.rows_loaded, l.rows_rejected));
+END $$;
+INSERT INTO found SELECT f.* FROM truths, try(truths) f;
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+-- Nothing but the files that there are, and all of them.
+SELECT count(*), count(*) FILTER (WHERE error IS NULL) FROM truths;
+SELECT origin || '/' || file FROM pg_ls_dir(data_path('messy')) origin, LATERAL pg_ls_dir(data_path('messy') || '/' || origin) file WHERE origin !~ '\.' AND file ~ '\.[ct]sv$' EXCEPT SELECT file FROM truths;
+-- The score, and that of the files that no rule was made for.
+SELECT what, count(*) FILTER (WHERE is_right) || '/' || count(*), count(*) FILTER (WHERE is_right AND md5(file) >= '8') || '/' || count(*) FILTER (WHERE md5(file) >= '8') FROM found GROUP BY what ORDER BY what;
+SELECT count(*) FILTER (WHERE is_right) || '/' || count(*) FROM (SELECT bool_and(is_right) AS is_right FROM found GROUP BY file) f;
+-- Misses that are not listed, and listed ones that are none.
+SELECT f.file, f.what, f.said FROM found f LEFT JOIN misses m USING (file, what) WHERE f.is_right IS NOT TRUE AND m.file IS NULL ORDER BY f.file COLLATE "C", f.what;
+SELECT m.file, m.what FROM misses m LEFT JOIN found f ON f.file = m.file AND f.what = m.what AND f.is_right IS NOT TRUE WHERE f.file IS NULL;
+DROP SCHEMA sniff_corpus CASCADE;
