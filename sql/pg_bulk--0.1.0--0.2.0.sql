@@ -72,12 +72,13 @@ BEGIN
 END
 $do$;
 
--- The same of a file's bytes. Who may call it is who may load files.
+-- The same of a file's bytes, and with a name for the target. Who may call them is who may load files.
 DO $do$
 DECLARE
     model CONSTANT oid := '@extschema@.bulk_load(text, regclass, jsonb)'::pg_catalog.regprocedure;
     rights CONSTANT aclitem[] := (SELECT p.proacl FROM pg_catalog.pg_proc p WHERE p.oid = model);
     owner CONSTANT oid := (SELECT p.proowner FROM pg_catalog.pg_proc p WHERE p.oid = model);
+    other pg_catalog.regprocedure;
     statement text;
 BEGIN
     CREATE FUNCTION @extschema@.bulk_load(data bytea, target regclass, options jsonb DEFAULT '{}') RETURNS TABLE (
@@ -98,11 +99,30 @@ BEGIN
 
     COMMENT ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) IS 'load a file that is a value into a table, in this transaction';
 
-    EXECUTE pg_catalog.format('ALTER FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) OWNER TO %s', owner::pg_catalog.regrole);
-    IF rights IS NOT NULL THEN
-        REVOKE ALL ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) FROM PUBLIC;
+    CREATE FUNCTION @extschema@.bulk_load(path text, target text, options jsonb) RETURNS TABLE (
+        load_id bigint,
+        rows_loaded bigint,
+        rows_rejected bigint,
+        rows_duplicate bigint,
+        rows_filtered bigint,
+        bytes_read bigint,
+        seconds double precision,
+        writer text,
+        workers integer,
+        indexes jsonb,
+        notes text[]
+    )
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+    AS 'MODULE_PATHNAME', 'bulk_load_named';
+
+    COMMENT ON FUNCTION @extschema@.bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
+
+    FOREACH other IN ARRAY ARRAY['@extschema@.bulk_load(bytea, regclass, jsonb)', '@extschema@.bulk_load(text, text, jsonb)']::pg_catalog.regprocedure[] LOOP
+        EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', other, owner::pg_catalog.regrole);
+        CONTINUE WHEN rights IS NULL;
+        EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', other);
         FOR statement IN
-            SELECT pg_catalog.format('GRANT EXECUTE ON FUNCTION @extschema@.bulk_load(bytea, regclass, jsonb) TO %s%s',
+            SELECT pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO %s%s', other,
                 CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::text END,
                 CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)
             FROM pg_catalog.aclexplode(rights) a WHERE a.grantee <> owner
@@ -111,9 +131,8 @@ BEGIN
         END LOOP;
         -- These are an administrator's, not those that the extension has by itself: dumps are to tell of them.
         DELETE FROM pg_catalog.pg_init_privs i
-        WHERE i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass
-            AND i.objoid = '@extschema@.bulk_load(bytea, regclass, jsonb)'::pg_catalog.regprocedure;
-    END IF;
+        WHERE i.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND i.objoid = other;
+    END LOOP;
 END
 $do$;
 
@@ -186,7 +205,7 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- A load into a table that it makes. No option of bulk_load, whose target is a table that there is.
+-- A load into a table that it makes; what bulk_load does with option `create`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -245,7 +264,8 @@ BEGIN
     FROM (SELECT number, value OPERATOR(pg_catalog.->>) 'name'::pg_catalog.text, value OPERATOR(pg_catalog.->>) 'type'::pg_catalog.text
         FROM pg_catalog.jsonb_array_elements(sniffed.columns) WITH ORDINALITY t (value, number)) c (number, name, type);
     EXECUTE making;
-    loading := (options OPERATOR(pg_catalog.-) 'sample'::pg_catalog.text) OPERATOR(pg_catalog.||) sniffed.options;
+    RAISE NOTICE USING MESSAGE = making;
+    loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) sniffed.options;
     -- Columns are forced by who says so, and by what was seen.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN

@@ -73,7 +73,27 @@ AS 'MODULE_PATHNAME', 'bulk_sniff';
 
 COMMENT ON FUNCTION bulk_sniff(text, jsonb) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
 
--- A load into a table that it makes. No option of bulk_load, whose target is a table that there is.
+-- The same with a name for the target, which with option `create` is made. Literals come here; so it has no default, and calls without
+-- options go to the other one. Not STRICT either.
+CREATE FUNCTION bulk_load(path text, target text, options jsonb) RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_load_named';
+
+COMMENT ON FUNCTION bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
+
+-- A load into a table that it makes; what bulk_load does with option `create`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
@@ -132,7 +152,8 @@ BEGIN
     FROM (SELECT number, value OPERATOR(pg_catalog.->>) 'name'::pg_catalog.text, value OPERATOR(pg_catalog.->>) 'type'::pg_catalog.text
         FROM pg_catalog.jsonb_array_elements(sniffed.columns) WITH ORDINALITY t (value, number)) c (number, name, type);
     EXECUTE making;
-    loading := (options OPERATOR(pg_catalog.-) 'sample'::pg_catalog.text) OPERATOR(pg_catalog.||) sniffed.options;
+    RAISE NOTICE USING MESSAGE = making;
+    loading := (options OPERATOR(pg_catalog.-) '{sample,create}'::pg_catalog.text[]) OPERATOR(pg_catalog.||) sniffed.options;
     -- Columns are forced by who says so, and by what was seen.
     forced := options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text;
     IF pg_catalog.jsonb_typeof(forced) OPERATOR(pg_catalog.=) 'array' AND pg_catalog.jsonb_typeof(sniffed.options OPERATOR(pg_catalog.->) 'force_null'::pg_catalog.text) OPERATOR(pg_catalog.=) 'array' THEN

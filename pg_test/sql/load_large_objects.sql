@@ -16,7 +16,7 @@ CREATE FUNCTION without_number(line text) RETURNS text LANGUAGE sql AS $$ SELECT
 \set ECHO all
 \pset tuples_only
 \pset format unaligned
--- Both functions are alike, and a literal is a path.
+-- All functions of the name are alike, and a literal is a path.
 SELECT count(*), count(DISTINCT (provolatile, proparallel, proisstrict, prosecdef, procost, prorows, coalesce(proacl::text, ''), proowner, pg_get_function_result(oid))) FROM pg_proc WHERE proname = 'bulk_load';
 CREATE TABLE t (a int, b text);
 SELECT error_of($$SELECT bulk_load('no such file', 't')$$);

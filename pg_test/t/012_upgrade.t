@@ -121,8 +121,8 @@ my $rights = $queue->sql($RIGHTS, 'rights');
 like($rights, qr/"?a role/, 'somebody has a right');
 $queue->sql('ALTER EXTENSION pg_bulk UPDATE', 'rights');
 one($RIGHTS, $rights, '... also after UPDATE', 'rights');
-one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load'", '2|1|t|f',
-	'... and who may load files may load values', 'rights');
+one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load'", '3|1|t|f',
+	'... and who may load files may load values, and say names', 'rights');
 like(($node->psql('postgres', 'DROP ROLE "a role"'))[2], qr/cannot be dropped because some objects depend on it/, '... and the server knows of it');
 
 $node->stop;

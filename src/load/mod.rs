@@ -29,6 +29,7 @@ mod assignment;
 mod buffered;
 mod check;
 pub mod copy;
+mod create;
 mod direct;
 pub mod duplicate;
 mod expression;
@@ -411,6 +412,13 @@ pub unsafe fn begin(
         if options.each_file && !matches!(purpose, Purpose::Job(_)) {
             let message = "each_file is an option of bulk_enqueue()";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+        }
+        if options.create {
+            if is_dry {
+                let message = "create is an option of bulk_load()";
+                Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+            }
+            target::raise_exists(relid);
         }
         if is_dry {
             options.settle_for_check();

@@ -44,6 +44,7 @@ const NAMES: &[&str] = &[
     "once",
     "force",
     "filter",
+    CREATE,
     given::NAMES[0],
     given::NAMES[1],
     EACH_FILE,
@@ -51,6 +52,8 @@ const NAMES: &[&str] = &[
 
 /// What only a queue takes.
 const EACH_FILE: &str = "each_file";
+/// What only a load takes whose target is a name.
+const CREATE: &str = "create";
 
 /// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
 const MOST_WORKERS: usize = 1024;
@@ -119,6 +122,8 @@ pub struct LoadOptions {
     pub force: bool,
     /// Of several files, each is a job of its own.
     pub each_file: bool,
+    /// The target is to be made. Where this is looked at there is one already.
+    pub create: bool,
     /// The foreign table whose file it is, and whose options these are.
     pub foreign: Option<pg_sys::Oid>,
     /// It is a COPY, and nobody is to notice that it is a load.
@@ -299,7 +304,7 @@ impl LoadOptions {
             let name = text(&name).into_owned();
             if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
                 let names = copy_options::NAMES.iter().chain(NAMES).copied();
-                let valid: Vec<_> = names.filter(|name| enqueues || *name != EACH_FILE).collect();
+                let valid: Vec<_> = names.filter(|name| *name != if enqueues { CREATE } else { EACH_FILE }).collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let json = match &*name {
@@ -311,6 +316,9 @@ impl LoadOptions {
             }
         }
         let options = LoadOptions::of_values(path, &given)?;
+        if options.create && enqueues {
+            return Err(invalid("create is an option of bulk_load()"));
+        }
         let Objects { others, computed, slices, fields, .. } = objects;
         let is_said = || fields.iter().any(|field| field.given().is_some());
         if options.query.is_some() && (!(others.is_empty() && computed.is_empty()) || is_said()) {
@@ -365,6 +373,7 @@ impl LoadOptions {
             once: false,
             force: false,
             each_file: false,
+            create: false,
             foreign: Some(relid),
             is_copy: false,
         })
@@ -405,6 +414,7 @@ impl LoadOptions {
         let (mut lock, mut indexes) = (LockOption::Online, IndexesOption::Auto);
         let mut duplicates = Duplicates::ERROR;
         let (mut once, mut force, mut each_file) = (false, false, false);
+        let mut create = false;
         let mut in_place = InPlace::default();
         for (name, value) in given {
             if draft.set(name, value)? {
@@ -438,6 +448,7 @@ impl LoadOptions {
                 "once" => once = Caller::Function.boolean(name, bytes)?,
                 "force" => force = Caller::Function.boolean(name, bytes)?,
                 EACH_FILE => each_file = Caller::Function.boolean(name, bytes)?,
+                CREATE => create = Caller::Function.boolean(name, bytes)?,
                 name if given::NAMES.contains(&name) => in_place.set(name, bytes)?,
                 "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
                 "on_duplicate" => {
@@ -506,6 +517,7 @@ impl LoadOptions {
             once,
             force,
             each_file,
+            create,
             foreign: None,
             is_copy: false,
         })

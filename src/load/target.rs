@@ -77,6 +77,17 @@ pub fn check_location(location: &Location) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail))
 }
 
+/// The table was to be made. Raises. Guarded.
+pub fn raise_exists(relid: pg_sys::Oid) {
+    // SAFETY: a guarded catalog lookup; null if there is none, of which others tell.
+    let name = unsafe { pg_sys::get_rel_name(relid) };
+    if !name.is_null() {
+        // SAFETY: a string of the server's.
+        let name = from_server(unsafe { CStr::from_ptr(name) });
+        Error::new(Code::ERRCODE_DUPLICATE_TABLE, format!("relation \"{name}\" already exists")).raise();
+    }
+}
+
 impl Target {
     /// Lock the table and look at it. Guarded.
     pub fn open(relid: pg_sys::Oid, options: &LoadOptions) -> Result<Target> {

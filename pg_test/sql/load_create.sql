@@ -1,0 +1,153 @@
+--
+-- bulk_load with a name for its target: which of the functions of that name a call is of, what the name means, and option create, which makes
+-- the table. What is made, and of which types, is bulk_create's and in its test.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema load_create
+\i :helpers
+SET client_min_messages = warning;
+CREATE FUNCTION function_of(call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	found text;
+BEGIN
+	EXECUTE 'CREATE TEMP VIEW called AS SELECT l.load_id FROM ' || call || ' l';
+	SELECT string_agg(refobjid::regprocedure::text, ' ') INTO found FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
+	WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass AND p.proname = 'bulk_load'
+		AND d.objid IN (SELECT oid FROM pg_rewrite WHERE ev_class = 'called'::regclass);
+	DROP VIEW called;
+	RETURN found;
+END $$;
+CALL write_file('load_create.csv', E'id;"paid on"\n1;2024-01-01\n2;\n');
+CALL write_file('load_create_plain.txt', E'5\n6\n');
+CREATE TABLE there (id integer);
+CREATE SCHEMA "Other";
+CREATE TABLE "Other"."There" (id integer);
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+SELECT pg_get_function_arguments(oid), provolatile, proparallel, proisstrict, pg_get_function_result(oid) = (SELECT pg_get_function_result(oid) FROM pg_proc WHERE oid = 'bulk_load(text, regclass, jsonb)'::regprocedure) FROM pg_proc WHERE oid = 'bulk_load(text, text, jsonb)'::regprocedure;
+-- Which function a call is of: with options a literal is a name, all else is what it was.
+SELECT call, function_of(call) FROM unnest(ARRAY[
+	$$bulk_load('f', 'there')$$,
+	$$bulk_load('f', 'there', '{}')$$,
+	$$bulk_load('f'::text, 'there', '{}'::jsonb)$$,
+	$$bulk_load(options => '{}', target => 'there', path => 'f')$$,
+	$$bulk_load(target => 'there', path => 'f')$$,
+	$$bulk_load(data => '', target => 'there', options => '{}')$$,
+	$$bulk_load('f', 'there'::regclass, '{}')$$,
+	$$bulk_load('f', 'there'::regclass::oid, '{}')$$,
+	$$bulk_load('f', 1259, '{}')$$,
+	$$bulk_load('f', 'there'::text, '{}')$$,
+	$$bulk_load('f', 'there'::varchar, '{}')$$,
+	$$bulk_load('f'::varchar, 'there', '{}')$$,
+	$$bulk_load('f', 'there'::text)$$,
+	$$bulk_load(''::bytea, 'there', '{}')$$,
+	$$bulk_load(''::bytea, 'there'::text, '{}'::jsonb)$$,
+	$$bulk_load(''::bytea, 'there')$$,
+	$$bulk_load(NULL, 'there', '{}')$$]) call;
+-- A name is what a literal of type regclass would be, and looked up when the call is made.
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'there', '{}');
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), ' "Other" . "There" ', '{"create": false}');
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'there'::regclass::oid::text, '{"create": null}');
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'there'::regclass, '{"create": "off"}');
+SELECT rows_loaded FROM bulk_load('\x370a'::bytea, 'there', '{"create": false}');
+SELECT array_agg(id ORDER BY id) FROM there;
+SELECT count(*) FROM "Other"."There";
+PREPARE by_name AS SELECT rows_loaded FROM bulk_load($1, $2, $3);
+EXECUTE by_name(data_path('load_create_plain.txt'), 'there', '{"limit": 1}');
+SET search_path = "Other", public, load_create;
+EXECUTE by_name(data_path('load_create_plain.txt'), '"There"', '{}');
+SET search_path = load_create, public;
+DEALLOCATE by_name;
+PREPARE later AS SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'later', '{}');
+CREATE TABLE later (id integer);
+EXECUTE later;
+DEALLOCATE later;
+SELECT error_of($$SELECT * FROM bulk_load('f', 'no_such_table', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', 'no_such_schema.t', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', 'a b', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', '', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', '-', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', NULL, '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', 'there', NULL)$$);
+SELECT error_of($$SELECT * FROM bulk_load(NULL, 'there', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', 'there', '[]')$$);
+SELECT error_of($$SELECT * FROM bulk_load('f', 'there', '{"created": true}')$$);
+-- The table is made, and it is said how.
+SET client_min_messages = notice;
+SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'made', '{"create": true}');
+SET client_min_messages = warning;
+\d made
+SELECT * FROM made ORDER BY id;
+SELECT target, rows_loaded FROM bulk_history ORDER BY load_id DESC LIMIT 1;
+SELECT rows_loaded, rows_filtered FROM bulk_load(data_path('load_create.csv'), '"Other"."Made 2"', '{"create": "on", "where": "id > 1", "sample": "1kB"}');
+SELECT * FROM "Other"."Made 2";
+SELECT rows_loaded, notes FROM bulk_load(target => 'named', options => jsonb_build_object('create', true, 'header', true), path => data_path('load_create.csv'));
+DO $$
+BEGIN
+	PERFORM bulk_load(data_path('load_create.csv'), 'of_list', '{"create": 1}');
+END $$;
+SELECT count(*) FROM of_list;
+SELECT (bulk_load(data_path('load_create.csv'), 'of_list_' || n, '{"create": true}')).rows_loaded FROM generate_series(1, 2) n;
+SELECT count(*), (SELECT count(*) FROM of_list_2) FROM of_list_1;
+-- It goes with the transaction.
+BEGIN;
+SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'gone', '{"create": true}');
+ROLLBACK;
+SELECT to_regclass('gone');
+-- One that is there already is an error, whoever is told so; nothing is loaded into it.
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made', '{"create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made'::regclass, '{"create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(''::bytea, 'made', '{"create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 0::regclass, '{"create": true}')$$);
+SELECT count(*) FROM made;
+-- What cannot be.
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": "maybe"}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": [true]}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": true, "created": 1}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made', '{"sample": "all"}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(NULL, 'bad', '{"create": true, "query": "SELECT 1"}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(NULL, 'bad', '{"large_object": 1, "create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": true, "format": "json"}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), NULL, '{"create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(NULL, 'bad', '{"create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create_missing.csv'), 'bad', '{"create": true}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": true, "columns": ["id", "no"]}')$$);
+SELECT error_of($$SELECT * FROM bulk_check(data_path('load_create.csv'), 'made', '{"create": true}')$$);
+SELECT error_of($$SELECT bulk_enqueue(data_path('load_create.csv'), 'made', '{"create": true}')$$);
+SELECT to_regclass('bad');
+-- Rights: those to the file, to make the table, and to call the functions that this one stands for, which are to be had in no other way.
+CREATE ROLE regress_load_create;
+GRANT USAGE ON SCHEMA load_create TO regress_load_create;
+GRANT INSERT ON there TO regress_load_create;
+SET ROLE regress_load_create;
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}')$$);
+RESET ROLE;
+GRANT pg_read_server_files TO regress_load_create;
+SET ROLE regress_load_create;
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}')$$);
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'load_create.there', '{}');
+RESET ROLE;
+BEGIN;
+REVOKE EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb), bulk_create(text, text, jsonb) FROM PUBLIC;
+GRANT CREATE ON SCHEMA load_create TO regress_load_create;
+SET ROLE regress_load_create;
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create_plain.txt'), 'load_create.there', '{}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}')$$);
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION bulk_create(text, text, jsonb) TO PUBLIC;
+SET ROLE regress_load_create;
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}')$$);
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb) TO PUBLIC;
+SET ROLE regress_load_create;
+SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}');
+RESET ROLE;
+SELECT to_regclass('mine') IS NOT NULL;
+ROLLBACK;
+DROP OWNED BY regress_load_create;
+DROP ROLE regress_load_create;
+DROP SCHEMA load_create CASCADE;
+DROP SCHEMA "Other" CASCADE;

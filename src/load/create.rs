@@ -1,0 +1,153 @@
+//! `bulk_load` of a table by its name, which with option `create` there is not yet.
+//!
+//! A literal is rather a text than a regclass (`func_select_candidate`), so with options this is the function that most calls come to. It is
+//! [`bulk_load`](super::bulk_load) all the same: the name is looked up as regclass's input function does it, only when the call is made and
+//! not before; what a load is, and says, is not this file's business. With `create` it is `bulk_create`, whose result is as it is.
+//!
+//! Either function may be refused to the caller, and then neither can be had by way of this one.
+
+use std::ffi::{CStr, c_void};
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::given;
+use super::options::value;
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::compat;
+use crate::pg::jsonb;
+use crate::pg::option_value::{Caller, text};
+
+/// `bulk_load(path, target, options)`.
+const ARGUMENTS: usize = 3;
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_load(path, target, options)` with a name for a target.
+///
+/// # Safety
+/// Called by the executor, with three arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: `settle` leaves either a regclass for a target, as `bulk_load` wants it, or a call whose function takes these arguments
+    // and returns such rows.
+    unsafe {
+        let call = settle(fcinfo);
+        if call.is_null() {
+            return super::bulk_load(fcinfo);
+        }
+        // User code, since it is PL/pgSQL: called from here without a guard.
+        match (*(*call).flinfo).fn_addr {
+            Some(function) => function(call),
+            None => pg_sys::Datum::from(0usize),
+        }
+    }
+}
+
+/// Make the target a regclass; or with `create` return the call of `bulk_create` that it is. Else null.
+///
+/// # Safety
+/// As [`bulk_load_named`].
+#[pg_guard]
+unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
+    // SAFETY: the caller vouches for the arguments; guarded calls.
+    unsafe {
+        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
+        let arguments = std::slice::from_raw_parts_mut((*fcinfo).args.as_mut_ptr(), ARGUMENTS);
+        let [_, target, options] = arguments else { return std::ptr::null_mut() };
+        if !options.isnull && creates(options.value).or_raise() {
+            let function = executable(c"bulk_create", pg_sys::TEXTOID, schema).or_raise();
+            return call_of(function, fcinfo);
+        }
+        executable(c"bulk_load", pg_sys::REGCLASSOID, schema).or_raise();
+        if !target.isnull {
+            let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(target.value.cast_mut_ptr()).cast());
+            target.value = pg_sys::OidInputFunctionCall(pg_sys::F_REGCLASSIN.into(), name, pg_sys::InvalidOid, -1);
+        }
+        std::ptr::null_mut()
+    }
+}
+
+/// Is there `create` among the options? What else they say is for others to judge.
+///
+/// # Safety
+/// A datum of type jsonb. Guarded.
+unsafe fn creates(options: pg_sys::Datum) -> Result<bool> {
+    // SAFETY: the caller vouches for the datum.
+    let Some(members) = (unsafe { jsonb::members(options) }) else { return Ok(false) };
+    let mut creates = false;
+    let mut other = None;
+    for (name, json) in members {
+        let name = text(&name).into_owned();
+        if name != "create" && !given::NAMES.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(value) = value(&name, json)? else { continue };
+        if name == "create" {
+            creates = Caller::Function.boolean(&name, value.one(&name)?)?;
+        } else {
+            other = Some(name);
+        }
+    }
+    match other {
+        Some(other) if creates => {
+            let message = format!("cannot specify both create and {other}");
+            Err(Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message))
+        }
+        _ => Ok(creates),
+    }
+}
+
+/// The extension's function of this name with a target of this type, if the current user may call it. Guarded.
+fn executable(name: &CStr, target: pg_sys::Oid, schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
+    let types = [pg_sys::TEXTOID, target, pg_sys::JSONBOID];
+    // SAFETY: guarded catalog lookups, with keys of the types that the cache wants, and strings.
+    unsafe {
+        let vector = pg_sys::buildoidvector(types.as_ptr(), ARGUMENTS as i32);
+        let function = pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
+            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+            pg_sys::Datum::from(name.as_ptr()),
+            pg_sys::Datum::from(vector.cast::<c_void>()),
+            pg_sys::Datum::from(schema),
+            pg_sys::Datum::from(0usize),
+        );
+        if function == pg_sys::InvalidOid {
+            let message = format!("function {}() of pg_bulk does not exist", name.to_string_lossy());
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
+        }
+        let answer = compat::may_execute(function);
+        if answer != pg_sys::AclResult::ACLCHECK_OK {
+            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name.as_ptr());
+        }
+        Ok(function)
+    }
+}
+
+/// A call of a function with the arguments of this one, whose rows go where those of this one would go. It lives in the current
+/// memory context. Guarded.
+///
+/// # Safety
+/// As [`bulk_load_named`]; the function takes such arguments, and returns such rows.
+unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
+    let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + ARGUMENTS * size_of::<pg_sys::NullableDatum>();
+    // SAFETY: the caller vouches for the call; there is space for the head of a call and its arguments (SizeForFunctionCallInfo).
+    unsafe {
+        let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
+        let flinfo: *mut pg_sys::FmgrInfo = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();
+        pg_sys::fmgr_info(function, flinfo);
+        (*call).flinfo = flinfo;
+        (*call).resultinfo = (*fcinfo).resultinfo;
+        (*call).fncollation = (*fcinfo).fncollation;
+        (*call).nargs = ARGUMENTS as i16;
+        let (from, to) = ((*fcinfo).args.as_ptr(), (*call).args.as_mut_ptr());
+        std::ptr::copy_nonoverlapping(from, to, ARGUMENTS);
+        call
+    }
+}
