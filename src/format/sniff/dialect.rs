@@ -8,7 +8,7 @@
 //! quotes and commas are JSON's. They have one column; JSON is then read with characters for quote and delimiter that
 //! do not occur in it.
 
-use super::preamble::comments;
+use super::preamble::{comments, may_be_titles};
 use super::shape::{Shape, Type, Types};
 use super::{each_record, is_quoted, raw_fields};
 use crate::dialect::{Dialect, EndMarker, Format};
@@ -68,7 +68,7 @@ struct Trial {
 impl Trial {
     fn of(sample: &[u8], whole: bool, dialect: Dialect) -> Trial {
         let (mut widths, mut records, mut quoted, mut nulls) = (Vec::<(usize, u64)>::new(), 0u64, 0, 0);
-        let (mut inner, mut outer) = (0, 0);
+        let (mut inner, mut outer, mut ahead) = (0, 0, 0);
         let read = each_record(sample, whole, &dialect, |reader, fields| {
             match widths.iter_mut().find(|(width, _)| *width == fields) {
                 Some((_, count)) => *count += 1,
@@ -82,11 +82,16 @@ impl Trial {
                 }
                 nulls += u64::from(raw == b"\\N");
             }
+            ahead += usize::from(fields == 1 && records == ahead as u64);
             records += 1;
             records < MOST_RECORDS
         });
         // Of those that are equally frequent the widest: a title above two records has one field.
         let (width, count) = widths.into_iter().max_by_key(|&(width, count)| (count, width)).unwrap_or((0, 0));
+        // Titles are no records.
+        let others = records - ahead as u64;
+        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let records = if may_be_titles(ahead, width, size(count), size(others)) { others } else { records };
         let share = count as f64 / records.max(1) as f64;
         // The last record is cut off somewhere, but it is not as long as all the others.
         let is_lost = read.failed || read.unread > sample.len() / 2;
@@ -299,6 +304,8 @@ mod tests {
             ("a, \"x\"\nb, \"y\"\n", "csv ',' '\"' '\"'"),
             ("a,x\"1,2\"\nb,x\n", "csv ',' '\"' '\"'"),
             ("# a\n\na;b\n1;2\n", "csv ';' '\"' '\"'"),
+            ("Report\n\nof today\na;b;c\n1;2;3\n1;2;3\n1;2;3\n", "csv ';' '\"' '\"'"),
+            ("one\ntwo\nthree\na;b\n1;2\n1;2\n1;2\n", "csv ',' '\"' '\"'"),
             ("#a;b\n1;2\n", "csv ';' '\"' '\"'"),
             ("\"a\\\"b,c\",d\ne,f\n", "csv ',' '\"' '\\\\'"),
             ("\"C:\\\",d\ne,f\n", "csv ',' '\"' '\"'"),

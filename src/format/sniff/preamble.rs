@@ -35,6 +35,12 @@ fn is_comment(line: &[u8]) -> bool {
     line.first() == Some(&b'#') || line.trim_ascii().is_empty()
 }
 
+/// May so many records of one field each be titles? Nearly all of the others, and of them enough, have `width` fields.
+#[must_use]
+pub fn may_be_titles(ahead: usize, width: usize, agreeing: usize, others: usize) -> bool {
+    ahead <= MOST && width > 2 && agreeing > FEWEST && agreeing * 20 >= others * 19
+}
+
 /// How many records are in front of the table that a file is, each of them a line.
 #[must_use]
 pub fn preamble(sample: &[u8], whole: bool, dialect: &Dialect) -> usize {
@@ -58,7 +64,7 @@ pub fn preamble(sample: &[u8], whole: bool, dialect: &Dialect) -> usize {
     });
     let enough = match titles {
         0 => records > 0 && agreeing * 2 >= records,
-        _ => width > 2 && records > FEWEST && agreeing * 20 >= records * 19,
+        _ => may_be_titles(ahead, width, agreeing, records),
     };
     if most_alike && width > 1 && enough { ahead } else { 0 }
 }
