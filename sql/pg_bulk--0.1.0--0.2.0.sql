@@ -72,7 +72,8 @@ BEGIN
 END
 $do$;
 
--- The same of a file's bytes, and with a name for the target. Who may call them is who may load files.
+-- The same of a file's bytes, and with a name for the target. Who may load values is who may load files. Names are everybody's to say, since
+-- that function asks by itself who may call what it stands for: rights that are given to one of these later count for it, too.
 DO $do$
 DECLARE
     model CONSTANT oid := '@extschema@.bulk_load(text, regclass, jsonb)'::pg_catalog.regprocedure;
@@ -119,6 +120,12 @@ BEGIN
 
     FOREACH other IN ARRAY ARRAY['@extschema@.bulk_load(bytea, regclass, jsonb)', '@extschema@.bulk_load(text, text, jsonb)']::pg_catalog.regprocedure[] LOOP
         EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', other, owner::pg_catalog.regrole);
+        IF other = '@extschema@.bulk_load(text, text, jsonb)'::pg_catalog.regprocedure THEN
+            -- Unless somebody's default privileges say otherwise, this is so already.
+            CONTINUE WHEN (SELECT p.proacl IS NULL FROM pg_catalog.pg_proc p WHERE p.oid = other);
+            EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', other);
+            CONTINUE;
+        END IF;
         CONTINUE WHEN rights IS NULL;
         EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', other);
         FOR statement IN
@@ -257,6 +264,16 @@ BEGIN
             OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('table', made);
     ELSE
         given := options;
+    END IF;
+    -- What will not be made is not worth reading a file for.
+    IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 1 AND pg_catalog.to_regclass(made) IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
+            MESSAGE = pg_catalog.format('relation "%s" already exists', parts[pg_catalog.cardinality(parts)]);
+    END IF;
+    IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 2 AND parts[1] OPERATOR(pg_catalog.<>) 'pg_temp'
+        AND NOT pg_catalog.has_schema_privilege(parts[1], 'CREATE') THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = pg_catalog.format('permission denied for schema %s', parts[1]);
     END IF;
     SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given);
     SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,

@@ -146,6 +146,16 @@ BEGIN
     ELSE
         given := options;
     END IF;
+    -- What will not be made is not worth reading a file for.
+    IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 1 AND pg_catalog.to_regclass(made) IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'duplicate_table',
+            MESSAGE = pg_catalog.format('relation "%s" already exists', parts[pg_catalog.cardinality(parts)]);
+    END IF;
+    IF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 2 AND parts[1] OPERATOR(pg_catalog.<>) 'pg_temp'
+        AND NOT pg_catalog.has_schema_privilege(parts[1], 'CREATE') THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = pg_catalog.format('permission denied for schema %s', parts[1]);
+    END IF;
     SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given);
     SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,
         CASE WHEN c.type OPERATOR(pg_catalog.=) ANY (bare) THEN 'pg_catalog.' END, c.type), ', ' ORDER BY c.number)) INTO making

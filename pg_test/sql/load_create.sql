@@ -103,6 +103,17 @@ SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made'::
 SELECT error_of($$SELECT * FROM bulk_load(''::bytea, 'made', '{"create": true}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 0::regclass, '{"create": true}')$$);
 SELECT count(*) FROM made;
+-- Nor is a file read, or a program run, for a table that cannot be.
+SELECT error_of(format('SELECT * FROM bulk_load(%L, %L, %L)', 'touch ' || data_path('load_create.ran'), 'made', '{"create": true, "program": true}'));
+SELECT pg_stat_file(data_path('load_create.ran'), true) IS NULL;
+-- A name of digits is a table's, or an OID where there is none; not both.
+CREATE TABLE "2024" (a int);
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), '2024', '{}');
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), '2024'::text, '{}');
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), '"2024"'::regclass::oid::text, '{}');
+SELECT count(*) FROM "2024";
+DO $$ BEGIN EXECUTE format('CREATE TABLE %I (a int)', '"2024"'::regclass::oid); END $$;
+SELECT replace(line, '"2024"'::regclass::oid::text, 'OID') FROM error_of(format('SELECT * FROM bulk_load(data_path(%L), %L, %L)', 'load_create_plain.txt', '"2024"'::regclass::oid, '{}')) line;
 -- What cannot be.
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": "maybe"}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": [true]}')$$);
@@ -120,12 +131,13 @@ SELECT error_of($$SELECT bulk_enqueue(data_path('load_create.csv'), 'made', '{"c
 SELECT to_regclass('bad');
 -- Rights: those to the file, to make the table, and to call the functions that this one stands for, which are to be had in no other way.
 CREATE ROLE regress_load_create;
-GRANT USAGE ON SCHEMA load_create TO regress_load_create;
+GRANT USAGE, CREATE ON SCHEMA load_create TO regress_load_create;
 GRANT INSERT ON there TO regress_load_create;
 SET ROLE regress_load_create;
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}')$$);
 RESET ROLE;
 GRANT pg_read_server_files TO regress_load_create;
+REVOKE CREATE ON SCHEMA load_create FROM regress_load_create;
 SET ROLE regress_load_create;
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}')$$);
 SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'load_create.there', '{}');
@@ -146,6 +158,14 @@ SET ROLE regress_load_create;
 SELECT rows_loaded FROM bulk_load(data_path('load_create.csv'), 'load_create.mine', '{"create": true}');
 RESET ROLE;
 SELECT to_regclass('mine') IS NOT NULL;
+ROLLBACK;
+-- What ALTER FUNCTION says of the function that is called holds by way of this one.
+BEGIN;
+REVOKE pg_read_server_files FROM regress_load_create;
+ALTER FUNCTION bulk_load(text, regclass, jsonb) SECURITY DEFINER SET enable_sort = off;
+SET ROLE regress_load_create;
+SELECT rows_loaded FROM bulk_load(data_path('load_create_plain.txt'), 'load_create.there', '{}');
+SELECT rows_loaded FROM bulk_load(NULL, 'load_create.there', '{"query": "SELECT 7 WHERE current_setting(''enable_sort'') = ''off''"}');
 ROLLBACK;
 DROP OWNED BY regress_load_create;
 DROP ROLE regress_load_create;

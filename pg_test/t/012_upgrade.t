@@ -121,8 +121,12 @@ my $rights = $queue->sql($RIGHTS, 'rights');
 like($rights, qr/"?a role/, 'somebody has a right');
 $queue->sql('ALTER EXTENSION pg_bulk UPDATE', 'rights');
 one($RIGHTS, $rights, '... also after UPDATE', 'rights');
-one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load'", '3|1|t|f',
-	'... and who may load files may load values, and say names', 'rights');
+one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load' AND proargtypes[1] = 'regclass'::regtype", '2|1|t|f',
+	'... and who may load files may load values', 'rights');
+# A name stands for either, whose rights count when it is said, also those that are given after the update.
+$queue->sql(q(CREATE TABLE t (a int); CREATE ROLE other; GRANT ALL ON t TO other; GRANT EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb) TO other), 'rights');
+like(($node->psql('rights', q(SET ROLE pg_monitor; SELECT bulk_load('/none', 't', '{}'))))[2], qr/permission denied for function bulk_load/, '... or say names, who may not');
+like(($node->psql('rights', q(SET ROLE other; SELECT bulk_load('/none', 't', '{}'))))[2], qr/pg_read_server_files/, '... and who may since');
 like(($node->psql('postgres', 'DROP ROLE "a role"'))[2], qr/cannot be dropped because some objects depend on it/, '... and the server knows of it');
 
 $node->stop;

@@ -1,12 +1,15 @@
 //! `bulk_load` of a table by its name, which with option `create` there is not yet.
 //!
-//! A literal is rather a text than a regclass (`func_select_candidate`), so with options this is the function that most calls come to. It is
-//! [`bulk_load`](super::bulk_load) all the same: the name is looked up as regclass's input function does it, only when the call is made and
-//! not before; what a load is, and says, is not this file's business. With `create` it is `bulk_create`, whose result is as it is.
+//! A literal is rather a text than a regclass (`func_select_candidate`), so with options this is the function that most calls come to. It
+//! calls `bulk_load` of a regclass all the same: the name is looked up as regclass's input function does it, only when the call is made and
+//! not before; what a load is, and says, is not this file's business. With `create` it is `bulk_create`, whose result is as it is. Either is
+//! called as it is in the catalog, with what ALTER FUNCTION has said of it.
+//!
+//! A name of digits is a table's, as where a text is cast to regclass, or the OID of one, as in a literal.
 //!
 //! Either function may be refused to the caller, and then neither can be had by way of this one.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -35,22 +38,21 @@ pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_r
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: `settle` leaves either a regclass for a target, as `bulk_load` wants it, or a call whose function takes these arguments
-    // and returns such rows.
+    // SAFETY: `settle` leaves a call whose function takes these arguments and returns such rows; user code, called without a guard.
     unsafe {
         let call = settle(fcinfo);
-        if call.is_null() {
-            return super::bulk_load(fcinfo);
-        }
-        // User code, since it is PL/pgSQL: called from here without a guard.
         match (*(*call).flinfo).fn_addr {
-            Some(function) => function(call),
+            Some(function) => {
+                let result = function(call);
+                (*fcinfo).isnull = (*call).isnull;
+                result
+            }
             None => pg_sys::Datum::from(0usize),
         }
     }
 }
 
-/// Make the target a regclass; or with `create` return the call of `bulk_create` that it is. Else null.
+/// The call that it is: of `bulk_create`, or of `bulk_load` with a regclass.
 ///
 /// # Safety
 /// As [`bulk_load_named`].
@@ -59,18 +61,59 @@ unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::
     // SAFETY: the caller vouches for the arguments; guarded calls.
     unsafe {
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        let arguments = std::slice::from_raw_parts_mut((*fcinfo).args.as_mut_ptr(), ARGUMENTS);
-        let [_, target, options] = arguments else { return std::ptr::null_mut() };
+        // Of three, as the function is declared.
+        let arguments = (*fcinfo).args.as_ptr();
+        let (target, options) = (&*arguments.add(1), &*arguments.add(2));
         if !options.isnull && creates(options.value).or_raise() {
             let function = executable(c"bulk_create", pg_sys::TEXTOID, schema).or_raise();
             return call_of(function, fcinfo);
         }
-        executable(c"bulk_load", pg_sys::REGCLASSOID, schema).or_raise();
+        let function = executable(c"bulk_load", pg_sys::REGCLASSOID, schema).or_raise();
+        let call = call_of(function, fcinfo);
         if !target.isnull {
-            let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(target.value.cast_mut_ptr()).cast());
-            target.value = pg_sys::OidInputFunctionCall(pg_sys::F_REGCLASSIN.into(), name, pg_sys::InvalidOid, -1);
+            (*(*call).args.as_mut_ptr().add(1)).value = pg_sys::Datum::from(relation_of(target.value).or_raise());
         }
-        std::ptr::null_mut()
+        call
+    }
+}
+
+/// What a text says of a relation. Guarded.
+///
+/// # Safety
+/// A datum of type text.
+unsafe fn relation_of(target: pg_sys::Datum) -> Result<pg_sys::Oid> {
+    // SAFETY: the caller vouches for the datum; guarded calls with strings.
+    unsafe {
+        let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(target.cast_mut_ptr()).cast());
+        let bytes = CStr::from_ptr(name).to_bytes();
+        let says_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+        let named = if says_number { named(name) } else { pg_sys::InvalidOid };
+        if named == pg_sys::InvalidOid {
+            let relation = pg_sys::OidInputFunctionCall(pg_sys::F_REGCLASSIN.into(), name, pg_sys::InvalidOid, -1);
+            return Ok(pg_sys::Oid::from((relation.value() & 0xffff_ffff) as u32));
+        }
+        let number = text(bytes).parse().map_or(pg_sys::InvalidOid, pg_sys::Oid::from_u32);
+        if number != named && !pg_sys::get_rel_name(number).is_null() {
+            let message = format!("\"{}\" is the name of a relation and the OID of another one", text(bytes));
+            let error = Error::new(Code::ERRCODE_AMBIGUOUS_PARAMETER, message);
+            return Err(error.hint("Cast it to regclass, or write the name in double quotes."));
+        }
+        Ok(named)
+    }
+}
+
+/// The relation of this name, if there is one (text_regclass, regproc.c). Guarded.
+///
+/// # Safety
+/// A string of digits.
+unsafe fn named(name: *const c_char) -> pg_sys::Oid {
+    // SAFETY: the caller vouches for the string; guarded calls.
+    unsafe {
+        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name));
+        let variable = pg_sys::makeRangeVarFromNameList(names);
+        let no_lock = pg_sys::NoLock.cast_signed();
+        let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+        pg_sys::RangeVarGetRelidExtended(variable, no_lock, missing_ok, None, std::ptr::null_mut())
     }
 }
 
