@@ -180,7 +180,7 @@ pub fn bad_field(fault: Fault) -> Error {
 /// What does not fit COPY's buffer.
 fn too_long(containing: u64, more: u64) -> Error {
     let detail = format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.");
-    Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "out of memory").detail(detail)
+    Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, compat::STRING_TOO_LONG).detail(detail)
 }
 
 /// unexpected default marker in COPY data

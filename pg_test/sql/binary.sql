@@ -152,9 +152,10 @@ SELECT same_binary('a int', header() || '\xfffe');
 SELECT same_binary('a int, b text', header() || '\x0001');
 SELECT same_binary('a int, b text', header() || '\x7fff');
 SELECT same_binary('a int, b text', header() || row_of('\x00000001', 'x') || '\x0002' || '\x0000000400000002' || '\xfffffffe');
-SELECT same_binary('a int, b text', header() || '\x0002' || '\x0000000400000002' || '\x7fffffff');
+-- 18 says it with other words.
+SELECT replace(s, 'string buffer exceeds maximum allowed length (1073741823 bytes)', 'out of memory') FROM same_binary('a int, b text', header() || '\x0002' || '\x0000000400000002' || '\x7fffffff') s;
 SELECT same_binary('a int, b text', header() || '\x0002' || '\x0000000400000002' || '\x3ffffffe' || 'too few');
-SELECT same_binary('a int, b text', header() || '\x0002' || '\x3fffffff');
+SELECT replace(s, 'string buffer exceeds maximum allowed length (1073741823 bytes)', 'out of memory') FROM same_binary('a int, b text', header() || '\x0002' || '\x3fffffff') s;
 -- What is wrong with a field comes before what is wrong behind it.
 SELECT same_binary('a int, b text', header() || '\x0002' || '\x00000003000000' || '\x0000');
 SELECT same_binary('a positive, b text', header() || '\x0002' || '\x00000004ffffffff' || '\x0000');

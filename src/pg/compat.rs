@@ -23,7 +23,7 @@ pub use self::background::{
 };
 pub use self::buffer::is_in_buffer;
 pub use self::collation::{Locale, collates_bytes, icu_collator};
-pub use self::copy_words::{IN_NULL_MARKER, delimiter_in, requires_csv};
+pub use self::copy_words::{IN_NULL_MARKER, STRING_TOO_LONG, delimiter_in, requires_csv};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};

@@ -1,4 +1,5 @@
-//! What COPY says of its options, where 17 has other words or another SQLSTATE (ProcessCopyOptions, copy.c).
+//! What COPY says of its options, where 17 has other words or another SQLSTATE (ProcessCopyOptions, copy.c), and of what is too long
+//! for its buffers.
 
 use pgrx::PgSqlErrorCode as Code;
 
@@ -21,3 +22,7 @@ pub fn delimiter_in(marker: &str) -> String {
 /// The SQLSTATE if the delimiter or the quote is part of the NULL marker. That of the DEFAULT marker has stayed.
 pub const IN_NULL_MARKER: Code =
     if MAJOR >= 17 { Code::ERRCODE_INVALID_PARAMETER_VALUE } else { Code::ERRCODE_FEATURE_NOT_SUPPORTED };
+
+/// What does not fit a buffer of the server's (enlargeStringInfo, stringinfo.c).
+pub const STRING_TOO_LONG: &str =
+    if MAJOR >= 18 { "string buffer exceeds maximum allowed length (1073741823 bytes)" } else { "out of memory" };
