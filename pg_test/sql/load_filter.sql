@@ -241,7 +241,8 @@ CREATE FUNCTION to_changing(a int) RETURNS changing LANGUAGE sql IMMUTABLE AS $$
 ALTER TABLE changing ALTER b TYPE date USING NULL;
 SELECT error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$);
 ALTER TABLE changing ADD c int;
-SELECT error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$);
+-- 18 plans the statements of a function one by one, and counts this one.
+SELECT replace(e, '"to_changing" statement 1', '"to_changing" during startup') FROM error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$) e;
 -- A row that says other things of itself than the function, or nothing; a type that is altered between two rows; bodies that are no query.
 CREATE TABLE row_of_two (a text, b int);
 CREATE FUNCTION longer(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT ROW(x, 1, 1)';
@@ -272,7 +273,9 @@ SET check_function_bodies = off;
 CREATE FUNCTION makes_table(x int) RETURNS row_of_texts LANGUAGE sql AS 'SELECT x::text AS a, ''1''::text AS b INTO nowhere';
 CREATE FUNCTION empty_body(x int) RETURNS row_of_texts LANGUAGE sql BEGIN ATOMIC END;
 RESET check_function_bodies;
-SELECT f, error_of(format($$SELECT * FROM bulk_load('1'::bytea, 'row_of_texts', '{"filter": "%s"}')$$, f)) FROM unnest('{makes_table,empty_body}'::text[]) f;
+-- 17 knows MERGE RETURNING.
+SELECT f, replace(replace(e, 'DELETE/MERGE', 'DELETE'), '"makes_table" statement 1', '"makes_table" during startup') FROM unnest('{makes_table,empty_body}'::text[]) f,
+	error_of(format($$SELECT * FROM bulk_load('1'::bytea, 'row_of_texts', '{"filter": "%s"}')$$, f)) e;
 TABLE row_of_texts;
 -- A domain of an argument whose condition looks at the table.
 CREATE TABLE seen (a int, b int);
