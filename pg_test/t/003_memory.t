@@ -155,7 +155,8 @@ sub workers_peak
 	return $peak;
 }
 
-# The rows that a statement has loaded, and the MB that the session and others have used for it.
+# The rows that a statement has loaded, and the MB that the session and others have used for it. They are counted afterwards: the first
+# reader of pages with checksums, which are usual from 18 on, goes through all shared buffers.
 sub loading
 {
 	my ($statement) = @_;
@@ -167,8 +168,9 @@ TRUNCATE loaded;
 \\o /dev/null
 $statement;
 \\o
-SELECT count(*) FROM loaded;
 SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024;
+SET max_parallel_workers_per_gather = 0;
+SELECT count(*) FROM loaded;
 \\q
 SQL
 	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err);
@@ -181,7 +183,8 @@ SQL
 		usleep(10_000);
 	}
 	$psql->finish or die $err;
-	return (split(/\n/, $out), $others);
+	my ($peak, $loaded) = split /\n/, $out;
+	return ($loaded, $peak, $others);
 }
 sub load_from { return "SELECT * FROM bulk_load(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": $_[1]$_[2]}')"; }
 my $short = write_file('short', "1,x\n", 1);

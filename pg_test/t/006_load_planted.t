@@ -20,10 +20,10 @@ use Differential qw(write_bytes);
 
 use constant { PAGE => 8192, SPECIAL => 8176, HEADER => 24, ALTERNATIVE_TID => 0x2000, IS_POSTING => 0x2000, COUNT => 0x0fff, INCOMPLETE_SPLIT => 0x80 };
 
-# Without checksums, which would know before anybody else.
+# Without checksums, which would know before anybody else, and which initdb makes unasked from 18 on.
 my $node = PostgreSQL::Test::Cluster->new('planted');
 delete $ENV{RUST_BACKTRACE};
-$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
+$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8', $node->pg_version >= 18 ? '--no-data-checksums' : () ]);
 $node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off\nlog_min_messages = fatal\nlog_min_error_statement = panic\nlog_statement = none\n");
 $node->start;
 
