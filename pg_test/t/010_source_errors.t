@@ -119,7 +119,9 @@ for my $name (sort keys %wrong)
 	my $path = "$directory/" . $number++;
 	write_bytes($path, $before . $wrong{$name} . $behind);
 	my $expected = outcome('SET pg_bulk.copy = off; COPY t FROM ' . sql_string($path) . " (FORMAT csv)");
-	like($expected, $name =~ /end of the data/ ? qr/^(COPY 3000)?$/ : qr/^ERROR:  [0-9A-Z]{5}: /, "COPY of $name");
+	# From 18 on, no line of a CSV file ends it.
+	my $ends = $name =~ /end of the data/ && $node->pg_version < 18;
+	like($expected, $ends ? qr/^(COPY 3000)?$/ : qr/^ERROR:  [0-9A-Z]{5}: /, "COPY of $name");
 	outcome('DELETE FROM t WHERE a > 0');
 	my $kept = 'SELECT count(*), min(b) FROM t WHERE a < 0';
 
@@ -135,7 +137,7 @@ for my $name (sort keys %wrong)
 		$outcome =~ s/^CONTEXT:  COPY \Kbulk_read(?=,)/t/m if $how =~ /bulk_read/;
 		# Where it was is in the last lines; COPY has the line only.
 		$outcome =~ s/\n(?:file|program) "[^\n]*"$//;
-		if ($name =~ /end of the data/)
+		if ($ends)
 		{
 			is($outcome =~ /ERROR/ ? $outcome : '', '', "$name, $how");
 			is(outcome('SELECT count(*) FROM t WHERE a BETWEEN 1 AND 3000'), 3000, '... rows before it') if $how !~ /scan|bulk_read/;

@@ -21,6 +21,15 @@ use Queue;
 my $bindir = `pg_config --bindir`;
 chomp $bindir;
 my $old_bindir = $ENV{PG_BULK_OLD_BINDIR} || $bindir;
+# A server cannot be upgraded to one that lacks a minor release of its own, as a suite's may for some days: it does not know the options of
+# columns that catalogs have since.
+my ($knows, $old_knows) = map { index(slurp_file("$_/postgres"), 'pg_attver') >= 0 } $bindir, $old_bindir;
+if ($old_knows && !$knows)
+{
+	diag("the server in $bindir lacks the minor release that the older one has: it is upgraded from the same version");
+	delete $ENV{PG_BULK_OLD_BINDIR};
+	$old_bindir = $bindir;
+}
 my @initdb = ('-E', 'UTF8', '--locale=C.UTF-8', '--data-checksums');
 
 # A server that preloads the library. Its queue must rest while pg_upgrade runs it.
