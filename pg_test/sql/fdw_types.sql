@@ -106,5 +106,8 @@ EXECUTE p;
 ALTER DOMAIN positive ADD CONSTRAINT not_five CHECK (VALUE <> 5) NOT VALID;
 SELECT error_of('EXECUTE p');
 
+-- A zero before other digits of an oid means that they are octal, from 16 on.
+CALL make_table('o', 'o oid', $$format 'csv'$$, E'0071\n71\n0\n');
+SELECT array_agg(o) = ARRAY['0071', '71', '0']::oid[] FROM o;
 SET client_min_messages = warning;
 DROP SCHEMA fdw_types CASCADE;

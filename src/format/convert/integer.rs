@@ -34,9 +34,13 @@ pub(super) fn int8(field: &[u8]) -> Option<Datum> {
     signed(field).map(|v| v as Datum)
 }
 
-/// oid: unlike the integers it wraps negative numbers and is left to oidin there.
+/// oid: unlike the integers it wraps negative numbers and is left to oidin there. So it is with a leading zero, which from 16 on stands
+/// for octal digits (uint32in_subr, numutils.c).
 #[inline]
 pub(super) fn oid(field: &[u8]) -> Option<Datum> {
+    if matches!(field, [b'0', _, ..]) {
+        return None;
+    }
     u32::try_from(digits::unsigned(field)?).ok().map(Datum::from)
 }
 
@@ -59,6 +63,9 @@ mod tests {
         assert_eq!(int8(b"9223372036854775807"), Some(i64::MAX as Datum));
         assert_eq!(oid(b"4294967295"), Some(4_294_967_295));
         assert_eq!(oid(b"0"), Some(0));
+        // 71 until 15, 57 later.
+        assert_eq!(oid(b"0071"), None);
+        assert_eq!(oid(b"+071"), None);
     }
 
     #[test]
