@@ -93,13 +93,13 @@ SELECT * FROM parts WHERE id <> 4 ORDER BY id;
 ANALYZE file;
 SELECT rows_expected('SELECT * FROM file');
 SELECT count(*) FROM bulk_check(data_path('binary.bin'), 'loaded', '{"format": "binary"}');
--- No process but one reads such a file.
-SET pg_bulk.workers = 2; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+-- Several processes read such a file.
+SET pg_bulk.aggregate_processes = 3; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 SELECT set_config(name, 'on', false) AS forced FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
 ALTER FOREIGN TABLE file OPTIONS (ADD encoding 'utf8');
 SELECT plan_of('SELECT count(t), sum(i4) FROM file') AS plan;
 SELECT count(t), sum(i4) FROM file;
-RESET pg_bulk.workers; RESET min_parallel_table_scan_size; RESET parallel_setup_cost; RESET parallel_tuple_cost;
+RESET pg_bulk.aggregate_processes; RESET min_parallel_table_scan_size; RESET parallel_setup_cost; RESET parallel_tuple_cost;
 SELECT set_config(name, 'off', false) AS forced FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
 -- Records and fields without a column of the file's, columns in another order, defaults, expressions, where, limit.
 SELECT copy_to($$SELECT i, 'n' || i, date '2024-01-01' + i FROM generate_series(1, 5) i$$, 'binary.1.bin');

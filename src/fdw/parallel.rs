@@ -329,10 +329,16 @@ impl Part {
 #[pg_guard]
 pub unsafe extern "C-unwind" fn estimate_dsm(
     node: *mut pg_sys::ForeignScanState,
-    _context: *mut pg_sys::ParallelContext,
+    context: *mut pg_sys::ParallelContext,
 ) -> pg_sys::Size {
     // SAFETY: a scan that BeginForeignScan made.
-    let list = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.and_then(shared_list);
+    let scan = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() };
+    if scan.as_deref().and_then(|scan| scan.rows.as_ref()).is_some_and(|rows| !rows.stream().is_for_workers()) {
+        // client_encoding has changed since it was planned. As InitializeParallelDSM does where there is no memory.
+        // SAFETY: the executor's own structure.
+        unsafe { (*context).nworkers = 0 };
+    }
+    let list = scan.and_then(shared_list);
     size_of::<Shared>() + list.map_or(0, |(list, bytes)| room_for(&list, &bytes))
 }
 

@@ -309,5 +309,5 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
         && options.copy.on_error == OnError::Stop
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
         && !(options.copy.by_name && has_defaults(relid))
-        && Hazards::new().types_are_safe(relid)
+        && Hazards::new().types_are_safe(relid, options.copy.shape == Shape::Binary)
 }

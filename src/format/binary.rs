@@ -26,9 +26,9 @@ const OIDS: u32 = 1 << 16;
 /// Records are shorter, though each of two fields could be as long as a line: there is no row that could hold them.
 const RECORD_LIMIT: usize = LINE_LIMIT / 2 * 3;
 /// What stands for a record where the data end.
-const MARKER: i16 = -1;
+pub(crate) const MARKER: i16 = -1;
 /// The size of NULL.
-const NULL: i32 = -1;
+pub(crate) const NULL: i32 = -1;
 
 /// What is wrong with a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,12 @@ fn word(bytes: &[u8], at: usize) -> Option<i32> {
     bytes.get(at..)?.first_chunk().map(|word| i32::from_be_bytes(*word))
 }
 
+/// May a value of so many bytes begin at this place of a record?
+#[inline]
+pub(crate) fn value_fits(at: usize, size: usize) -> bool {
+    size < LINE_LIMIT && at.saturating_add(size) < RECORD_LIMIT
+}
+
 /// How long the extension of the header is with which `bytes` begin; `None` if more of them are needed, which there are
 /// not `at_end`.
 pub fn extension(bytes: &[u8], at_end: bool) -> Result<Option<usize>, HeaderError> {
@@ -80,6 +86,13 @@ pub fn extension(bytes: &[u8], at_end: bool) -> Result<Option<usize>, HeaderErro
     }
     let Some(length) = word(bytes, SIGNATURE.len() + 4) else { return missing(HeaderError::MissingLength) };
     usize::try_from(length).map(Some).map_err(|_| HeaderError::MissingLength)
+}
+
+/// Where in a file the first record begins, if its first bytes, which are these, say it.
+#[must_use]
+pub fn first_record(bytes: &[u8]) -> Option<u64> {
+    let length = extension(bytes, true).ok()??;
+    Some((HEADER + length) as u64)
 }
 
 /// What comes next.
@@ -113,7 +126,7 @@ pub fn next(bytes: &[u8], fields: Option<usize>) -> Next {
         at += 4;
         if size != NULL {
             match usize::try_from(size) {
-                Ok(size) if size < LINE_LIMIT && at + size < RECORD_LIMIT => at += size,
+                Ok(size) if value_fits(at, size) => at += size,
                 _ => return Next::Broken(at),
             }
         }
@@ -172,7 +185,7 @@ impl Fields {
                 break;
             };
             at = start + size;
-            if size >= LINE_LIMIT || at >= RECORD_LIMIT {
+            if !value_fits(start, size) {
                 let containing = if size >= LINE_LIMIT { 0 } else { start as u64 };
                 self.fault = Some(Fault::TooLong { containing, more: size as u64 });
                 break;

@@ -16,6 +16,9 @@
 //! bytes, at memory speed. Line numbers are known either way. The chunk that goes with stretch k are the records that end in
 //! it; their beginning is fetched from the stretches before.
 //!
+//! Records of COPY's binary format have no ends that could be counted: of those nothing is done before the turn, and a cut goes from size
+//! to size ([`crate::walk`]), which takes a small part of the time that it takes to make rows of them.
+//!
 //! The tricky point is `\.`, which ends the data wherever it stands, so that nothing behind it may be loaded. A cut
 //! does not look for record starts; it reports bytes that may be such a marker, and the rest of the file is then read
 //! by one process in order.
@@ -29,6 +32,7 @@ use memchr::memmem;
 use crate::dialect::{Dialect, EndMarker, Eol};
 use crate::reader::Place;
 use crate::scan::{self, Carry, Scanner};
+use crate::walk::Walk;
 
 /// Stretches are a multiple of this long.
 pub const BLOCK: usize = 64;
@@ -45,6 +49,8 @@ pub struct Edge {
     pub lines_before_record: u64,
     /// COPY's lines before the edge itself.
     lines: u64,
+    /// Of the binary format: what is known of the record that crosses the edge.
+    walk: Walk,
 }
 
 impl Edge {
@@ -52,7 +58,7 @@ impl Edge {
     #[must_use]
     pub fn at(place: Place) -> Edge {
         let Place { offset, lines, .. } = place;
-        Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines }
+        Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines, walk: Walk::at(offset) }
     }
 
     /// Where the record at the edge begins.
@@ -79,15 +85,17 @@ pub struct Cut {
     pub end: Option<usize>,
     /// Records that end in the stretch, at most.
     pub most_records: u64,
-    /// There may be an end marker in it.
+    /// The data end with it, behind its last record.
+    pub ended: bool,
+    /// There may be an end marker in it, or a record of the binary format with which something is wrong.
     pub suspicious: bool,
 }
 
 impl Cut {
-    /// Does the stretch, of `len` bytes, end where a record does?
+    /// Does the stretch, of `len` bytes, end where a record does, or the data?
     #[must_use]
     pub fn ends_with_record(&self, len: usize) -> bool {
-        self.end == Some(len)
+        self.ended || self.end == Some(len)
     }
 }
 
@@ -97,7 +105,28 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let record = edge.record + count * length;
     let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
     let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
-    Cut { edge: next, end, most_records: count, suspicious: false }
+    Cut { edge: next, end, most_records: count, ended: false, suspicious: false }
+}
+
+/// [`Cutter::cut`] of a stretch of the binary format.
+fn walk(stretch: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
+    let mut walk = edge.walk;
+    let walked = walk.pass(stretch, offset, edge.record, fields);
+    let lines_before_record = edge.lines_before_record + walked.records;
+    let end = usize::try_from(walked.record.saturating_sub(offset)).ok().filter(|_| walked.records > 0);
+    let next = Edge { record: walked.record, lines_before_record, walk, ..edge };
+    Cut { edge: next, end, most_records: walked.records, ended: walked.ended, suspicious: walked.is_odd }
+}
+
+/// How it is known where records end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// By line ends.
+    Lines,
+    /// They are so long.
+    Stride(u64),
+    /// From size to size; records have so many fields, if that is known.
+    Sizes(Option<usize>),
 }
 
 /// Cuts the stretches of a file.
@@ -107,8 +136,7 @@ pub struct Cutter {
     csv: bool,
     /// `\.` matters in it.
     marker: bool,
-    /// Records have no line ends, and are so long.
-    stride: Option<u64>,
+    ends: Ends,
     finder: memmem::Finder<'static>,
 }
 
@@ -118,14 +146,18 @@ impl Cutter {
     pub fn new(dialect: &Dialect, scanner: Scanner) -> Cutter {
         let csv = dialect.is_csv();
         let marker = !dialect.is_literal() && (!csv || dialect.end_marker == EndMarker::Until17);
-        let stride = dialect.stride().map(|length| length as u64);
-        Cutter { scanner, csv, marker, stride, finder: memmem::Finder::new(b"\\.") }
+        let ends = match dialect.stride() {
+            _ if dialect.is_binary() => Ends::Sizes(dialect.record_length),
+            Some(length) => Ends::Stride(length as u64),
+            None => Ends::Lines,
+        };
+        Cutter { scanner, csv, marker, ends, finder: memmem::Finder::new(b"\\.") }
     }
 
     /// Look at a stretch, wherever it is.
     #[must_use]
     pub fn survey(&self, stretch: &[u8]) -> Survey {
-        let stretch = if self.stride.is_some() { &[] } else { stretch };
+        let stretch = if self.ends == Ends::Lines { stretch } else { &[] };
         let ends = self.scanner.survey(stretch);
         let may_be = self.marker && self.scanner.has_backslash(&ends);
         Survey { ends, suspicious: may_be && self.has_marker(stretch, false) }
@@ -134,15 +166,17 @@ impl Cutter {
     /// Is the stretch nothing but ASCII, without a NUL?
     #[must_use]
     pub fn is_plain(&self, survey: &Survey) -> bool {
-        self.stride.is_none() && self.scanner.is_plain(&survey.ends)
+        self.ends == Ends::Lines && self.scanner.is_plain(&survey.ends)
     }
 
     /// Cut the stretch at `offset` of the file, which was surveyed, and before which `edge` was reached. All but the last one
     /// of a file are a multiple of [`BLOCK`] long.
     #[must_use]
     pub fn cut(&self, stretch: &[u8], survey: &Survey, offset: u64, edge: Edge) -> Cut {
-        if let Some(length) = self.stride {
-            return measure(stretch.len(), offset, edge, length);
+        match self.ends {
+            Ends::Lines => (),
+            Ends::Stride(length) => return measure(stretch.len(), offset, edge, length),
+            Ends::Sizes(fields) => return walk(stretch, offset, edge, fields),
         }
         let state = self.scanner.cut_surveyed(stretch, &survey.ends, edge.carry);
         let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
@@ -154,6 +188,7 @@ impl Cutter {
             edge: next,
             end: state.last,
             most_records: next.lines_before_record - edge.lines_before_record,
+            ended: false,
             suspicious: self.marker && self.is_suspicious(stretch, survey, offset, edge),
         }
     }

@@ -354,9 +354,7 @@ impl Dialect {
     #[must_use]
     pub fn is_regular(&self) -> bool {
         match self.format {
-            Format::Lines | Format::Records | Format::Unquoted => true,
-            // Where a record begins, only the one before says.
-            Format::Binary => false,
+            Format::Lines | Format::Records | Format::Unquoted | Format::Binary => true,
             Format::Text => !self.delimiter.is_ascii_hexdigit(),
             Format::Csv => {
                 let special = |b: u8| b == b'\n' || b == b'\r';

@@ -43,4 +43,5 @@ pub mod sniff;
 pub mod template;
 pub mod tuple;
 pub mod verify;
+pub mod walk;
 pub mod window;

@@ -122,6 +122,11 @@ impl Stream {
         bytes_tell(self.encodings(), self.reader.dialect())
     }
 
+    /// Would a worker make the same values of its records?
+    pub fn is_for_workers(&self) -> bool {
+        !self.reader.dialect().is_binary() || self.encodings().are_servers()
+    }
+
     /// What the open file is. `None` if it is no regular file.
     pub fn identity(&self) -> Option<Identity> {
         self.source().file_size()?;
@@ -214,6 +219,10 @@ fn nap() {
 
 /// Can the bytes of a file be told apart anywhere, without being converted?
 pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
+    if dialect.is_binary() {
+        // Receive functions convert from client_encoding, which to a worker is the server's.
+        return encodings.are_servers();
+    }
     let treatment = encodings.treatment();
     let safe = match treatment {
         // No line end is a byte of a longer character, in any encoding.

@@ -130,6 +130,11 @@ impl Encodings {
         self.file
     }
 
+    /// Is the file's encoding the server's?
+    pub fn are_servers(&self) -> bool {
+        self.file == self.server
+    }
+
     /// Its name, if the server's is another one.
     pub fn foreign_name(&self) -> Option<String> {
         (self.file != self.server).then(|| name_of(self.file))

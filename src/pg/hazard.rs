@@ -80,11 +80,11 @@ impl Hazards {
         let is_domain = unsafe { pg_sys::get_typtype(column.type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
         // SAFETY: as above.
         let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.fn_oid) } == SAFE;
-        function_is_safe && self.type_is_safe(column.type_oid)
+        function_is_safe && self.type_is_safe(column.type_oid, column.is_received)
     }
 
-    /// Are values of all columns that a relation's file has safe to make? Guarded.
-    pub fn types_are_safe(&self, relid: pg_sys::Oid) -> bool {
+    /// Are values of all columns that a relation's file has safe to make, by input functions or those that receive? Guarded.
+    pub fn types_are_safe(&self, relid: pg_sys::Oid, receives: bool) -> bool {
         // SAFETY: guarded calls on a relation that the caller has locked.
         unsafe {
             let relation = pg_sys::RelationIdGetRelation(relid);
@@ -92,7 +92,7 @@ impl Hazards {
             let safe = (0..natts).all(|i| {
                 let attribute = compat::attribute((*relation).rd_att, i);
                 let has_field = !(*attribute).attisdropped && (*attribute).attgenerated == 0;
-                !has_field || self.type_is_safe((*attribute).atttypid)
+                !has_field || self.type_is_safe((*attribute).atttypid, receives)
             });
             pg_sys::RelationClose(relation);
             safe
@@ -100,7 +100,7 @@ impl Hazards {
     }
 
     /// A type, and those that it is made of.
-    fn type_is_safe(&self, type_oid: pg_sys::Oid) -> bool {
+    fn type_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
         // SAFETY: guarded catalog lookups; the descriptor is released. Types are not made of themselves.
         unsafe {
             pg_sys::check_stack_depth();
@@ -113,25 +113,29 @@ impl Hazards {
                     pg_sys::InitDomainConstraintRef(type_oid, constraints, memory, false);
                     let list = pgrx::PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
                     let safe = list.iter_ptr().all(|c| self.is_safe((*c).check_expr.cast()));
-                    safe && self.type_is_safe(pg_sys::getBaseType(type_oid))
+                    safe && self.type_is_safe(pg_sys::getBaseType(type_oid), receives)
                 }
                 pg_sys::TYPTYPE_COMPOSITE => {
                     let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
                     let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
                     let safe = (0..natts).all(|i| {
                         let attribute = compat::attribute(descriptor, i);
-                        (*attribute).attisdropped || self.type_is_safe((*attribute).atttypid)
+                        (*attribute).attisdropped || self.type_is_safe((*attribute).atttypid, receives)
                     });
                     pg_sys::FreeTupleDesc(descriptor);
                     safe
                 }
-                pg_sys::TYPTYPE_RANGE => self.type_is_safe(pg_sys::get_range_subtype(type_oid)),
+                pg_sys::TYPTYPE_RANGE => self.type_is_safe(pg_sys::get_range_subtype(type_oid), receives),
                 _ => {
                     let element = pg_sys::get_element_type(type_oid);
                     let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-                    pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam);
-                    let own = pg_sys::func_parallel(function) == SAFE;
-                    own && (element == pg_sys::InvalidOid || self.type_is_safe(element))
+                    if receives {
+                        function = receive_function(type_oid);
+                    } else {
+                        pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam);
+                    }
+                    let own = function != pg_sys::InvalidOid && pg_sys::func_parallel(function) == SAFE;
+                    own && (element == pg_sys::InvalidOid || self.type_is_safe(element, receives))
                 }
             }
         }
@@ -174,6 +178,21 @@ impl Hazards {
             };
             self.is_safe(bounds.cast())
         }
+    }
+}
+
+/// A type's receive function, if it has one. Guarded.
+fn receive_function(type_oid: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: guarded catalog lookups; the tuple is released when it was looked at.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(type_oid));
+        if tuple.is_null() {
+            return pg_sys::InvalidOid;
+        }
+        let function = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_type>()).typreceive;
+        pg_sys::ReleaseSysCache(tuple);
+        function
     }
 }
 

@@ -14,15 +14,17 @@
 //! the rest of the file, the other units of the file are empty, and those of other files are not concerned.
 //!
 //! Ids are to ascend as the files do. They are taken when it is the unit's turn, for all of its records, whose number is not known
-//! then: so line ends are counted. Whoever has a turn hands on no row before it has passed it: the queue might be full, and
+//! then: so line ends are counted, or records of the binary format. Whoever has a turn hands on no row before it has passed it: the queue might be full, and
 //! who empties it wait for a turn.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use pg_bulk_format::binary;
 use pg_bulk_format::chunk::{Cutter, Edge};
 use pg_bulk_format::dialect::Eol;
 use pg_bulk_format::reader::{LINE_LIMIT, Place};
+use pg_bulk_format::walk::Walk;
 
 use super::chunk::changed;
 use super::files::FileList;
@@ -357,7 +359,8 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
 /// How many records the open file has at most from an offset on. The leader saw to it that it is no compressed one.
 fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     let mut offset = begin;
-    let stride = rows.reader().dialect().stride();
+    let dialect = rows.reader().dialect();
+    let (stride, fields) = (dialect.stride(), dialect.is_binary().then_some(dialect.record_length));
     let source = rows.stream_mut().source_mut();
     let size = source.size().ok_or_else(|| changed(source.name()))?;
     if let Some(length) = stride {
@@ -369,11 +372,24 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     }
     let mut buffer = vec![0; usize::try_from(size.min(PIECE)).unwrap_or(0)];
     let (mut count, mut ends_in_cr) = (1, false);
+    let (mut walk, mut record) = (Walk::at(begin), begin);
     while offset < size {
         let len = usize::try_from((size - offset).min(PIECE)).unwrap_or(0);
         let piece = buffer.get_mut(..len).unwrap_or_default();
         source.read_exactly(piece, offset)?;
-        count += line_ends(piece, &mut ends_in_cr);
+        if let Some(fields) = fields {
+            if offset == 0 {
+                let Some(first) = binary::first_record(piece) else { break };
+                (walk, record) = (Walk::at(first), first);
+            }
+            let walked = walk.pass(piece, offset, record, fields);
+            (count, record) = (count + walked.records, walked.record);
+            if walked.is_odd {
+                break;
+            }
+        } else {
+            count += line_ends(piece, &mut ends_in_cr);
+        }
         offset += len as u64;
     }
     if begin == 0 {

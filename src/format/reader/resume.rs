@@ -64,9 +64,13 @@ impl Reader {
         }
     }
 
-    /// Where the record behind the current one begins. `None` while it is not known how lines end.
+    /// Where the record behind the current one begins. `None` while it is not known how lines end, and where one of the binary format says
+    /// that there is none.
     #[must_use]
     pub fn place_behind(&self) -> Option<Place> {
+        if self.finished && self.dialect.is_binary() {
+            return None;
+        }
         let offset = self.window.stream_offset(self.current.next);
         Some(Place { eol: self.eol?, offset, lines: self.line_number() })
     }

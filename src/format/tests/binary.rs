@@ -2,6 +2,7 @@
 
 use pg_bulk_format::binary::{Fault, Fields, SIGNATURE};
 use pg_bulk_format::dialect::Dialect;
+use pg_bulk_format::naive::stretches::{Plan, in_order, in_stretches};
 use pg_bulk_format::reader::{Event, Place, ReadError, Reader, Settings};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
@@ -27,8 +28,8 @@ enum End {
     Field(usize, Fault),
 }
 
-fn reader(fields: usize, read_size: usize) -> Reader {
-    let mut reader = Reader::new(Settings {
+fn settings(read_size: usize) -> Settings {
+    Settings {
         dialect: Dialect::binary(),
         read_size,
         utf8: false,
@@ -38,7 +39,11 @@ fn reader(fields: usize, read_size: usize) -> Reader {
         header_fields: false,
         max_fields: 1,
         level: Level::best(),
-    });
+    }
+}
+
+fn reader(fields: usize, read_size: usize) -> Reader {
+    let mut reader = Reader::new(settings(read_size));
     reader.expect_fields(fields);
     reader
 }
@@ -134,6 +139,13 @@ fn check(count: usize, data: &[u8], pieces: &[usize]) -> (Vec<Row>, End) {
     let expected = naive(count, data);
     for &piece in pieces {
         assert_eq!(read(&mut reader(count, piece), count, data, piece), expected, "{piece}");
+    }
+    // By several processes, with stretches of any length.
+    let settings = Settings { dialect: Dialect { record_length: Some(count), ..Dialect::binary() }, ..settings(100) };
+    let reading = in_order(&settings, data);
+    for len in pieces.iter().map(|piece| 1 + piece % 61).chain([2, 64]) {
+        let plan = Plan { settings: settings.clone(), first: 1, len, room: 3, readers: 2, resume: None };
+        assert_eq!(in_stretches(&plan, data), reading, "{len}");
     }
     // From any record on.
     for row in expected.0.iter().step_by(1 + expected.0.len() / 8) {
