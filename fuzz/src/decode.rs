@@ -177,14 +177,14 @@ fn characters(text: &[u8], charset: Charset) -> usize {
 
 /// `len` bytes at a datum, whose arena is still there.
 #[allow(unsafe_code, reason = "the server reads values by their address, and so must a test")]
-fn bytes_at(datum: Datum, len: usize) -> Vec<u8> {
+pub(super) fn bytes_at(datum: Datum, len: usize) -> Vec<u8> {
     assert_eq!(datum % 8, 0, "aligned");
     // SAFETY: a decoder gave the address of a value of at least that length; if it did not, the sanitizer tells.
     unsafe { std::slice::from_raw_parts(datum as *const u8, len) }.to_vec()
 }
 
 /// A varlena without its header.
-fn body(datum: Datum) -> Vec<u8> {
+pub(super) fn body(datum: Datum) -> Vec<u8> {
     let header = bytes_at(datum, 4).try_into().map_or(0, u32::from_le_bytes);
     assert_eq!(header & 3, 0, "a plain four-byte header");
     assert!(header >> 2 >= 4, "a length that counts the header in");

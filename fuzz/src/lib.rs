@@ -11,6 +11,7 @@
 //! waits for a fuzzer to find what is easy to find; they also run all that is in `corpus/`. The target `frames`, which needs
 //! the decoders of compressed files, is for itself.
 
+pub mod binary;
 pub mod block;
 pub mod count;
 pub mod decode;

@@ -217,6 +217,54 @@ fn json() {
     }
 }
 
+/// Some records, in half of the files with a byte or two changed, or cut off.
+#[test]
+fn binary() {
+    const VALUES: &[&[u8]] = &[
+        b"",
+        b"\x01",
+        b"\0\x02",
+        b"\0\0\0\x03",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"text",
+        "\u{20ac}\u{20ac}".as_bytes(),
+        &[7; 16],
+        &[b'x'; 150],
+    ];
+    for seed in 0..INPUTS {
+        let random = &mut Random(seed);
+        let mut input = random.number().to_le_bytes()[..fuzz::binary::HEAD].to_vec();
+        // With the header of the target's, mostly.
+        input[0] &= if random.below(8) == 0 { 7 } else { 3 };
+        let count = input[0] & 3;
+        for _ in 0..random.below(30) {
+            input.extend([0, count]);
+            for _ in 0..count {
+                match random.below(VALUES.len() + 1).checked_sub(1) {
+                    None => input.extend([0xff; 4]),
+                    Some(i) => {
+                        input.extend((VALUES[i].len() as u32).to_be_bytes());
+                        input.extend(VALUES[i]);
+                    }
+                }
+            }
+        }
+        if random.below(4) > 0 {
+            input.extend([0xff; 2]);
+        }
+        for _ in 0..random.below(2) * (1 + random.below(2)) {
+            let at = fuzz::binary::HEAD + random.below(input.len() + 1 - fuzz::binary::HEAD);
+            match (random.below(4), at < input.len()) {
+                (0, true) => input[at] = random.number() as u8,
+                (1, true) => _ = input.remove(at),
+                (2, true) => input.truncate(at),
+                _ => input.insert(at, random.one(&[&0u8, &1, &2, &0x3f, &0xff]).to_owned()),
+            }
+        }
+        fuzz::binary::run(&input);
+    }
+}
+
 #[test]
 fn page() {
     for seed in 0..INPUTS / 10 {
@@ -253,7 +301,8 @@ fn block() {
 #[test]
 fn corpus() {
     type Target = (&'static str, fn(&[u8]));
-    let targets: [Target; 8] = [
+    let targets: [Target; 9] = [
+        ("binary", fuzz::binary::run),
         ("block", fuzz::block::run),
         ("count", fuzz::count::run),
         ("decode", fuzz::decode::run),
