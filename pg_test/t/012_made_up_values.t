@@ -1,7 +1,8 @@
 
 # Made-up fields, which native decoders read as the types' input functions do: the
 # inputs of perl/Values.pm, spliced and changed inside the server
-# (src/pg/decoding_trial.rs), millions of them.
+# (src/pg/decoding_trial.rs), millions of them. And made-up binary fields, which are
+# read as receive functions read them (src/pg/receiving_trial.rs).
 #
 # PG_BULK_SECONDS says how long it goes on, PG_BULK_SEED where from.
 
@@ -31,6 +32,8 @@ $node->safe_psql('postgres', prerequisites());
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION decoding_trial(samples text[], type oid, typmod int4, seed int8, fields int8) RETURNS int8
 AS 'pg_bulk', 'bulk_decoding_trial' LANGUAGE c STRICT;
+CREATE FUNCTION receiving_trial(samples bytea[], type oid, typmod int4, seed int8, fields int8) RETURNS int8
+AS 'pg_bulk', 'bulk_receiving_trial' LANGUAGE c STRICT;
 SQL
 
 # The types that have a decoder, with what is known of their inputs.
@@ -82,6 +85,47 @@ is(join("\n", @wrong), '', 'decoders read fields as the input functions do');
 my @silent = grep { !$sure{$_} } sort keys %sure;
 is("@silent", '', 'every decoder has been sure of something');
 note "$tried fields: ", join ', ', map { "$_ $sure{$_}" } grep { $sure{$_} > 0 } sort keys %sure;
+
+# Types of binary fields that have a decoder, with expressions for what is at the edges.
+my $strings = q{'', 'a', 'abc', 'abcd', 'ab  ', '\xc3a4', '\xc3a4c3b6c3bc', '\xe282ac', '\xf09f9880', '\x00', '\xff'};
+my @received = (
+	[ 'bool', q{'\x00', '\x01', '\xff'} ],
+	[ 'int2', q{int2send(0::int2), int2send(-1::int2), int2send((-32768)::int2)} ],
+	[ 'int4', q{int4send(0), int4send(-1), int4send(2147483647)} ],
+	[ 'int8', q{int8send(0), int8send(-1), int8send(9223372036854775807)} ],
+	[ 'oid', q{int4send(0), int4send(-1)} ],
+	[ 'float4', q{float4send('NaN'), float4send('-0'), float4send('1e-45')} ],
+	[ 'float8', q{float8send('NaN'), float8send('-0'), float8send('5e-324'), float8send('-Infinity')} ],
+	[ 'bytea', $strings ],
+	[ 'uuid', q{decode(md5('a'), 'hex'), decode(repeat('00', 16), 'hex')} ],
+	[ 'date', q{date_send('infinity'), date_send('-infinity'), date_send('4714-11-24 BC'), date_send('5874897-12-31'), date_send('2000-01-01')} ],
+	[ 'time', q{time_send('00:00'), time_send('24:00'), time_send('23:59:59.999999')} ],
+	(map { [ $_, q{timestamp_send('infinity'), timestamp_send('-infinity'), timestamp_send('4714-11-24 00:00:00 BC'), timestamp_send('294276-12-31 23:59:59.999999'), timestamp_send('1999-12-31')} ] }
+		'timestamp', 'timestamptz', 'timestamp(6)'),
+	(map { [ $_, $strings ] } 'text', 'varchar', 'varchar(3)', 'char(4)', 'bpchar'));
+my ($received, %was_sure, @differing) = (0);
+$end = time + $seconds / 4;
+do
+{
+	for my $entry (@received)
+	{
+		my ($type, $samples) = @$entry;
+		for my $encoding ('utf8', 'latin1', 'sjis')
+		{
+			my $seed = seed() * 1_000_003 + $round++;
+			my ($status, $stdout, $stderr) = $node->psql('postgres',
+				"CREATE TEMP TABLE t (c $type); SET client_encoding = $encoding;
+				SELECT receiving_trial(ARRAY[$samples]::bytea[], atttypid, atttypmod, $seed, 5000) FROM pg_attribute WHERE attrelid = 't'::regclass AND attnum = 1",
+				on_error_die => 0);
+			push @differing, "$type, seed $seed, $encoding: $stderr" if $status;
+			$was_sure{$type} += $status ? 0 : $stdout;
+			$received += 5000;
+		}
+	}
+} while (time < $end && !@differing);
+is(join("\n", @differing), '', 'decoders read binary fields as receive functions do');
+is("@{[ grep { $was_sure{$_} <= 0 } sort keys %was_sure ]}", '', 'every decoder of binary fields has been sure of something');
+note "$received binary fields: ", join ', ', map { "$_ $was_sure{$_}" } sort keys %was_sure;
 
 $node->stop;
 done_testing();

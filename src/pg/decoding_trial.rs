@@ -75,11 +75,11 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
     pg_sys::Datum::from(sure)
 }
 
-/// A type's input function.
-struct Input {
+/// A type's input function, or the one that receives.
+pub(super) struct Input {
     function: pg_sys::FmgrInfo,
-    typioparam: pg_sys::Oid,
-    typmod: i32,
+    pub(super) typioparam: pg_sys::Oid,
+    pub(super) typmod: i32,
     length: i16,
     by_value: bool,
     /// For what it makes of one field.
@@ -90,12 +90,30 @@ impl Input {
     /// # Safety
     /// Guarded; a type that is there.
     unsafe fn new(oid: pg_sys::Oid, typmod: i32) -> Input {
-        let (mut id, mut typioparam, mut function) =
-            (pg_sys::InvalidOid, pg_sys::InvalidOid, pg_sys::FmgrInfo::default());
+        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+        // SAFETY: a catalog lookup that fills what it is given.
+        unsafe { pg_sys::getTypeInputInfo(oid, &raw mut id, &raw mut typioparam) };
+        // SAFETY: its function.
+        unsafe { Input::of(oid, typmod, id, typioparam) }
+    }
+
+    /// # Safety
+    /// Guarded; a type that is there, and has a receive function.
+    pub(super) unsafe fn received(oid: pg_sys::Oid, typmod: i32) -> Input {
+        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+        // SAFETY: a catalog lookup that fills what it is given.
+        unsafe { pg_sys::getTypeBinaryInputInfo(oid, &raw mut id, &raw mut typioparam) };
+        // SAFETY: its function.
+        unsafe { Input::of(oid, typmod, id, typioparam) }
+    }
+
+    /// # Safety
+    /// Guarded; a type that is there, and a function of it.
+    unsafe fn of(oid: pg_sys::Oid, typmod: i32, id: pg_sys::Oid, typioparam: pg_sys::Oid) -> Input {
+        let mut function = pg_sys::FmgrInfo::default();
         let (mut length, mut by_value) = (0, false);
         // SAFETY: catalog lookups that fill what they are given.
         unsafe {
-            pg_sys::getTypeInputInfo(oid, &raw mut id, &raw mut typioparam);
             pg_sys::fmgr_info(id, &raw mut function);
             pg_sys::get_typlenbyval(oid, &raw mut length, &raw mut by_value);
         }
@@ -106,7 +124,7 @@ impl Input {
     ///
     /// # Safety
     /// A value of this type.
-    unsafe fn bytes(&self, datum: pg_sys::Datum) -> Vec<u8> {
+    pub(super) unsafe fn bytes(&self, datum: pg_sys::Datum) -> Vec<u8> {
         let length = usize::try_from(self.length).ok();
         match length {
             Some(length) if self.by_value => {
@@ -122,16 +140,31 @@ impl Input {
         }
     }
 
+    /// The function, for a call.
+    pub(super) fn function(&self) -> *mut pg_sys::FmgrInfo {
+        (&raw const self.function).cast_mut()
+    }
+
+    /// From now on memory is what goes with the next field. Returns what it was.
+    ///
+    /// # Safety
+    /// Guarded; nothing is needed any more of what was made of the last one.
+    pub(super) unsafe fn begin(&self) -> pg_sys::MemoryContext {
+        // SAFETY: a context of ours, which nobody has put anything into but the one before.
+        unsafe {
+            pg_sys::MemoryContextReset(self.memory.value());
+            pg_sys::MemoryContextSwitchTo(self.memory.value())
+        }
+    }
+
     /// What the function makes of a field, or says of it.
     fn read(&self, field: &str) -> Result<Vec<u8>, String> {
         let text = CString::new(field).map_err(|_| "a NUL".to_owned())?;
-        // SAFETY: a context of ours, which nobody has put anything into but the one before.
-        unsafe { pg_sys::MemoryContextReset(self.memory.value()) };
         // SAFETY: the function gets a string; what it returns is copied before it goes.
         let read = || unsafe {
-            let before = pg_sys::MemoryContextSwitchTo(self.memory.value());
-            let function = (&raw const self.function).cast_mut();
-            let datum = pg_sys::InputFunctionCall(function, text.as_ptr().cast_mut(), self.typioparam, self.typmod);
+            let before = self.begin();
+            let text = text.as_ptr().cast_mut();
+            let datum = pg_sys::InputFunctionCall(self.function(), text, self.typioparam, self.typmod);
             pg_sys::MemoryContextSwitchTo(before);
             Ok(self.bytes(datum))
         };
@@ -141,7 +174,7 @@ impl Input {
 }
 
 /// SplitMix64.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 /// What changes are made of.
 const CHARACTERS: &[char] = &[
@@ -188,14 +221,14 @@ const CHARACTERS: &[char] = &[
 ];
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((x ^ x >> 31) % bound.max(1) as u64) as usize
     }
 
-    fn one<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+    pub(super) fn one<T: Clone>(&mut self, of: &[T]) -> Option<T> {
         let at = self.below(of.len());
         of.get(at).cloned()
     }

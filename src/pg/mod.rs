@@ -66,6 +66,8 @@ pub mod pattern;
 pub mod points;
 pub mod progress;
 mod received;
+#[cfg(feature = "points")]
+pub mod receiving_trial;
 mod refined;
 pub mod refusal;
 pub mod removal;

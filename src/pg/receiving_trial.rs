@@ -1,0 +1,121 @@
+//! Native decoders of binary fields on trial: made-up bytes, and what the type's receive function makes of them. Not in releases.
+//!
+//! As [`super::decoding_trial`], for [`Wire`]: whatever a decoder is sure of must be the datum that the receive function returns, to the
+//! last byte, when it has taken all bytes; strings under whatever client_encoding the session has.
+//!
+//! The function is not part of the extension; a test declares it (pg_test/t/012_made_up_values.t):
+//!
+//! ```text
+//! CREATE FUNCTION receiving_trial(samples bytea[], type oid, typmod int4, seed int8, fields int8) RETURNS int8 …
+//! ```
+
+use std::ffi::c_char;
+
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::convert::{Charset, Wire};
+use pgrx::pg_sys::PgTryBuilder;
+use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::decoding_trial::{Input, Random};
+use crate::error::Error;
+
+static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_receiving_trial() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// How many fields the decoder was sure of. An error if one of them is something else to the receive function.
+///
+/// # Safety
+/// Called by the executor, with five arguments as above, none of them NULL.
+#[unsafe(no_mangle)]
+#[pg_guard]
+pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the caller vouches for the arguments.
+    let (samples, oid, typmod, seed, fields) = unsafe {
+        let argument = |index| (*(*fcinfo).args.as_ptr().add(index)).value;
+        (
+            pgrx::Array::<&[u8]>::from_datum(argument(0), false),
+            pg_sys::Oid::from_datum(argument(1), false).unwrap_or(pg_sys::InvalidOid),
+            i32::from_datum(argument(2), false).unwrap_or(-1),
+            i64::from_datum(argument(3), false).unwrap_or(0),
+            i64::from_datum(argument(4), false).unwrap_or(0),
+        )
+    };
+    let samples = samples.iter().flat_map(|samples| samples.iter().flatten());
+    let samples: Vec<Vec<u8>> = samples.map(<[u8]>::to_vec).collect();
+    // SAFETY: reads a variable of this process.
+    let utf8 = unsafe { pg_sys::pg_get_client_encoding() } == pg_sys::pg_enc::PG_UTF8 as i32;
+    let Some(decoder) = Wire::for_type(oid.to_u32(), typmod, Charset::Utf8, utf8) else {
+        return pg_sys::Datum::from(-1i64);
+    };
+    let random = &mut Random(seed.cast_unsigned());
+    let mut arena = Arena::new();
+    // SAFETY: guarded calls; the type has a receive function.
+    let input = unsafe { Input::received(oid, typmod) };
+    let mut sure = 0i64;
+    for number in 0..fields {
+        let mut field = random.bytes(&samples);
+        arena.reset();
+        let Some(found) = decoder.decode(&field, &mut arena) else { continue };
+        sure += 1;
+        let datum = pg_sys::Datum::from(found as usize);
+        // SAFETY: values of this type; what they point to is there until the next one.
+        let as_decoded = unsafe { input.bytes(datum) };
+        let as_received = receive(&input, &mut field);
+        if as_received.as_ref() != Ok(&as_decoded) {
+            let as_received = as_received.map(|bytes| format!("{bytes:02x?}"));
+            Error::new(Code::ERRCODE_DATA_EXCEPTION, format!("field {number}: {decoder:?} of {field:02x?}"))
+                .detail(format!("decoded {as_decoded:02x?}, received {as_received:?}"))
+                .raise();
+        }
+    }
+    pg_sys::Datum::from(sure)
+}
+
+/// What the function makes of a field, or says of it.
+fn receive(input: &Input, field: &mut Vec<u8>) -> Result<Vec<u8>, String> {
+    let len = i32::try_from(field.len()).unwrap_or(0);
+    field.push(0);
+    let data = field.as_mut_ptr().cast::<c_char>();
+    // SAFETY: the function gets a buffer that ends in a zero byte; what it returns is copied before it goes.
+    let read = || unsafe {
+        let before = input.begin();
+        let mut buffer = pg_sys::StringInfoData { data, len, maxlen: len + 1, cursor: 0 };
+        let datum = pg_sys::ReceiveFunctionCall(input.function(), &raw mut buffer, input.typioparam, input.typmod);
+        pg_sys::MemoryContextSwitchTo(before);
+        if buffer.cursor == buffer.len { Ok(input.bytes(datum)) } else { Err("bytes are left".to_owned()) }
+    };
+    // The transaction ends with the error that comes of it.
+    let received = PgTryBuilder::new(read).catch_others(|error| Err(format!("{error:?}"))).execute();
+    field.pop();
+    received
+}
+
+impl Random {
+    /// A sample, or the beginning of one and the end of another, with some changes.
+    fn bytes(&mut self, samples: &[Vec<u8>]) -> Vec<u8> {
+        const BYTES: &[u8] = &[0, 1, 2, 0x20, 0x61, 0x7f, 0x80, 0xc3, 0xa4, 0xe2, 0x82, 0xed, 0xf4, 0xfe, 0xff];
+        let mut field = self.one(samples).unwrap_or_default();
+        if self.below(4) == 0 {
+            let other = self.one(samples).unwrap_or_default();
+            let cut = self.below(field.len().min(other.len()) + 1);
+            field.truncate(cut);
+            field.extend(other.iter().skip(cut));
+        }
+        for _ in 0..self.below(3) {
+            let (at, what) = (self.below(field.len() + 1), self.below(8));
+            let any = self.below(256) as u8;
+            let byte = if self.below(2) == 0 { any } else { self.one(BYTES).unwrap_or(0) };
+            match what {
+                0 if at < field.len() => drop(field.remove(at)),
+                1 => field.insert(at, byte),
+                _ => field.iter_mut().skip(at).take(1).for_each(|one| *one = byte),
+            }
+        }
+        field
+    }
+}
