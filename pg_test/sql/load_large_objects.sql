@@ -53,6 +53,24 @@ SELECT without_number(path), rows_loaded FROM bulk_history ORDER BY load_id DESC
 SELECT without_number(e) FROM error_of(format('SELECT bulk_load(NULL, ''loaded'', ''{"large_object": %s}'')', :large)) e;
 SELECT without_number(path), count(*), min(line_number), max(message) FROM bulk_check(NULL, 'loaded', jsonb_build_object('large_object', :large)) GROUP BY path;
 SELECT count(*) FROM loaded;
+-- Which rows have lost is said by reading the bytes again.
+CREATE TABLE losing (id int PRIMARY KEY, word text);
+CREATE FUNCTION lost() RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT (line_number, byte_offset, raw_line, constraint_name)::text FROM bulk_rejects WHERE load_id = (SELECT max(load_id) FROM bulk_rejects) ORDER BY line_number
+$$;
+SELECT convert_to(string_agg(CASE i WHEN 40000 THEN 7 WHEN 50000 THEN 39999 ELSE i END || E'\t' || md5(i::text) || E'\n', '' ORDER BY i), 'UTF8') AS content FROM generate_series(1, 60000) i \gset
+SELECT rows_loaded FROM bulk_load(:'content'::bytea, 'losing', '{"on_error": "table", "truncate": true}');
+SELECT lost();
+SELECT rows_loaded FROM bulk_load(:'content'::bytea, 'losing', '{"on_error": "table", "truncate": true, "encoding": "latin1"}');
+SELECT lost();
+SELECT lo_from_bytea(0, :'content') AS twice \gset
+SELECT rows_loaded FROM bulk_load(NULL, 'losing', jsonb_build_object('on_error', 'table', 'truncate', true, 'large_object', :twice));
+SELECT lost();
+SELECT without_number(e) FROM error_of(format('SELECT bulk_load(NULL, ''losing'', ''{"truncate": true, "large_object": %s}'')', :twice)) e;
+SELECT lo_unlink(:twice);
+\set content '\\x' `printf '1\tone\n2\ttwo\n1\tthree\n' | gzip -c | od -An -v -tx1 | tr -d ' \n'`
+SELECT rows_loaded FROM bulk_load(:'content'::bytea, 'losing', '{"on_error": "table", "truncate": true}');
+SELECT lost();
 -- Compressed by what compresses files.
 \set content '\\x' `printf '1\tone\n2\ttwo\n' | gzip -c | od -An -v -tx1 | tr -d ' \n'`
 SELECT lo_from_bytea(0, :'content') AS packed \gset

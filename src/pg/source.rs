@@ -200,15 +200,23 @@ impl Source {
         Ok(true)
     }
 
+    /// Is it a value, or a large object? They can be read again, too.
+    pub fn is_supplied(&self) -> bool {
+        self.from.supply.is_some()
+    }
+
     /// Go to `offset` of a regular file, or of what it stands for: then all that is before must be decompressed again.
     pub fn seek(&mut self, offset: u64) -> Result<()> {
-        if matches!(self.decoding, Decoding::Plain) {
+        if self.is_supplied() {
+            self.rewind()?;
+        } else if matches!(self.decoding, Decoding::Plain) {
             return self.seek_file(offset);
+        } else {
+            self.seek_file(0)?;
+            self.from.at_end.set(false);
+            self.bytes_read = 0;
+            self.decoding = self.undecoded();
         }
-        self.seek_file(0)?;
-        self.from.at_end.set(false);
-        self.bytes_read = 0;
-        self.decoding = self.undecoded();
         let mut left = offset;
         let mut nothing = vec![0; PORTION];
         while left > 0 {
