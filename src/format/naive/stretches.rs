@@ -162,7 +162,8 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
             reading.append(chunk);
             return reading;
         }
-        let end = if is_last { len } else { cut.end.unwrap_or(0) };
+        let is_open = is_last && !cut.ends_with_record(len);
+        let end = if is_open { len } else { cut.end.unwrap_or(0) };
         if end > 0 {
             let mut at = plan.room;
             if head > at {
@@ -174,7 +175,7 @@ pub fn in_stretches(plan: &Plan, data: &[u8]) -> Reading {
             reader.begin_chunk(at - head, at + end, at + known, plain, place);
             chunk.rest(reader, None);
             assert!(chunk.failure.is_some() || reader.advance() == Event::End, "the end stays");
-            let most = cut.most_records + u64::from(is_last);
+            let most = cut.most_records + u64::from(is_open);
             assert!(chunk.rows.len() as u64 <= most, "{} records, not {most} at most", chunk.rows.len());
             reading.append(chunk);
         } else {
