@@ -119,7 +119,7 @@ fn any_tuples() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 5 } else { 200 }))]
 
     /// Any number of batches, the last page of each carried over to the next, are the pages of one.
     #[test]

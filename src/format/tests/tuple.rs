@@ -209,7 +209,7 @@ fn any_row() -> impl Strategy<Value = Row> {
 const STAMP: Stamp = Stamp { xmin: 0x0102_0304, cid: 0x0506_0708, frozen: false };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 1000 }))]
 
     #[test]
     fn tuples_are_the_twins(before in any_row(), row in any_row(), toast: bool, frozen: bool) {
