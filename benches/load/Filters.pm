@@ -1,16 +1,18 @@
 # The mode `filters`: a load with a function that makes each row as it is, against the load without: one of SQL whose body takes the place of the
-# call, and one of PL/pgSQL, which is called. The rows are the same, so they are compared as ever.
+# call, and ones of C and of PL/pgSQL, which are called. The rows are the same, so they are compared as ever.
 #
 # A figure's rival is here the function's language.
 package Filters;
 use strict;
 use warnings;
+use FindBin;
 use Time::HiRes qw(time);
 use Report;
 use Sources;
 
 my $PLAIN = 'none';
 my %BODY = (
+    C          => ['c'],
     SQL        => ['sql', sub { "SELECT $_[0] WHERE \$1 IS NOT NULL OR \$1 IS NULL" }],
     'PL/pgSQL' => ['plpgsql', sub { "BEGIN RETURN ($_[0]); END" }],
 );
@@ -26,10 +28,11 @@ sub filters {
     my $columns = join ', ', map {"\$$_"} 1 .. @types;
     my @languages = sort keys %BODY;
     my %name = map { $_ => 'filter_' . $BODY{$_}[0] } @languages;
+    my $library = library($bench);
     $server->query(map {
         my ($language, $body) = @{ $BODY{$_} };
-        "CREATE FUNCTION $name{$_}($arguments) RETURNS $workload->{name} LANGUAGE $language IMMUTABLE PARALLEL SAFE AS \$body\$"
-            . $body->($columns) . '$body$';
+        my $text = $body ? '$body$' . $body->($columns) . '$body$' : "'$library', 'filter_same'";
+        "CREATE FUNCTION $name{$_}($arguments) RETURNS $workload->{name} LANGUAGE $language IMMUTABLE PARALLEL SAFE AS $text";
     } @languages);
     $bench->rounds(
         "$workload->{title}, filters",
@@ -48,6 +51,17 @@ sub filters {
         $PLAIN, @languages
     );
     $server->query(map {"DROP FUNCTION $name{$_}"} @languages);
+}
+
+# The tests' filters, compiled for the server, and where it can read them.
+sub library {
+    my ($bench) = @_;
+    my $server = $bench->{server};
+    my $path = "$server->{base}/filters.so";
+    chomp(my $headers = qx("$bench->{bindir}/pg_config" --includedir-server));
+    system('cc', '-O2', '-shared', '-fPIC', "-I$headers", '-o', $path, "$FindBin::RealBin/../../pg_test/filters/filters.c") == 0 or die "$0: cc\n";
+    chmod 0755, $path;
+    return $path;
 }
 
 sub table {

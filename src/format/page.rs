@@ -151,6 +151,25 @@ impl PageBatch {
         Some((self.complete as u32, number as u16))
     }
 
+    /// [`PageBatch::add`], if the current page has room for the tuple; else nothing happens.
+    #[inline]
+    pub fn add_here(&mut self, tuple: &[u8]) -> Option<(u32, u16)> {
+        if self.has_room(max_align(tuple.len())) { self.add(tuple) } else { None }
+    }
+
+    /// The same with another header than the tuple has.
+    #[inline]
+    pub fn add_with_header(&mut self, tuple: &[u8], header: &[u8; TUPLE_HEADER]) -> Option<(u32, u16)> {
+        let place = self.add_here(tuple)?;
+        // SAFETY: where it was put: the last tuple of the current page, which has a header.
+        unsafe {
+            let to = self.page(self.complete).add(self.upper);
+            to.cast::<[u8; TUPLE_HEADER]>().write(*header);
+            to.add(T_CTID + 4).cast::<u16>().write(place.1);
+        }
+        Some(place)
+    }
+
     /// Whether the current page takes a tuple that has `room` bytes with its padding.
     #[inline(always)]
     fn has_room(&self, room: usize) -> bool {

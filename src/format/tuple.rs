@@ -17,9 +17,11 @@
 
 mod column;
 mod decoded;
+mod given;
 
 use std::slice;
 
+pub(crate) use column::copy_short;
 use column::{Column, Kind, SLACK, Stop, clear_behind};
 pub use decoded::Source;
 

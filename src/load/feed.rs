@@ -493,7 +493,8 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                     compute_read(&raw const *projection, econtext, row);
                 } else {
                     match filter(&raw const *projection, econtext, row) {
-                        Made::Row => (),
+                        // Nobody has asked for tuples.
+                        Made::Row | Made::Tuple(_) => (),
                         Made::Nothing => is_there = false,
                         Made::Bad(error) => {
                             leave_out(feed, error);

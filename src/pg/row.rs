@@ -380,6 +380,17 @@ impl Rows {
         unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
     }
 
+    /// The same, where nothing may be raised: false if there is no memory.
+    ///
+    /// # Safety
+    /// As [`Rows::make_datums`].
+    #[inline]
+    pub unsafe fn has_made_datums(&mut self, arrays: RowArrays) -> bool {
+        let Some(block) = &mut self.block else { return true };
+        // SAFETY: the caller vouches for it; a datum is a usize.
+        unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.is_some()
+    }
+
     /// Go to the next row if that was decoded together with the current one, which takes no more than to say so: it raises
     /// nothing and need not be guarded. The arrays are those of [`Rows::decoded`].
     #[inline]

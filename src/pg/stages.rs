@@ -108,7 +108,7 @@ impl Stages {
     }
 
     /// A watch for one row of many; for the others one that does not run.
-    #[inline]
+    #[inline(always)]
     pub fn sample(&mut self) -> Watch {
         if !self.on {
             return Watch(None);
@@ -122,13 +122,18 @@ impl Stages {
     }
 
     /// What passed for this row was that stage, and as much for each that is not timed.
-    #[inline]
+    #[inline(always)]
     pub fn lap_sample(&mut self, watch: &mut Watch, stage: Stage) {
         if let Some(since) = &mut watch.0 {
-            let now = Instant::now();
-            self.add(stage, (now - *since).saturating_sub(self.clock) * SAMPLE);
-            *since = now;
+            self.add_sample(since, stage);
         }
+    }
+
+    #[cold]
+    fn add_sample(&mut self, since: &mut Instant, stage: Stage) {
+        let now = Instant::now();
+        self.add(stage, (now - *since).saturating_sub(self.clock) * SAMPLE);
+        *since = now;
     }
 
     pub fn add(&mut self, stage: Stage, time: Duration) {

@@ -4,6 +4,7 @@
 
 use super::Datum;
 use crate::arena::Arena;
+use crate::tuple::copy_short;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 4;
@@ -51,8 +52,11 @@ pub(super) unsafe fn fixed<'a>(datum: Datum, len: usize) -> &'a [u8] {
 
 /// The bytes themselves as a value.
 #[inline]
+#[allow(unsafe_code, reason = "a copy in pieces")]
 pub(crate) fn copy(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {
     let (datum, body) = alloc(bytes.len(), arena)?;
-    body.copy_from_slice(bytes);
+    // Most are short.
+    // SAFETY: as many bytes, and other memory.
+    unsafe { copy_short(bytes.as_ptr(), body.as_mut_ptr(), bytes.len()) };
     Some(datum)
 }

@@ -203,6 +203,27 @@ fn places_are_told_and_read_back() {
     assert_eq!((batch.pages().len(), batch.rows(), batch.finish()), (0, 0, 0));
 }
 
+/// A tuple with another header is one that has it, and goes to the current page or nowhere.
+#[test]
+fn headers_are_exchanged() {
+    let (mut one, mut other) = (PageBatch::new(2, 0, false).unwrap(), PageBatch::new(2, 0, false).unwrap());
+    let mut places = 0;
+    for i in 0..400 {
+        let (with, without) = (tuple(i, 23 + i % 90), tuple(i + 7, 23 + i % 90));
+        let header: [u8; 23] = with[..23].try_into().unwrap();
+        let place = other.add_with_header(&[&without[..23], &with[23..]].concat(), &header);
+        assert_eq!(one.add_here(&with), place);
+        if place.is_none() {
+            assert_eq!((one.complete(), other.complete()), (0, 0));
+            break;
+        }
+        places += 1;
+    }
+    assert!(places > 20);
+    assert_eq!((one.finish(), other.finish()), (1, 1));
+    assert!(one.pages() == other.pages());
+}
+
 #[test]
 fn line_pointers_have_a_limit() {
     let mut batch = PageBatch::new(2, 0, false).unwrap();

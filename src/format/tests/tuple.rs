@@ -221,6 +221,72 @@ proptest! {
     }
 }
 
+/// A tuple that somebody has formed, with our header, if it can be stored.
+fn given(row: &[(Attribute, Value)], tuple: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let attributes: Vec<Attribute> = row.iter().map(|(attribute, _)| *attribute).collect();
+    let layout = Layout::new(&attributes, STAMP, limit).unwrap();
+    // In memory that ends where the tuple does.
+    let exact: Box<[u8]> = tuple.into();
+    // SAFETY: it has so many bytes.
+    let header = unsafe { layout.header_for(exact.as_ptr(), exact.len()) }?;
+    Some([&header[..], &exact[23..]].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// A tuple comes out as it went in; one of other columns, one that ends too early or too late, or any bytes at all do not.
+    #[test]
+    fn given_tuples_are_stored_as_they_are(
+        row in any_row(), other in any_row(), cut in 0usize..40, place in any::<prop::sample::Index>(), byte: u8,
+    ) {
+        let theirs = Stamp { xmin: 77, cid: 78, frozen: true };
+        let Some(tuple) = twin(&row, theirs) else { return Ok(()) };
+        let is_table = row.iter().all(|(attribute, _)| attribute.len != -2);
+        let own = twin(&row, STAMP).unwrap();
+        let fits = tuple.len() <= MAX_TUPLE_SIZE;
+        let formed = given(&row, &tuple, MAX_TUPLE_SIZE);
+        prop_assert_eq!(formed.is_some(), fits && (is_table || row.iter().all(|(a, v)| a.len != -2 || matches!(v, Value::Null))));
+        if let Some(formed) = formed {
+            prop_assert_eq!(formed, own);
+        }
+        prop_assert_eq!(given(&row, &tuple, (tuple.len() - 1).min(MAX_TUPLE_SIZE)), None);
+        let cut = cut.clamp(1, tuple.len() - 23);
+        if !row.is_empty() && cut < tuple.len() - tuple[22].min(tuple.len() as u8) as usize {
+            prop_assert_eq!(given(&row, &tuple[..tuple.len() - cut], MAX_TUPLE_SIZE), None);
+        }
+        let longer = [&tuple[..], &[0; 8]].concat();
+        prop_assert_eq!(given(&row, &longer, MAX_TUPLE_SIZE), None);
+        if other.len() != row.len() {
+            prop_assert_eq!(given(&other, &tuple, MAX_TUPLE_SIZE), None);
+        } else {
+            given(&other, &tuple, MAX_TUPLE_SIZE);
+        }
+        // Whatever is in it, nothing is read that is not there.
+        let mut wrong = tuple;
+        let place = place.index(wrong.len());
+        wrong[place] = byte;
+        given(&row, &wrong, MAX_TUPLE_SIZE);
+    }
+}
+
+/// Values that are elsewhere are not stored as they are, whatever the header says of them.
+#[test]
+fn given_values_are_in_line() {
+    let text = attribute(-1, 4, false, true);
+    for tag in [1u8, 2, 3, 18] {
+        let Value::Bytes(_, pointer) = external(tag) else { panic!("bytes") };
+        let whole = twin(&[(text, short(b"x"))], STAMP).unwrap();
+        let tuple = [&whole[..24], &pointer[..]].concat();
+        assert_eq!(given(&[(text, Value::Null)], &tuple, MAX_TUPLE_SIZE), None);
+    }
+    let row = [(text, short(b"x"))];
+    let mut tuple = twin(&row, STAMP).unwrap();
+    assert!(given(&row, &tuple, MAX_TUPLE_SIZE).is_some());
+    tuple[20] |= 4;
+    assert_eq!(given(&row, &tuple, MAX_TUPLE_SIZE), None);
+}
+
 #[test]
 fn a_row_of_the_table_test() {
     let row = vec![

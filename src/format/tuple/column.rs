@@ -150,7 +150,7 @@ impl Column {
 pub(super) const LONGEST_TO_SHORTEN: usize = 0x7f - 1 + 4;
 
 /// What a varlena's header says, and its size with the header.
-enum Varlena {
+pub(super) enum Varlena {
     /// With a header of four bytes.
     Long(usize),
     Compressed(usize),
@@ -160,10 +160,16 @@ enum Varlena {
 }
 
 impl Varlena {
+    /// Is this the first byte of a header of one byte, or of a value that is elsewhere?
+    #[inline(always)]
+    pub(super) fn is_short(first: u8) -> bool {
+        if cfg!(target_endian = "big") { first & 0x80 != 0 } else { first & 1 != 0 }
+    }
+
     /// # Safety
     /// `from` is the address of a varlena.
     #[inline(always)]
-    unsafe fn read(from: *const u8) -> Self {
+    pub(super) unsafe fn read(from: *const u8) -> Self {
         // SAFETY: a varlena has at least one byte.
         let first = unsafe { *from };
         // SAFETY: asked for only where the first byte says that there are four.
@@ -242,7 +248,7 @@ pub(super) unsafe fn clear_behind(tuple: *mut u8, at: usize) {
 /// # Safety
 /// `bytes` bytes can be read at `from` and written at `to`, and these are different memory.
 #[inline(always)]
-unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise, and `bytes` is at least what is copied at once.
     unsafe {
         if bytes >= 64 {

@@ -1,7 +1,8 @@
 //! The row that a function makes of a record: a value of a composite type, taken apart.
 //!
 //! What is in the value is not believed before its type was looked at, once for each type: a function that returns `record` may return
-//! anything, and one in C may be wrong.
+//! anything, and one in C may be wrong. Where the row has the target's very columns, the value is a tuple that only lacks a header, and is
+//! not taken apart at all ([`Call::natts`], [`super::process`]).
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -20,8 +21,42 @@ pub struct Call {
     state: *mut pg_sys::ExprState,
     /// The row, a virtual tuple.
     slot: *mut pg_sys::TupleTableSlot,
-    /// The type that was looked at last, its modifier, and the number that it gets anew when it is altered.
-    known: Cell<(pg_sys::Oid, i32, u64)>,
+    known: Cell<Known>,
+}
+
+/// The type that was looked at last.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    type_oid: pg_sys::Oid,
+    typmod: i32,
+    /// What it gets anew when it is altered.
+    number: u64,
+    /// Where that is to be found; null for a type without a name.
+    entry: *const pg_sys::TypeCacheEntry,
+}
+
+impl Known {
+    const NONE: Known = Known { type_oid: pg_sys::InvalidOid, typmod: -1, number: 0, entry: std::ptr::null() };
+
+    /// Is that the type, and not altered since? As get_cached_rowtype (execExprInterp.c) asks.
+    ///
+    /// # Safety
+    /// A plain frame.
+    #[inline]
+    unsafe fn is(self, type_oid: pg_sys::Oid, typmod: i32) -> bool {
+        if (type_oid, typmod) != (self.type_oid, self.typmod) {
+            return false;
+        }
+        // SAFETY: entries of the type cache are there as long as the process; a type without a name was registered, or is an error.
+        let number = unsafe {
+            match self.entry.as_ref() {
+                Some(entry) => entry.tupDesc_identifier,
+                None => unguarded::assign_record_type_identifier(type_oid, typmod),
+            }
+        };
+        // One that has been forgotten has none.
+        number != 0 && number == self.number
+    }
 }
 
 impl Call {
@@ -40,32 +75,43 @@ impl Call {
             Call {
                 state: pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut()),
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
-                known: Cell::new((pg_sys::InvalidOid, -1, 0)),
+                known: Cell::new(Known::NONE),
             }
         }
     }
 
-    /// Make the row; false if there is none. It is the context's outer tuple.
+    /// Make the row: a tuple of the row's type; null if there is none.
     ///
     /// # Safety
     /// A plain frame, with the row's memory context; a context whose scan tuple is the row of the file.
-    pub unsafe fn make(&self, econtext: *mut pg_sys::ExprContext) -> bool {
+    #[inline]
+    pub unsafe fn make(&self, econtext: *mut pg_sys::ExprContext) -> pg_sys::HeapTupleHeader {
         // SAFETY: the caller vouches for it; nothing here has a destructor. A value of a composite type is a tuple with a header that says
         // of which, and that type was compared with the slot's.
         unsafe {
             let mut is_null = false;
             let value = unguarded::exec_eval_expr(self.state, econtext, &raw mut is_null);
             if is_null {
-                return false;
+                return std::ptr::null_mut();
             }
             let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
             let fields = (*header).t_choice.t_datum;
-            // As get_cached_rowtype (execExprInterp.c): a type may be altered between two rows.
+            // A type may be altered between two rows.
             let (type_oid, typmod) = (fields.datum_typeid, fields.datum_typmod);
-            let number = unguarded::assign_record_type_identifier(type_oid, typmod);
-            if (type_oid, typmod, number) != self.known.get() {
-                look_at(self, type_oid, typmod, number);
+            if !self.known.get().is(type_oid, typmod) {
+                look_at(self, type_oid, typmod);
             }
+            header
+        }
+    }
+
+    /// Take the row apart, into the context's outer tuple.
+    ///
+    /// # Safety
+    /// As [`Call::make`], which has made it.
+    pub unsafe fn take_apart(&self, header: pg_sys::HeapTupleHeader, econtext: *mut pg_sys::ExprContext) {
+        // SAFETY: the caller vouches for it; nothing here has a destructor. The type was compared with the slot's.
+        unsafe {
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: pgrx::varsize_4b(header.cast()) as u32,
                 t_self: pg_sys::ItemPointerData::default(),
@@ -77,8 +123,13 @@ impl Call {
             unguarded::heap_deform_tuple(&raw mut tuple, descriptor, (*slot).tts_values, (*slot).tts_isnull);
             unguarded::store_virtual(slot);
             (*econtext).ecxt_outertuple = slot;
-            true
         }
+    }
+
+    /// Columns of the row.
+    pub fn natts(&self) -> usize {
+        // SAFETY: a slot that lives as long.
+        unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
     }
 
     /// The arrays of the row.
@@ -88,9 +139,20 @@ impl Call {
     }
 
     /// Is the type what is expected? In the words of tupledesc_match (execSRF.c). Guarded.
-    fn compare(&self, type_oid: pg_sys::Oid, typmod: i32, number: u64) -> Result<()> {
+    fn compare(&self, type_oid: pg_sys::Oid, typmod: i32) -> Result<()> {
         // SAFETY: guarded calls; attributes below natts exist. The descriptor is let go of, by an error too.
-        unsafe {
+        let known = unsafe {
+            let is_named = type_oid != pg_sys::RECORDOID;
+            let entry = if is_named {
+                pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_TUPDESC.cast_signed()).cast_const()
+            } else {
+                std::ptr::null()
+            };
+            // Before it is compared: should it be altered meanwhile, this is not its number any more.
+            let number = match entry.as_ref() {
+                Some(entry) => entry.tupDesc_identifier,
+                None => pg_sys::assign_record_type_identifier(type_oid, typmod),
+            };
             let given = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, typmod);
             let wanted = (*self.slot).tts_tupleDescriptor;
             let mismatch = |detail: String| {
@@ -114,8 +176,9 @@ impl Call {
                     ));
                 }
             }
-        }
-        self.known.set((type_oid, typmod, number));
+            Known { type_oid, typmod, number, entry }
+        };
+        self.known.set(known);
         Ok(())
     }
 }
@@ -123,9 +186,9 @@ impl Call {
 /// # Safety
 /// A valid call, and the type of a value that it has made.
 #[pg_guard]
-unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32, number: u64) {
+unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32) {
     // SAFETY: the caller vouches for it.
-    unsafe { &*call }.compare(type_oid, typmod, number).or_raise();
+    unsafe { &*call }.compare(type_oid, typmod).or_raise();
 }
 
 /// The columns that targets are made of must be those of the row, or a value would be taken for one of another type. Guarded.

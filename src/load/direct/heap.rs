@@ -160,6 +160,48 @@ impl Heap {
         self.add_formed(formed, origin, baton, watch)
     }
 
+    /// Add a row, if the page that is being filled has room for it. Raises nothing.
+    ///
+    /// # Safety
+    /// As [`Heap::add`].
+    #[inline]
+    pub unsafe fn add_at_once(&mut self, arrays: RowArrays, origin: Origin, form: &mut FormBuffer) -> bool {
+        let mut watch = self.stages.sample();
+        // SAFETY: the caller vouches for the arrays; a datum is a usize.
+        let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
+        self.stages.lap_sample(&mut watch, Stage::Tuple);
+        let Formed::Tuple(tuple) = formed else { return false };
+        let place = self.batch.add_here(tuple);
+        self.is_put(place, origin, watch)
+    }
+
+    /// The same for a tuple that somebody has formed, if it can be stored as it is.
+    ///
+    /// # Safety
+    /// So many bytes, a tuple's, of the relation's columns.
+    #[inline]
+    pub unsafe fn add_given_at_once(&mut self, given: *const u8, length: usize, origin: Origin) -> bool {
+        let mut watch = self.stages.sample();
+        // SAFETY: the caller vouches for the tuple.
+        let header = unsafe { self.layout.header_for(given, length) };
+        self.stages.lap_sample(&mut watch, Stage::Tuple);
+        let Some(header) = header else { return false };
+        // SAFETY: as above.
+        let place = self.batch.add_with_header(unsafe { std::slice::from_raw_parts(given, length) }, &header);
+        self.is_put(place, origin, watch)
+    }
+
+    /// A tuple went to this place of the batch, or found no room. Raises nothing.
+    #[inline]
+    fn is_put(&mut self, place: Option<(u32, u16)>, origin: Origin, mut watch: Watch) -> bool {
+        let Some((page, offset)) = place else { return false };
+        self.stages.lap_sample(&mut watch, Stage::Page);
+        if let Some(trail) = &mut self.trail {
+            trail.follow(page, offset, origin);
+        }
+        true
+    }
+
     /// Append what is there if nobody has to be waited for. Guarded.
     #[inline]
     fn append_early(&mut self, baton: &Baton) -> Result<()> {

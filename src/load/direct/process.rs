@@ -4,6 +4,7 @@
 //! [`advance`] and put where it belongs in [`store`].
 
 mod advance;
+mod at_once;
 mod store;
 mod trace;
 mod turn;
@@ -16,6 +17,7 @@ use pg_bulk_format::reader::Place;
 use pg_bulk_format::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+pub use self::at_once::InBlock;
 pub use self::turn::File;
 use super::defaults::Defaults;
 use super::heap::Heap;

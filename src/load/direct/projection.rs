@@ -290,6 +290,16 @@ impl Projection {
         unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
     }
 
+    /// Does the function make rows of just the target's attributes, in their order, so that each is a tuple of the target's but for the
+    /// header? Not where its errors are survived, which are dear anyway.
+    pub fn makes_tuples(&self, attributes: usize) -> bool {
+        let is_own = |(i, part): (usize, &Part)| matches!(part, Part::Take { from, to } if (*from, *to) == (i, i));
+        !self.survives
+            && self.call.as_ref().is_some_and(|call| call.natts() == attributes)
+            && self.parts.len() == attributes
+            && self.parts.iter().enumerate().all(is_own)
+    }
+
     /// Columns are left to be converted of rows that pass.
     pub fn has_rest(&self) -> bool {
         !self.rest.is_empty()
@@ -355,13 +365,14 @@ pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool
 /// Make the target's attributes of the row, but for defaults that are expressions.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
-pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays) -> Made {
+/// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot. `as_tuple` says that a
+/// filter's row may stay a tuple.
+pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays, as_tuple: bool) -> Made {
     // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
         if (*projection).filters {
             (*process).rows.is_converting = false;
-            let made = filter(projection, (*process).executor.econtext, arrays);
+            let made = filter_to(projection, (*process).executor.econtext, arrays, as_tuple);
             if !matches!(made, Made::Row) {
                 return made;
             }
@@ -383,6 +394,8 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
 #[derive(Debug, Clone, Copy)]
 pub enum Made {
     Row,
+    /// The function has made this of it, of which no attribute is made yet.
+    Tuple(pg_sys::HeapTupleHeader),
     /// It does not pass.
     Nothing,
     /// The function does not like it, and that is survived.
@@ -394,7 +407,8 @@ struct Making {
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
     arrays: RowArrays,
-    is_made: bool,
+    as_tuple: bool,
+    made: Made,
 }
 
 /// Make a row of one of the file, which has just been read, by a filter.
@@ -402,11 +416,25 @@ struct Making {
 /// # Safety
 /// A plain frame, with the row's memory context; a valid projection that filters, and the arrays of the target's row.
 pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) -> Made {
+    // SAFETY: the caller vouches for all of it.
+    unsafe { filter_to(projection, econtext, arrays, false) }
+}
+
+/// The same, or as far as the tuple that the function has made.
+///
+/// # Safety
+/// As [`filter`].
+unsafe fn filter_to(
+    projection: *const Projection,
+    econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays,
+    as_tuple: bool,
+) -> Made {
     // SAFETY: the caller vouches for all of it; nothing here has a destructor.
     unsafe {
         unguarded::store_virtual((*projection).slot);
         (*econtext).ecxt_scantuple = (*projection).slot;
-        let mut making = Making { projection, econtext, arrays, is_made: false };
+        let mut making = Making { projection, econtext, arrays, as_tuple, made: Made::Nothing };
         if (*projection).survives {
             let error = survive((&raw mut making).cast());
             if !error.is_null() {
@@ -418,7 +446,7 @@ pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprC
         } else {
             make((&raw mut making).cast());
         }
-        if making.is_made { Made::Row } else { Made::Nothing }
+        making.made
     }
 }
 
@@ -428,17 +456,42 @@ unsafe extern "C-unwind" fn make(making: Opaque) {
     // SAFETY: the caller vouches for it; nothing here has a destructor.
     unsafe {
         let making = making.cast::<Making>();
-        let Making { projection, econtext, arrays, .. } = *making;
+        let Making { projection, econtext, arrays, as_tuple, .. } = *making;
         if !unguarded::exec_qual((*projection).quals, econtext) {
             return;
         }
-        if let Some(call) = (*projection).call.as_ref()
-            && !call.make(econtext)
-        {
-            return;
+        if let Some(call) = (*projection).call.as_ref() {
+            let tuple = call.make(econtext);
+            if tuple.is_null() {
+                return;
+            }
+            if as_tuple {
+                (*making).made = Made::Tuple(tuple);
+                return;
+            }
+            call.take_apart(tuple, econtext);
         }
         compute(projection, econtext, arrays);
-        (*making).is_made = true;
+        (*making).made = Made::Row;
+    }
+}
+
+/// Make attributes of a tuple that a filter has made.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid projection that has made it, and the arrays of the target's row.
+pub unsafe fn take_apart(
+    projection: *const Projection,
+    econtext: *mut pg_sys::ExprContext,
+    tuple: pg_sys::HeapTupleHeader,
+    arrays: RowArrays,
+) {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        if let Some(call) = (*projection).call.as_ref() {
+            call.take_apart(tuple, econtext);
+        }
+        compute(projection, econtext, arrays);
     }
 }
 

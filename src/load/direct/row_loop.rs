@@ -17,9 +17,9 @@ use super::defaults::Default;
 use super::join;
 use super::join::Beginning;
 use super::key_check;
-use super::process::{END, Process, SHORT};
+use super::process::{END, InBlock, Process, ROW, SHORT};
 use super::projection::{self, Made};
-use crate::error::OrRaise;
+use crate::error::{self, OrRaise};
 use crate::load::query;
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
@@ -27,6 +27,9 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::{compat, original};
+
+/// Rows that are forgotten together.
+const TOGETHER: u32 = 16;
 
 /// # Safety
 /// A valid process that nobody else uses.
@@ -197,6 +200,9 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             }
             None => std::ptr::null(),
         };
+        let at_once = (*process).stores_at_once();
+        let as_tuple = (*process).stores_tuples();
+        let mut kept = Kept::new(per_tuple);
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
             if !(*process).query.is_null() {
@@ -209,7 +215,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 }
             } else {
                 (*rows).is_converting = true;
-                let what = step(process);
+                let what = if projection.is_null() { step(process) } else { next_of_projection(process) };
                 if what == END {
                     break;
                 }
@@ -225,10 +231,21 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     raise_missing(process);
                 }
                 (*rows).is_converting = false;
-                let made = match projection.is_null() {
+                let mut made = match projection.is_null() {
                     true => Made::Row,
-                    false => projection::project(process, projection, arrays),
+                    false => projection::project(process, projection, arrays, as_tuple),
                 };
+                if let Made::Tuple(tuple) = made {
+                    if (*process).store_tuple(tuple) {
+                        kept.forget_row();
+                        continue;
+                    }
+                    projection::take_apart(projection, e.econtext, tuple, arrays);
+                    made = Made::Row;
+                } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(arrays) {
+                    kept.forget_row();
+                    continue;
+                }
                 if !matches!(made, Made::Row) {
                     if let Made::Bad(error) = made {
                         leave_out(process, error);
@@ -331,6 +348,63 @@ unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> bool {
 unsafe extern "C-unwind" fn show(process: *const Process) {
     // SAFETY: the caller vouches for it.
     unsafe { &*process }.show();
+}
+
+/// Memory of rows of which nothing is needed any more.
+struct Kept {
+    memory: pg_sys::MemoryContext,
+    /// What it takes when there is nothing in it.
+    least: usize,
+    rows: u32,
+}
+
+impl Kept {
+    /// # Safety
+    /// A context for rows, in which there is nothing.
+    unsafe fn new(memory: pg_sys::MemoryContext) -> Kept {
+        // SAFETY: the caller vouches for it.
+        Kept { memory, least: unsafe { (*memory).mem_allocated }, rows: 0 }
+    }
+
+    /// Forget a row: some together, where they are small, since that takes as long for one as for many.
+    ///
+    /// # Safety
+    /// A plain frame; the context, of which nothing is needed.
+    #[inline]
+    unsafe fn forget_row(&mut self) {
+        self.rows += 1;
+        // SAFETY: the caller vouches for the context.
+        unsafe {
+            if self.rows >= TOGETHER || (*self.memory).mem_allocated > self.least {
+                self.rows = 0;
+                unguarded::MemoryContextReset(self.memory);
+            }
+        }
+    }
+}
+
+/// Go to the next row, for a projection.
+///
+/// # Safety
+/// A plain frame; a valid process with a projection.
+#[inline]
+unsafe fn next_of_projection(process: *mut Process) -> i32 {
+    // SAFETY: the caller vouches for it; nothing here has a destructor.
+    unsafe {
+        match (*process).advance_in_block() {
+            InBlock::Row => ROW,
+            InBlock::Not => step(process),
+            InBlock::NoMemory => {
+                raise_out_of_memory();
+                END
+            }
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_out_of_memory() {
+    error::out_of_memory().raise();
 }
 
 /// Forget a row.

@@ -24,7 +24,7 @@ use crate::pg::unguarded;
 /// Stretches that are worth a message.
 const SOME: usize = 500;
 /// Rows between two looks at interrupts and at whether the chunk is still wanted.
-const ROUND: u32 = 256;
+pub(super) const ROUND: u32 = 256;
 
 impl Process {
     /// Where fields are decoded to.
@@ -43,7 +43,7 @@ impl Process {
     }
 
     /// Must each row be looked at outside of [`step`]?
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         let e = &self.executor;
         !self.keys.is_null()
             || e.checks

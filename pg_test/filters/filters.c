@@ -1,0 +1,176 @@
+/*
+ * Filters in C, good ones and bad ones. Each makes a row of the type that it is declared to return, or of another one.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/memutils.h"
+
+PG_MODULE_MAGIC;
+
+/* Of the function's result, made once a call site. */
+static TupleDesc
+row_of(FunctionCallInfo fcinfo)
+{
+	TupleDesc	row = (TupleDesc) fcinfo->flinfo->fn_extra;
+
+	if (row == NULL)
+	{
+		MemoryContext before = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		TupleDesc	given;
+
+		if (get_call_result_type(fcinfo, NULL, &given) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "not a row");
+		row = BlessTupleDesc(CreateTupleDescCopy(given));
+		fcinfo->flinfo->fn_extra = row;
+		MemoryContextSwitchTo(before);
+	}
+	return row;
+}
+
+static Datum
+form(FunctionCallInfo fcinfo, TupleDesc row)
+{
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	for (int i = 0; i < row->natts; i++)
+	{
+		nulls[i] = i >= PG_NARGS() || PG_ARGISNULL(i);
+		values[i] = nulls[i] ? (Datum) 0 : PG_GETARG_DATUM(i);
+	}
+	return HeapTupleGetDatum(heap_form_tuple(row, values, nulls));
+}
+
+/* The row as it is. */
+PG_FUNCTION_INFO_V1(filter_same);
+Datum
+filter_same(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
+}
+
+/* The same, but for each row whose first column is 10n + 3. */
+PG_FUNCTION_INFO_V1(filter_some);
+Datum
+filter_some(PG_FUNCTION_ARGS)
+{
+	if (!PG_ARGISNULL(0) && PG_GETARG_INT32(0) % 10 == 3)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
+}
+
+/* Nothing. */
+PG_FUNCTION_INFO_V1(filter_none);
+Datum
+filter_none(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_NULL();
+}
+
+/* An error where the first column is 7. */
+PG_FUNCTION_INFO_V1(filter_picky);
+Datum
+filter_picky(PG_FUNCTION_ARGS)
+{
+	if (PG_GETARG_INT32(0) == 7)
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("not 7"), errdetail("Of all numbers."),
+				errhint("Try 8."), errcontext("a function in C"));
+	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
+}
+
+/* The same memory for each row, which nobody may write to: the first one's row, always. */
+PG_FUNCTION_INFO_V1(filter_one_row);
+Datum
+filter_one_row(PG_FUNCTION_ARGS)
+{
+	if (fcinfo->flinfo->fn_extra == NULL)
+	{
+		MemoryContext before;
+		TupleDesc	row = row_of(fcinfo);
+
+		before = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		fcinfo->flinfo->fn_extra = DatumGetPointer(form(fcinfo, row));
+		MemoryContextSwitchTo(before);
+	}
+	PG_RETURN_POINTER(fcinfo->flinfo->fn_extra);
+}
+
+/* A tuple of fewer columns than the type has that it says it is of, as somebody makes who has not heard of ADD COLUMN. */
+PG_FUNCTION_INFO_V1(filter_shorter);
+Datum
+filter_shorter(PG_FUNCTION_ARGS)
+{
+	TupleDesc	row = row_of(fcinfo);
+	TupleDesc	first = CreateTemplateTupleDesc(row->natts - 1);
+	HeapTupleHeader tuple;
+
+	for (int i = 1; i < row->natts; i++)
+		TupleDescCopyEntry(first, i, row, i);
+	tuple = DatumGetHeapTupleHeader(form(fcinfo, BlessTupleDesc(first)));
+	HeapTupleHeaderSetTypeId(tuple, row->tdtypeid);
+	HeapTupleHeaderSetTypMod(tuple, row->tdtypmod);
+	PG_RETURN_HEAPTUPLEHEADER(tuple);
+}
+
+/* A record, which from the fifth row on is one of numbers only. */
+PG_FUNCTION_INFO_V1(filter_record);
+Datum
+filter_record(PG_FUNCTION_ARGS)
+{
+	bool		is_other = PG_GETARG_INT32(0) >= 5;
+	TupleDesc	row = CreateTemplateTupleDesc(2);
+	Datum		values[2] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
+	bool		nulls[2] = {PG_ARGISNULL(0), PG_ARGISNULL(1)};
+
+	TupleDescInitEntry(row, 1, "a", INT4OID, -1, 0);
+	TupleDescInitEntry(row, 2, "b", is_other ? INT8OID : TEXTOID, -1, 0);
+	if (is_other)
+		values[1] = Int64GetDatum(1094795585);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(row), values, nulls)));
+}
+
+/* Where the first column is 2, the type of the rows becomes another one meanwhile. */
+PG_FUNCTION_INFO_V1(filter_altering);
+Datum
+filter_altering(PG_FUNCTION_ARGS)
+{
+	TupleDesc	row = CreateTemplateTupleDesc(2);
+	bool		is_altered = PG_GETARG_INT32(0) >= 2;
+	Datum		values[2] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
+	bool		nulls[2] = {false, false};
+	HeapTupleHeader tuple;
+	Oid			type;
+
+	get_call_result_type(fcinfo, &type, NULL);
+	TupleDescInitEntry(row, 1, "a", INT4OID, -1, 0);
+	TupleDescInitEntry(row, 2, "b", is_altered ? INT8OID : TEXTOID, -1, 0);
+	if (is_altered)
+		values[1] = Int64GetDatum(1094795585);
+	if (PG_GETARG_INT32(0) == 2)
+	{
+		SPI_connect();
+		SPI_execute("ALTER TYPE altered ALTER ATTRIBUTE b TYPE int8", false, 0);
+		SPI_finish();
+	}
+	tuple = DatumGetHeapTupleHeader(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(row), values, nulls)));
+	HeapTupleHeaderSetTypeId(tuple, type);
+	HeapTupleHeaderSetTypMod(tuple, -1);
+	PG_RETURN_HEAPTUPLEHEADER(tuple);
+}
+
+/* A megabyte of which nothing is needed, unless there are many already. */
+PG_FUNCTION_INFO_V1(filter_greedy);
+Datum
+filter_greedy(PG_FUNCTION_ARGS)
+{
+	Size		taken = MemoryContextMemAllocated(CurrentMemoryContext, true);
+
+	if (taken > 4 * 1024 * 1024)
+		elog(ERROR, "%zu bytes are in use", taken);
+	memset(palloc(1024 * 1024), 'x', 1024 * 1024);
+	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
+}
