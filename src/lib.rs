@@ -1,7 +1,7 @@
 //! pg_bulk: files into PostgreSQL.
 //!
 //! ```text
-//!   fdw ───────────┬► pg ──► format    format: bytes to datums, no server      (src/format, a crate of its own)
+//!   fdw ─► filter ─┬► pg ──► format    format: bytes to datums, no server      (src/format, a crate of its own)
 //!   queue ─► load ─┘   │               pg:     sources, encodings, rows        (raw PostgreSQL)
 //!                      └──► error, guc fdw:    the foreign data wrapper
 //!                                      load:   bulk_load
@@ -38,6 +38,7 @@ pub extern "C-unwind" fn _PG_init() {
     load::insert_select::init(load::insert_select::Wrapper {
         owns: fdw::owns,
         file: fdw::file_of,
+        filters: fdw::filters,
         columns: fdw::columns_of,
         wanted: fdw::wanted,
         is_replaceable: fdw::is_replaceable,

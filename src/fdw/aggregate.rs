@@ -26,7 +26,9 @@ use std::ptr::null_mut;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::accumulator::Kind;
+use super::options::TableOptions;
 use super::plan::{Wanted, divisor};
+use crate::error::OrRaise;
 use crate::guc;
 use crate::pg::compat;
 
@@ -178,7 +180,9 @@ unsafe fn is_simple(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptIn
         let is_one = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
             && (*input).rtekind == pg_sys::RTEKind::RTE_RELATION
             && pg_sys::bms_equal((*input).relids, (*root).all_baserels);
-        if !is_one || (*(*(*root).simple_rte_array.add((*input).relid as usize))).inh {
+        let entry = &**(*root).simple_rte_array.add((*input).relid as usize);
+        // A row that a function makes has to be made to be counted.
+        if !is_one || entry.inh || TableOptions::of_table(entry.relid).or_raise().filter.is_some() {
             return false;
         }
         (*parse).hasAggs

@@ -6,9 +6,11 @@
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
+use super::filter;
 use super::options::TableOptions;
 use super::scan::open_rows;
 use crate::error::OrRaise;
+use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::row::{RowArrays, Rows};
@@ -73,6 +75,8 @@ struct Sampling {
     raises: bool,
     /// Where the row goes that is being made.
     place: usize,
+    /// What makes rows of the records, of which nobody knows before whether they are some.
+    filter: Option<RowFilter>,
 }
 
 const END: i32 = 0;
@@ -88,6 +92,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let rows = open_rows(relation, &options).or_raise();
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let estate = pg_sys::CreateExecutorState();
+        let filter = filter::begin(&options, relation, estate, pg_sys::InvalidOid).or_raise();
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
@@ -109,6 +114,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
             econtext,
             raises: false,
             place: 0,
+            filter,
         };
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
     }
@@ -149,7 +155,7 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
             continue;
         }
         let tolerant = s.tolerance.on_error != OnError::Stop;
-        let place = if s.sampled < s.target { Some(s.sampled) } else { s.replaced() };
+        let place = if s.filter.is_some() { Some(0) } else { s.next_place() };
         if place.is_none() && !tolerant && !s.rows.is_short() {
             s.seen += 1.0;
             s.limit_left -= 1;
@@ -159,7 +165,7 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
         // A short row must not show what is left of the row before.
         s.nulls.fill(true);
         s.raises = false;
-        let arrays = RowArrays { values: s.values.as_mut_ptr(), nulls: s.nulls.as_mut_ptr() };
+        let arrays = s.fields();
         // SAFETY: the arrays are as long as the descriptor; the context is this row's.
         unsafe {
             pg_sys::MemoryContextReset(s.context);
@@ -178,6 +184,9 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
         if tolerant && !s.raises {
             s.rows.check_missing().or_raise();
         }
+        if s.filter.is_some() {
+            return TAKE;
+        }
         s.seen += 1.0;
         s.limit_left -= 1;
         if let Some(place) = place.or((s.raises || s.rows.is_short()).then_some(0)) {
@@ -188,6 +197,17 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
 }
 
 impl Sampling {
+    /// Where fields are converted to.
+    fn fields(&mut self) -> RowArrays {
+        let own = RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() };
+        self.filter.as_ref().map_or(own, RowFilter::arguments)
+    }
+
+    /// The place that the next row takes, if it takes one.
+    fn next_place(&mut self) -> Option<usize> {
+        if self.sampled < self.target { Some(self.sampled) } else { self.replaced() }
+    }
+
     /// The place in a full sample that the next row takes, if it takes one.
     fn replaced(&mut self) -> Option<usize> {
         // SAFETY: guarded calls on our own state.
@@ -219,7 +239,17 @@ unsafe extern "C-unwind" fn keep_sample(
     // SAFETY: the caller vouches for it; the place is less than the target, which is the array's length.
     unsafe {
         let s = &mut *sampling;
-        s.rows.check_missing().or_raise();
+        if s.filter.is_some() {
+            let place = s.next_place();
+            s.seen += 1.0;
+            s.limit_left -= 1;
+            match place {
+                Some(place) => s.place = place,
+                None => return,
+            }
+        } else {
+            s.rows.check_missing().or_raise();
+        }
         let tuple = pg_sys::heap_form_tuple((*relation).rd_att, s.values.as_mut_ptr(), s.nulls.as_mut_ptr());
         let place = rows.add(s.place);
         if s.place < s.sampled {
@@ -229,6 +259,33 @@ unsafe extern "C-unwind" fn keep_sample(
         }
         *place = tuple;
     }
+}
+
+/// Does the filter make a row of the record?
+///
+/// # Safety
+/// A plain frame; a valid sampling with a filter.
+unsafe fn makes_row(sampling: *mut Sampling) -> bool {
+    // SAFETY: the caller vouches for it; nothing here has a destructor.
+    unsafe {
+        raise_missing(sampling);
+        let arrays = RowArrays { values: (*sampling).values.as_mut_ptr(), nulls: (*sampling).nulls.as_mut_ptr() };
+        match (*sampling).filter.as_ref() {
+            Some(filter) => {
+                let made = filter::call(&raw const *filter, &raw mut (*sampling).rows, arrays);
+                matches!(made, Made::Row | Made::Tuple(_))
+            }
+            None => false,
+        }
+    }
+}
+
+/// # Safety
+/// A valid sampling.
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_missing(sampling: *mut Sampling) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut (*sampling).rows }.check_missing().or_raise();
 }
 
 /// Close the file and say what was found.
@@ -272,7 +329,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
         };
         pg_sys::error_context_stack = &raw mut context;
         while next_sample(sampling) != END {
-            let arrays = RowArrays { values: (*sampling).values.as_mut_ptr(), nulls: (*sampling).nulls.as_mut_ptr() };
+            let arrays = (*sampling).fields();
             let untouched = (*sampling).tolerance.on_error == OnError::Stop || (*sampling).raises;
             if untouched && (*sampling).rows.has_queue() {
                 let old = pg_sys::CurrentMemoryContext;
@@ -280,7 +337,9 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
                 Rows::convert(&raw mut (*sampling).rows, arrays, (*sampling).econtext);
                 pg_sys::CurrentMemoryContext = old;
             }
-            keep_sample(sampling, relation, rows);
+            if (*sampling).filter.is_none() || makes_row(sampling) {
+                keep_sample(sampling, relation, rows);
+            }
         }
         pg_sys::error_context_stack = context.previous;
         *total_rows = (*sampling).seen;

@@ -9,6 +9,7 @@ use super::options::TableOptions;
 use super::plan::{order_of, others};
 use super::scan::Scan;
 use crate::error::OrRaise;
+use crate::pg::encoding::from_server;
 use crate::pg::refusal::refusal;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
@@ -101,6 +102,9 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
                 number(c"Foreign File Size", Some(c"b"), size, es);
             }
         }
+    }
+    if let Some(filter) = &options.filter {
+        text(c"Filter Function", &from_server(filter), es);
     }
     // SAFETY: a plan that was made here.
     let order = unsafe { order_of((*(*node).ss.ps.plan.cast::<pg_sys::ForeignScan>()).fdw_private) };

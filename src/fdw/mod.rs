@@ -2,12 +2,13 @@
 //!
 //! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `order` is what
 //! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to;
-//! `servers` are those with a directory; `import` makes tables of a directory's files. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! `servers` are those with a directory; `filter` is a function that makes the rows; `import` makes tables of a directory's files. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
 mod aggregate;
 mod analyze;
 mod estimate;
 mod explain;
+mod filter;
 mod import;
 mod options;
 mod order;
@@ -44,6 +45,11 @@ pub unsafe fn owns(routine: *const pg_sys::FdwRoutine) -> bool {
 pub fn file_of(relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
     let options = TableOptions::of_table(relid)?;
     Ok((options.location()?.clone(), options.copy))
+}
+
+/// Has it a filter? Guarded.
+pub fn filters(relid: pg_sys::Oid) -> Result<bool> {
+    Ok(TableOptions::of_table(relid)?.filter.is_some())
 }
 
 /// The numbers of the columns that the conditions of a scan look at, and of those that are wanted besides. Guarded.
@@ -92,7 +98,7 @@ pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u
 
 /// The columns of a foreign table's file, whose options are known. Guarded; the current memory context must outlive them.
 pub fn columns_of(relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
-    TableOptions { location: None, sorted_by: None, copy: copy.clone() }.columns(relation)
+    TableOptions { location: None, sorted_by: None, filter: None, copy: copy.clone() }.columns(relation)
 }
 
 /// The routines of `bulk_fdw`.

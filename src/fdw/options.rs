@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
-use super::{order, servers};
+use super::{filter, order, servers};
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, Taken};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
@@ -42,7 +42,7 @@ const COLUMN_OPTIONS: &[&str] = &[
 ];
 
 fn table_options() -> Vec<&'static str> {
-    ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by"]).copied().collect()
+    ["filename", "program"].iter().chain(copy_options::NAMES).chain(&["sorted_by", "filter"]).copied().collect()
 }
 
 /// The options of a foreign table.
@@ -51,6 +51,8 @@ pub struct TableOptions {
     pub location: Option<Location>,
     /// The order that its rows are said to be in.
     pub sorted_by: Option<CString>,
+    /// The function that makes its rows.
+    pub filter: Option<CString>,
     pub copy: CopyOptions,
 }
 
@@ -163,6 +165,7 @@ impl TableOptions {
         let mut draft = Draft::new(Caller::ForeignTable);
         let mut location = None;
         let mut sorted_by = None;
+        let mut filter = None;
         for (name, bytes) in options {
             match name.as_str() {
                 "filename" | "program" => {
@@ -174,6 +177,7 @@ impl TableOptions {
                     location = Some(make(CString::new(bytes.as_slice()).unwrap_or_default()));
                 }
                 "sorted_by" => sorted_by = Some(CString::new(bytes.as_slice()).unwrap_or_default()),
+                "filter" => filter = Some(CString::new(bytes.as_slice()).unwrap_or_default()),
                 name => {
                     if !draft.set(name, &Value::Text(bytes.clone()))? {
                         return Err(Caller::ForeignTable.unknown(name, &table_options()));
@@ -181,7 +185,9 @@ impl TableOptions {
                 }
             }
         }
-        Ok(TableOptions { location, sorted_by, copy: draft.finish()? })
+        let options = TableOptions { location, sorted_by, filter, copy: draft.finish()? };
+        options.filter.as_ref().map_or(Ok(()), |name| filter::validate(name, &options.copy))?;
+        Ok(options)
     }
 
     /// The options of a foreign table, as stored. Guarded.
@@ -218,6 +224,9 @@ impl TableOptions {
     /// The columns of the table's file. Guarded; the current memory context must outlive them.
     pub fn columns(&self, relation: pg_sys::Relation) -> Result<Vec<Column>> {
         let session = column::session(Encodings::new(self.copy.encoding)?.charset());
+        if let Some(name) = &self.filter {
+            return filter::columns(name, relation, &self.copy, &session);
+        }
         let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name;
         let mut columns = Column::of_relation(relation, &session, with_defaults);
         // SAFETY: an open relation.

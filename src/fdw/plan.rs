@@ -4,6 +4,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::aggregate;
 use super::estimate::estimate;
+use super::filter;
 use super::options::TableOptions;
 use super::order::{self, Ordered};
 use crate::error::OrRaise;
@@ -116,9 +117,12 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
         // As cost_seqscan, and for each row the work of three more operators: file_fdw charges ten times a row's
         // cost, measured here it is less than twice.
         let startup = (*rel).baserestrictcost.startup;
-        let per_tuple = pg_sys::cpu_tuple_cost + 3.0 * pg_sys::cpu_operator_cost + (*rel).baserestrictcost.per_tuple;
-        let total = startup + pg_sys::seq_page_cost * f64::from((*rel).pages) + per_tuple * (*rel).tuples;
         let options = TableOptions::of_table(relid).or_raise();
+        let per_tuple = pg_sys::cpu_tuple_cost
+            + 3.0 * pg_sys::cpu_operator_cost
+            + (*rel).baserestrictcost.per_tuple
+            + filter::cost(&options, root);
+        let total = startup + pg_sys::seq_page_cost * f64::from((*rel).pages) + per_tuple * (*rel).tuples;
         let workers = if (*rel).consider_parallel && (*rel).lateral_relids.is_null() && has_chunks(&options) {
             let most = pg_sys::max_parallel_workers_per_gather;
             pg_sys::compute_parallel_worker(rel, f64::from((*rel).pages), -1.0, most)
@@ -202,6 +206,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         if (*rel).reloptkind == pg_sys::RelOptKind::RELOPT_UPPER_REL {
             return aggregate::plan(path, tlist, outer_plan);
         }
+        filter::depend(&TableOptions::of_table(relid).or_raise(), root);
         let clauses = pg_sys::extract_actual_clauses(clauses, false);
         let mut wanted = wanted(rel, relid, clauses);
         // What somebody relies on is checked, whether or not he looks at it.
@@ -310,4 +315,5 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
         && !(options.copy.by_name && has_defaults(relid))
         && Hazards::new().types_are_safe(relid, options.copy.shape == Shape::Binary)
+        && filter::is_parallel_safe(&options).or_raise()
 }

@@ -17,11 +17,13 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::aggregate::Aggregates;
 use super::aggregate::run::{self, Aggregation};
+use super::filter;
 use super::options::TableOptions;
 use super::order::{self, Check, IN_ORDER};
 use super::parallel::Part;
 use super::plan::{Wanted, order_of};
 use crate::error::{Error, OrRaise, Result};
+use crate::load::filter::RowFilter;
 use crate::pg::chunk::changed;
 use crate::pg::column::Column;
 use crate::pg::compat;
@@ -48,6 +50,8 @@ pub struct Scan {
     /// Somebody relies on the order of the rows.
     order: Option<Check>,
     options: TableOptions,
+    /// The function that makes its rows, if it has one. Then all columns of the file are the first ones.
+    filter: Option<RowFilter>,
     /// Columns that the quals look at, or all that are wanted where there are none.
     first: Vec<usize>,
     first_attributes: Vec<usize>,
@@ -89,7 +93,10 @@ impl Scan {
     /// The columns are in other places than before.
     fn fit(&mut self) {
         let Some(rows) = &self.rows else { return };
-        (self.first, self.rest) = stages(&self.wanted, rows.columns(), self.options.copy.on_error, self.qual.is_null());
+        (self.first, self.rest) = match &self.filter {
+            Some(_) => (rows.all(), Vec::new()),
+            None => stages(&self.wanted, rows.columns(), self.options.copy.on_error, self.qual.is_null()),
+        };
         let attribute = |&i: &usize| rows.columns().get(i).map(|column| column.attribute);
         self.first_attributes = self.first.iter().filter_map(attribute).collect();
         self.decode_together();
@@ -118,6 +125,13 @@ impl Scan {
                 *arrays.values.add(attribute) = *decoded.values.add(attribute);
                 *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
             }
+        }
+    }
+
+    /// The record that was read is no row.
+    pub fn be_without(&mut self) {
+        if self.options.copy.limit.is_some() {
+            self.limit_left += 1;
         }
     }
 
@@ -193,6 +207,9 @@ pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<R
     let known = options.copy.by_name.then(|| columns.clone());
     let match_header = options.copy.header == HeaderOption::Match;
     let mut rows = Rows::new(stream, columns, name, location.described(), match_header);
+    if options.filter.is_some() {
+        rows.fill_missing();
+    }
     if let Some(known) = known {
         rows.name_by(known);
     }
@@ -215,6 +232,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
         let order = Check::new(&order_of((*plan).fdw_private), relation);
+        let filter = filter::begin(&options, relation, estate, compat::scan_user(node)).or_raise();
         // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
         // is read unless a row is asked for.
         let rechecks = !(*estate).es_epq_active.is_null();
@@ -247,6 +265,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             begun_in: pg_sys::GetCurrentSubTransactionId(),
             wanted,
             order,
+            filter,
             first: Vec::new(),
             first_attributes: Vec::new(),
             rest: Vec::new(),
@@ -578,6 +597,11 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             return slot;
         }
         let arrays = slot_arrays(slot);
+        let filter = match (*scan).filter.as_ref() {
+            Some(filter) => &raw const *filter,
+            None => std::ptr::null(),
+        };
+        let fields = if filter.is_null() { arrays } else { (*filter).arguments() };
         let econtext = (*node).ss.ps.ps_ExprContext;
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -587,17 +611,22 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         pg_sys::error_context_stack = &raw mut context;
         loop {
             let what =
-                if next_decoded(scan, arrays) { ROW } else { next_row(scan, arrays.values, arrays.nulls, econtext) };
+                if next_decoded(scan, fields) { ROW } else { next_row(scan, fields.values, fields.nulls, econtext) };
             if what == END {
                 break;
             }
             point_plain!("scan.row");
             if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
-                Rows::convert(rows, arrays, econtext);
+                Rows::convert(rows, fields, econtext);
             }
             if what == SHORT {
-                convert_rest(scan, rows, arrays, econtext);
+                convert_rest(scan, rows, fields, econtext);
                 raise_missing(scan);
+            }
+            if !filter.is_null() && !filter::make(scan, filter, rows, arrays) {
+                unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                unguarded::check_for_interrupts();
+                continue;
             }
             if !(*scan).qual.is_null() {
                 unguarded::store_virtual(slot);

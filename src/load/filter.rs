@@ -13,6 +13,7 @@
 
 mod analysis;
 mod body;
+mod scan;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -20,6 +21,8 @@ use pg_bulk_format::convert::Session;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::analyze;
+pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known, make};
+pub use super::direct::Made;
 use super::direct::Nodes;
 use super::options::LoadOptions;
 use super::source::{self, Mapping};

@@ -57,6 +57,8 @@ pub struct Wrapper {
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
     /// The columns of an open table's file.
     pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
+    /// Are the rows of one of its tables made by a filter? Guarded.
+    pub filters: fn(pg_sys::Oid) -> Result<bool>,
     /// The columns that the conditions of a scan look at, and those that are wanted besides.
     pub wanted: unsafe fn(*const pg_sys::ForeignScan) -> [Vec<i16>; 2],
     /// Is it the wrapper's scan, of a file that a load can read in its place?

@@ -35,7 +35,7 @@ pub mod duplicate;
 mod expression;
 mod feed;
 mod files;
-mod filter;
+pub mod filter;
 pub mod given;
 pub mod history;
 pub mod insert_select;

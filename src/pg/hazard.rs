@@ -100,7 +100,7 @@ impl Hazards {
     }
 
     /// A type, and those that it is made of.
-    fn type_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
+    pub fn type_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
         // SAFETY: guarded catalog lookups; the descriptor is released. Types are not made of themselves.
         unsafe {
             pg_sys::check_stack_depth();

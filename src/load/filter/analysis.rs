@@ -64,9 +64,33 @@ pub unsafe fn analyze(load: *mut Load) {
     // SAFETY: the caller vouches for the load; what is parsed here lives as long as its memory.
     unsafe {
         let analysis = begin(load);
-        if analysis.is_null() {
-            return;
+        if !analysis.is_null() {
+            complete(analysis);
+            end(load, analysis);
         }
+    }
+}
+
+/// The same for the rows of a foreign table, whose filter this function is.
+///
+/// # Safety
+/// A plain frame; an open relation, and a function that can be a filter. What `nodes` gets lives in the current memory context.
+pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
+    // SAFETY: the caller vouches for all of it.
+    unsafe {
+        let analysis = begin_table(relation, function);
+        complete(analysis);
+        *nodes = nodes_of(analysis);
+    }
+}
+
+/// Say what the target's columns are made of.
+///
+/// # Safety
+/// A plain frame; a valid analysis that nobody else uses.
+unsafe fn complete(analysis: *mut Analysis) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
         let state = c::make_parsestate(std::ptr::null_mut());
         c::assign_expr_collations(state, (*analysis).call.cast());
         body::inline(analysis);
@@ -93,7 +117,16 @@ pub unsafe fn analyze(load: *mut Load) {
             c::assign_expr_collations(state, assigned);
             add(analysis, c::eval_const_expressions(std::ptr::null_mut(), assigned).cast(), place.to);
         }
-        end(load, analysis);
+    }
+}
+
+/// # Safety
+/// A valid analysis that is complete. Raises nothing.
+unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let Analysis { targets, quals, row, .. } = &*analysis;
+        Nodes { targets: *targets, quals: *quals, row: *row, filters: true }
     }
 }
 
@@ -114,6 +147,14 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     check(function).or_raise();
     load.options.function = Some(function);
     let analysis = Analysis::of(load.target.relation, function).or_raise();
+    pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
+}
+
+/// # Safety
+/// As [`analyze_table`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg_sys::Oid) -> *mut Analysis {
+    let analysis = Analysis::of(relation, function).or_raise();
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
@@ -276,8 +317,5 @@ unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *m
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
     // SAFETY: the caller vouches for both.
-    unsafe {
-        let Analysis { targets, quals, row, .. } = &*analysis;
-        (*load).projection = Some(Nodes { targets: *targets, quals: *quals, row: *row, filters: true });
-    }
+    unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }

@@ -392,6 +392,9 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         volatile::of_constraints(foreign, &mut found);
         let has_defaults = (*(*foreign).rd_att).constr.as_ref().is_some_and(|constraints| constraints.num_defval > 0);
         pg_sys::table_close(foreign, NO_LOCK);
+        if (Wrapper::get().or_raise().filters)(insertion.foreign).or_raise() {
+            return no("The foreign table has the option filter.");
+        }
         let (_, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
         if copy.dialect.default.is_some() {
             return no("The foreign table has the option default.");

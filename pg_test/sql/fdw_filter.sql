@@ -1,0 +1,194 @@
+--
+-- Option filter of foreign tables: a function makes the rows of the records. The oracle is the server's own call of it, for each row of a
+-- table of the fields.
+--
+\set ECHO none
+\getenv data PGB_DATA
+\set helpers :data '/helpers.sql'
+\set schema fdw_filter
+\i :helpers
+\set ECHO all
+\pset tuples_only
+\pset format unaligned
+-- The function may return the table's rows, so it need not be there yet; but it is known which one it will be.
+CREATE FUNCTION created(options text) RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT error_of(format('CALL make_table(''t'', ''id int, name text, twice bigint'', %L, E''1\ta\t10\n2\tb\t20\n3\t\\N\t30\n4\td\n'')', options))
+$$;
+SELECT f, created(format('filter %L', f)) FROM unnest('{"",f,f(int),fdw_filter.f,fdw_filter.f(int,fdw_filter.f(int) x,"\"a.b\"(int)","\"a(b\".f"}'::text[]) f;
+SELECT created($$filter 'fdw_filter.made(int, text, numeric)', format 'fixed'$$);
+SELECT created($$filter 'fdw_filter.made(int, text, numeric)', match_by 'name', header 'true'$$);
+SELECT error_of($$ALTER SERVER bulk_files OPTIONS (ADD filter 'a.b()')$$);
+SELECT created($$filter 'fdw_filter.made(int, text, numeric)'$$);
+SELECT error_of('SELECT * FROM t');
+SELECT plan_of('SELECT * FROM t');
+CREATE FUNCTION made(id int, name text, n numeric DEFAULT 7) RETURNS t LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+	IF id = 2 THEN RETURN NULL; END IF;
+	RETURN (id, upper(name), (n * 2)::bigint);
+END $$;
+SELECT * FROM t;
+SELECT twice FROM t;
+SELECT count(*), sum(id), min(name), count(name) FROM t;
+SELECT count(*) FROM t WHERE twice > 14;
+SELECT t, tableoid::regclass FROM t WHERE name IS NULL;
+SELECT 1 FROM t;
+SELECT plan_of('SELECT name FROM t WHERE id > 1', 'COSTS OFF, VERBOSE');
+SELECT plan_of('SELECT count(*) FROM t');
+SELECT plan_of('SELECT name FROM t', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, VERBOSE');
+-- Of SQL, whose body takes the place of the call; with a condition.
+CREATE FUNCTION made_sql(id int, name text, n numeric DEFAULT 7) RETURNS t LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT id, upper(name), n * 2 WHERE id <> 2 $$;
+CREATE FUNCTION strict_columns(id int, name text, n numeric DEFAULT 7, OUT int, OUT text, OUT bigint) LANGUAGE sql STRICT IMMUTABLE AS $$ SELECT id, name, n $$;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made_sql(int, text, numeric)');
+SELECT * FROM t;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.strict_columns(int, text, numeric)');
+SELECT * FROM t;
+-- A scan that is done again; a cursor; skip and limit, which is about rows.
+SELECT a, (SELECT string_agg(id::text, ',') FROM t WHERE id > a) FROM generate_series(0, 3) a;
+BEGIN;
+DECLARE c CURSOR FOR SELECT id FROM t;
+FETCH 2 FROM c;
+FETCH 2 FROM c;
+COMMIT;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made(int, text, numeric)', ADD limit '2');
+SELECT id FROM t;
+SELECT count(*) FROM t;
+ALTER FOREIGN TABLE t OPTIONS (ADD skip '1');
+SELECT id FROM t;
+ALTER FOREIGN TABLE t OPTIONS (DROP skip, DROP limit, ADD sorted_by 'id');
+SELECT plan_of('SELECT id FROM t ORDER BY id');
+SELECT id FROM t ORDER BY id;
+ALTER FOREIGN TABLE t OPTIONS (DROP sorted_by);
+-- INSERT … SELECT and CREATE TABLE AS, which are not taken over.
+CREATE TABLE target (id int, name text, twice bigint);
+SELECT plan_of('INSERT INTO target SELECT * FROM t', 'COSTS OFF, VERBOSE');
+INSERT INTO target SELECT * FROM t;
+TABLE target;
+CREATE TABLE copied AS SELECT * FROM t;
+TABLE copied;
+-- Columns of the table have no fields.
+ALTER FOREIGN TABLE t ALTER name OPTIONS (force_null 'true');
+SELECT error_of('SELECT * FROM t');
+ALTER FOREIGN TABLE t ALTER name OPTIONS (DROP force_null);
+-- What is wrong with a field, and with what is made of it.
+CREATE FUNCTION picky(id int, name text, n numeric DEFAULT 0, OUT id_ int, OUT name_ varchar, OUT twice_ int) LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF id = 3 THEN RAISE EXCEPTION 'not 3' USING HINT = 'Try 4.'; END IF;
+	id_ := id; name_ := name; twice_ := n;
+END $$;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.picky(int, text, numeric)');
+SELECT error_of('SELECT * FROM t');
+SELECT error_of('SELECT count(*) FROM t');
+ALTER FOREIGN TABLE t OPTIONS (ADD on_error 'ignore', ADD log_verbosity 'verbose');
+SELECT * FROM t;
+SELECT count(*) FROM t;
+ALTER FOREIGN TABLE t OPTIONS (ADD reject_limit '1');
+SELECT count(*) FROM t;
+CALL write_file('t', E'1\ta\tx\n2\tb\t20\n3\tc\t30\n');
+SELECT error_of('SELECT * FROM t');
+ALTER FOREIGN TABLE t OPTIONS (DROP reject_limit, SET on_error 'set_null');
+SELECT error_of('SELECT * FROM t');
+ALTER FOREIGN TABLE t OPTIONS (DROP on_error);
+SELECT error_of('SELECT name FROM t');
+CALL write_file('t', E'1\n');
+SELECT error_of('SELECT name FROM t');
+CALL write_file('t', E'1\ta\t1\t2\n');
+SELECT error_of('SELECT name FROM t');
+-- What cannot be its filter.
+CREATE FUNCTION one(id int) RETURNS int LANGUAGE sql AS $$ SELECT id $$;
+CREATE FUNCTION two(id int, OUT int, OUT int) LANGUAGE sql AS $$ SELECT id, id $$;
+CREATE FUNCTION others(id int, OUT int, OUT text, OUT bool) LANGUAGE sql AS $$ SELECT id, ''::text, true $$;
+CREATE FUNCTION set_of(id int) RETURNS SETOF t LANGUAGE sql AS $$ SELECT 1, 'a', 1 $$;
+CREATE FUNCTION filtered_by(name text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('ALTER FOREIGN TABLE t OPTIONS (SET filter %L)', name);
+	RETURN QUERY SELECT error_of('SELECT * FROM t');
+END $$;
+SELECT f, filtered_by(f) FROM unnest('{fdw_filter.one(int),fdw_filter.two(int),fdw_filter.others(int),fdw_filter.set_of(int),fdw_filter.nobody(),nowhere.made(int),fdw_filter.made(nothing),pg_catalog.max(int)}'::text[]) f;
+-- Kept plans notice that the function is another one, or gone. Nobody's search path has a say.
+CALL write_file('t', E'1\ta\t10\n2\tb\t20\n');
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made(int, text, numeric)');
+SET plan_cache_mode = force_generic_plan;
+PREPARE kept AS SELECT * FROM t;
+EXECUTE kept;
+CREATE OR REPLACE FUNCTION made(id int, name text, n numeric DEFAULT 7) RETURNS t LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (id, 'again'::text, n::bigint); END $$;
+EXECUTE kept;
+CREATE SCHEMA elsewhere;
+CREATE DOMAIN elsewhere.numeric AS int;
+SET search_path = elsewhere, fdw_filter, pg_catalog;
+EXECUTE kept;
+SET search_path = fdw_filter, public;
+BEGIN;
+DROP FUNCTION made;
+SELECT error_of('EXECUTE kept');
+ROLLBACK;
+EXECUTE kept;
+DEALLOCATE kept;
+RESET plan_cache_mode;
+-- Rights: it is called as whoever the table is read as, who needs EXECUTE.
+SET client_min_messages = warning;
+CREATE ROLE filter_reader;
+CREATE ROLE filter_viewer;
+RESET client_min_messages;
+GRANT USAGE ON SCHEMA fdw_filter TO filter_reader, filter_viewer;
+CREATE FUNCTION whoami(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $4 := id; $5 := current_user; END $$;
+REVOKE EXECUTE ON FUNCTION whoami FROM PUBLIC;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.whoami(int, text, numeric)');
+GRANT SELECT ON t TO filter_viewer, filter_reader;
+CREATE VIEW v AS SELECT *, current_user AS outside FROM t;
+ALTER VIEW v OWNER TO filter_viewer;
+GRANT SELECT ON v TO filter_reader;
+CREATE FUNCTION definer() RETURNS text LANGUAGE sql SECURITY DEFINER AS $$ SELECT string_agg(name, ',') FROM fdw_filter.t $$;
+ALTER FUNCTION definer OWNER TO filter_viewer;
+SET ROLE filter_reader;
+SELECT error_of('SELECT name FROM t');
+SELECT error_of('SELECT name FROM v');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION whoami TO filter_viewer;
+SET ROLE filter_reader;
+SELECT error_of('SELECT name FROM t');
+SELECT name, outside FROM v;
+SELECT definer();
+SELECT current_user;
+RESET ROLE;
+-- A row of it that is survived, or not, brings the user back.
+CREATE FUNCTION fails(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $5 := current_user; $4 := 1 / (id - 1); END $$;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.fails(int, text, numeric)', ADD on_error 'ignore', SET log_verbosity 'silent');
+SET ROLE filter_reader;
+SELECT name, outside FROM v;
+RESET ROLE;
+ALTER FOREIGN TABLE t OPTIONS (DROP on_error);
+SET ROLE filter_reader;
+SELECT error_of('SELECT name FROM v');
+SELECT current_user;
+RESET ROLE;
+-- Many rows, by several processes where the function is parallel safe; samples and estimates.
+COPY (SELECT i, i % 97 FROM generate_series(1, 30000) i) TO PROGRAM 'cat >filter_many.csv' (FORMAT csv);
+CREATE FOREIGN TABLE many (id int, word text) SERVER bulk_files OPTIONS (filename 'filter_many.csv', format 'csv', encoding 'UTF8', filter 'fdw_filter.odd(int, int)');
+CREATE FUNCTION odd(id int, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN IF id % 2 = 0 THEN RETURN NULL; END IF; RETURN (id, 'w' || n); END $$;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET pg_bulk.chunk_size = '16kB';
+SELECT plan_of('SELECT count(*), sum(id), count(DISTINCT word) FROM many');
+SELECT count(*), sum(id), count(DISTINCT word) FROM many;
+SELECT count(*) FROM many WHERE word = 'w13';
+SET plan_cache_mode = force_generic_plan;
+PREPARE counted AS SELECT count(*), sum(id) FROM many;
+SELECT plan_of('EXECUTE counted');
+ALTER FUNCTION odd PARALLEL RESTRICTED;
+SELECT plan_of('EXECUTE counted');
+EXECUTE counted;
+RESET plan_cache_mode;
+SELECT count(*), sum(id) FROM many;
+RESET parallel_setup_cost;
+ANALYZE many;
+SELECT rows_expected('SELECT * FROM many') BETWEEN 14900 AND 15100, rows_expected('SELECT * FROM many WHERE id < 3000') BETWEEN 1200 AND 1800;
+SELECT reltuples FROM pg_class WHERE oid = 'many'::regclass;
+SELECT attname, n_distinct FROM pg_stats WHERE tablename = 'many' AND attname = 'word';
+CREATE OR REPLACE FUNCTION odd(id int, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (1 / (id - 20000), 'w' || n); END $$;
+SELECT error_of('ANALYZE many');
+DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm filter_many.csv'''; END $$;
+SET client_min_messages = warning;
+DROP SCHEMA fdw_filter CASCADE;
+DROP SCHEMA elsewhere CASCADE;
+DROP ROLE filter_reader, filter_viewer;
