@@ -110,10 +110,10 @@ ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made(int, text, numeric)')
 SET plan_cache_mode = force_generic_plan;
 PREPARE kept AS SELECT * FROM t;
 EXECUTE kept;
-CREATE OR REPLACE FUNCTION made(id int, name text, n numeric DEFAULT 7) RETURNS t LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (id, 'again'::text, n::bigint); END $$;
+CREATE OR REPLACE FUNCTION made(id int, name text, n numeric DEFAULT 7) RETURNS t LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (id, lower('AGAIN'), n::bigint); END $$;
 EXECUTE kept;
 CREATE SCHEMA elsewhere;
-CREATE DOMAIN elsewhere.numeric AS int;
+CREATE DOMAIN elsewhere.text AS int;
 SET search_path = elsewhere, fdw_filter, pg_catalog;
 EXECUTE kept;
 SET search_path = fdw_filter, public;
