@@ -180,9 +180,12 @@ unsafe fn is_simple(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptIn
         let is_one = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
             && (*input).rtekind == pg_sys::RTEKind::RTE_RELATION
             && pg_sys::bms_equal((*input).relids, (*root).all_baserels);
-        let entry = &**(*root).simple_rte_array.add((*input).relid as usize);
+        if !is_one {
+            return false;
+        }
+        let entry = *(*root).simple_rte_array.add((*input).relid as usize);
         // A row that a function makes has to be made to be counted.
-        if !is_one || entry.inh || TableOptions::of_table(entry.relid).or_raise().filter.is_some() {
+        if (*entry).inh || TableOptions::of_table((*entry).relid).or_raise().filter.is_some() {
             return false;
         }
         (*parse).hasAggs
