@@ -162,6 +162,32 @@ filter_altering(PG_FUNCTION_ARGS)
 	PG_RETURN_HEAPTUPLEHEADER(tuple);
 }
 
+/* A row that says that it is of the function's type and from the fifth on is of another one: of two numbers. */
+PG_FUNCTION_INFO_V1(filter_liar);
+Datum
+filter_liar(PG_FUNCTION_ARGS)
+{
+	TupleDesc	row = row_of(fcinfo);
+	HeapTupleHeader tuple = DatumGetHeapTupleHeader(filter_record(fcinfo));
+
+	HeapTupleHeaderSetTypeId(tuple, row->tdtypeid);
+	HeapTupleHeaderSetTypMod(tuple, row->tdtypmod);
+	PG_RETURN_HEAPTUPLEHEADER(tuple);
+}
+
+/* A megabyte in a context of its own, of which nothing is needed, unless there are many already. */
+PG_FUNCTION_INFO_V1(filter_children);
+Datum
+filter_children(PG_FUNCTION_ARGS)
+{
+	Size		taken = MemoryContextMemAllocated(CurrentMemoryContext, true);
+
+	if (taken > 2 * 1024 * 1024)
+		elog(ERROR, "%zu bytes are in use", taken);
+	MemoryContextAlloc(AllocSetContextCreate(CurrentMemoryContext, "child", ALLOCSET_DEFAULT_SIZES), 1024 * 1024);
+	PG_RETURN_DATUM(form(fcinfo, row_of(fcinfo)));
+}
+
 /* A megabyte of which nothing is needed, unless there are many already. */
 PG_FUNCTION_INFO_V1(filter_greedy);
 Datum

@@ -27,7 +27,7 @@ sub filter
 	return "CREATE FUNCTION filter_$name($arguments) RETURNS $result LANGUAGE c STABLE PARALLEL SAFE AS '$library', 'filter_$name';\n";
 }
 my $row = 'int, text, timestamp';
-$node->safe_psql('postgres', <<"SQL" . join '', map({ filter($_, $row, 't') } qw(same some none one_row shorter greedy)),
+$node->safe_psql('postgres', <<"SQL" . join '', map({ filter($_, $row, 't') } qw(same some none one_row shorter greedy children)),
 CREATE TABLE t (id int, info text, at timestamp);
 CREATE TABLE wanted (LIKE t);
 CREATE TABLE two (a int, b text);
@@ -44,7 +44,10 @@ COPY (SELECT i, CASE WHEN i % 7 = 0 THEN NULL WHEN i % 1001 = 0 THEN repeat(md5(
 		ELSE left(repeat(md5(i::text), 5), i % 160) END, CASE WHEN i % 5 < 4 THEN timestamp '2024-01-01' + i * interval '1 s' END FROM generate_series(1, 40000) i) TO '$directory/rows' (FORMAT csv);
 COPY (SELECT i, 'x' || i, NULL FROM generate_series(1, 9) i) TO '$directory/few' (FORMAT csv);
 SQL
-	filter('picky', $row, 't'), filter('record', 'int, text', 'record'), filter('altering', 'int, text', 'altered'));
+	filter('picky', $row, 't'), filter('record', 'int, text', 'record'), filter('altering', 'int, text', 'altered'), filter('liar', 'int, text', 'two'),
+	"CREATE TABLE later (id int, info text); INSERT INTO later VALUES (0); ALTER TABLE later ADD at date DEFAULT '2020-02-02';
+"
+	  . filter('shorter', 'int, text', 'later'));
 
 # What a load returns, or the error.
 sub load
@@ -95,16 +98,21 @@ is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT (id, info, at))
 is(load("$directory/rows", 't', 'shorter', workers => 0), '40000|0|0|direct|0', 'fewer columns');
 is($node->safe_psql('postgres', 'SELECT count(*), count(info) > 0, count(at), sum(id) FROM t'), '40000|t|0|800020000', '... are filled up');
 healthy($node, 'fewer columns');
+$node->safe_psql('postgres', "COPY (SELECT i, 'x' FROM generate_series(1, 9) i) TO '$directory/two' (FORMAT csv)");
+is(load("$directory/two", 'later', 'shorter(int,text)'), '9|0|0|direct|0', 'fewer columns, of which one was added with a default');
+is($node->safe_psql('postgres', 'SELECT count(*), sum(id), count(info), min(at), max(at) FROM later'), '9|45|9|2020-02-02|2020-02-02', '... are filled up with it');
 
 # Rows that are not what is expected any more.
 my $mismatch = qr/ERROR:  function return row and query-specified return row do not match\nDETAIL:  Returned type bigint at ordinal position 2, but query expects text\.\nCONTEXT:  COPY two, line/;
 like(load("$directory/few", 'two', 'record', before => "COPY (SELECT i, 'x' FROM generate_series(1, 9) i) TO '$directory/two' (FORMAT csv);"), qr/extra data/, 'a file of too many columns');
 like(load("$directory/two", 'two', 'record'), qr/$mismatch 5/, 'a record that becomes another');
 is(load("$directory/two", 'two', 'record', limit => 4), '4|0|0|direct|0', '... later');
+like(load("$directory/two", 'two', 'liar', workers => 0), qr/ERROR:  function return row and query-specified return row do not match\nDETAIL:  The returned row does not end where the columns of its type do\.\nCONTEXT:  COPY two, line 5/, 'a row of another type that says that it is of this one');
 like(load("$directory/two", 'two', 'altering'), qr/$mismatch 2/, 'a type that becomes another');
 
 # Memory goes with the row.
 is(load("$directory/rows", 't', 'greedy', limit => 500), '500|0|0|direct|0', 'large rows do not pile up');
+is(load("$directory/rows", 't', 'children', limit => 500), '500|0|0|direct|0', '... nor what rows leave in contexts of their own');
 
 # Somebody wants it to end.
 my ($status, undef, $err) = $node->psql('postgres', q(SET statement_timeout = '500ms'; SELECT bulk_load('yes 1,x,', 't', '{"program": true, "format": "csv", "filter": "filter_none"}')), timeout => 60);

@@ -24,6 +24,7 @@ use std::slice;
 pub(crate) use column::copy_short;
 use column::{Column, Kind, SLACK, Stop, clear_behind};
 pub use decoded::Source;
+pub use given::Unfit;
 
 /// MAXIMUM_ALIGNOF: what a tuple, and the data within it, is aligned to.
 pub const MAX_ALIGN: usize = 8;

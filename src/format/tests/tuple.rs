@@ -228,7 +228,7 @@ fn given(row: &[(Attribute, Value)], tuple: &[u8], limit: usize) -> Option<Vec<u
     // In memory that ends where the tuple does.
     let exact: Box<[u8]> = tuple.into();
     // SAFETY: it has so many bytes.
-    let header = unsafe { layout.header_for(exact.as_ptr(), exact.len()) }?;
+    let header = unsafe { layout.header_for(exact.as_ptr(), exact.len()) }.ok()?;
     Some([&header[..], &exact[23..]].concat())
 }
 

@@ -70,7 +70,8 @@ impl Call {
             let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
             pg_sys::get_expr_result_type(row, std::ptr::null_mut(), &raw mut descriptor);
             let descriptor =
-                if descriptor.is_null() { descriptor_of(targets) } else { pg_sys::CreateTupleDescCopy(descriptor) };
+                // With what stands for columns that a tuple is too short for.
+                if descriptor.is_null() { descriptor_of(targets) } else { pg_sys::CreateTupleDescCopyConstr(descriptor) };
             check_targets(targets, descriptor).or_raise();
             Call {
                 state: pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut()),

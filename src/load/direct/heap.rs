@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pg_bulk_format::page::{PAGE_SIZE, PageBatch};
 use pg_bulk_format::tuple::{
-    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD,
+    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD, Unfit,
 };
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -180,15 +180,20 @@ impl Heap {
     /// # Safety
     /// So many bytes, a tuple's, of the relation's columns.
     #[inline]
-    pub unsafe fn add_given_at_once(&mut self, given: *const u8, length: usize, origin: Origin) -> bool {
+    pub unsafe fn add_given_at_once(
+        &mut self,
+        given: *const u8,
+        length: usize,
+        origin: Origin,
+    ) -> std::result::Result<(), Unfit> {
         let mut watch = self.stages.sample();
         // SAFETY: the caller vouches for the tuple.
         let header = unsafe { self.layout.header_for(given, length) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
-        let Some(header) = header else { return false };
+        let header = header?;
         // SAFETY: as above.
         let place = self.batch.add_with_header(unsafe { std::slice::from_raw_parts(given, length) }, &header);
-        self.is_put(place, origin, watch)
+        if self.is_put(place, origin, watch) { Ok(()) } else { Err(Unfit::Apart) }
     }
 
     /// A tuple went to this place of the batch, or found no room. Raises nothing.

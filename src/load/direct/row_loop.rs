@@ -11,7 +11,8 @@
 //!
 //! The order of what is done to a row is that of CopyFrom (copyfrom.c).
 
-use pgrx::{pg_guard, pg_sys};
+use pg_bulk_format::tuple::Unfit;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::defaults::Default;
 use super::join;
@@ -19,7 +20,7 @@ use super::join::Beginning;
 use super::key_check;
 use super::process::{END, InBlock, Process, ROW, SHORT};
 use super::projection::{self, Made};
-use crate::error::{self, OrRaise};
+use crate::error::{self, Error, OrRaise};
 use crate::load::query;
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
@@ -236,9 +237,13 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     false => projection::project(process, projection, arrays, as_tuple),
                 };
                 if let Made::Tuple(tuple) = made {
-                    if (*process).store_tuple(tuple) {
-                        kept.forget_row();
-                        continue;
+                    match (*process).store_tuple(tuple) {
+                        Ok(()) => {
+                            kept.forget_row();
+                            continue;
+                        }
+                        Err(Unfit::Malformed) => raise_malformed(),
+                        Err(Unfit::Apart) => (),
                     }
                     projection::take_apart(projection, e.econtext, tuple, arrays);
                     made = Made::Row;
@@ -375,7 +380,10 @@ impl Kept {
         self.rows += 1;
         // SAFETY: the caller vouches for the context.
         unsafe {
-            if self.rows >= TOGETHER || (*self.memory).mem_allocated > self.least {
+            let memory = &*self.memory;
+            let has_more =
+                memory.mem_allocated > self.least || !memory.firstchild.is_null() || !memory.reset_cbs.is_null();
+            if self.rows >= TOGETHER || has_more {
                 self.rows = 0;
                 unguarded::MemoryContextReset(self.memory);
             }
@@ -400,6 +408,14 @@ unsafe fn next_of_projection(process: *mut Process) -> i32 {
             }
         }
     }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_malformed() {
+    let message = "function return row and query-specified return row do not match";
+    Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
+        .detail("The returned row does not end where the columns of its type do.")
+        .raise();
 }
 
 #[pg_guard]

@@ -7,7 +7,7 @@
 //!
 //! Everything here either does all that is to be done for the row, or nothing, and says so.
 
-use pg_bulk_format::tuple::TUPLE_HEADER;
+use pg_bulk_format::tuple::{TUPLE_HEADER, Unfit};
 use pgrx::pg_sys;
 
 use super::Process;
@@ -90,23 +90,21 @@ impl Process {
     /// # Safety
     /// It [stores tuples](Process::stores_tuples), and this is one of a type with the target's columns.
     #[inline]
-    pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> bool {
+    pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> Result<(), Unfit> {
         // SAFETY: the caller vouches for the tuple.
         let (bytes, length) = unsafe { bytes_of(tuple) };
         // SAFETY: as above.
         let has_null = unsafe { (*tuple).t_infomask } & pg_sys::HEAP_HASNULL as u16 != 0;
         // Which of them must not be NULL is looked at elsewhere.
         if length < TUPLE_HEADER || (has_null && !self.not_null.is_empty()) {
-            return false;
+            return Err(Unfit::Apart);
         }
         let origin = self.origin();
-        let Some(heap) = self.heaps.first_mut() else { return false };
+        let Some(heap) = self.heaps.first_mut() else { return Err(Unfit::Apart) };
         // SAFETY: so many bytes.
-        let stored = unsafe { heap.add_given_at_once(bytes, length, origin) };
-        if stored {
-            self.count_row();
-        }
-        stored
+        unsafe { heap.add_given_at_once(bytes, length, origin)? };
+        self.count_row();
+        Ok(())
     }
 }
 
