@@ -145,8 +145,13 @@ SELECT count(*), sum(a), count(b) FROM file;
 SET plan_cache_mode = force_generic_plan;
 PREPARE all_of_it AS SELECT count(*), sum(a), sum(length(b)) FROM file;
 EXECUTE all_of_it;
+-- One that is scanned twice, and takes what another plan has found.
+PREPARE twice AS SELECT g, (SELECT count(*) FROM file WHERE a > (SELECT min(a) FROM keyed) OFFSET g * 0) FROM generate_series(1, 2) g;
+SELECT plan_of('EXECUTE twice') AS plan;
+EXECUTE twice;
 SET client_encoding = latin1;
 EXECUTE all_of_it;
+EXECUTE twice;
 SELECT plan_of('SELECT count(*), sum(a), count(b) FROM file') AS plan;
 SELECT (rows_loaded, workers) FROM bulk_load(data_path('bw.1.bin'), 'keyed', '{"format": "binary", "truncate": true, "workers": 2}');
 SELECT sum(length(b)) FROM keyed;

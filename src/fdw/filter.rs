@@ -41,7 +41,7 @@ pub fn validate(name: &CStr, copy: &CopyOptions) -> Result<()> {
     }
     if !has_schema || !has_types || bytes.last() != Some(&b')') {
         let message = "argument to option \"filter\" must be a function with its schema and the types of its arguments";
-        return Err(invalid(message.into()).hint("Write it as in: myschema.myfunction(text, integer)."));
+        return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
     }
     let other = match copy.shape {
         Shape::Fixed => "format \"fixed\"",
@@ -81,7 +81,7 @@ pub fn planned(options: &TableOptions) -> Option<pg_sys::Oid> {
 pub fn is_parallel_safe(options: &TableOptions) -> Result<bool> {
     match (&options.filter, planned(options)) {
         (None, _) => Ok(true),
-        (_, Some(function)) => filter::is_parallel_safe(function),
+        (_, Some(function)) => filter::is_parallel_safe(function, options.copy.shape == Shape::Binary),
         _ => Ok(false),
     }
 }

@@ -329,15 +329,10 @@ impl Part {
 #[pg_guard]
 pub unsafe extern "C-unwind" fn estimate_dsm(
     node: *mut pg_sys::ForeignScanState,
-    context: *mut pg_sys::ParallelContext,
+    _context: *mut pg_sys::ParallelContext,
 ) -> pg_sys::Size {
     // SAFETY: a scan that BeginForeignScan made.
     let scan = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() };
-    if scan.as_deref().and_then(|scan| scan.rows.as_ref()).is_some_and(|rows| !rows.stream().is_for_workers()) {
-        // client_encoding has changed since it was planned. As InitializeParallelDSM does where there is no memory.
-        // SAFETY: the executor's own structure.
-        unsafe { (*context).nworkers = 0 };
-    }
     let list = scan.and_then(shared_list);
     size_of::<Shared>() + list.map_or(0, |(list, bytes)| room_for(&list, &bytes))
 }
@@ -414,6 +409,11 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
         let scan = (*node).fdw_state.cast::<Scan>();
         if (*scan).rows.is_none() {
             return;
+        }
+        if (*scan).rows.as_ref().is_some_and(|rows| !rows.stream().is_for_workers()) {
+            // client_encoding has changed since it was planned. The leader reads alone: LaunchParallelWorkers (parallel.c) starts nobody then,
+            // also not when the scan is begun anew. A context without workers (nworkers) would have no memory to share parameters in.
+            (*context).nworkers_to_launch = 0;
         }
         let shared = shared.cast::<Shared>();
         share(&mut *scan, shared);

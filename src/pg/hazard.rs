@@ -1,5 +1,7 @@
 //! May workers evaluate what is evaluated for a file's rows?
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
 
 use super::column::Column;
@@ -92,6 +94,8 @@ impl Hazards {
             let safe = (0..natts).all(|i| {
                 let attribute = compat::attribute((*relation).rd_att, i);
                 let has_field = !(*attribute).attisdropped && (*attribute).attgenerated == 0;
+                // What is said of a record is text in any format.
+                let receives = receives && !is_told(relid, (*attribute).attnum);
                 !has_field || self.type_is_safe((*attribute).atttypid, receives)
             });
             pg_sys::RelationClose(relation);
@@ -126,6 +130,7 @@ impl Hazards {
                     safe
                 }
                 pg_sys::TYPTYPE_RANGE => self.type_is_safe(pg_sys::get_range_subtype(type_oid), receives),
+                pg_sys::TYPTYPE_MULTIRANGE => self.type_is_safe(pg_sys::get_multirange_range(type_oid), receives),
                 _ => {
                     let element = pg_sys::get_element_type(type_oid);
                     let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
@@ -178,6 +183,20 @@ impl Hazards {
             };
             self.is_safe(bounds.cast())
         }
+    }
+}
+
+/// Is a foreign table's column the name of a file or a line's number, not a field? Guarded.
+///
+/// # Safety
+/// Both are of a foreign table.
+unsafe fn is_told(relid: pg_sys::Oid, attribute: i16) -> bool {
+    // SAFETY: the caller vouches for both; a list of DefElems with names.
+    unsafe {
+        let options = pg_sys::GetForeignColumnOptions(relid, attribute);
+        pgrx::PgList::<pg_sys::DefElem>::from_pg(options)
+            .iter_ptr()
+            .any(|option| CStr::from_ptr((*option).defname) == c"source")
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Current, LOOKAHEAD, Place, Reader};
 use crate::binary::Preamble;
+use crate::dialect::Eol;
 use crate::scan::{CutState, Needles, Scanner};
 
 impl Reader {
@@ -62,6 +63,12 @@ impl Reader {
             let plain = plain.start.saturating_sub(start)..plain.end.saturating_sub(start);
             self.verify_around(plain);
         }
+    }
+
+    /// How lines end, once that is known.
+    #[must_use]
+    pub fn eol(&self) -> Option<Eol> {
+        self.eol
     }
 
     /// Where the record behind the current one begins. `None` while it is not known how lines end, and where one of the binary format says

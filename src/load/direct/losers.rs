@@ -394,7 +394,8 @@ impl Leader {
 
     /// The file, for reading it again.
     pub fn source(&self) -> Source {
-        let eol = self.process.rows.reader().place_behind().map(|place| place.eol);
+        // Also behind the last record.
+        let eol = self.process.rows.reader().eol();
         Source { header: self.header, eol, name: self.name.clone() }
     }
 

@@ -49,13 +49,13 @@ pub fn columns_of(function: pg_sys::Oid, session: &Session) -> Result<Vec<Column
     super::columns(function, &Mapping { names, ..Mapping::default() }, session)
 }
 
-/// May a worker call it, and make its arguments? Guarded.
-pub fn is_parallel_safe(function: pg_sys::Oid) -> Result<bool> {
+/// May a worker call it, and make its arguments, by input functions or those that receive? Guarded.
+pub fn is_parallel_safe(function: pg_sys::Oid, receives: bool) -> Result<bool> {
     let Signature { types, defaults, .. } = Signature::of(function)?;
     let hazards = Hazards::new();
     // SAFETY: a function, and expressions of the catalog's.
     let is_safe = unsafe { hazards.function_is_safe(function) && defaults.iter().all(|&node| hazards.is_safe(node)) };
-    Ok(is_safe && types.into_iter().all(|type_oid| hazards.type_is_safe(type_oid)))
+    Ok(is_safe && types.into_iter().all(|type_oid| hazards.type_is_safe(type_oid, receives)))
 }
 
 /// Do `work` as that user. Guarded; an error leaves it to the end of the (sub)transaction to bring the user back.
