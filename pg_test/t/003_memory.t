@@ -183,8 +183,10 @@ SQL
 		usleep(10_000);
 	}
 	$psql->finish or die $err;
-	my ($peak, $loaded) = split /\n/, $out;
-	return ($loaded, $peak, $others);
+	# What the statement has said comes first.
+	my @said = split /\n/, $out;
+	my ($peak, $loaded) = splice @said, -2;
+	return (@said, $loaded, $peak, $others);
 }
 sub load_from { return "SELECT * FROM bulk_load(${\sql_string($_[0])}, 'loaded', '{\"format\": \"csv\", \"workers\": $_[1]$_[2]}')"; }
 my $short = write_file('short', "1,x\n", 1);
