@@ -57,7 +57,7 @@ SQL
 sub forget
 {
 	is(wrong(), '', "$_[0]: jobs and rows agree");
-	$queue->sql('TRUNCATE t');
+	$queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 	%first = ();
 	return;
 }
@@ -274,7 +274,7 @@ is($queue->sql('SELECT count(*), count(DISTINCT a) FROM t'), '20|1', '... once')
 is($queue->sql("SELECT count(*) FROM bulk_queue WHERE crashes > 0 AND path LIKE '%/one'"), 0, '... without attempts in vain');
 $queue->feed($pipe, -1);
 is($queue->ends($blocked), 'succeeded', '... and the job that ran before goes on');
-$queue->sql('TRUNCATE t');
+$queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 
 # Two transactions that start a dispatcher each before they commit. Whoever of these comes second has the first one look.
 ok($queue->idle, 'idle');
@@ -313,7 +313,7 @@ is($queue->ends($both[0]), 'succeeded', '... to the end');
 point_clear($node, 'commit.started');
 $_->quit for @sessions;
 is($queue->sql('SELECT string_agg(a::text, \' \' ORDER BY a) FROM t'), '5 6', '... each once');
-$queue->sql('TRUNCATE t');
+$queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 # ... and one that comes to nothing then.
 ok($queue->idle, 'idle again');
 point_set($node, 'commit.started', 'error once');
@@ -343,7 +343,7 @@ for my $case ([ 'dispatcher.leaves', 'woken' ], [ 'dispatcher.leaves', 'terminat
 	my $late = $1;
 	is($queue->ends($late), 'succeeded', '... but the job is not forgotten');
 	$session->quit;
-	$queue->sql('TRUNCATE t');
+	$queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 	%first = ();
 }
 
@@ -363,7 +363,7 @@ $session->query_safe('COMMIT');
 is($queue->ends($kept), 'succeeded', '... and runs the job');
 is($queue->sql("SELECT started_at - enqueued_at > interval '2.4 s' FROM bulk_jobs WHERE job_id = $kept"), 't', '... not before the commit');
 $session->quit;
-$queue->sql('TRUNCATE t');
+$queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 
 # Between the end of its transaction and the record of it a job holds no lock: it is taken for lost and run again, and the
 # first process finds that it has nothing to say.
@@ -416,7 +416,7 @@ for my $way ('cancel', 'terminate', 'shutdown')
 		}
 		is($queue->ends($huge), 'canceled', '... and it is over');
 		is($queue->sql('SELECT count(*) FROM t'), 0, '... without rows');
-		$queue->sql('TRUNCATE t');
+		$queue->sql(q(SET lock_timeout = '60s'; TRUNCATE t));
 	}
 }
 
