@@ -72,11 +72,12 @@ SELECT error_of($$SELECT * FROM bulk_create(data_path('create_missing.csv'), 'ba
 SELECT to_regclass('bad');
 -- Without the right to make a table there is none.
 CREATE ROLE regress_bulk_create;
-GRANT USAGE ON SCHEMA bulk_create TO regress_bulk_create;
+GRANT USAGE, CREATE ON SCHEMA bulk_create TO regress_bulk_create;
 SET ROLE regress_bulk_create;
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), 'bulk_create.mine')$$);
 RESET ROLE;
 GRANT pg_read_server_files TO regress_bulk_create;
+REVOKE CREATE ON SCHEMA bulk_create FROM regress_bulk_create;
 SET ROLE regress_bulk_create;
 SELECT error_of($$SELECT * FROM bulk_create(data_path('create.csv'), 'bulk_create.mine')$$);
 RESET ROLE;
