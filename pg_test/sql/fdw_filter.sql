@@ -124,33 +124,97 @@ ROLLBACK;
 EXECUTE kept;
 DEALLOCATE kept;
 RESET plan_cache_mode;
--- Rights: it is called as whoever the table is read as, who needs EXECUTE.
+-- Rights: it is called as a view's functions are, by the current user, who needs EXECUTE, and nothing of its schema. An owner's rights are not lent.
 SET client_min_messages = warning;
 CREATE ROLE filter_reader;
 CREATE ROLE filter_viewer;
 RESET client_min_messages;
 GRANT USAGE ON SCHEMA fdw_filter TO filter_reader, filter_viewer;
-CREATE FUNCTION whoami(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $4 := id; $5 := current_user; END $$;
-REVOKE EXECUTE ON FUNCTION whoami FROM PUBLIC;
-ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.whoami(int, text, numeric)');
+CREATE SCHEMA hidden;
+CREATE FUNCTION hidden.whoami(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $4 := id; $5 := lower(current_user); END $$;
+REVOKE EXECUTE ON FUNCTION hidden.whoami FROM PUBLIC;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'hidden.whoami(int, text, numeric)');
 GRANT SELECT ON t TO filter_viewer, filter_reader;
 CREATE VIEW v AS SELECT *, current_user AS outside FROM t;
 ALTER VIEW v OWNER TO filter_viewer;
 GRANT SELECT ON v TO filter_reader;
 CREATE FUNCTION definer() RETURNS text LANGUAGE sql SECURITY DEFINER AS $$ SELECT string_agg(name, ',') FROM fdw_filter.t $$;
 ALTER FUNCTION definer OWNER TO filter_viewer;
+GRANT EXECUTE ON FUNCTION hidden.whoami TO filter_viewer;
 SET ROLE filter_reader;
 SELECT error_of('SELECT name FROM t');
 SELECT error_of('SELECT name FROM v');
+SELECT definer();
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION whoami TO filter_viewer;
+GRANT EXECUTE ON FUNCTION hidden.whoami TO filter_reader;
 SET ROLE filter_reader;
-SELECT error_of('SELECT name FROM t');
 SELECT name, outside FROM v;
 SELECT definer();
 SELECT current_user;
+-- What a name in its body means is the reader's affair, and runs as the reader.
+CREATE FUNCTION pg_temp.whom(text) RETURNS text LANGUAGE sql AS $$ SELECT 'by ' || current_user $$;
 RESET ROLE;
--- A row of it that is survived, or not, brings the user back.
+CREATE OR REPLACE FUNCTION hidden.whoami(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $4 := id; $5 := pg_temp.whom(name); END $$;
+SET ROLE filter_reader;
+SELECT name FROM v;
+RESET ROLE;
+-- A session's own function is no table's.
+CREATE FUNCTION pg_temp.own(id int, OUT int, OUT text, OUT bigint) LANGUAGE sql AS $$ SELECT 1, 'a', 2::bigint $$;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'pg_temp.own(int)');
+SELECT regexp_replace(line, 'pg_temp_\d+', 'pg_temp_N') FROM error_of('SELECT * FROM t') line;
+SELECT plan_of('SELECT * FROM t');
+-- ANALYZE calls it as the table's owner, also of somebody else's parent.
+CREATE TABLE seen (who text, owner text);
+GRANT INSERT ON seen TO PUBLIC;
+CREATE FUNCTION told(id int, name text, n numeric, OUT id_ int, OUT name_ text, OUT twice bigint) LANGUAGE plpgsql AS $$ BEGIN INSERT INTO fdw_filter.seen VALUES (current_user, session_user); id_ := id; END $$;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.told(int, text, numeric)');
+CREATE TABLE parent (id int, name text, twice bigint);
+ALTER FOREIGN TABLE t INHERIT parent;
+INSERT INTO parent SELECT i FROM generate_series(1, 10) i;
+GRANT pg_read_server_files TO filter_viewer;
+ALTER FOREIGN TABLE t OWNER TO filter_viewer;
+ANALYZE parent;
+SELECT DISTINCT who FROM seen;
+ALTER FOREIGN TABLE t NO INHERIT parent;
+RESET ROLE;
+ALTER FOREIGN TABLE t OWNER TO CURRENT_USER;
+GRANT SELECT ON t TO filter_viewer, filter_reader;
+-- No query that calls one that is unsafe has workers.
+CREATE TABLE big AS SELECT i AS id FROM generate_series(1, 1000) i;
+ANALYZE big;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SELECT plan_of('SELECT count(*) FROM big');
+SELECT plan_of('SELECT count(*) FROM t JOIN big USING (id)');
+SELECT count(*) FROM t JOIN big USING (id);
+ALTER FUNCTION told PARALLEL RESTRICTED;
+SELECT plan_of('SELECT count(*) FROM t JOIN big USING (id)');
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+RESET min_parallel_table_scan_size;
+-- One name is one function for a scan, whatever its body does on the way.
+CREATE DOMAIN ty AS text;
+CREATE FUNCTION swap() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF to_regtype('fdw_filter.ty0') IS NULL THEN
+		ALTER FUNCTION swapped(ty) RENAME TO swapped_before;
+		ALTER DOMAIN ty RENAME TO ty0;
+		CREATE DOMAIN ty AS bigint;
+		EXECUTE 'CREATE FUNCTION swapped(ty) RETURNS t LANGUAGE sql AS $f$ SELECT 1, ''other''::text, 1::bigint $f$';
+	END IF;
+	RETURN 1;
+END $$;
+CREATE FUNCTION calls() RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN swap(); END $$;
+CREATE FUNCTION swapped(ty) RETURNS t LANGUAGE sql AS $$ SELECT calls(), $1::text, 1::bigint $$;
+CALL write_file('t', E'4096
+');
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.swapped(fdw_filter.ty)');
+SELECT error_of('SELECT max(name) FROM t');
+SELECT name FROM t;
+SELECT name FROM t;
+CALL write_file('t', E'1\ta\t10\n2\tb\t20\n');
+-- An error that is survived, or not, leaves all as it was.
 CREATE FUNCTION fails(id int, name text, n numeric, OUT int, OUT text, OUT bigint) LANGUAGE plpgsql STABLE AS $$ BEGIN $5 := current_user; $4 := 1 / (id - 1); END $$;
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.fails(int, text, numeric)', ADD on_error 'ignore', SET log_verbosity 'silent');
 SET ROLE filter_reader;
@@ -190,5 +254,6 @@ SELECT error_of('ANALYZE many');
 DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm filter_many.csv'''; END $$;
 SET client_min_messages = warning;
 DROP SCHEMA fdw_filter CASCADE;
-DROP SCHEMA elsewhere CASCADE;
+DROP SCHEMA elsewhere, hidden CASCADE;
+DROP OWNED BY filter_reader, filter_viewer;
 DROP ROLE filter_reader, filter_viewer;

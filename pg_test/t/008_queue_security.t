@@ -348,7 +348,7 @@ is($queue->sql('SELECT count(*) FROM t'), 3, 'one file was loaded');
 
 # Who may not see a job, may not wait for it by other means either.
 ($job) = $queue->sql("SET ROLE loader; SELECT bulk_enqueue('$inside', 't', run_at => now() + interval '1 day')");
-for my $call ("bulk_wait($job)", "bulk_cancel($job)", "bulk_retry($job)")
+for my $call ("bulk_wait($job, '10 seconds')", "bulk_cancel($job)", "bulk_retry($job)")
 {
 	like(($node->psql('postgres', "SET ROLE nobody; SELECT $call"))[2], qr/job $job does not exist/, "somebody else's job: $call");
 }

@@ -92,7 +92,9 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let rows = open_rows(relation, &options).or_raise();
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let estate = pg_sys::CreateExecutorState();
-        let filter = filter::begin(&options, relation, estate, pg_sys::InvalidOid).or_raise();
+        // As do_analyze_rel (analyze.c) has functions called: also where it is a parent of somebody else's that is analyzed.
+        let owner = (*(*relation).rd_rel).relowner;
+        let filter = filter::begin(&options, relation, estate, owner).or_raise();
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);

@@ -104,7 +104,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
         }
     }
     if let Some(filter) = &options.filter {
-        text(c"Filter Function", &from_server(filter), es);
+        text(c"Filter Function", &from_server(filter.name()), es);
     }
     // SAFETY: a plan that was made here.
     let order = unsafe { order_of((*(*node).ss.ps.plan.cast::<pg_sys::ForeignScan>()).fdw_private) };

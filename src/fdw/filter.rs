@@ -7,7 +7,8 @@
 //! So fields are the function's arguments and not the table's columns, and all of them are converted, whichever columns a query asks for.
 //! A row that is left out is none: limit, aggregates, samples and order are about the others.
 
-use std::ffi::CStr;
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
 
 use pg_bulk_format::convert::Session;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -25,64 +26,117 @@ use crate::pg::option_value::invalid;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::Verbosity;
 
-/// Check the option: the function need not be there yet, but it is known by its schema, and by its arguments' types.
-pub fn validate(name: &CStr, copy: &CopyOptions) -> Result<()> {
-    let bytes = name.to_bytes();
-    let mut is_quoted = false;
-    let mut has_schema = false;
-    let mut has_types = false;
-    for &byte in bytes {
-        match byte {
-            b'"' => is_quoted = !is_quoted,
-            b'.' if !is_quoted && !has_types => has_schema = true,
-            b'(' if !is_quoted => has_types = true,
-            _ => (),
-        }
-    }
-    if !has_schema || !has_types || bytes.last() != Some(&b')') {
-        let message = "argument to option \"filter\" must be a function with its schema and the types of its arguments";
-        return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
-    }
-    let other = match copy.shape {
-        Shape::Fixed => "format \"fixed\"",
-        _ if copy.by_name => "match_by \"name\"",
-        _ => return Ok(()),
-    };
-    Err(invalid(format!("cannot specify both filter and {other}")))
+/// The option.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    name: CString,
+    /// What it was found to be. Arguments are converted for the function that is called, so one name must not be two of them: between two
+    /// looks for it user code may run.
+    found: Cell<pg_sys::Oid>,
 }
 
-/// The columns of the file, which are the function's arguments. Guarded; the current memory context must outlive them.
-pub fn columns(name: &CStr, relation: pg_sys::Relation, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
-    // SAFETY: guarded catalog lookups of an open relation's attributes; a name is NUL-terminated.
-    unsafe {
-        for i in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-            let form = &*compat::attribute((*relation).rd_att, i);
-            let options = stored(pg_sys::GetForeignColumnOptions((*relation).rd_id, form.attnum));
-            if let Some((option, _)) = options.first().filter(|_| !form.attisdropped) {
-                let column = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
-                let message = format!("cannot specify both filter and option {option} of column \"{column}\"");
-                return Err(invalid(message));
+impl Filter {
+    pub fn new(name: CString) -> Filter {
+        Filter { name, found: Cell::new(pg_sys::InvalidOid) }
+    }
+
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// The function, which is the same from now on. Guarded.
+    fn function(&self) -> Result<pg_sys::Oid> {
+        if self.found.get() == pg_sys::InvalidOid {
+            self.found.set(filter::function_of(&self.name)?);
+        }
+        Ok(self.found.get())
+    }
+
+    /// Check the option: the function need not be there yet, but it is known by its schema, and by its arguments' types.
+    pub fn validate(&self, copy: &CopyOptions) -> Result<()> {
+        let bytes = self.name.to_bytes();
+        let mut is_quoted = false;
+        let mut has_schema = false;
+        let mut has_types = false;
+        for &byte in bytes {
+            match byte {
+                b'"' => is_quoted = !is_quoted,
+                b'.' if !is_quoted && !has_types => has_schema = true,
+                b'(' if !is_quoted => has_types = true,
+                _ => (),
             }
         }
+        if !has_schema || !has_types || bytes.last() != Some(&b')') {
+            let message =
+                "argument to option \"filter\" must be a function with its schema and the types of its arguments";
+            return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
+        }
+        let other = match copy.shape {
+            Shape::Fixed => "format \"fixed\"",
+            _ if copy.by_name => "match_by \"name\"",
+            _ => return Ok(()),
+        };
+        Err(invalid(format!("cannot specify both filter and {other}")))
     }
-    let mut columns = filter::columns_of(filter::function_of(name)?, session)?;
-    copy.force(pg_sys::InvalidOid, &mut columns)?;
-    copy.refine(&mut columns, &[])?;
-    objects::check_rest(&columns)?;
-    Ok(columns)
+
+    /// The columns of the file, which are the function's arguments. Guarded; the current memory context must outlive them.
+    pub fn columns(&self, relation: pg_sys::Relation, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
+        // SAFETY: guarded catalog lookups of an open relation's attributes; a name is NUL-terminated.
+        unsafe {
+            for i in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
+                let form = &*compat::attribute((*relation).rd_att, i);
+                let options = stored(pg_sys::GetForeignColumnOptions((*relation).rd_id, form.attnum));
+                if let Some((option, _)) = options.first().filter(|_| !form.attisdropped) {
+                    let column = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
+                    let message = format!("cannot specify both filter and option {option} of column \"{column}\"");
+                    return Err(invalid(message));
+                }
+            }
+        }
+        let mut columns = filter::columns_of(self.function()?, session)?;
+        copy.force(pg_sys::InvalidOid, &mut columns)?;
+        copy.refine(&mut columns, &[])?;
+        objects::check_rest(&columns)?;
+        Ok(columns)
+    }
 }
 
 /// The function, for the planner: none if there is none, which is for the execution to say. Guarded.
 pub fn planned(options: &TableOptions) -> Option<pg_sys::Oid> {
-    options.filter.as_ref().map(|name| filter::known(name)).filter(|function| *function != pg_sys::InvalidOid)
+    options.filter.as_ref().map(|filter| filter::known(&filter.name)).filter(|function| *function != pg_sys::InvalidOid)
 }
 
 /// May workers scan the table as far as its filter is concerned? Guarded.
-pub fn is_parallel_safe(options: &TableOptions) -> Result<bool> {
+pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bool> {
     match (&options.filter, planned(options)) {
         (None, _) => Ok(true),
-        (_, Some(function)) => filter::is_parallel_safe(function, options.copy.shape == Shape::Binary),
+        (_, Some(function)) => filter::is_parallel_safe(function, relid, options.copy.shape == Shape::Binary),
         _ => Ok(false),
+    }
+}
+
+/// No query may be run by several processes that calls an unsafe function; core knows of those in the query's text only. What was planned
+/// before, a subquery, may have workers nevertheless. Guarded.
+///
+/// # Safety
+/// The planner's structure.
+pub unsafe fn forbid_workers(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
+    let Some(function) = planned(options) else { return };
+    // SAFETY: the caller vouches for the structure, whose arrays are as long as it says; a guarded call.
+    unsafe {
+        if pg_sys::func_parallel(function).cast_unsigned() != pg_sys::PROPARALLEL_UNSAFE {
+            return;
+        }
+        (*(*root).glob).parallelModeOK = false;
+        let mut level = root;
+        while let Some(root) = level.as_ref() {
+            for at in 1..usize::try_from(root.simple_rel_array_size).unwrap_or(0) {
+                if let Some(rel) = (*root.simple_rel_array.add(at)).as_mut() {
+                    rel.consider_parallel = false;
+                }
+            }
+            level = root.parent_root;
+        }
     }
 }
 
@@ -113,16 +167,16 @@ pub unsafe fn depend(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
 /// For a scan of the table. Guarded; allocates in the executor's memory.
 ///
 /// # Safety
-/// The open table, and the state of a query that is executed; the user that the table is read as.
+/// The open table, and the state of a query that is executed; another user than the current one to call it as, if there is one.
 pub unsafe fn begin(
     options: &TableOptions,
     relation: pg_sys::Relation,
     estate: *mut pg_sys::EState,
     user: pg_sys::Oid,
 ) -> Result<Option<RowFilter>> {
-    let Some(name) = &options.filter else { return Ok(None) };
+    let Some(filter) = &options.filter else { return Ok(None) };
     // SAFETY: passed on.
-    unsafe { RowFilter::new(name, relation, options.copy.on_error, estate, user) }.map(Some)
+    unsafe { RowFilter::new(filter.function()?, relation, options.copy.on_error, estate, user) }.map(Some)
 }
 
 /// Call the function for the record whose fields were converted.

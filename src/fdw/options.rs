@@ -10,7 +10,8 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
-use super::{filter, order, servers};
+use super::filter::Filter;
+use super::{order, servers};
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, Taken};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
@@ -52,7 +53,7 @@ pub struct TableOptions {
     /// The order that its rows are said to be in.
     pub sorted_by: Option<CString>,
     /// The function that makes its rows.
-    pub filter: Option<CString>,
+    pub filter: Option<Filter>,
     pub copy: CopyOptions,
 }
 
@@ -177,7 +178,7 @@ impl TableOptions {
                     location = Some(make(CString::new(bytes.as_slice()).unwrap_or_default()));
                 }
                 "sorted_by" => sorted_by = Some(CString::new(bytes.as_slice()).unwrap_or_default()),
-                "filter" => filter = Some(CString::new(bytes.as_slice()).unwrap_or_default()),
+                "filter" => filter = Some(Filter::new(CString::new(bytes.as_slice()).unwrap_or_default())),
                 name => {
                     if !draft.set(name, &Value::Text(bytes.clone()))? {
                         return Err(Caller::ForeignTable.unknown(name, &table_options()));
@@ -186,7 +187,7 @@ impl TableOptions {
             }
         }
         let options = TableOptions { location, sorted_by, filter, copy: draft.finish()? };
-        options.filter.as_ref().map_or(Ok(()), |name| filter::validate(name, &options.copy))?;
+        options.filter.as_ref().map_or(Ok(()), |filter| filter.validate(&options.copy))?;
         Ok(options)
     }
 
@@ -224,8 +225,8 @@ impl TableOptions {
     /// The columns of the table's file. Guarded; the current memory context must outlive them.
     pub fn columns(&self, relation: pg_sys::Relation) -> Result<Vec<Column>> {
         let session = column::session(Encodings::new(self.copy.encoding)?.charset());
-        if let Some(name) = &self.filter {
-            return filter::columns(name, relation, &self.copy, &session);
+        if let Some(filter) = &self.filter {
+            return filter.columns(relation, &self.copy, &session);
         }
         let with_defaults = self.copy.dialect.default.is_some() || self.copy.by_name;
         let mut columns = Column::of_relation(relation, &session, with_defaults);

@@ -101,6 +101,7 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
             std::ptr::null_mut(),
         );
         (*rel).rows = pg_sys::clamp_row_est((*rel).tuples * selectivity);
+        filter::forbid_workers(&options, root);
     }
 }
 
@@ -315,5 +316,5 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
         && !(options.copy.by_name && has_defaults(relid))
         && Hazards::new().types_are_safe(relid, options.copy.shape == Shape::Binary)
-        && filter::is_parallel_safe(&options).or_raise()
+        && filter::is_parallel_safe(&options, relid).or_raise()
 }

@@ -232,7 +232,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
         let order = Check::new(&order_of((*plan).fdw_private), relation);
-        let filter = filter::begin(&options, relation, estate, compat::scan_user(node)).or_raise();
+        let filter = filter::begin(&options, relation, estate, pg_sys::InvalidOid).or_raise();
         // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
         // is read unless a row is asked for.
         let rechecks = !(*estate).es_epq_active.is_null();

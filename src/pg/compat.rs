@@ -26,7 +26,7 @@ pub use self::collation::{Locale, collates_bytes, icu_collator};
 pub use self::copy_words::{IN_NULL_MARKER, STRING_TOO_LONG, delimiter_in, requires_csv};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
-pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation, scan_user};
+pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
 pub use self::generated::{has_generated, has_virtual_not_null, is_virtual};
 pub use self::index::{
     check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,

@@ -4,7 +4,8 @@
 //!
 //! - The option is text, since whoever makes the table may want a function that returns its rows, which cannot be there before. So it is looked
 //!   up when the table is used. Nobody's search path has a say in that, nor in what its arguments' types are called.
-//! - It is called as whoever the table is read as, who needs EXECUTE: of a view, its owner. The rest of the query is not.
+//! - It is called as functions of a view are: by the current user, who needs EXECUTE, along the session's search path. So nobody has code run
+//!   as somebody else by choosing what a name in its body means. Only ANALYZE calls it as the table's owner, as it calls all else.
 //!
 //! The record is the function's, and what it makes is the table's row: columns of the table have no fields.
 
@@ -19,16 +20,24 @@ use crate::error::Result;
 use crate::load::direct::{Made, Nodes, Projection, filter};
 use crate::load::source::Mapping;
 use crate::pg::column::Column;
+use crate::pg::compat;
 use crate::pg::hazard::Hazards;
 use crate::pg::role::as_role;
 use crate::pg::row::RowArrays;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded as c;
 
-/// The function of a foreign table's option, by whatever path. Guarded.
+/// Who may look into every schema: names are no secret, and it takes no right to a schema to call what was found there before.
+const ANYBODY: pg_sys::Oid = pg_sys::Oid::from_u32(pg_sys::BOOTSTRAP_SUPERUSERID);
+
+/// The function of a foreign table's option, by whatever path, and whoever may look into its schema. Guarded.
 pub fn function_of(name: &CStr) -> Result<pg_sys::Oid> {
-    // SAFETY: a guarded call.
-    as_role(unsafe { pg_sys::GetUserId() }, || resolve(name))
+    let function = as_role(ANYBODY, || resolve(name))?;
+    if is_temporary(function) {
+        // Each session would have one of its own.
+        return Err(super::no_filter(function, "It is a temporary function."));
+    }
+    Ok(function)
 }
 
 /// The same; invalid if there is none that is certain to be meant. Guarded.
@@ -39,8 +48,13 @@ pub fn known(name: &CStr) -> pg_sys::Oid {
         let answer = pgrx::direct_function_call_as_datum(pg_sys::to_regprocedure, &[Some(pg_sys::Datum::from(text))]);
         answer.map_or(pg_sys::InvalidOid, |oid| pg_sys::Oid::from((oid.value() & 0xffff_ffff) as u32))
     };
-    // SAFETY: a guarded call.
-    as_role(unsafe { pg_sys::GetUserId() }, look)
+    as_role(ANYBODY, look)
+}
+
+/// Is it in a session's own schema? Guarded.
+fn is_temporary(function: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups.
+    unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_func_namespace(function)) }
 }
 
 /// The columns of the file: the arguments. Guarded; allocates in the current memory context.
@@ -49,13 +63,45 @@ pub fn columns_of(function: pg_sys::Oid, session: &Session) -> Result<Vec<Column
     super::columns(function, &Mapping { names, ..Mapping::default() }, session)
 }
 
-/// May a worker call it, and make its arguments, by input functions or those that receive? Guarded.
-pub fn is_parallel_safe(function: pg_sys::Oid, receives: bool) -> Result<bool> {
+/// May a worker call it, make its arguments, by input functions or those that receive, and take what it returns for the table's row as it
+/// is? Guarded.
+pub fn is_parallel_safe(function: pg_sys::Oid, relid: pg_sys::Oid, receives: bool) -> Result<bool> {
     let Signature { types, defaults, .. } = Signature::of(function)?;
     let hazards = Hazards::new();
-    // SAFETY: a function, and expressions of the catalog's.
-    let is_safe = unsafe { hazards.function_is_safe(function) && defaults.iter().all(|&node| hazards.is_safe(node)) };
+    // SAFETY: a function, and expressions of the catalog's; a relation that is locked.
+    let is_safe = unsafe {
+        hazards.function_is_safe(function)
+            && defaults.iter().all(|&node| hazards.is_safe(node))
+            && returns_rows_of(function, relid)
+    };
     Ok(is_safe && types.into_iter().all(|type_oid| hazards.type_is_safe(type_oid, receives)))
+}
+
+/// Has its row the types of the relation's columns? Else there are casts, which may be anything. Guarded.
+///
+/// # Safety
+/// A relation that is locked.
+unsafe fn returns_rows_of(function: pg_sys::Oid, relid: pg_sys::Oid) -> bool {
+    // SAFETY: guarded catalog lookups; descriptors have as many attributes as they say.
+    unsafe {
+        let mut row: pg_sys::TupleDesc = std::ptr::null_mut();
+        pg_sys::get_func_result_type(function, std::ptr::null_mut(), &raw mut row);
+        if row.is_null() {
+            return false;
+        }
+        let types = |descriptor: pg_sys::TupleDesc| {
+            let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+            (0..natts)
+                .map(|i| &*compat::attribute(descriptor, i))
+                .filter(|form| !form.attisdropped)
+                .map(|form| form.atttypid)
+                .collect::<Vec<_>>()
+        };
+        let relation = pg_sys::RelationIdGetRelation(relid);
+        let are_same = types(row) == types((*relation).rd_att);
+        pg_sys::RelationClose(relation);
+        are_same
+    }
 }
 
 /// Do `work` as that user. Guarded; an error leaves it to the end of the (sub)transaction to bring the user back.
@@ -64,7 +110,7 @@ fn as_user<T>(other: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
     // SAFETY: guarded calls with valid pointers, in a transaction.
     unsafe {
         pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        if user == other {
+        if other == pg_sys::InvalidOid || user == other {
             return work();
         }
         pg_sys::SetUserIdAndSecContext(other, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
@@ -80,16 +126,18 @@ pub struct RowFilter {
     projection: Projection,
     /// Of its own, since what a scan's is of is the table's row. Its memory is that of the row.
     econtext: *mut pg_sys::ExprContext,
+    /// Whom it is called as, if that is not the current user anyway.
     user: pg_sys::Oid,
 }
 
 impl RowFilter {
-    /// For a scan of that table as that user; no user is the current one. Guarded; allocates in the executor's memory.
+    /// For a scan of that table, to be called as that user; no user is whoever is the current one then. Guarded; allocates in the executor's
+    /// memory.
     ///
     /// # Safety
     /// The open table, and the state of a query that is executed.
     pub unsafe fn new(
-        name: &CStr,
+        function: pg_sys::Oid,
         relation: pg_sys::Relation,
         on_error: OnError,
         estate: *mut pg_sys::EState,
@@ -97,15 +145,11 @@ impl RowFilter {
     ) -> Result<RowFilter> {
         // SAFETY: guarded calls; the caller vouches for table and state.
         unsafe {
-            let user = if user == pg_sys::InvalidOid { pg_sys::GetUserId() } else { user };
-            let function = as_role(user, || {
-                let function = resolve(name)?;
-                check(function).map(|()| function)
-            })?;
             let memory = (*estate).es_query_cxt;
             let old = pg_sys::MemoryContextSwitchTo(memory);
             // Rights to functions are asked when expressions are made ready. The path is the session's, which the function's body may use.
             let projection = as_user(user, || {
+                check(function)?;
                 let mut nodes = Nodes::NONE;
                 let into = &raw mut nodes;
                 c::guard(|| analysis::analyze_table(relation, function, into));
@@ -138,7 +182,7 @@ pub unsafe fn make(this: *const RowFilter, arrays: RowArrays) -> Made {
         pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        let is_other = user != (*this).user;
+        let is_other = (*this).user != pg_sys::InvalidOid && (*this).user != user;
         if is_other {
             c::SetUserIdAndSecContext((*this).user, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
         }

@@ -72,28 +72,6 @@ pub unsafe fn range_table_relation(estate: *mut pg_sys::EState, place: pg_sys::I
     }
 }
 
-/// Whom a scan of a foreign table reads it as; invalid for the current user. Guarded.
-///
-/// # Safety
-/// The executor's own structures.
-pub unsafe fn scan_user(node: *const pg_sys::ForeignScanState) -> pg_sys::Oid {
-    // SAFETY: the caller vouches for them; a scan that is not of one relation has its one relation in `fs_relids`.
-    unsafe {
-        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
-        #[cfg(feature = "pg15")]
-        {
-            let place = pg_sys::bms_next_member((*plan).fs_relids, -1);
-            if place <= 0 {
-                return pg_sys::InvalidOid;
-            }
-            (*pg_sys::list_nth((*(*node).ss.ps.state).es_range_table, place - 1).cast::<pg_sys::RangeTblEntry>())
-                .checkAsUser
-        }
-        #[cfg(not(feature = "pg15"))]
-        return (*plan).checkAsUser;
-    }
-}
-
 /// May the current user call the function? Guarded.
 pub fn may_execute(function: pg_sys::Oid) -> pg_sys::AclResult::Type {
     let mode = pg_sys::AclMode::from(pg_sys::ACL_EXECUTE);
