@@ -103,7 +103,7 @@ BEGIN
 	EXECUTE format('ALTER FOREIGN TABLE t OPTIONS (SET filter %L)', name);
 	RETURN QUERY SELECT error_of('SELECT * FROM t');
 END $$;
-SELECT f, filtered_by(f) FROM unnest('{fdw_filter.one(int),fdw_filter.two(int),fdw_filter.others(int),fdw_filter.set_of(int),fdw_filter.nobody(),nowhere.made(int),fdw_filter.made(nothing),pg_catalog.max(int)}'::text[]) f;
+SELECT f, filtered_by(f) FROM unnest('{fdw_filter.one(int),fdw_filter.two(int),fdw_filter.others(int),fdw_filter.set_of(int),fdw_filter.nobody(),fdw_filter.made(nothing),pg_catalog.max(int)}'::text[]) f;
 -- Kept plans notice that the function is another one, or gone. Nobody's search path has a say.
 CALL write_file('t', E'1\ta\t10\n2\tb\t20\n');
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made(int, text, numeric)');
@@ -233,7 +233,7 @@ SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SET pg_bulk.chunk_size = '16kB';
-SELECT plan_of('SELECT count(*), sum(id), count(DISTINCT word) FROM many');
+SELECT plan_of('SELECT count(*), sum(id), count(word) FROM many');
 SELECT count(*), sum(id), count(DISTINCT word) FROM many;
 SELECT count(*) FROM many WHERE word = 'w13';
 SET plan_cache_mode = force_generic_plan;
