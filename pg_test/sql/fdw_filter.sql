@@ -104,6 +104,7 @@ BEGIN
 	RETURN QUERY SELECT error_of('SELECT * FROM t');
 END $$;
 SELECT f, filtered_by(f) FROM unnest('{fdw_filter.one(int),fdw_filter.two(int),fdw_filter.others(int),fdw_filter.set_of(int),fdw_filter.nobody(),fdw_filter.made(nothing),pg_catalog.max(int)}'::text[]) f;
+SELECT line ~ 'nowhere.* does not exist' FROM filtered_by('nowhere.made(int)') line;
 -- Kept plans notice that the function is another one, or gone. Nobody's search path has a say.
 CALL write_file('t', E'1\ta\t10\n2\tb\t20\n');
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.made(int, text, numeric)');

@@ -66,7 +66,7 @@ CREATE TABLE later (id integer);
 EXECUTE later;
 DEALLOCATE later;
 SELECT error_of($$SELECT * FROM bulk_load('f', 'no_such_table', '{}')$$);
-SELECT line ~ 'does not exist' FROM error_of($$SELECT * FROM bulk_load('f', 'no_such_schema.t', '{}')$$) line;
+SELECT line ~ 'no_such_schema.* does not exist' FROM error_of($$SELECT * FROM bulk_load('f', 'no_such_schema.t', '{}')$$) line;
 SELECT error_of($$SELECT * FROM bulk_load('f', 'a b', '{}')$$);
 SELECT error_of($$SELECT * FROM bulk_load('f', '', '{}')$$);
 SELECT error_of($$SELECT * FROM bulk_load('f', '-', '{}')$$);
