@@ -1,5 +1,6 @@
 # The mode `filters`: a load with a function that makes each row as it is, against the load without: one of SQL whose body takes the place of the
-# call, and ones of C and of PL/pgSQL, which are called. The rows are the same, so they are compared as ever.
+# call, and ones of C and of PL/pgSQL, which are called, with the fields or with the row as an argument. The rows are the same, so they are compared as
+# ever.
 #
 # A figure's rival is here the function's language.
 package Filters;
@@ -11,10 +12,14 @@ use Report;
 use Sources;
 
 my $PLAIN = 'none';
+# What takes fields makes a row of them; what takes a row has only to return it.
 my %BODY = (
-    C          => ['c'],
-    SQL        => ['sql', sub { "SELECT $_[0] WHERE \$1 IS NOT NULL OR \$1 IS NULL" }],
-    'PL/pgSQL' => ['plpgsql', sub { "BEGIN RETURN ($_[0]); END" }],
+    C               => ['c', 'filter_same'],
+    SQL             => ['sql', sub { "SELECT $_[0] WHERE \$1 IS NOT NULL OR \$1 IS NULL" }],
+    'PL/pgSQL'      => ['plpgsql', sub { "BEGIN RETURN ($_[0]); END" }],
+    'C, row'        => ['c', 'filter_whole'],
+    'SQL, row'      => ['sql', sub {'SELECT $1 WHERE $1 IS NOT NULL OR $1 IS NULL'}],
+    'PL/pgSQL, row' => ['plpgsql', sub {'BEGIN RETURN $1; END'}],
 );
 
 sub filters {
@@ -27,12 +32,13 @@ sub filters {
     my $arguments = join ', ', @types;
     my $columns = join ', ', map {"\$$_"} 1 .. @types;
     my @languages = sort keys %BODY;
-    my %name = map { $_ => 'filter_' . $BODY{$_}[0] } @languages;
+    my %takes = map { $_ => /row/ ? $workload->{name} : $arguments } @languages;
+    my %name = map { $_ => 'filter_' . $BODY{$_}[0] . (/row/ ? '_row' : '') } @languages;
     my $library = library($bench);
     $server->query(map {
         my ($language, $body) = @{ $BODY{$_} };
-        my $text = $body ? '$body$' . $body->($columns) . '$body$' : "'$library', 'filter_same'";
-        "CREATE FUNCTION $name{$_}($arguments) RETURNS $workload->{name} LANGUAGE $language IMMUTABLE PARALLEL SAFE AS $text";
+        my $text = ref $body ? '$body$' . $body->($columns) . '$body$' : "'$library', '$body'";
+        "CREATE FUNCTION $name{$_}($takes{$_}) RETURNS $workload->{name} LANGUAGE $language IMMUTABLE PARALLEL SAFE AS $text";
     } @languages);
     $bench->rounds(
         "$workload->{title}, filters",

@@ -175,6 +175,47 @@ filter_liar(PG_FUNCTION_ARGS)
 	PG_RETURN_HEAPTUPLEHEADER(tuple);
 }
 
+/* A row that is the argument, as it is: the same memory. */
+PG_FUNCTION_INFO_V1(filter_whole);
+Datum
+filter_whole(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+}
+
+/* The same, but for each row whose first column is 10n + 3; rows of 10n + 4 are other memory. */
+PG_FUNCTION_INFO_V1(filter_whole_some);
+Datum
+filter_whole_some(PG_FUNCTION_ARGS)
+{
+	bool		is_null;
+	HeapTupleHeader row = PG_GETARG_HEAPTUPLEHEADER(0);
+	int32		first = DatumGetInt32(GetAttributeByNum(row, 1, &is_null));
+
+	if (!is_null && first % 10 == 3)
+		PG_RETURN_NULL();
+	if (!is_null && first % 10 == 4)
+		row = PG_GETARG_HEAPTUPLEHEADER_COPY(0);
+	PG_RETURN_HEAPTUPLEHEADER(row);
+}
+
+/* All columns of the row, formed anew. */
+PG_FUNCTION_INFO_V1(filter_whole_anew);
+Datum
+filter_whole_anew(PG_FUNCTION_ARGS)
+{
+	HeapTupleHeader row = PG_GETARG_HEAPTUPLEHEADER(0);
+	TupleDesc	type = row_of(fcinfo);
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(row), .t_data = row};
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	if (HeapTupleHeaderGetTypeId(row) != type->tdtypeid || HeapTupleHeaderGetTypMod(row) != type->tdtypmod)
+		elog(ERROR, "type %u, typmod %d", HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row));
+	heap_deform_tuple(&tuple, type, values, nulls);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(type, values, nulls)));
+}
+
 /* A megabyte in a context of its own, of which nothing is needed, unless there are many already. */
 PG_FUNCTION_INFO_V1(filter_children);
 Datum

@@ -65,6 +65,28 @@ INSERT INTO target SELECT * FROM t;
 TABLE target;
 CREATE TABLE copied AS SELECT * FROM t;
 TABLE copied;
+-- The table's own row is one argument, whose columns have the fields.
+CALL make_table('own', 'id int, gone int, name text, twice bigint', 'filter ''fdw_filter.own_row(fdw_filter.own)''', E'1\ta\t10\n2\tb\t20\n3\t\\N\t30\n');
+ALTER FOREIGN TABLE own DROP gone;
+CREATE FUNCTION own_row(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+	IF r.id = 2 THEN RETURN NULL; END IF;
+	r.name := upper(r.name);
+	r.twice := r.twice * 2;
+	RETURN r;
+END $$;
+CREATE FUNCTION own_sql(r own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT r.id, upper(r.name), r.twice * 2 WHERE r.id <> 2 $$;
+CREATE FUNCTION own_whole(r own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT r WHERE r.id <> 2 $$;
+SELECT * FROM own;
+SELECT count(*), sum(twice), count(name) FROM own WHERE id < 3;
+ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_sql(fdw_filter.own)');
+SELECT own FROM own;
+ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_whole(fdw_filter.own)');
+SELECT name, twice FROM own;
+INSERT INTO target SELECT * FROM own;
+SELECT count(*) FROM target;
+CALL write_file('own', E'1\ta\n');
+SELECT error_of('SELECT * FROM own');
 -- Columns of the table have no fields.
 ALTER FOREIGN TABLE t ALTER name OPTIONS (force_null 'true');
 SELECT error_of('SELECT * FROM t');

@@ -185,6 +185,29 @@ SELECT differs('many_called', '{"workers": 2}');
 -- An error in a worker's row is the first one's, with its line.
 CREATE FUNCTION many_picky(id bigint, pair text, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (id, 1 / (n - 7), pair, '{}'::int[]); END $$;
 SELECT error_of($$SELECT bulk_load('filter_many.csv', 'many', '{"format": "csv", "workers": 2, "filter": "many_picky"}')$$);
+-- The same of functions that take the table's row.
+CREATE TABLE many_rows (id bigint PRIMARY KEY, pair text, n int);
+CREATE FUNCTION row_sql(r many_rows) RETURNS many_rows LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT r.id, NULLIF(upper(r.pair), '5'), r.n * 2 WHERE r.n <> 13 $$;
+CREATE FUNCTION row_called(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+	IF r.n = 13 THEN RETURN NULL; END IF;
+	r.pair := upper(r.pair);
+	r.n := r.n * 2;
+	RETURN r;
+END $$;
+CREATE FUNCTION row_alone(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN row_called(r); END $$;
+CREATE TABLE many_rows_wanted AS SELECT (r).* FROM (SELECT row_called(ROW(id, pair, n)::many_rows) AS r FROM f OFFSET 0) x WHERE (r).id IS NOT NULL;
+CREATE FUNCTION rows_differ(filter text, options jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	TRUNCATE many_rows;
+	SELECT (rows_loaded, rows_filtered, writer, workers, notes) INTO result
+		FROM bulk_load('filter_many.csv', 'many_rows', jsonb_build_object('format', 'csv', 'filter', filter) || options);
+	RETURN result || ' ' || (SELECT count(*) FROM ((TABLE many_rows EXCEPT ALL TABLE many_rows_wanted) UNION ALL (TABLE many_rows_wanted EXCEPT ALL TABLE many_rows)) d);
+END $$;
+SELECT f, o, rows_differ(f, o::jsonb) FROM unnest('{row_sql,row_called,row_alone}'::text[]) f,
+	unnest(ARRAY['{"workers": 0}', '{"workers": 2}', '{"writer": "buffered"}', '{"workers": 2, "on_error": "table"}']) o;
 RESET pg_bulk.chunk_size;
 DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm filter_many.csv'''; END $$;
 -- Partitions; a job.
@@ -205,6 +228,74 @@ CREATE FUNCTION to_dropped(a int, b text) RETURNS dropped LANGUAGE sql IMMUTABLE
 CREATE FUNCTION to_dropped_called(a int, b text) RETURNS dropped LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, b); END $$;
 SELECT f, loaded(f, '{}', 'filter_two.csv', 'dropped') FROM unnest('{to_dropped,to_dropped_called,odd,odd_called}'::text[]) f;
 SELECT a, b, count(*) FROM dropped GROUP BY a, b ORDER BY a, b;
+
+-- The table's own row is one argument, and the fields are for its columns.
+CREATE TABLE own (id int NOT NULL, gone int, name text, twice int GENERATED ALWAYS AS (id * 2) STORED, day date, n numeric(5, 2) DEFAULT 7);
+ALTER TABLE own DROP gone;
+CALL write_file('filter_own.csv', E'1,ada,2024-01-31,3.5\n2,,2024-02-29,0\n3,"o""k",,-1\n4,odd,2024-01-01,\n');
+CREATE FUNCTION own_same(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN r; END $$;
+CREATE FUNCTION own_as_trigger(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF r.id = 4 THEN RETURN NULL; END IF;
+	r.name := upper(coalesce(r.name, '?'));
+	r.n := r.n * r.id;
+	RETURN r;
+END $$;
+CREATE FUNCTION own_strict(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RETURN own_as_trigger(r); END $$;
+CREATE FUNCTION own_sql(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT r.id, upper(coalesce(r.name, '?')), r.twice, r.day, (r.n * r.id)::numeric(5, 2) WHERE r.id <> 4 $$;
+CREATE FUNCTION own_sql_strict(own) RETURNS own LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT $1.id, upper(coalesce($1.name, '?')), $1.twice, $1.day, ($1.n * $1.id)::numeric(5, 2) WHERE $1.id <> 4 $$;
+CREATE FUNCTION own_calls(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT own_as_trigger(r) $$;
+CREATE FUNCTION own_columns(r own, OUT int, OUT text, OUT date, OUT numeric) LANGUAGE sql IMMUTABLE AS $$ SELECT (own_as_trigger(r)).id, (own_as_trigger(r)).name, (own_as_trigger(r)).day, (own_as_trigger(r)).n WHERE r.id <> 4 $$;
+CREATE FUNCTION own_whole(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT r WHERE r.name <> 'ada' $$;
+CREATE FUNCTION own_or_null(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN r.name <> 'ada' THEN r END $$;
+CREATE FUNCTION owned(filter text, options jsonb DEFAULT '{}', file text DEFAULT 'filter_own.csv') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	TRUNCATE own;
+	result := loaded(filter, options, file, 'own');
+	RETURN result || ' ' || (SELECT coalesce(string_agg(own::text, ' ' ORDER BY id), '') FROM own);
+END $$;
+SELECT f, o, owned(f, o::jsonb) FROM unnest('{own_same,own_as_trigger,own_strict,own_sql,own_sql_strict,own_calls,own_columns,own_whole,own_or_null}'::text[]) f, unnest('{"{}","{\"writer\": \"buffered\"}"}'::text[]) o;
+SELECT owned('own_as_trigger', '{"on_error": "table", "where": "id < 3"}');
+-- Which columns the fields are for; the others are NULL. Names may have to match, or be an object's keys.
+CALL write_file('filter_few.csv', E'name,id\nx,1\ny,2\n');
+SELECT f, owned(f, '{"columns": ["name", "id"], "header": "match"}', 'filter_few.csv') FROM unnest('{own_same,own_as_trigger,own_sql,own_whole}'::text[]) f;
+SELECT error_of($$SELECT loaded('own_same', '{"columns": ["id", "name"], "header": "match"}', 'filter_few.csv', 'own')$$);
+SELECT f, error_of(format($$SELECT loaded('own_same', '{"columns": %s}', 'filter_few.csv', 'own')$$, f)) FROM unnest('{"[\"id\", \"twice\"]","[\"id\", \"gone\"]","[\"id\", \"r\"]","[\"id\", \"id\"]"}'::text[]) f;
+CALL write_file('filter_own.json', E'{"n": 1.5, "id": 1, "name": "x"}\n{"id": 2}\n{"id": 3, "day": "2024-01-01", "n": null}\n');
+SELECT f, owned(f, '{"format": "json"}', 'filter_own.json') FROM unnest('{own_same,own_as_trigger,own_sql}'::text[]) f;
+CALL write_file('filter_own.txt', E'1 x  2024-01-01\n2    2024-01-02\n');
+SELECT owned('own_as_trigger', '{"format": "fixed", "columns": [{"column": "id", "length": 2}, {"column": "name", "length": 3}, {"column": "day", "length": 10}]}', 'filter_own.txt');
+-- What is wrong with a field is a bad value; a row lacks none of its fields, and has no default; what the function makes is asked for.
+CALL write_file('filter_own_bad.csv', E'1,a,2024-01-31,3.5\n2,b,never,0\n3,c,2024-01-31,1000\n4\n5,e,2024-01-31,5,5\n,f,2024-01-31,6\n7,g,,\n');
+SELECT error_of($$SELECT loaded('own_same', '{}', 'filter_own_bad.csv', 'own')$$);
+SELECT owned('own_same', '{"on_error": "table"}', 'filter_own_bad.csv');
+SELECT line_number, sqlstate, message, column_name FROM bulk_rejects WHERE target = 'load_filter.own' ORDER BY load_id, line_number;
+SELECT error_of($$SELECT bulk_load(E'8,h,D,1\n'::bytea, 'own', '{"format": "csv", "default": "D", "filter": "own_same"}')$$);
+SELECT error_of($$SELECT bulk_load(E',h,,1\n'::bytea, 'own', '{"format": "csv", "filter": "own_same"}')$$);
+SELECT line_number, sqlstate, message FROM bulk_check(data_path('filter_own_bad.csv'), 'own', '{"format": "csv", "filter": "own_same"}');
+-- A row of another type is a text as any.
+CREATE FUNCTION of_pair(p two) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p.a + 1, p.b $$;
+CREATE FUNCTION of_pair_and_more(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p.a + n, p.b $$;
+CREATE TABLE other_two (a int, b text);
+CALL write_file('filter_pairs.txt', E'(1,x)\n(2,"y z")\n');
+SELECT loaded('of_pair', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
+SELECT loaded('of_pair_and_more', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
+TABLE other_two;
+SELECT each_writer('of_pair');
+-- The table cannot become another one while it is being loaded.
+CREATE FUNCTION own_alters(r own) RETURNS own LANGUAGE plpgsql AS $$ BEGIN ALTER TABLE own ALTER name TYPE int USING 1; RETURN r; END $$;
+SELECT error_of($$SELECT loaded('own_alters', '{}', 'filter_own.csv', 'own')$$);
+-- Partitions; a job.
+CREATE FUNCTION of_parted(r parted) RETURNS parted LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN r.a := r.a * 10; RETURN r; END $$;
+TRUNCATE parted;
+SELECT loaded('of_parted', '{}', 'filter_two.csv', 'parted');
+SELECT tableoid::regclass, * FROM parted ORDER BY a, b;
+TRUNCATE own;
+SELECT bulk_enqueue(data_path('filter_own.csv'), 'own', '{"format": "csv", "filter": "load_filter.own_as_trigger(load_filter.own)"}') AS job \gset
+SELECT bulk_wait(:job, '1 min');
+SELECT * FROM own ORDER BY id;
 
 -- What cannot be a filter.
 CREATE FUNCTION twice(a int) RETURNS two LANGUAGE sql AS $$ SELECT a, 'int' $$;

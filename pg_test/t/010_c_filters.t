@@ -74,6 +74,29 @@ for my $workers (0, 2)
 }
 healthy($node, 'tuples of a filter');
 
+# The same of the table's own row, which is what is stored if it comes back.
+$node->safe_psql('postgres', filter('whole', 't', 't') . filter('whole_some', 't', 't') . filter('whole_anew', 't', 't'));
+for my $workers (0, 2)
+{
+	my @workers = (workers => $workers);
+	$node->safe_psql('postgres', "TRUNCATE wanted; COPY wanted FROM '$directory/rows' (FORMAT csv)");
+	for my $filter (qw(whole whole_anew))
+	{
+		is(load("$directory/rows", 't', $filter, @workers), "40000|0|0|direct|$workers", "the same rows of rows: $filter, $workers workers");
+		is($node->safe_psql('postgres', "SELECT differ('t', 'wanted')"), '0+0+t', '... and the same tuples');
+	}
+	$node->safe_psql('postgres', "TRUNCATE wanted; COPY wanted FROM '$directory/rows' (FORMAT csv) WHERE id % 10 <> 3");
+	is(load("$directory/rows", 't', 'whole_some', @workers), "36000|0|4000|direct|$workers", 'some rows of rows');
+	is($node->safe_psql('postgres', "SELECT differ('t', 'wanted')"), '0+0+t', '... and their tuples');
+}
+# NOT NULL where there are NULLs in other columns; rows of all NULLs.
+$node->safe_psql('postgres', "CREATE TABLE half_rows (id int NOT NULL, info text, at timestamp);" . filter('whole', 'half_rows', 'half_rows')
+		. "COPY (SELECT CASE WHEN i < 900 THEN i END, NULL, NULL FROM generate_series(1, 900) i) TO '$directory/null' (FORMAT csv);");
+is(load("$directory/rows", 'half_rows', 'whole(half_rows)', workers => 0), '40000|0|0|direct|0', 'NULL and NOT NULL');
+is($node->safe_psql('postgres', "TRUNCATE wanted; COPY wanted FROM '$directory/rows' (FORMAT csv); SELECT differ('half_rows', 'wanted')"), '0+0+t', '... and the same tuples');
+like(load("$directory/null", 'half_rows', 'whole(half_rows)'), qr/null value in column "id" of relation "half_rows" violates not-null constraint.*CONTEXT:  COPY half_rows, line 900/s, 'NOT NULL of rows');
+healthy($node, 'tuples of rows');
+
 # Keys are those of the tuples.
 $node->safe_psql('postgres', 'CREATE TABLE keyed (id int PRIMARY KEY, info text, at timestamp); CREATE INDEX ON keyed (at, id)');
 is(load("$directory/rows", 'keyed', 'same', workers => 2), '40000|0|0|direct|2', 'indexes');

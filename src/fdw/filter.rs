@@ -93,7 +93,7 @@ impl Filter {
                 }
             }
         }
-        let mut columns = filter::columns_of(self.function()?, session)?;
+        let mut columns = filter::columns_of(self.function()?, relation, session)?;
         copy.force(pg_sys::InvalidOid, &mut columns)?;
         copy.refine(&mut columns, &[])?;
         objects::check_rest(&columns)?;

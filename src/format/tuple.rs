@@ -18,6 +18,7 @@
 mod column;
 mod decoded;
 mod given;
+mod value;
 
 use std::slice;
 

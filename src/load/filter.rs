@@ -14,24 +14,25 @@
 mod analysis;
 mod body;
 mod scan;
+mod signature;
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use pg_bulk_format::convert::Session;
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::analyze;
 pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known, make};
+use self::signature::{Signature, own_type};
 pub use super::direct::Made;
 use super::direct::Nodes;
 use super::options::LoadOptions;
 use super::source::{self, Mapping};
 use super::volatile;
 use crate::error::{Error, Result};
-use crate::pg::column::{Column, Taken};
+use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
-use crate::pg::option_value::invalid;
 
 /// SQLlanguageId (pg_language.h)
 const SQL_LANGUAGE: u32 = 14;
@@ -87,94 +88,20 @@ unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_cha
     }
 }
 
-/// The arguments of a function.
-#[derive(Debug)]
-struct Signature {
-    names: Vec<CString>,
-    types: Vec<pg_sys::Oid>,
-    /// Those of the last ones, as the catalog has them.
-    defaults: Vec<*mut pg_sys::Node>,
-}
-
-impl Signature {
-    /// Guarded; allocates in the current memory context.
-    fn of(function: pg_sys::Oid) -> Result<Signature> {
-        with_row(function, |tuple| {
-            // SAFETY: guarded calls on a row that is held. The arrays are as long as is said; a node tree is a list.
-            unsafe {
-                let (mut types, mut names, mut modes) =
-                    (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut::<c_char>());
-                let count = pg_sys::get_func_arg_info(tuple, &raw mut types, &raw mut names, &raw mut modes);
-                let mut signature = Signature { names: Vec::new(), types: Vec::new(), defaults: Vec::new() };
-                for i in 0..usize::try_from(count).unwrap_or(0) {
-                    if !modes.is_null() && !matches!((*modes.add(i)).cast_unsigned(), b'i' | b'b' | b'v') {
-                        continue;
-                    }
-                    let name = if names.is_null() { std::ptr::null_mut() } else { *names.add(i) };
-                    let number = signature.types.len() + 1;
-                    signature.names.push(match name.is_null() || *name == 0 {
-                        true => CString::new(format!("${number}")).unwrap_or_default(),
-                        false => CStr::from_ptr(name).to_owned(),
-                    });
-                    signature.types.push(*types.add(i));
-                }
-                if let Some(text) = text_of(tuple, pg_sys::Anum_pg_proc_proargdefaults) {
-                    let list = PgList::<pg_sys::Node>::from_pg(pg_sys::stringToNode(text).cast());
-                    signature.defaults = list.iter_ptr().collect();
-                }
-                signature
-            }
-        })
-        .ok_or_else(|| {
-            let message = format!("function with OID {} does not exist", function.to_u32());
-            Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message)
-        })
-    }
-
-    /// The default of an argument, or null.
-    fn default(&self, argument: usize) -> *mut pg_sys::Node {
-        let without = self.types.len().saturating_sub(self.defaults.len());
-        let default = argument.checked_sub(without).and_then(|at| self.defaults.get(at));
-        default.copied().unwrap_or(std::ptr::null_mut())
-    }
-
-    /// Guarded; allocates in the current memory context.
-    fn descriptor(&self) -> pg_sys::TupleDesc {
-        // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
-        unsafe {
-            let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(self.types.len()).unwrap_or(0));
-            for (i, (name, type_oid)) in self.names.iter().zip(&self.types).enumerate() {
-                let number = pg_sys::AttrNumber::try_from(i + 1).unwrap_or(pg_sys::AttrNumber::MAX);
-                pg_sys::TupleDescInitEntry(descriptor, number, name.as_ptr(), *type_oid, -1, 0);
-            }
-            descriptor
-        }
-    }
-}
-
-/// The row of a function's arguments. Guarded; allocates in the current memory context.
-pub fn descriptor(function: pg_sys::Oid) -> Result<pg_sys::TupleDesc> {
-    Ok(Signature::of(function)?.descriptor())
+/// The row of a function's arguments, or the one that it takes. Guarded; allocates in the current memory context.
+pub fn descriptor(function: pg_sys::Oid, relation: pg_sys::Relation) -> Result<pg_sys::TupleDesc> {
+    // SAFETY: an open relation.
+    Ok(Signature::of(function, unsafe { own_type(relation) })?.descriptor())
 }
 
 /// Which fields are for which arguments; all columns of the relation get something. Guarded.
 pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_sys::Oid) -> Result<Mapping> {
-    let Signature { names, types, defaults } = Signature::of(function)?;
-    let required = types.len().saturating_sub(defaults.len());
+    // SAFETY: an open relation.
+    let signature = Signature::of(function, unsafe { own_type(relation) })?;
     let names = match &options.columns {
-        None => names,
+        None => signature.names,
         Some(columns) => {
-            let filter = display_name(function);
-            if columns.len() > types.len() {
-                let (fields, arguments) = (columns.len(), types.len());
-                return Err(invalid(format!(
-                    "columns has {fields} fields, but filter {filter} has {arguments} arguments"
-                )));
-            }
-            if let Some(name) = names.get(columns.len()).filter(|_| columns.len() < required) {
-                let name = from_server(name);
-                return Err(invalid(format!("columns has no field for argument \"{name}\" of filter {filter}")));
-            }
+            signature.check_fields(columns, function)?;
             if let Some(at) = (1..columns.len()).find(|&at| columns.iter().take(at).any(|c| Some(c) == columns.get(at)))
             {
                 return Err(source::twice(columns.get(at).map_or(c"", |name| name)));
@@ -191,35 +118,25 @@ pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_s
     })
 }
 
-/// The columns of the file: the arguments. Guarded; allocates in the current memory context.
-pub fn columns(function: pg_sys::Oid, mapping: &Mapping, session: &Session) -> Result<Vec<Column>> {
-    let signature = Signature::of(function)?;
-    let descriptor = signature.descriptor();
-    let column = |argument: usize| {
-        // SAFETY: an attribute of the descriptor; guarded calls.
-        let (column, default) = unsafe {
-            let node = signature.default(argument).cast::<pg_sys::Expr>();
-            let default = if node.is_null() {
-                std::ptr::null_mut()
-            } else {
-                pg_sys::ExecInitExpr(pg_sys::expression_planner(node), std::ptr::null_mut())
-            };
-            (Column::of_descriptor(descriptor, argument, session), default)
-        };
-        match mapping.names.get(argument) {
-            Some(name) => Column { name: name.clone(), default, ..column },
-            None => Column { taken: Taken::Default, default, ..column },
-        }
-    };
-    Ok((0..signature.types.len()).map(column).collect())
+/// The columns of the file: the arguments, or the columns of the row that is the only one. Guarded; allocates in the current memory
+/// context.
+pub fn columns(
+    function: pg_sys::Oid,
+    relation: pg_sys::Relation,
+    mapping: &Mapping,
+    session: &Session,
+) -> Result<Vec<Column>> {
+    // SAFETY: an open relation.
+    Ok(Signature::of(function, unsafe { own_type(relation) })?.columns(&mapping.names, session))
 }
 
 /// One sentence if the call, or the default of an argument, calls a function that may look at the table. Guarded.
 ///
 /// # Safety
-/// Nodes that were analyzed.
-pub unsafe fn obstacle(function: pg_sys::Oid, nodes: Nodes) -> Result<Option<String>> {
-    let Signature { defaults, types, .. } = Signature::of(function)?;
+/// An open relation, and nodes that were analyzed for it.
+pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes: Nodes) -> Result<Option<String>> {
+    // SAFETY: the caller vouches for the relation.
+    let Signature { defaults, types, .. } = Signature::of(function, unsafe { own_type(relation) })?;
     // SAFETY: the caller vouches for the nodes; those of the catalog are expressions.
     let is_volatile =
         unsafe { volatile::calls_volatile(nodes.all()) || defaults.iter().any(|&node| volatile::calls_volatile(node)) };
@@ -251,7 +168,7 @@ fn check(function: pg_sys::Oid) -> Result<()> {
     if let Some(why) = why.flatten() {
         return Err(no_filter(function, why));
     }
-    for type_oid in Signature::of(function)?.types {
+    for type_oid in Signature::of(function, pg_sys::InvalidOid)?.types {
         // SAFETY: guarded catalog lookups.
         let (kind, name) = unsafe { (pg_sys::get_typtype(type_oid), pg_sys::format_type_be(type_oid)) };
         if kind.cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {

@@ -503,7 +503,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     // SAFETY: nodes that were analyzed.
     load.target.obstacles.extend(load.projection.and_then(|nodes| unsafe {
         match load.options.function {
-            Some(function) => filter::obstacle(function, nodes).or_raise(),
+            Some(function) => filter::obstacle(function, relation, nodes).or_raise(),
             None => expression::obstacle(nodes),
         }
     }));

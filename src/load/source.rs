@@ -111,7 +111,7 @@ fn natts(relation: pg_sys::Relation) -> usize {
 /// allocates in the current memory context.
 pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
     if let Some(function) = mapping.function {
-        return filter::descriptor(function).or_raise();
+        return filter::descriptor(function, relation).or_raise();
     }
     let number = |n: usize| pg_sys::AttrNumber::try_from(n).unwrap_or(pg_sys::AttrNumber::MAX);
     let fields = mapping.fields.iter().zip(&mapping.names);
@@ -309,7 +309,7 @@ fn columns(
     let encodings = Encodings::new(options.copy.encoding)?;
     let session = column::session(encodings.charset());
     if let Some(function) = mapping.function {
-        let mut columns = filter::columns(function, mapping, &session)?;
+        let mut columns = filter::columns(function, relation, mapping, &session)?;
         for (column, slice) in columns.iter_mut().zip(&options.slices) {
             column.slice.clone_from(slice);
         }

@@ -5,7 +5,9 @@
 
 #![allow(unsafe_code, reason = "datums are addresses")]
 
-use pg_bulk_format::tuple::{Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Stamp, TOAST_TUPLE_THRESHOLD};
+use pg_bulk_format::tuple::{
+    Attribute, FormBuffer, Formed, Layout, MAX_TUPLE_SIZE, Source, Stamp, TOAST_TUPLE_THRESHOLD,
+};
 use proptest::prelude::*;
 
 /// A value as the tests know it. The bytes of one by reference are all there is of its memory.
@@ -267,6 +269,61 @@ proptest! {
         let place = place.index(wrong.len());
         wrong[place] = byte;
         given(&row, &wrong, MAX_TUPLE_SIZE);
+    }
+}
+
+/// A row as a value like another one with this header, or none.
+fn value(row: &[(Attribute, Value)], other: &[u8; 23], buffer: &mut FormBuffer) -> Option<Vec<u8>> {
+    let attributes: Vec<Attribute> = row.iter().map(|(attribute, _)| *attribute).collect();
+    // Decoded rows have zeros for what is NULL.
+    let values: Vec<u64> = row.iter().map(|(_, v)| if matches!(v, Value::Null) { 0 } else { v.datum() }).collect();
+    let nulls: Vec<bool> = row.iter().map(|(_, value)| matches!(value, Value::Null)).collect();
+    let layout = Layout::of_values(&attributes, other).unwrap();
+    let sources = vec![Source::Exact; row.len()];
+    // SAFETY: the values are those of the attributes, and live until the end of the test; the buffer has what its size says.
+    unsafe {
+        let value = layout.form_value(&sources, values.as_ptr(), nulls.as_ptr(), buffer)?;
+        assert!(value.addr().is_multiple_of(8));
+        let size = value.cast::<u32>().read();
+        let size = if cfg!(target_endian = "big") { size } else { size >> 2 } as usize;
+        Some(std::slice::from_raw_parts(value, size).to_vec())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 1000 }))]
+
+    /// A value is the table's tuple but for the head of its header, and what a function has made of it can be stored as that.
+    #[test]
+    fn values_are_tuples(before in any_row(), row in any_row(), other: [u8; 23]) {
+        let mut buffer = FormBuffer::new();
+        // Flags beside the number of attributes, and beside what depends on the row.
+        let header = |row: &[(Attribute, Value)]| {
+            let mut header = other;
+            let natts = u16::from_ne_bytes([other[18], other[19]]) & !0x07ff | row.len() as u16;
+            header[18..20].copy_from_slice(&natts.to_ne_bytes());
+            let infomask = u16::from_ne_bytes([other[20], other[21]]) & !0x000c;
+            header[20..22].copy_from_slice(&infomask.to_ne_bytes());
+            header
+        };
+        value(&before, &header(&before), &mut buffer);
+        let other = header(&row);
+        let twin = twin(&row, STAMP);
+        let expected = twin.filter(|tuple| tuple.len() <= MAX_TUPLE_SIZE);
+        let formed = value(&row, &other, &mut buffer);
+        prop_assert_eq!(formed.is_some(), expected.is_some());
+        if let (Some(formed), Some(mut expected)) = (formed, expected) {
+            prop_assert_eq!(formed.len(), expected.len());
+            prop_assert_eq!(&formed[4..20], &other[4..20]);
+            if row.iter().all(|(attribute, _)| attribute.len != -2) {
+                prop_assert_eq!(given(&row, &formed, MAX_TUPLE_SIZE), Some(expected.clone()));
+            }
+            // Whether there are NULLs, and values of variable width, is about this row.
+            let infomask = |tuple: &[u8]| u16::from_ne_bytes([tuple[20], tuple[21]]);
+            let flags = infomask(&other) & !3 | infomask(&expected) & 3;
+            expected[20..22].copy_from_slice(&flags.to_ne_bytes());
+            prop_assert_eq!(&formed[20..], &expected[20..]);
+        }
     }
 }
 

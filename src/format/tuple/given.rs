@@ -8,7 +8,7 @@ use super::column::{Column, Kind, LONGEST_TO_SHORTEN, Varlena};
 use super::{HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER, max_align};
 
 /// HEAP_NATTS_MASK
-const NATTS: u16 = 0x07ff;
+pub(super) const NATTS: u16 = 0x07ff;
 /// HEAP_HASEXTERNAL and HEAP_HASOID_OLD
 const OUTLANDISH: u16 = 0x0004 | 0x0008;
 

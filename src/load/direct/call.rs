@@ -9,6 +9,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::row_value::RowValue;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
@@ -19,6 +20,8 @@ use crate::pg::unguarded;
 #[derive(Debug)]
 pub struct Call {
     state: *mut pg_sys::ExprState,
+    /// The same for rows that are one value, if it takes such.
+    value: Option<RowValue>,
     /// The row, a virtual tuple.
     slot: *mut pg_sys::TupleTableSlot,
     known: Cell<Known>,
@@ -63,8 +66,13 @@ impl Call {
     /// Guarded; allocates in the current memory context, which must outlive it.
     ///
     /// # Safety
-    /// An expression of a composite type, and the targets that are made of its columns.
-    pub unsafe fn new(row: *mut pg_sys::Node, targets: *mut pg_sys::List) -> Call {
+    /// An expression of a composite type, over the input row, of which `nothing` is a slot with NULL in all columns, and the targets that are
+    /// made of its columns.
+    pub unsafe fn new(
+        row: *mut pg_sys::Node,
+        nothing: *mut pg_sys::TupleTableSlot,
+        targets: *mut pg_sys::List,
+    ) -> Call {
         // SAFETY: guarded calls; the caller vouches for the nodes.
         unsafe {
             let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
@@ -75,6 +83,7 @@ impl Call {
             check_targets(targets, descriptor).or_raise();
             Call {
                 state: pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut()),
+                value: RowValue::new(row, nothing),
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
                 known: Cell::new(Known::NONE),
             }
@@ -87,14 +96,40 @@ impl Call {
     /// A plain frame, with the row's memory context; a context whose scan tuple is the row of the file.
     #[inline]
     pub unsafe fn make(&self, econtext: *mut pg_sys::ExprContext) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the caller vouches for it; nothing here has a destructor. A value of a composite type is a tuple with a header that says
-        // of which, and that type was compared with the slot's.
+        // SAFETY: the caller vouches for it; nothing here has a destructor.
         unsafe {
             let mut is_null = false;
             let value = unguarded::exec_eval_expr(self.state, econtext, &raw mut is_null);
-            if is_null {
-                return std::ptr::null_mut();
-            }
+            if is_null { std::ptr::null_mut() } else { self.tuple_of(value) }
+        }
+    }
+
+    /// The same of a row that is one value.
+    ///
+    /// # Safety
+    /// A plain frame, with the row's memory context; a value of [`RowValue::form`], of this call's.
+    #[inline]
+    pub unsafe fn make_of(
+        &self,
+        value: pg_sys::HeapTupleHeader,
+        econtext: *mut pg_sys::ExprContext,
+    ) -> pg_sys::HeapTupleHeader {
+        // SAFETY: the caller vouches for it; nothing here has a destructor.
+        unsafe {
+            let made = self.value.as_ref().and_then(|call| call.call(value, econtext));
+            made.map_or(std::ptr::null_mut(), |made| self.tuple_of(made))
+        }
+    }
+
+    /// The tuple of a value that the function has returned.
+    ///
+    /// # Safety
+    /// As [`Call::make`], with the value.
+    #[inline]
+    unsafe fn tuple_of(&self, value: pg_sys::Datum) -> pg_sys::HeapTupleHeader {
+        // SAFETY: the caller vouches for it; nothing here has a destructor. A value of a composite type is a tuple with a header that says
+        // of which, and that type is compared with the slot's.
+        unsafe {
             let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
             let fields = (*header).t_choice.t_datum;
             // A type may be altered between two rows.
@@ -125,6 +160,11 @@ impl Call {
             unguarded::store_virtual(slot);
             (*econtext).ecxt_outertuple = slot;
         }
+    }
+
+    /// Does it take rows that are one value? That makes them.
+    pub fn value_mut(&mut self) -> Option<&mut RowValue> {
+        self.value.as_mut()
     }
 
     /// Columns of the row.

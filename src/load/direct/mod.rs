@@ -36,6 +36,7 @@ mod projection;
 mod rebuild;
 mod rejects;
 mod row_loop;
+mod row_value;
 mod settle;
 mod shared;
 mod spec;

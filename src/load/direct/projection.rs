@@ -13,6 +13,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
+use pg_bulk_format::tuple::Source;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::call::Call;
@@ -228,7 +229,7 @@ impl Projection {
                     Part::Compute { state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()), to, expands }
                 });
             }
-            let call = (!nodes.row.is_null()).then(|| Call::new(nodes.row, nodes.targets));
+            let call = (!nodes.row.is_null()).then(|| Call::new(nodes.row, slot, nodes.targets));
             pg_sys::MemoryContextSwitchTo(old);
             // What a function does not look at is an argument all the same.
             let early = early(&columns_of(nodes.quals), nodes.quals.is_null() || nodes.filters, on_error);
@@ -298,6 +299,17 @@ impl Projection {
             && self.call.as_ref().is_some_and(|call| call.natts() == attributes)
             && self.parts.len() == attributes
             && self.parts.iter().enumerate().all(is_own)
+    }
+
+    /// The row as one value, for a function that takes it as that; see [`RowValue::form`](super::row_value::RowValue::form).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn form_value(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+        let value = self.call.as_mut()?.value_mut()?;
+        // SAFETY: passed on.
+        unsafe { value.form(sources, arrays) }
     }
 
     /// Columns are left to be converted of rows that pass.
@@ -387,6 +399,25 @@ pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays
             set_defaults(process, &raw const arrays);
         }
         Made::Row
+    }
+}
+
+/// Make the tuple of a row that is one value.
+///
+/// # Safety
+/// A plain frame, with the row's memory context; a valid projection that [makes tuples](Projection::makes_tuples) and has made the
+/// value.
+#[inline]
+pub unsafe fn make_of(
+    projection: *const Projection,
+    econtext: *mut pg_sys::ExprContext,
+    value: pg_sys::HeapTupleHeader,
+) -> Made {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        let Some(call) = (*projection).call.as_ref() else { return Made::Nothing };
+        let tuple = call.make_of(value, econtext);
+        if tuple.is_null() { Made::Nothing } else { Made::Tuple(tuple) }
     }
 }
 

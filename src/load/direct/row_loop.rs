@@ -216,7 +216,10 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 }
             } else {
                 (*rows).is_converting = true;
-                let what = if projection.is_null() { step(process) } else { next_of_projection(process) };
+                let Next { what, value } = match projection.is_null() {
+                    true => Next::step(process),
+                    false => next_of_projection(process, as_tuple),
+                };
                 if what == END {
                     break;
                 }
@@ -234,6 +237,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 (*rows).is_converting = false;
                 let mut made = match projection.is_null() {
                     true => Made::Row,
+                    false if !value.is_null() => projection::make_of(projection, e.econtext, value),
                     false => projection::project(process, projection, arrays, as_tuple),
                 };
                 if let Made::Tuple(tuple) = made {
@@ -391,20 +395,42 @@ impl Kept {
     }
 }
 
+/// The next row.
+struct Next {
+    /// What a step ended with.
+    what: i32,
+    /// The row as one value, for the projection; else null.
+    value: pg_sys::HeapTupleHeader,
+}
+
+impl Next {
+    fn of(what: i32) -> Next {
+        Next { what, value: std::ptr::null_mut() }
+    }
+
+    /// # Safety
+    /// As [`step`], from a plain frame.
+    unsafe fn step(process: *mut Process) -> Next {
+        // SAFETY: the caller vouches for it.
+        Next::of(unsafe { step(process) })
+    }
+}
+
 /// Go to the next row, for a projection.
 ///
 /// # Safety
-/// A plain frame; a valid process with a projection.
+/// A plain frame; a valid process with a projection. `as_tuple` says that it [stores tuples](Process::stores_tuples).
 #[inline]
-unsafe fn next_of_projection(process: *mut Process) -> i32 {
+unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> Next {
     // SAFETY: the caller vouches for it; nothing here has a destructor.
     unsafe {
-        match (*process).advance_in_block() {
-            InBlock::Row => ROW,
-            InBlock::Not => step(process),
+        match (*process).advance_in_block(as_tuple) {
+            InBlock::Row => Next::of(ROW),
+            InBlock::Value(value) => Next { what: ROW, value },
+            InBlock::Not => Next::step(process),
             InBlock::NoMemory => {
                 raise_out_of_memory();
-                END
+                Next::of(END)
             }
         }
     }

@@ -12,11 +12,12 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::body::{self, Body};
-use super::{Signature, check, display_name, no_filter, resolve};
+use super::signature::{Signature, arguments, own_type};
+use super::{check, display_name, no_filter, resolve};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::assignment::{assign, complain};
 use crate::load::direct::Nodes;
-use crate::load::expression::{variable, with_target};
+use crate::load::expression::with_target;
 use crate::load::{Load, source};
 use crate::pg::compat;
 use crate::pg::encoding::from_server;
@@ -161,21 +162,16 @@ unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg
 impl Analysis {
     /// Guarded.
     fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<Analysis> {
-        let signature = Signature::of(function)?;
-        let descriptor = signature.descriptor();
-        // SAFETY: guarded calls; the arguments are attributes of the descriptor.
+        // SAFETY: guarded calls on an open relation; the descriptor is the arguments'.
         unsafe {
-            let mut arguments = std::ptr::null_mut();
-            for argument in 0..signature.types.len() {
-                arguments = pg_sys::lappend(arguments, variable(descriptor, argument).cast());
-            }
+            let descriptor = Signature::of(function, own_type(relation))?.descriptor();
             let mut result_type = pg_sys::InvalidOid;
             let mut result: pg_sys::TupleDesc = std::ptr::null_mut();
             let class = pg_sys::get_func_result_type(function, &raw mut result_type, &raw mut result);
             let call = pg_sys::makeFuncExpr(
                 function,
                 pg_sys::get_func_rettype(function),
-                arguments,
+                arguments(descriptor),
                 pg_sys::InvalidOid,
                 pg_sys::InvalidOid,
                 pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,

@@ -11,6 +11,7 @@ use std::ffi::{CString, c_char, c_int};
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::analysis::{Analysis, Place};
+use super::signature::{argument, is_row};
 use super::{FUNCTION, SQL_LANGUAGE, text_of, with_row};
 use crate::load::expression::variable;
 use crate::pg::compat;
@@ -159,8 +160,8 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             _ => true,
         };
         let only = columns.first().copied().filter(|_| columns.len() == 1);
-        let is_row = |&node: &*mut pg_sys::Node| pg_sys::getBaseType(pg_sys::exprType(node)) == analysis.result_type;
-        let mut whole = only.filter(is_row);
+        let is_result = |&node: &*mut pg_sys::Node| pg_sys::getBaseType(pg_sys::exprType(node)) == analysis.result_type;
+        let mut whole = only.filter(is_result);
         let mut columns = columns;
         if let Some(node) = only.filter(|&node| pg_sys::exprType(node) == pg_sys::RECORDOID) {
             // Of such a row the type says nothing; and what it is must be compared with what the function says that it is. So only
@@ -185,11 +186,12 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
         }
         let descriptor: Opaque = analysis.descriptor.cast();
         let mut quals = PgList::<pg_sys::Node>::new();
-        if body.is_strict {
-            for argument in 0..usize::try_from((*analysis.descriptor).natts).unwrap_or(0) {
+        // A row that is there is not NULL.
+        if body.is_strict && !is_row(analysis.descriptor) {
+            for number in 0..usize::try_from((*analysis.descriptor).natts).unwrap_or(0) {
                 let test = pg_sys::palloc0(size_of::<pg_sys::NullTest>()).cast::<pg_sys::NullTest>();
                 (*test).xpr.type_ = pg_sys::NodeTag::T_NullTest;
-                (*test).arg = variable(analysis.descriptor, argument).cast();
+                (*test).arg = variable(analysis.descriptor, number).cast();
                 (*test).nulltesttype = pg_sys::NullTestType::IS_NOT_NULL;
                 (*test).location = -1;
                 quals.push(test.cast());
@@ -200,6 +202,14 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
         conditions.iter_ptr().for_each(|node| quals.push(node));
         analysis.quals = quals.into_pg();
         match whole {
+            // The argument, which is a row of that type, as it is.
+            Some(row) if (*row).type_ == pg_sys::NodeTag::T_Param && pg_sys::exprType(row) == analysis.result_type => {
+                let column = |at| variable(analysis.descriptor, at).cast();
+                let live = |at| analysis.live.contains(&at);
+                let columns = (0..analysis.width).map(|at| if live(at) { column(at) } else { std::ptr::null_mut() });
+                analysis.columns = columns.collect();
+                analysis.row = std::ptr::null_mut();
+            }
             Some(row) => analysis.row = over_arguments(row, descriptor),
             None => {
                 // Nobody asks for one that was dropped.
@@ -259,8 +269,8 @@ unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: 
             return node;
         }
         if (*node).type_ == pg_sys::NodeTag::T_Param {
-            let argument = usize::try_from((*node.cast::<pg_sys::Param>()).paramid - 1).unwrap_or(0);
-            let variable = variable(descriptor.cast(), argument);
+            let number = usize::try_from((*node.cast::<pg_sys::Param>()).paramid - 1).unwrap_or(0);
+            let variable = argument(descriptor.cast(), number);
             // With the collation that the call has.
             (*variable).varcollid = (*node.cast::<pg_sys::Param>()).paramcollid;
             return variable.cast();

@@ -15,10 +15,10 @@ use pg_bulk_format::convert::Session;
 use pgrx::pg_sys;
 
 use super::analysis;
-use super::{Signature, check, resolve};
+use super::signature::{Signature, own_type};
+use super::{check, resolve};
 use crate::error::Result;
 use crate::load::direct::{Made, Nodes, Projection, filter};
-use crate::load::source::Mapping;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::hazard::Hazards;
@@ -58,15 +58,18 @@ fn is_temporary(function: pg_sys::Oid) -> bool {
 }
 
 /// The columns of the file: the arguments. Guarded; allocates in the current memory context.
-pub fn columns_of(function: pg_sys::Oid, session: &Session) -> Result<Vec<Column>> {
-    let Signature { names, .. } = Signature::of(function)?;
-    super::columns(function, &Mapping { names, ..Mapping::default() }, session)
+pub fn columns_of(function: pg_sys::Oid, relation: pg_sys::Relation, session: &Session) -> Result<Vec<Column>> {
+    // SAFETY: an open relation.
+    let signature = Signature::of(function, unsafe { own_type(relation) })?;
+    Ok(signature.columns(&signature.names, session))
 }
 
 /// May a worker call it, make its arguments, by input functions or those that receive, and take what it returns for the table's row as it
 /// is? Guarded.
 pub fn is_parallel_safe(function: pg_sys::Oid, relid: pg_sys::Oid, receives: bool) -> Result<bool> {
-    let Signature { types, defaults, .. } = Signature::of(function)?;
+    // SAFETY: a guarded catalog lookup.
+    let own = unsafe { pg_sys::get_rel_type_id(relid) };
+    let Signature { types, defaults, .. } = Signature::of(function, own)?;
     let hazards = Hazards::new();
     // SAFETY: a function, and expressions of the catalog's; a relation that is locked.
     let is_safe = unsafe {
@@ -153,7 +156,7 @@ impl RowFilter {
                 let mut nodes = Nodes::NONE;
                 let into = &raw mut nodes;
                 c::guard(|| analysis::analyze_table(relation, function, into));
-                let descriptor = super::descriptor(function)?;
+                let descriptor = super::descriptor(function, relation)?;
                 Result::Ok(Projection::over(nodes, descriptor, &[], on_error, memory))
             })?;
             let econtext = pg_sys::CreateExprContext(estate);

@@ -22,6 +22,8 @@ pub enum InBlock {
     Not,
     /// There is a row.
     Row,
+    /// There is one, as one value.
+    Value(pg_sys::HeapTupleHeader),
     /// There is one, and no memory for it.
     NoMemory,
 }
@@ -38,9 +40,9 @@ impl Process {
         self.stores_at_once() && self.projection.as_ref().is_some_and(|p| p.makes_tuples(attributes))
     }
 
-    /// Go to the next row, for a projection. Raises nothing.
+    /// Go to the next row, for a projection. Raises nothing. `as_value` says that it [stores tuples](Process::stores_tuples).
     #[inline]
-    pub fn advance_in_block(&mut self) -> InBlock {
+    pub fn advance_in_block(&mut self, as_value: bool) -> InBlock {
         if self.round + 1 >= ROUND
             || self.limit == 0
             || self.records_left == 0
@@ -57,6 +59,9 @@ impl Process {
         let (arrays, attributes) = (projection.arrays(), projection.attributes());
         // SAFETY: the row is new; as long as the descriptor, both of them.
         unsafe {
+            if as_value && let Some(value) = projection.form_value(self.rows.sources(), decoded) {
+                return InBlock::Value(value);
+            }
             if !self.rows.has_made_datums(decoded) {
                 return InBlock::NoMemory;
             }
@@ -93,10 +98,16 @@ impl Process {
     pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> Result<(), Unfit> {
         // SAFETY: the caller vouches for the tuple.
         let (bytes, length) = unsafe { bytes_of(tuple) };
-        // SAFETY: as above.
+        if length < TUPLE_HEADER {
+            return Err(Unfit::Apart);
+        }
+        // SAFETY: the header is there.
         let has_null = unsafe { (*tuple).t_infomask } & pg_sys::HEAP_HASNULL as u16 != 0;
-        // Which of them must not be NULL is looked at elsewhere.
-        if length < TUPLE_HEADER || (has_null && !self.not_null.is_empty()) {
+        // SAFETY: the bitmap is behind the header, and within the tuple as far as it is looked at.
+        let bit = |i: usize| unsafe { *bytes.add(TUPLE_HEADER + i / 8) } >> (i % 8) & 1;
+        // What must not be NULL is complained of elsewhere.
+        let is_null = |&i: &usize| TUPLE_HEADER + i / 8 >= length || bit(i) == 0;
+        if has_null && self.not_null.iter().any(is_null) {
             return Err(Unfit::Apart);
         }
         let origin = self.origin();

@@ -1,0 +1,58 @@
+//! Rows as values of a composite type: what heap_form_tuple and the executor would make of them.
+//!
+//! Such a value is a tuple, in whose header other things stand where a table's says who has inserted it, and where it is:
+//!
+//! ```text
+//!  0      4               8              12                                    18
+//!  size | datum_typmod | datum_typeid | t_ctid: perhaps more about the type | as in a table, but for flags
+//! ```
+//!
+//! What all values of a type have there is the server's business, and differs with its version. So the header of one that the server
+//! has made is taken for all of them.
+
+use super::given::NATTS;
+use super::{Attribute, FormBuffer, Formed, HEAP_HASNULL, HEAP_HASVARWIDTH, Layout, MAX_TUPLE_SIZE, Source, Stamp};
+use super::{T_HOFF, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
+
+impl Layout {
+    /// The layout of values of a type with these attributes, of which another value has this header. None if no tuple descriptor has
+    /// such attributes, or that value has not.
+    #[must_use]
+    pub fn of_values(attributes: &[Attribute], other: &[u8; TUPLE_HEADER]) -> Option<Self> {
+        let word = |at: usize| u16::from_ne_bytes([other[at], other[at + 1]]);
+        if usize::from(word(T_INFOMASK2) & NATTS) != attributes.len() {
+            return None;
+        }
+        let mut layout = Self::new(attributes, Stamp { xmin: 0, cid: 0, frozen: false }, MAX_TUPLE_SIZE)?;
+        let header = &mut layout.header;
+        header[..T_INFOMASK].copy_from_slice(&other[..T_INFOMASK]);
+        let varying = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]) & HEAP_HASVARWIDTH;
+        let infomask = word(T_INFOMASK) & !(HEAP_HASNULL | HEAP_HASVARWIDTH) | varying;
+        header[T_INFOMASK..T_HOFF].copy_from_slice(&infomask.to_ne_bytes());
+        Some(layout)
+    }
+
+    /// Forms the value of a row of a layout [of values](Layout::of_values), and returns where it is: in the buffer, at a multiple of 8.
+    /// None if one of its attributes is external, or if it is longer than a page.
+    ///
+    /// # Safety
+    /// As [`Layout::form_decoded`].
+    #[inline]
+    pub unsafe fn form_value(
+        &self,
+        sources: &[Source],
+        values: *const u64,
+        nulls: *const bool,
+        out: &mut FormBuffer,
+    ) -> Option<*mut u8> {
+        // SAFETY: passed on.
+        let Formed::Tuple(tuple) = (unsafe { self.form_decoded(sources, values, nulls, out) }) else { return None };
+        let size = tuple.len() as u32;
+        let value: *mut u8 = out.words.as_mut_ptr().cast();
+        // SET_VARSIZE (varatt.h)
+        let size = if cfg!(target_endian = "big") { size } else { size << 2 };
+        // SAFETY: the tuple's first bytes, at a multiple of 8.
+        unsafe { value.cast::<u32>().write(size) };
+        Some(value)
+    }
+}

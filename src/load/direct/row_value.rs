@@ -1,0 +1,116 @@
+//! A record as one value, for a function that takes a row.
+//!
+//! What the executor would do for each call, to form a tuple of a slot's datums, is done here at the cost of forming a tuple of the table:
+//! rows that were decoded together have no datums, and the tuple is in memory that every row has in turn. What the function returns is
+//! often that very tuple.
+//!
+//! The call is the same expression as that of all other rows, but that its argument is the value, and not the row of the slot.
+
+use pg_bulk_format::tuple::{FormBuffer, Layout, Source, TUPLE_HEADER};
+use pgrx::{PgList, pg_sys};
+
+use super::heap;
+use crate::pg::row::RowArrays;
+use crate::pg::unguarded;
+
+/// Ready to run.
+#[derive(Debug)]
+pub struct RowValue {
+    /// The call, of a value that the context tells.
+    state: *mut pg_sys::ExprState,
+    layout: Layout,
+    buffer: FormBuffer,
+}
+
+impl RowValue {
+    /// If the expression is the call of a function with the whole row as its one argument. Guarded; allocates in the current memory
+    /// context, which must outlive it.
+    ///
+    /// # Safety
+    /// An expression over the input row, and a slot that holds one, in which all columns are NULL.
+    pub unsafe fn new(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<RowValue> {
+        // SAFETY: guarded calls; the caller vouches for the nodes, and tags say what they are.
+        unsafe {
+            if row.is_null() || (*row).type_ != pg_sys::NodeTag::T_FuncExpr {
+                return None;
+            }
+            let arguments = PgList::<pg_sys::Node>::from_pg((*row.cast::<pg_sys::FuncExpr>()).args);
+            let argument = arguments.get_ptr(0).filter(|_| arguments.len() == 1)?;
+            if (*argument).type_ != pg_sys::NodeTag::T_Var {
+                return None;
+            }
+            let variable = argument.cast::<pg_sys::Var>();
+            if (*variable).varattno != 0 {
+                return None;
+            }
+            let layout = layout(argument, nothing)?;
+            let value = pg_sys::palloc0(size_of::<pg_sys::CaseTestExpr>()).cast::<pg_sys::CaseTestExpr>();
+            (*value).xpr.type_ = pg_sys::NodeTag::T_CaseTestExpr;
+            (*value).typeId = (*variable).vartype;
+            (*value).typeMod = -1;
+            (*value).collation = pg_sys::InvalidOid;
+            let call = pg_sys::copyObjectImpl(row.cast()).cast::<pg_sys::FuncExpr>();
+            (*call).args = pg_sys::lappend(std::ptr::null_mut(), value.cast());
+            let state = pg_sys::ExecInitExpr(call.cast(), std::ptr::null_mut());
+            Some(RowValue { state, layout, buffer: FormBuffer::new() })
+        }
+    }
+
+    /// The value of a row that was decoded together with others; none if it is to be made as that of any other row. It is there until
+    /// the next one is asked for. Raises nothing.
+    ///
+    /// # Safety
+    /// The arrays have a value for each attribute of the row, as `sources` says.
+    #[inline]
+    pub unsafe fn form(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+        let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
+        // SAFETY: the caller vouches for the arrays; a datum is a usize. A tuple is aligned as its header must be.
+        let value = unsafe { self.layout.form_value(sources, values, nulls, &mut self.buffer) };
+        value.map(<*mut u8>::cast)
+    }
+
+    /// Call the function. Returns the value of the call, which may be NULL.
+    ///
+    /// # Safety
+    /// A plain frame, with the row's memory context; a value of [`RowValue::form`].
+    #[inline]
+    pub unsafe fn call(
+        &self,
+        value: pg_sys::HeapTupleHeader,
+        econtext: *mut pg_sys::ExprContext,
+    ) -> Option<pg_sys::Datum> {
+        // SAFETY: the caller vouches for all of it.
+        unsafe {
+            let mut is_null = false;
+            (*econtext).caseValue_datum = pg_sys::Datum::from(value);
+            (*econtext).caseValue_isNull = false;
+            let made = unguarded::exec_eval_expr(self.state, econtext, &raw mut is_null);
+            (!is_null).then_some(made)
+        }
+    }
+}
+
+/// The layout of values that the executor would make of the row. Guarded.
+///
+/// # Safety
+/// The variable that stands for the row, and a slot as in [`RowValue::new`].
+unsafe fn layout(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<Layout> {
+    // SAFETY: guarded calls; the caller vouches for both. A value of a composite type has a tuple's header.
+    unsafe {
+        let state = pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut());
+        let econtext = pg_sys::CreateStandaloneExprContext();
+        unguarded::store_virtual(nothing);
+        (*econtext).ecxt_scantuple = nothing;
+        let mut is_null = false;
+        let into = &raw mut is_null;
+        let value = unguarded::guard(|| unguarded::exec_eval_expr(state, econtext, into));
+        let attributes = heap::attributes((*nothing).tts_tupleDescriptor);
+        let layout = if is_null {
+            None
+        } else {
+            Layout::of_values(&attributes, &value.cast_mut_ptr::<[u8; TUPLE_HEADER]>().read())
+        };
+        pg_sys::FreeExprContext(econtext, true);
+        layout
+    }
+}
