@@ -102,18 +102,20 @@ sub load_server
 
 =pod
 
-=head2 standby_of(primary, name)
+=head2 standby_of(primary, name, options)
 
-A streaming standby, running.
+A streaming standby, running. With C<slot>, the primary keeps the log that the standby still needs, however long that is away.
 
 =cut
 
 sub standby_of
 {
-	my ($primary, $name) = @_;
+	my ($primary, $name, %how) = @_;
 	my $standby = PostgreSQL::Test::Cluster->new($name);
+	$primary->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('$name', true)") if $how{slot};
 	$primary->backup("for_$name");
 	$standby->init_from_backup($primary, "for_$name", has_streaming => 1);
+	$standby->append_conf('postgresql.conf', "primary_slot_name = '$name'\n") if $how{slot};
 	$standby->start;
 	return $standby;
 }
