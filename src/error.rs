@@ -15,7 +15,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 
 /// An error on its way to the user.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use super::options::TableOptions;
 use super::plan::{order_of, others};
 use super::scan::Scan;
 use crate::error::OrRaise;
-use crate::pg::encoding::from_server;
 use crate::pg::refusal::refusal;
+use crate::pg::server_text::from_server;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 

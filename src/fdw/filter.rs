@@ -20,10 +20,10 @@ use crate::load::filter::{self, Made, RowFilter};
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::{CopyOptions, Shape};
-use crate::pg::encoding::from_server;
 use crate::pg::objects;
 use crate::pg::option_value::invalid;
 use crate::pg::row::{RowArrays, Rows};
+use crate::pg::server_text::from_server;
 use crate::pg::soft::Verbosity;
 
 /// The option.

@@ -25,8 +25,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::options::{role_missing, stored};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
-use crate::pg::encoding::from_server;
 use crate::pg::option_value::text;
+use crate::pg::server_text::from_server;
 
 /// A table's source that somebody has named.
 #[derive(Debug, Clone, PartialEq, Eq)]

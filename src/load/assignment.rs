@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 /// A value of this type from an expression, as an assignment makes it; null if it cannot be assigned.

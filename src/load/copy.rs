@@ -26,7 +26,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::where_clause::{self, WhereClause};
 use crate::guc;
-use crate::pg::encoding::to_server;
+use crate::pg::server_text::to_server;
 use crate::pg::unguarded as c;
 
 /// If the statement is a COPY FROM, do it as a load. False if nothing was done. `watched`: by somebody who would not see it.

@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{get_partition_ancestors, guard};
 
 /// Of rows with equal keys: is that an error, or which of them stays?

@@ -25,7 +25,7 @@ use super::where_clause::{only_clause, statement, within_option};
 use super::{Load, volatile};
 use crate::error::{Error, OrRaise};
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 /// What an expression is about.

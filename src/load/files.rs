@@ -15,9 +15,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::report::quoted;
-use crate::pg::encoding::{from_server, shown, to_server};
+use crate::pg::encoding::shown;
 use crate::pg::file_figures::{ByFile, FileFigures};
 use crate::pg::files::FileList;
+use crate::pg::server_text::{from_server, to_server};
 use crate::pg::source::Location;
 
 /// Files of a load that are told of one by one.

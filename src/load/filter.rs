@@ -32,7 +32,7 @@ use super::volatile;
 use crate::error::{Error, Result};
 use crate::pg::column::Column;
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 
 /// SQLlanguageId (pg_language.h)
 const SQL_LANGUAGE: u32 = 14;

@@ -45,7 +45,7 @@ use crate::error::{Error, Result};
 use crate::load::direct;
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
-use crate::pg::encoding::to_server;
+use crate::pg::server_text::to_server;
 use crate::pg::source::Location;
 
 /// What the foreign data wrapper tells of its tables.

@@ -13,7 +13,7 @@ use pgrx::{PgList, pg_sys};
 use super::duplicate::Keep;
 use super::volatile;
 use crate::pg::append::Traits;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
 
 /// All obstacles of a table, one sentence each. Locks its leaves. Guarded.

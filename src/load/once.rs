@@ -26,12 +26,13 @@ use crate::pg::chunk::{self, Identity};
 use crate::pg::compat;
 use crate::pg::database::{cluster, database};
 use crate::pg::digest::Digest;
-use crate::pg::encoding::{shown, to_server};
+use crate::pg::encoding::shown;
 use crate::pg::files::FileList;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::own_table::{Columns, OwnTable, check_seen};
 use crate::pg::points::point;
 use crate::pg::role::{owner_here, stored_role_name};
+use crate::pg::server_text::to_server;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{find_all_inheritors, guard};
 

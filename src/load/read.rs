@@ -20,13 +20,14 @@ use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;
 use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
-use crate::pg::encoding::{Encodings, from_server};
+use crate::pg::encoding::Encodings;
 use crate::pg::field_options::FieldDraft;
 use crate::pg::jsonb;
 use crate::pg::key_options::Key;
 use crate::pg::objects;
 use crate::pg::option_value::{Caller, HeaderOption, Value, invalid, text};
 use crate::pg::row::{RowArrays, Rows};
+use crate::pg::server_text::from_server;
 use crate::pg::soft::{self, OnError, Outcome, Tolerance};
 use crate::pg::source::Location;
 

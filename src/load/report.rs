@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pgrx::{IntoDatum, pg_sys};
 
-use crate::pg::encoding::to_server;
+use crate::pg::server_text::to_server;
 use crate::pg::stages::Stages;
 use crate::pg::usage::Cpu;
 

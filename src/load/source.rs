@@ -18,10 +18,11 @@ use crate::pg::chunk::changed;
 use crate::pg::column::{self, Column, Taken, default_expression};
 use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
-use crate::pg::encoding::{Encodings, from_server};
+use crate::pg::encoding::Encodings;
 use crate::pg::objects;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
+use crate::pg::server_text::from_server;
 use crate::pg::soft::OnError;
 use crate::pg::stream::Header;
 

@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 
 use super::{Load, Writer};
 use crate::guc;
-use crate::pg::encoding::{from_server, to_server};
+use crate::pg::server_text::{from_server, to_server};
 use crate::pg::source::Location;
 use crate::pg::stages::Stage;
 use crate::pg::unguarded as c;

@@ -15,7 +15,7 @@ use super::source::Mapping;
 use crate::error::{Error, Result};
 use crate::pg::compat::{self, Rights};
 use crate::pg::directory::check_usage;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{find_all_inheritors, guard};
 

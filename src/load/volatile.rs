@@ -12,7 +12,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::source::Mapping;
 use crate::pg::column::default_expression;
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 
 /// Volatile functions that look at nothing: nextval too, for whoever asks it gets another id.
 const HARMLESS: [u32; 6] = [

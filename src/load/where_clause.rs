@@ -12,7 +12,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
 use crate::pg::compat::{self, Rights};
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, Opaque};
 
 const COPY: &[u8] = b"COPY t FROM STDIN WHERE ";

@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_int};
 
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
-use super::encoding::from_server;
+use super::server_text::from_server;
 use super::unguarded as c;
 use crate::error::{Error, Result};
 

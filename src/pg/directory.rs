@@ -20,8 +20,8 @@ use std::path::{Component, Path, PathBuf};
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
-use super::encoding::from_server;
 use super::pattern::without_escapes;
+use super::server_text::from_server;
 use super::source::is_below;
 use crate::error::{Error, Result};
 

@@ -12,6 +12,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
 use super::compat;
+use super::server_text::from_server;
 use super::unguarded::{self, Opaque};
 use crate::error::{Error, Result};
 
@@ -324,23 +325,6 @@ pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
     let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
     // SAFETY: the functions only look at the bytes, and raise nothing.
     unsafe { unguarded::pg_encoding_verifymbstr(unguarded::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
-}
-
-/// A string of the server's as text. Guarded.
-pub fn from_server(string: &CStr) -> String {
-    let len = c_int::try_from(string.to_bytes().len()).unwrap_or(0);
-    // SAFETY: a guarded call that returns the string itself or a converted copy.
-    let utf8 = unsafe { pg_sys::pg_server_to_any(string.as_ptr(), len, UTF8) };
-    // SAFETY: what it returns is NUL-terminated.
-    unsafe { CStr::from_ptr(utf8) }.to_string_lossy().into_owned()
-}
-
-/// Text as a string of the server's. Guarded; what the server's encoding lacks raises an error.
-pub fn to_server(text: &str) -> CString {
-    let text = CString::new(text).unwrap_or_default();
-    let len = c_int::try_from(text.as_bytes().len()).unwrap_or(0);
-    // SAFETY: as in `from_server`.
-    unsafe { CStr::from_ptr(pg_sys::pg_any_to_server(text.as_ptr(), len, UTF8)) }.to_owned()
 }
 
 /// The name of a file as text. Such names are bytes: where the server's encoding has no such characters, there are question marks. Guarded.

@@ -13,8 +13,9 @@ use pg_bulk_format::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::column::{Column, Taken};
-use super::encoding::{from_server, verify_in_server_encoding};
+use super::encoding::verify_in_server_encoding;
 use super::row::{Rows, Turn};
+use super::server_text::from_server;
 use super::source::Location;
 use super::stream::{Advance, MOST_FIELDS, Stream};
 use crate::error::{self, Error, Result};

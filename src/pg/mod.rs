@@ -78,6 +78,7 @@ pub mod section;
 pub mod segment;
 pub mod sequence;
 pub mod sequence_default;
+pub mod server_text;
 pub mod shared_files;
 pub mod shared_sorts;
 pub mod shared_words;

@@ -17,9 +17,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::attempt::complaint;
 use super::column::{Column, Taken};
-use super::encoding::{Encodings, from_server};
+use super::encoding::Encodings;
 use super::key_options::Key;
 use super::line_parts::Given;
+use super::server_text::from_server;
 use super::unguarded::{self, Opaque};
 use crate::error::{self, Error, Result};
 

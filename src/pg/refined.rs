@@ -15,8 +15,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::attempt::complaint;
 use super::column::Column;
-use super::encoding::{EncodingErrors, from_server, mend_in_server_encoding};
+use super::encoding::{EncodingErrors, mend_in_server_encoding};
 use super::row::{Queued, RowArrays, Rows, What};
+use super::server_text::from_server;
 use super::unguarded::Opaque;
 use crate::error::{Error, OrRaise};
 

@@ -107,6 +107,6 @@ pub fn role_name(role: pg_sys::Oid) -> String {
         if name.is_null() {
             return role.to_u32().to_string();
         }
-        super::encoding::from_server(CStr::from_ptr(name))
+        super::server_text::from_server(CStr::from_ptr(name))
     }
 }

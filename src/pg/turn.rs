@@ -5,8 +5,9 @@
 //! for the fields of the file before (which column each is for, rows decoded together) is not to be used any more: who
 //! keeps such things looks at [`Rows::take_turn`] when it has the next row.
 
-use super::encoding::{invalid_in_server_encoding, to_server};
+use super::encoding::invalid_in_server_encoding;
 use super::row::{Attention, Rows, Turn};
+use super::server_text::to_server;
 use super::source::Location;
 use crate::error::Result;
 

@@ -18,8 +18,8 @@ use crate::load::rejects::table::write_spooled;
 use crate::load::{self, Fate};
 use crate::pg::attempt::in_subtransaction;
 use crate::pg::background::{self, in_transaction};
-use crate::pg::encoding::from_server;
 use crate::pg::points::point;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, Opaque, guard};
 
 /// How often the job's lock is tried: if it is not recorded that the job has failed, it runs again.

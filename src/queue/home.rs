@@ -18,8 +18,8 @@ use super::Queue;
 use super::functions::{VERSION_1, argument};
 use crate::error::{Error, Result};
 use crate::pg::database::{cluster, database};
-use crate::pg::encoding::from_server;
 use crate::pg::role::owner_here;
+use crate::pg::server_text::from_server;
 use crate::pg::spi::{Access, Argument, Outcome};
 
 /// What is said of a job that was queued when its database was copied.

@@ -125,7 +125,7 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(sqlstate: &CStr, message: &str) -> Failure {
-        let message = crate::pg::encoding::to_server(message);
+        let message = crate::pg::server_text::to_server(message);
         Failure { sqlstate: sqlstate.to_owned(), message, ..Failure::default() }
     }
 }

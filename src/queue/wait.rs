@@ -14,8 +14,8 @@ use super::Queue;
 use super::functions::{argument, queue_of, required, unknown};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::background;
-use crate::pg::encoding::{from_server, to_server};
 use crate::pg::lock::{Mode, Until};
+use crate::pg::server_text::{from_server, to_server};
 
 /// Milliseconds between two looks: at first, and at most.
 const FIRST_PAUSE: i64 = 1;

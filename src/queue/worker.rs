@@ -27,9 +27,9 @@ use crate::load::given::Given;
 use crate::load::{self, JobNumber, Load, Purpose};
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
-use crate::pg::encoding::from_server;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::points::point;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, Opaque};
 use crate::pg::user_code;
 

@@ -12,8 +12,8 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::row_value::RowValue;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
 use crate::pg::row::RowArrays;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded;
 
 /// Ready to run.

@@ -33,8 +33,8 @@ use super::rebuild::Rebuild;
 use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
 use crate::pg::holder;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;

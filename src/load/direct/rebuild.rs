@@ -34,9 +34,9 @@ use crate::load::report::Why;
 use crate::pg::append::Traits;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
 use crate::pg::original::gettext;
 use crate::pg::points::point_plain;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, Opaque};
 use crate::pg::usage::Cpu;
 

@@ -48,7 +48,7 @@ use crate::load::options::IndexesOption;
 use crate::load::phase::{Phase, Phases};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded as c;
 

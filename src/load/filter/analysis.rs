@@ -20,7 +20,7 @@ use crate::load::direct::Nodes;
 use crate::load::expression::with_target;
 use crate::load::{Load, source};
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 /// A column of the row that is made, and where it goes.

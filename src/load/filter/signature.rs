@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::load::expression::variable;
 use crate::pg::column::{Column, Taken};
 use crate::pg::compat;
-use crate::pg::encoding::from_server;
 use crate::pg::option_value::invalid;
+use crate::pg::server_text::from_server;
 
 /// What fields are for.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::guc::{self, DirectInsert};
 use crate::load::direct::{self, Statement};
 use crate::pg::compat;
 use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
-use crate::pg::encoding::to_server;
+use crate::pg::server_text::to_server;
 use crate::pg::source::Location;
 
 const NAME: &CStr = c"Direct Insert";

@@ -24,8 +24,8 @@ use pgrx::pg_sys;
 pub use self::detail::add_first;
 pub use self::spool::Spool;
 use crate::error::Error;
-use crate::pg::encoding::to_server;
 use crate::pg::row::Rows;
+use crate::pg::server_text::to_server;
 
 /// Bytes of a record, or of a value, that are kept at most.
 const MOST_BYTES: usize = 1 << 20;

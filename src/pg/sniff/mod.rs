@@ -37,9 +37,10 @@ pub use self::proposal::{identifier, table_name};
 use super::column;
 use super::compat;
 use super::copy_options::{self, Draft};
-use super::encoding::{Encodings, from_server, shown, verify_in_server_encoding};
+use super::encoding::{Encodings, shown, verify_in_server_encoding};
 use super::files::FileList;
 use super::option_value::{Caller, HeaderOption, Value, invalid, text};
+use super::server_text::from_server;
 use super::source::{Location, Source};
 use crate::error::{Error, Result};
 
