@@ -1,0 +1,101 @@
+//! Columns that no field of the record is for.
+//!
+//! They stand behind those of the fields, and get what their [`Taken`] says: a part of a record that is one field, the file's name, the
+//! line's number, a default, NULL. A field that the record lacks at its end is none for its column, either.
+//!
+//! What comes as text goes the way of a field's: to the native decoder, and into the queue if that is not sure.
+
+use pgrx::pg_sys;
+
+use super::queue::{Queued, What};
+use super::{RowArrays, Rows};
+use crate::pg::column::Taken;
+use crate::pg::line_parts::Given;
+
+impl Rows {
+    /// The record lacks the fields of these columns, which get their defaults if it may.
+    pub(in super::super) fn fill(&mut self, wanted: &[usize]) {
+        if self.fills && self.stream.reader.fields() >= self.required {
+            let missing = wanted.iter().filter(|&&i| i < self.fields);
+            self.queue.extend(missing.map(|&column| Queued { column, what: What::Default }));
+        }
+    }
+
+    /// The columns that no field is for.
+    ///
+    /// # Safety
+    /// As [`Rows::decode`].
+    #[inline(never)]
+    pub(in super::super) unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
+        let fields = self.fields;
+        for &i in wanted.iter().filter(|&&i| i >= fields) {
+            let Some(column) = self.columns.get(i) else { break };
+            let start = self.strings.len();
+            match column.taken {
+                Taken::Field => continue,
+                Taken::Part if self.binary.is_some() => {
+                    // SAFETY: passed on.
+                    unsafe { self.decode_field(i, arrays) };
+                    continue;
+                }
+                Taken::Part => {
+                    let line = self.stream.reader.raw_line().unwrap_or_default();
+                    let given = self.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
+                    if given == Given::Missing && !column.default.is_null() {
+                        self.queue.push(Queued { column: i, what: What::Default });
+                        continue;
+                    }
+                    let Given::Value(value) = given else {
+                        // SAFETY: the caller vouches for the arrays.
+                        unsafe { arrays.set(column.attribute, None) };
+                        if column.wants_null {
+                            self.queue.push(Queued { column: i, what: What::Null });
+                        }
+                        continue;
+                    };
+                    if column.refinement.is_some() {
+                        self.strings.extend_from_slice(value);
+                        // SAFETY: as above.
+                        unsafe { self.settle(i, start, arrays) };
+                        continue;
+                    }
+                    if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(value, &mut self.arena)) {
+                        // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
+                        unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                        continue;
+                    }
+                    self.strings.extend_from_slice(value);
+                    self.strings.push(0);
+                    self.queue.push(Queued { column: i, what: What::Input(start) });
+                    continue;
+                }
+                Taken::FileName => self.strings.extend_from_slice(&self.file_name),
+                Taken::LineNumber => {
+                    self.stream.reader.settle_line_number();
+                    self.strings.extend(self.stream.reader.line_number().to_string().into_bytes());
+                }
+                Taken::Default => {
+                    self.queue.push(Queued { column: i, what: What::Default });
+                    continue;
+                }
+                Taken::Null => {
+                    // SAFETY: the caller vouches for the arrays.
+                    unsafe { arrays.set(column.attribute, None) };
+                    if column.wants_null {
+                        self.queue.push(Queued { column: i, what: What::Null });
+                    }
+                    continue;
+                }
+            }
+            let bytes = self.strings.get(start..).unwrap_or_default();
+            if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(bytes, &mut self.arena)) {
+                self.strings.truncate(start);
+                // SAFETY: as above; the server is a 64-bit one, so a datum is a usize.
+                unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
+                continue;
+            }
+            self.strings.push(0);
+            self.queue.push(Queued { column: i, what: What::Input(start) });
+        }
+    }
+}

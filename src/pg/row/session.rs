@@ -1,0 +1,47 @@
+//! Decoders that follow the session's settings.
+//!
+//! A decoder is made for the settings that there are. Between two rows code of others runs, and may set them: that of a trigger, or of
+//! whoever fetches from a cursor. So scans and buffered loads ask [`Rows::follow_settings`] before each row, which must cost next to
+//! nothing.
+
+use pg_bulk_format::convert::Decoder;
+use pgrx::pg_sys;
+
+use super::Rows;
+use crate::pg::column;
+
+/// What of the session may change between two rows and matters to decoders: by address and number, cheap to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SessionMark {
+    time_zone: *mut pg_sys::pg_tz,
+    interval_style: i32,
+}
+
+impl SessionMark {
+    #[inline(always)]
+    pub(super) fn now() -> SessionMark {
+        // SAFETY: reads two settings of this backend.
+        unsafe { SessionMark { time_zone: pg_sys::session_timezone, interval_style: pg_sys::IntervalStyle } }
+    }
+}
+
+impl Rows {
+    /// Decoders know TimeZone and IntervalStyle; make them anew if these have changed since. True if that was so: then rows are
+    /// not decoded together any more, unless that is asked for again.
+    #[inline]
+    pub fn follow_settings(&mut self) -> bool {
+        let now = SessionMark::now();
+        let changed = now != self.session_mark;
+        if changed {
+            self.session_mark = now;
+            let session = column::session(self.stream.charset());
+            let known = self.known.as_mut().or_else(|| self.first_header.as_mut().map(|first| &mut first.columns));
+            let columns = self.columns.iter_mut().chain(known.into_iter().flatten());
+            for column in columns.filter(|column| !column.ignored && !column.is_received) {
+                column.decoder = Decoder::for_type(column.type_oid.to_u32(), column.typmod, &session);
+            }
+            (self.block, self.decoded) = (None, None);
+        }
+        changed
+    }
+}
