@@ -8,7 +8,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::filter;
 use super::options::TableOptions;
-use super::scan::open_rows;
+use super::scan::open::open_rows;
 use crate::error::OrRaise;
 use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;

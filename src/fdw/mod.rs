@@ -29,7 +29,7 @@ use crate::pg::copy_options::CopyOptions;
 use crate::pg::source::Location;
 
 /// What only this wrapper's routines have.
-static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::begin_foreign_scan);
+static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::open::begin_foreign_scan);
 
 /// Are these routines, or null, those of this wrapper?
 ///
@@ -70,7 +70,7 @@ pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
     // SAFETY: the caller vouches for the state; a scan that has our routines was begun by them.
     unsafe {
         let begin = (*node).fdwroutine.as_ref().and_then(|routine| routine.BeginForeignScan);
-        begin.is_some_and(|begin| begin as usize == scan::begin_foreign_scan as *const () as usize)
+        begin.is_some_and(|begin| begin as usize == scan::open::begin_foreign_scan as *const () as usize)
             && (*node).fdw_state.cast::<Scan>().as_ref().is_some_and(Scan::is_replaceable)
     }
 }

@@ -468,7 +468,7 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         let file = (*shared).file;
         let is_same = |rows: &Rows| rows.stream().identity().is_some_and(|identity| identity.continues(file));
         let list = list_of(shared);
-        scan::open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
+        scan::open::open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
         scan.part = Some(Part::new(shared, number, true));

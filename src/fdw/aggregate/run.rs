@@ -11,7 +11,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::Aggregates;
 use super::accumulator::{Accumulator, Kind, Overflow};
 use crate::error::Error;
-use crate::fdw::scan::{self, END, RAISES, ROW, SHORT, Scan};
+use crate::fdw::scan::step::{self, END, RAISES, ROW, SHORT};
+use crate::fdw::scan::{self, Scan};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::points::point_plain;
@@ -108,7 +109,7 @@ unsafe extern "C-unwind" fn next_rows(
     let (scan, arrays) = unsafe { (&mut *scan, *arrays) };
     loop {
         // SAFETY: the arrays are the aggregation's.
-        let what = unsafe { scan::go_to_row(scan, arrays, econtext) };
+        let what = unsafe { step::go_to_row(scan, arrays, econtext) };
         if what != ROW || !scan.qual.is_null() {
             return what;
         }
@@ -212,7 +213,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
         pg_sys::error_context_stack = &raw mut context;
         loop {
             let has_qual = !(*scan).qual.is_null();
-            let what = if has_qual && scan::next_decoded(scan, arrays) {
+            let what = if has_qual && step::next_decoded(scan, arrays) {
                 ROW
             } else {
                 next_rows(scan, &raw const arrays, econtext)
@@ -227,8 +228,8 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                     Rows::convert(rows, arrays, econtext);
                 }
                 if what == SHORT {
-                    scan::convert_rest(scan, rows, arrays, econtext);
-                    scan::raise_missing(scan);
+                    step::convert_rest(scan, rows, arrays, econtext);
+                    step::raise_missing(scan);
                 }
                 let mut passes = true;
                 if has_qual {
@@ -241,7 +242,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                     unguarded::clear_virtual(slot);
                 }
                 if passes {
-                    scan::convert_rest(scan, rows, arrays, econtext);
+                    step::convert_rest(scan, rows, arrays, econtext);
                     fits = add_row(scan);
                 } else if let Some(instrument) = (*node).ss.ps.instrument.as_mut() {
                     instrument.nfiltered1 += 1.0;

@@ -1,0 +1,198 @@
+//! The start of a scan: what it is to do, and its file.
+//!
+//! The file is opened when the scan begins, so that what is wrong with it is said at once. Two kinds of scans wait: one that EvalPlanQual
+//! makes opens it if a row is asked for ([`open_late`]), and that of a parallel worker once it has heard from the leader which file that
+//! is ([`open_in_worker`]).
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
+
+use super::{Scan, slot_arrays};
+use crate::error::{OrRaise, Result};
+use crate::fdw::aggregate::Aggregates;
+use crate::fdw::aggregate::run::Aggregation;
+use crate::fdw::filter;
+use crate::fdw::options::TableOptions;
+use crate::fdw::order::Check;
+use crate::fdw::plan::{Wanted, order_of};
+use crate::pg::chunk::changed;
+use crate::pg::compat;
+use crate::pg::files::FileList;
+use crate::pg::option_value::HeaderOption;
+use crate::pg::progress::Progress;
+use crate::pg::row::Rows;
+use crate::pg::source::{Descriptor, Location};
+
+/// Open a table's file and make its columns ready. Guarded; the current memory context must outlive the rows.
+pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<Rows> {
+    // SAFETY: an open relation.
+    let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned() };
+    let columns = options.columns(relation)?;
+    let location = options.location()?;
+    let stream = options.copy.open(location, options.copy.header(), columns.len())?;
+    let known = options.copy.by_name.then(|| columns.clone());
+    let match_header = options.copy.header == HeaderOption::Match;
+    let mut rows = Rows::new(stream, columns, name, location.described(), match_header);
+    if options.filter.is_some() {
+        rows.fill_missing();
+    }
+    if let Some(known) = known {
+        rows.name_by(known);
+    }
+    Ok(rows)
+}
+
+/// # Safety
+/// Called by the executor.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignScanState, eflags: i32) {
+    if eflags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 {
+        return;
+    }
+    // SAFETY: the executor's own structures; the current memory context is the query's.
+    unsafe {
+        let relation = relation_of(node);
+        let relid = (*relation).rd_id;
+        let estate = (*node).ss.ps.state;
+        let options = TableOptions::of_table(relid).or_raise();
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+        let wanted = Wanted::from_private((*plan).fdw_private);
+        let order = Check::new(&order_of((*plan).fdw_private), relation);
+        let filter = filter::begin(&options, relation, estate, pg_sys::InvalidOid).or_raise();
+        // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
+        // is read unless a row is asked for.
+        let rechecks = !(*estate).es_epq_active.is_null();
+        // A worker of a scan by several processes is told more before it opens the file.
+        let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
+        let rows = (!rechecks && !is_told).then(|| open_rows(relation, &options).or_raise());
+        let mut aggregation = Aggregates::from_private((*plan).fdw_private).map(|a| Aggregation::new(&a, relation));
+        let mut qual = std::ptr::null_mut();
+        if !rechecks || aggregation.is_some() {
+            qual = std::mem::replace(&mut (*node).ss.ps.qual, std::ptr::null_mut());
+        }
+        let arrays = match &mut aggregation {
+            Some(aggregation) => aggregation.arrays(),
+            None => slot_arrays((*node).ss.ss_ScanTupleSlot),
+        };
+        for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
+            // Columns that are not wanted are NULL in every row.
+            *arrays.nulls.add(attribute) = true;
+            *arrays.values.add(attribute) = pg_sys::Datum::from(0usize);
+        }
+        let is_program = matches!(options.location, Some(Location::Program(_)));
+        let progress = match &rows {
+            Some(rows) => Progress::start(relid, is_program, rows.stream().file_size()),
+            None => Progress::none(),
+        };
+        let mut scan = Scan {
+            rows: None,
+            relid,
+            relation,
+            begun_in: pg_sys::GetCurrentSubTransactionId(),
+            wanted,
+            order,
+            filter,
+            first: Vec::new(),
+            first_attributes: Vec::new(),
+            rest: Vec::new(),
+            is_plain: false,
+            has_raw: false,
+            qual,
+            aggregation,
+            tolerance: options.copy.tolerance(),
+            skip_left: options.copy.skip,
+            limit_left: options.copy.limit.unwrap_or(u64::MAX),
+            options,
+            progress,
+            reported: 0,
+            bytes_before: 0,
+            part: None,
+            is_replaced: false,
+        };
+        if let Some(rows) = rows {
+            scan.begin(rows);
+        }
+        (*node).fdw_state = PgMemoryContexts::For((*estate).es_query_cxt).leak_and_drop_on_delete(scan).cast();
+    }
+}
+
+/// In a worker of a scan by several processes: open the leader's files or file, which are in this encoding. `is_same` says whether it is
+/// that one. The file of the table's name may be gone by now, or another one; then it is what the leader has open.
+///
+/// # Safety
+/// The executor's own structures, and a scan that BeginForeignScan made. Guarded.
+pub unsafe fn open_in_worker(
+    node: *mut pg_sys::ForeignScanState,
+    encoding: i32,
+    list: Option<FileList>,
+    leaders: Descriptor,
+    is_same: impl Fn(&Rows) -> bool,
+) -> Result<()> {
+    // SAFETY: the caller vouches for it.
+    let scan = unsafe { &mut *(*node).fdw_state.cast::<Scan>() };
+    scan.options.copy.encoding = Some(encoding);
+    if let Some(list) = list {
+        let list = list.made_of(scan.options.location()?);
+        scan.options.location = Some(Location::Files(Rc::new(list)));
+        let rows = open_rows(scan.relation, &scan.options)?;
+        scan.begin(rows);
+        return Ok(());
+    }
+    if let Ok(mut rows) = open_rows(scan.relation, &scan.options) {
+        if is_same(&rows) {
+            scan.begin(rows);
+            return Ok(());
+        }
+        rows.close()?;
+    }
+    let named = scan.options.location.replace(leaders.location());
+    let opened = open_rows(scan.relation, &scan.options);
+    scan.options.location = named;
+    match opened {
+        Ok(mut rows) if is_same(&rows) => {
+            let location = scan.options.location()?;
+            rows.described = location.described();
+            rows.stream_mut().source_mut().name_it(location);
+            rows.name_file();
+            scan.begin(rows);
+            Ok(())
+        }
+        _ => Err(changed(&scan.name())),
+    }
+}
+
+/// Open what BeginForeignScan left closed.
+///
+/// # Safety
+/// The executor's own structures, and a scan that BeginForeignScan made.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let scan = &mut *(*node).fdw_state.cast::<Scan>();
+        let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
+        let rows = open_rows(scan.relation, &scan.options).or_raise();
+        pg_sys::MemoryContextSwitchTo(old);
+        scan.begun_in = pg_sys::GetCurrentSubTransactionId();
+        scan.begin(rows);
+    }
+}
+
+/// The foreign table that is scanned. Guarded.
+///
+/// # Safety
+/// The executor's own structures.
+unsafe fn relation_of(node: *mut pg_sys::ForeignScanState) -> pg_sys::Relation {
+    // SAFETY: the caller vouches for them; a scan that is not of one relation has its one relation in `fs_relids`.
+    unsafe {
+        if !(*node).ss.ss_currentRelation.is_null() {
+            return (*node).ss.ss_currentRelation;
+        }
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
+        let place = pg_sys::bms_next_member((*plan).fs_relids, -1);
+        compat::range_table_relation((*node).ss.ps.state, place.cast_unsigned())
+    }
+}
