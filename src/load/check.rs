@@ -5,10 +5,9 @@
 
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
-use super::{
-    Load, Purpose, begin_call, direct, expression, filter, load_context, prepare, read_header, reopen, target,
-    where_clause,
-};
+use super::call::begin_call;
+use super::prepare::{prepare, read_header, reopen};
+use super::{Load, Purpose, direct, expression, filter, load_context, target, where_clause};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::rejects::table::{text, values};
 

@@ -320,5 +320,5 @@ pub unsafe extern "C-unwind" fn bulk_rows(_fcinfo: pg_sys::FunctionCallInfo) -> 
 /// The record that the server asks for before it calls a function of version 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pg_finfo_bulk_rows() -> *const pg_sys::Pg_finfo_record {
-    &raw const super::VERSION_1
+    &raw const super::call::VERSION_1
 }

@@ -9,10 +9,11 @@ use super::few::Few;
 use super::{judge, options};
 use crate::error::OrRaise;
 use crate::guc;
+use crate::load::finish::finish;
 use crate::load::insert_select::judge::{Answer, no};
 use crate::load::target::{Kind, Target};
 use crate::load::where_clause::WhereClause;
-use crate::load::{Load, Writer, finish, load_context, memory_context, obstacle, source, summary, write};
+use crate::load::{Load, Writer, load_context, memory_context, obstacle, source, summary, write};
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self as c, Opaque};
 

@@ -9,10 +9,11 @@ use super::insertion::{Insertion, Reach};
 use crate::error::{Error, OrRaise};
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::{Joined, Nodes, Statement};
+use crate::load::finish::finish;
 use crate::load::options::LoadOptions;
 use crate::load::source::{Mapping, Source};
 use crate::load::target::{Kind, Target};
-use crate::load::{Load, Writer, direct, finish, load_context, memory_context, source, summary, write};
+use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
 
 /// What has become of it.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,0 +1,84 @@
+//! The beginning of a load, before it changes anything: what its options are, who may load, and the lock of the table.
+//!
+//! The table is looked at and closed again, since TRUNCATE may come next and insists on that. Whether the caller may read what is to
+//! be loaded is asked here, before anything looks whether it is there.
+
+use std::ffi::CString;
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::given::Given;
+use super::options::LoadOptions;
+use super::target::{self, Target};
+use super::{Load, Purpose, memory_context, where_clause};
+use crate::error::{Error, OrRaise};
+
+/// Rights, the lock. `schema` is the extension's. Guarded.
+///
+/// # Safety
+/// `json` is a datum of type jsonb.
+pub unsafe fn begin(
+    given: Given,
+    relid: pg_sys::Oid,
+    json: pg_sys::Datum,
+    schema: pg_sys::Oid,
+    purpose: Purpose,
+) -> *mut Load {
+    // SAFETY: the caller vouches for the datum; guarded calls.
+    unsafe {
+        let options = LoadOptions::parse(given.path().to_owned(), json, false).or_raise();
+        let mut options = given.settle(options).or_raise();
+        let is_dry = matches!(purpose, Purpose::Check);
+        if is_dry && options.query.is_some() {
+            let message = "query is no option of bulk_check()";
+            Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+        }
+        if options.each_file && !matches!(purpose, Purpose::Job(_)) {
+            let message = "each_file is an option of bulk_enqueue()";
+            Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+        }
+        if options.create {
+            if is_dry {
+                let message = "create is an option of bulk_load()";
+                Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
+            }
+            target::raise_exists(relid);
+        }
+        if is_dry {
+            options.settle_for_check();
+        }
+        let job = match purpose {
+            Purpose::Job(number) => Some(number),
+            Purpose::Call | Purpose::Check => None,
+        };
+        target::check_transaction(if is_dry { c"bulk_check()" } else { c"bulk_load()" });
+        target::check_location(&options.location).or_raise();
+        let mut target = Target::open(relid, &options).or_raise();
+        let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
+        // ONLY: what is emptied is what is loaded, and not the children of a table that has some.
+        let truncate = if target.kind == target::Kind::Plain { "TRUNCATE ONLY" } else { "TRUNCATE" };
+        let truncate_statement = if options.truncate { command(truncate) } else { None };
+        let analyze_statement = if options.analyze { command("ANALYZE") } else { None };
+        let where_statement = options.where_clause.as_deref().map(where_clause::statement);
+        // TRUNCATE insists that nobody has it open.
+        target.close();
+        let path = if options.location.is_inside() { options.location.name() } else { given.path() }.to_owned();
+        let memory = memory_context();
+        let old = pg_sys::MemoryContextSwitchTo(memory);
+        let json = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(json.cast_mut_ptr()));
+        pg_sys::MemoryContextSwitchTo(old);
+        let load = Load {
+            json: Some(json),
+            id: job.map_or(0, |job| job.id),
+            attempt: job.map(|job| job.attempt),
+            is_dry,
+            schema,
+            where_statement,
+            truncate_statement,
+            analyze_statement,
+            ..Load::new(options, path, target, memory)
+        };
+        PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+    }
+}

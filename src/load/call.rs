@@ -1,0 +1,124 @@
+//! The functions `bulk_load` of a path and of bytes: arguments in, a row out.
+//!
+//! Both are plain frames (see `pg`), since [`perform`] runs the code of others. A guard is around the steps before and behind it.
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::given::Given;
+use super::{Load, Purpose, begin, perform, report};
+use crate::error::{Error, OrRaise};
+use crate::pg::source::Bytes;
+
+pub(super) static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_load() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_load(path, target, options)`.
+///
+/// # Safety
+/// Called by the executor, with three arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let load = begin_call(fcinfo, Purpose::Call, false);
+        perform(load);
+        pg_sys::CurrentMemoryContext = caller;
+        deliver(load, fcinfo);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_load_bytea() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_load(data, target, options)`.
+///
+/// # Safety
+/// Called by the executor, with three arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: as in `bulk_load`. The value lives as long as the call.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let load = begin_call(fcinfo, Purpose::Call, true);
+        perform(load);
+        pg_sys::CurrentMemoryContext = caller;
+        deliver(load, fcinfo);
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// The arguments of a call. The first one is a path, or bytes.
+///
+/// # Safety
+/// Arguments as declared.
+pub(super) unsafe fn begin_call(fcinfo: pg_sys::FunctionCallInfo, purpose: Purpose, is_data: bool) -> *mut Load {
+    // SAFETY: passed on.
+    unsafe { begin_guarded(fcinfo, &raw const purpose, is_data) }
+}
+
+/// # Safety
+/// As [`begin_call`].
+#[pg_guard]
+unsafe extern "C-unwind" fn begin_guarded(
+    fcinfo: pg_sys::FunctionCallInfo,
+    purpose: *const Purpose,
+    is_data: bool,
+) -> *mut Load {
+    // SAFETY: the caller vouches for the arguments; guarded calls.
+    unsafe {
+        pg_sys::InitMaterializedSRF(fcinfo, 0);
+        let argument = |index: usize, name: &str| {
+            let argument = *(*fcinfo).args.as_ptr().add(index);
+            if argument.isnull {
+                let message = format!("{name} must not be null");
+                return Err(Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, message));
+            }
+            Ok(argument.value)
+        };
+        let first = (*(*fcinfo).args.as_ptr()).isnull;
+        let first = if first && !is_data { None } else { Some(argument(0, "data").or_raise()) };
+        let relid = argument(1, "target").or_raise();
+        let json = argument(2, "options").or_raise();
+        let string = |text: pg_sys::Datum| {
+            CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(text.cast_mut_ptr()).cast()))
+        };
+        let given = match first {
+            None => Given::Nothing,
+            Some(data) if is_data => Given::Data(Bytes::of_datum(data)),
+            Some(path) => Given::Path(string(path)),
+        };
+        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
+        begin(given, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, *purpose)
+    }
+}
+
+/// Put the result where the executor wants it, and forget the load.
+///
+/// # Safety
+/// A load that is finished, and the call that it was made for. The current memory context is not the load's.
+#[pg_guard]
+unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
+    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    unsafe {
+        {
+            let load = &*load;
+            let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            report::put_row(&mut *result, load.result());
+        }
+        pg_sys::MemoryContextDelete((*load).memory);
+    }
+}

@@ -1,0 +1,199 @@
+//! Everything of a load between its lock and its first row: what is in the way of the direct writer, who writes, the load's number, the
+//! open file.
+//!
+//! The order matters. What a caller may not do is said before what he cannot do, and the file is opened last.
+
+use std::rc::Rc;
+
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::duplicate::Keep;
+use super::files::Files;
+use super::options::{IndexesOption, LockOption, WriterOption};
+use super::phase::Phase;
+use super::rejects::Spool;
+use super::rejects::spool::About;
+use super::{Load, Writer, check, direct, expression, filter, obstacle, once, source, target, volatile};
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::progress::{Figures, Kind, Progress};
+use crate::pg::soft::OnError;
+use crate::pg::source::Location;
+use crate::pg::unguarded::nextval_internal;
+
+/// Open the relation again.
+///
+/// # Safety
+/// A valid load.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn reopen(load: *mut Load) {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*load).target.reopen() }
+}
+
+/// Everything before the first row. The file is opened last: whoever may not insert learns nothing of it.
+///
+/// # Safety
+/// A valid load whose relation is open, and whose memory context is current.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
+    // SAFETY: the caller vouches for it, and nobody else uses the load meanwhile.
+    let load = unsafe { &mut *load };
+    let relation = load.target.relation;
+    let mapping = source::by_position(relation, &load.options).or_raise();
+    load.target.check_insert(mapping.as_ref(), load.where_clause.rights).or_raise();
+    // SAFETY: the relation is open.
+    load.target.obstacles = unsafe { obstacle::of_target(relation, load.options.duplicates.keep) };
+    // A column gets its default, too, where an object lacks its key.
+    let set = mapping.as_ref().filter(|_| !load.options.copy.dialect.json);
+    // SAFETY: the relation is open, and the condition was analyzed.
+    let volatile = unsafe { volatile::obstacles(relation, set, load.where_clause.conditions) };
+    load.target.obstacles.extend(volatile);
+    // SAFETY: nodes that were analyzed.
+    load.target.obstacles.extend(load.projection.and_then(|nodes| unsafe {
+        match load.options.function {
+            Some(function) => filter::obstacle(function, relation, nodes).or_raise(),
+            None => expression::obstacle(nodes),
+        }
+    }));
+    load.target.obstacles.extend(load.query.as_ref().and_then(|query| query.obstacle(&load.options)));
+    if load.options.duplicates.keep != Keep::Error {
+        load.target.check_replace(load.options.duplicates.keep);
+        // SAFETY: the relation is open.
+        load.arbiter = Some(unsafe { load.options.duplicates.arbiter(relation) }.or_raise());
+    }
+    if load.id == 0 && !load.is_dry {
+        load.id = next_id(load.schema).or_raise();
+    }
+    if load.options.once && once::sift(load).or_raise() {
+        load.analyze_statement = None;
+        load.writer = Writer::None;
+        return;
+    }
+    if load.is_dry {
+        check::check_target(&load.target).or_raise();
+        load.writer = Writer::Direct;
+    } else {
+        load.writer = choose_writer(load).or_raise();
+    }
+    if load.options.copy.on_error == OnError::Table {
+        let about = About {
+            load_id: load.id,
+            attempt: load.attempt.unwrap_or(1),
+            owner: load.owner,
+            relid: load.target.relid,
+            target: load.target.name.clone(),
+            path: load.path.clone(),
+            schema: load.schema,
+        };
+        load.spool = Spool::open(about, load.attempt.is_some());
+    }
+    load.rows = Some(source::open_rows(relation, &load.options, mapping.as_ref()).or_raise());
+    load.mapping = mapping.unwrap_or_default();
+    once::check_opened(load).or_raise();
+    if let Some(list) = load.rows.as_ref().and_then(|rows| rows.stream().files()) {
+        let count = list.files.len();
+        load.counts.notes.push(if count == 1 { "1 file".into() } else { format!("{count} files") });
+        load.files = (!load.is_dry).then(|| Files::new(Rc::clone(list)));
+    }
+    if let (Some(files), Some(rows)) = (&load.files, &mut load.rows) {
+        rows.stream_mut().count_by_file(files.by_file());
+    }
+    if load.writer == Writer::Direct && !load.is_dry {
+        let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
+        let others_go_on = load.options.lock == LockOption::Online && size.unwrap_or(0) < direct::WORTH_EXCLUSIVE;
+        if load.target.kind == target::Kind::Plain && !others_go_on {
+            // SAFETY: the relation is open, once.
+            unsafe { direct::renew(relation, 1) }.or_raise();
+        }
+    }
+    load.begin_rows();
+}
+
+/// Who is to write; what that means for the options becomes a note or an error.
+fn choose_writer(load: &mut Load) -> Result<Writer> {
+    let obstacles = &load.target.obstacles;
+    let unsupported = |message: String, obstacle: Option<&String>| {
+        let error = Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message);
+        Err(match obstacle {
+            Some(obstacle) => error.detail(obstacle.clone()),
+            None => error,
+        })
+    };
+    if load.options.writer == WriterOption::Direct && !obstacles.is_empty() {
+        let message = format!("cannot load \"{}\" with the direct writer", load.target.display_name());
+        return unsupported(message, obstacles.first());
+    }
+    if load.options.writer != WriterOption::Buffered && obstacles.is_empty() {
+        if load.options.freeze {
+            direct::check_freeze(load.target.relation)?;
+        }
+        return Ok(Writer::Direct);
+    }
+    if load.options.freeze {
+        return unsupported("cannot freeze rows with the buffered writer".into(), obstacles.first());
+    }
+    if load.options.duplicates.keep == Keep::New {
+        let message = format!("cannot replace rows of \"{}\" with the buffered writer", load.target.display_name());
+        return unsupported(message, obstacles.first());
+    }
+    if load.options.writer == WriterOption::Auto {
+        load.counts.notes.extend(obstacles.iter().cloned());
+    }
+    if matches!(load.options.indexes, IndexesOption::Merge | IndexesOption::Rebuild) {
+        load.counts.notes.push("The buffered writer inserts into indexes row by row.".into());
+    }
+    Ok(Writer::Buffered)
+}
+
+/// A number for a load. Nobody needs rights on the sequence for that. Guarded.
+pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
+    let name = c"bulk_load_id_seq";
+    // SAFETY: guarded calls.
+    unsafe {
+        let sequence = pg_sys::get_relname_relid(name.as_ptr(), schema);
+        if sequence == pg_sys::InvalidOid {
+            let message = "sequence \"bulk_load_id_seq\" does not exist";
+            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
+        }
+        Ok(pg_guard_ffi_boundary(|| nextval_internal(sequence, false)))
+    }
+}
+
+/// Learn from the header which columns there are.
+///
+/// # Safety
+/// As [`prepare`], afterwards.
+#[pg_guard]
+pub(super) unsafe extern "C-unwind" fn read_header(load: *mut Load) {
+    // SAFETY: the caller vouches for it; error context callbacks only look.
+    let load = unsafe { &mut *load };
+    let Some(rows) = &mut load.rows else { return };
+    load.reading = true;
+    let mut mapping = source::by_name(load.target.relation, &load.options, rows).or_raise();
+    load.reading = false;
+    load.counts.notes.append(&mut mapping.notes);
+    load.target.check_insert(Some(&mapping), load.where_clause.rights).or_raise();
+    load.mapping = mapping;
+    if let Some(files) = &load.files {
+        // What was read of them for that is read again.
+        files.by_file().clear();
+    }
+}
+
+impl Load {
+    /// The file is open: whoever watches is to see it. Guarded.
+    pub(super) fn begin_rows(&mut self) {
+        let size = self.rows.as_ref().and_then(|rows| rows.stream().file_size());
+        let more = self.more.iter().map(|source| source.options.location.size()).sum::<Option<u64>>();
+        let size = size.zip(more).map(|(size, more)| size + more);
+        let kind = match self.options.location {
+            Location::File(_) | Location::Files(_) | Location::Below(_) => Kind::File,
+            Location::Program(_) => Kind::Program,
+            Location::Client(_) => Kind::Client,
+            Location::Bytes(_) | Location::LargeObject(_) | Location::Query => Kind::Inside,
+        };
+        self.phases.progress = Progress::of_load(self.target.relid, self.id, kind, size, Figures::default());
+        self.phases.enter(Phase::Rows);
+    }
+}
