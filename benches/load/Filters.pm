@@ -18,7 +18,7 @@ my %BODY = (
     SQL             => ['sql', sub { "SELECT $_[0] WHERE \$1 IS NOT NULL OR \$1 IS NULL" }],
     'PL/pgSQL'      => ['plpgsql', sub { "BEGIN RETURN ($_[0]); END" }],
     'C, row'        => ['c', 'filter_whole'],
-    'SQL, row'      => ['sql', sub {'SELECT $1 WHERE $1 IS NOT NULL OR $1 IS NULL'}],
+    'SQL, row'      => ['sql', sub {"SELECT \$1 WHERE \$1.$_[1] IS NOT NULL OR \$1.$_[1] IS NULL"}],
     'PL/pgSQL, row' => ['plpgsql', sub {'BEGIN RETURN $1; END'}],
 );
 
@@ -30,6 +30,7 @@ sub filters {
         "SELECT string_agg(format_type(atttypid, NULL), '|' ORDER BY attnum) FROM pg_attribute"
             . " WHERE attrelid = '$workload->{name}'::regclass AND attnum > 0 AND NOT attisdropped");
     my $arguments = join ', ', @types;
+    my $first = $server->query("SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = '$workload->{name}'::regclass AND attnum = 1");
     my $columns = join ', ', map {"\$$_"} 1 .. @types;
     my @languages = sort keys %BODY;
     my %takes = map { $_ => /row/ ? $workload->{name} : $arguments } @languages;
@@ -37,7 +38,7 @@ sub filters {
     my $library = library($bench);
     $server->query(map {
         my ($language, $body) = @{ $BODY{$_} };
-        my $text = ref $body ? '$body$' . $body->($columns) . '$body$' : "'$library', '$body'";
+        my $text = ref $body ? '$body$' . $body->($columns, $first) . '$body$' : "'$library', '$body'";
         "CREATE FUNCTION $name{$_}($takes{$_}) RETURNS $workload->{name} LANGUAGE $language IMMUTABLE PARALLEL SAFE AS $text";
     } @languages);
     $bench->rounds(

@@ -85,6 +85,12 @@ ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_whole(fdw_filter.own
 SELECT name, twice FROM own;
 INSERT INTO target SELECT * FROM own;
 SELECT count(*) FROM target;
+-- With others it is none, and its field is a text.
+CREATE FUNCTION own_and_more(r own, n int DEFAULT 1) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT r WHERE n > 0 $$;
+ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_and_more(fdw_filter.own, int)');
+CALL write_file('own', E'(1,x,2)\n(2,y,)\t0\n(3,,4)\t1\n');
+SELECT * FROM own;
+ALTER FOREIGN TABLE own OPTIONS (SET filter 'fdw_filter.own_whole(fdw_filter.own)');
 CALL write_file('own', E'1\ta\n');
 SELECT error_of('SELECT * FROM own');
 -- Columns of the table have no fields.

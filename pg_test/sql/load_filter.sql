@@ -195,6 +195,8 @@ BEGIN
 	r.n := r.n * 2;
 	RETURN r;
 END $$;
+CREATE FUNCTION row_upper(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN r.pair := upper(r.pair); r.n := r.n * 2; RETURN r; END $$;
+CREATE FUNCTION row_both(r many_rows) RETURNS many_rows LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT row_upper(r) WHERE r.n <> 13 $$;
 CREATE FUNCTION row_alone(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN row_called(r); END $$;
 CREATE TABLE many_rows_wanted AS SELECT (r).* FROM (SELECT row_called(ROW(id, pair, n)::many_rows) AS r FROM f OFFSET 0) x WHERE (r).id IS NOT NULL;
 CREATE FUNCTION rows_differ(filter text, options jsonb) RETURNS text LANGUAGE plpgsql AS $$
@@ -206,7 +208,7 @@ BEGIN
 		FROM bulk_load('filter_many.csv', 'many_rows', jsonb_build_object('format', 'csv', 'filter', filter) || options);
 	RETURN result || ' ' || (SELECT count(*) FROM ((TABLE many_rows EXCEPT ALL TABLE many_rows_wanted) UNION ALL (TABLE many_rows_wanted EXCEPT ALL TABLE many_rows)) d);
 END $$;
-SELECT f, o, rows_differ(f, o::jsonb) FROM unnest('{row_sql,row_called,row_alone}'::text[]) f,
+SELECT f, o, rows_differ(f, o::jsonb) FROM unnest('{row_sql,row_called,row_both,row_alone}'::text[]) f,
 	unnest(ARRAY['{"workers": 0}', '{"workers": 2}', '{"writer": "buffered"}', '{"workers": 2, "on_error": "table"}']) o;
 RESET pg_bulk.chunk_size;
 DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm filter_many.csv'''; END $$;
@@ -263,6 +265,8 @@ CALL write_file('filter_few.csv', E'name,id\nx,1\ny,2\n');
 SELECT f, owned(f, '{"columns": ["name", "id"], "header": "match"}', 'filter_few.csv') FROM unnest('{own_same,own_as_trigger,own_sql,own_whole}'::text[]) f;
 SELECT error_of($$SELECT loaded('own_same', '{"columns": ["id", "name"], "header": "match"}', 'filter_few.csv', 'own')$$);
 SELECT f, error_of(format($$SELECT loaded('own_same', '{"columns": %s}', 'filter_few.csv', 'own')$$, f)) FROM unnest('{"[\"id\", \"twice\"]","[\"id\", \"gone\"]","[\"id\", \"r\"]","[\"id\", \"id\"]"}'::text[]) f;
+SELECT error_of($$SELECT loaded('own_same', '{"columns": ["id"], "force_null": ["name"]}', 'filter_one.csv', 'own')$$);
+SELECT error_of($$SELECT loaded('unnamed', '{"columns": ["n"], "force_null": ["$2"]}', 'filter_one.csv', 'two')$$);
 CALL write_file('filter_own.json', E'{"n": 1.5, "id": 1, "name": "x"}\n{"id": 2}\n{"id": 3, "day": "2024-01-01", "n": null}\n');
 SELECT f, owned(f, '{"format": "json"}', 'filter_own.json') FROM unnest('{own_same,own_as_trigger,own_sql}'::text[]) f;
 CALL write_file('filter_own.txt', E'1 x  2024-01-01\n2    2024-01-02\n');
@@ -282,8 +286,25 @@ CREATE TABLE other_two (a int, b text);
 CALL write_file('filter_pairs.txt', E'(1,x)\n(2,"y z")\n');
 SELECT loaded('of_pair', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
 SELECT loaded('of_pair_and_more', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
+CREATE FUNCTION pair_or_not(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p WHERE n > 0 $$;
+CREATE FUNCTION pair_as_it_is(p two) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p $$;
+SELECT loaded('pair_or_not', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
+SELECT loaded('pair_as_it_is', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
 TABLE other_two;
 SELECT each_writer('of_pair');
+-- One column that is a row is the row that is made, if it can be.
+CREATE TABLE one_column (a text);
+CREATE TABLE of_rows (p two);
+CREATE TABLE one_child () INHERITS (one_column);
+CREATE FUNCTION one_as_record(r one_column) RETURNS record LANGUAGE sql IMMUTABLE AS $$ SELECT r $$;
+CREATE FUNCTION one_called(r one_column) RETURNS one_column LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN r; END $$;
+CREATE FUNCTION one_calls_record(r one_column) RETURNS record LANGUAGE sql IMMUTABLE AS $$ SELECT one_called(r) $$;
+CREATE FUNCTION one_of_child(a text) RETURNS one_column LANGUAGE sql IMMUTABLE AS $$ SELECT ROW(a)::one_child $$;
+CREATE FUNCTION two_in_row(a int, b text) RETURNS of_rows LANGUAGE sql IMMUTABLE AS $$ SELECT ROW(a, b)::two $$;
+SELECT f, loaded(f, '{}', 'filter_one.csv', 'one_column') FROM unnest('{one_as_record,one_called,one_calls_record,one_of_child}'::text[]) f;
+TABLE one_column;
+SELECT loaded('two_in_row', '{}', 'filter_two.csv', 'of_rows');
+TABLE of_rows;
 -- The table cannot become another one while it is being loaded.
 CREATE FUNCTION own_alters(r own) RETURNS own LANGUAGE plpgsql AS $$ BEGIN ALTER TABLE own ALTER name TYPE int USING 1; RETURN r; END $$;
 SELECT error_of($$SELECT loaded('own_alters', '{}', 'filter_own.csv', 'own')$$);

@@ -311,6 +311,8 @@ fn columns(
     let session = column::session(encodings.charset());
     if let Some(function) = mapping.function {
         let mut columns = filter::columns(function, relation, mapping, &session)?;
+        // Options are about fields.
+        let others = columns.split_off(mapping.names.len().min(columns.len()));
         for (column, slice) in columns.iter_mut().zip(&options.slices) {
             column.slice.clone_from(slice);
         }
@@ -320,6 +322,7 @@ fn columns(
         options.copy.force(pg_sys::InvalidOid, &mut columns)?;
         options.copy.refine(&mut columns, &options.fields)?;
         objects::check_rest(&columns)?;
+        columns.extend(others);
         return Ok(columns);
     }
     // An object may lack any of its keys.

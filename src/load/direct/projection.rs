@@ -307,6 +307,10 @@ impl Projection {
     /// As there.
     #[inline]
     pub unsafe fn form_value(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
+        // Conditions are about columns.
+        if !self.quals.is_null() {
+            return None;
+        }
         let value = self.call.as_mut()?.value_mut()?;
         // SAFETY: passed on.
         unsafe { value.form(sources, arrays) }

@@ -163,6 +163,9 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
         let is_result = |&node: &*mut pg_sys::Node| pg_sys::getBaseType(pg_sys::exprType(node)) == analysis.result_type;
         let mut whole = only.filter(is_result);
         let mut columns = columns;
+        if whole.is_none() && only.is_some_and(|node| stands_for_row(node, analysis.result_type)) {
+            return;
+        }
         if let Some(node) = only.filter(|&node| pg_sys::exprType(node) == pg_sys::RECORDOID) {
             // Of such a row the type says nothing; and what it is must be compared with what the function says that it is. So only
             // one whose columns are there to be seen is taken apart: any other comes of a call.
@@ -203,7 +206,11 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
         analysis.quals = quals.into_pg();
         match whole {
             // The argument, which is a row of that type, as it is.
-            Some(row) if (*row).type_ == pg_sys::NodeTag::T_Param && pg_sys::exprType(row) == analysis.result_type => {
+            Some(row)
+                if is_row(analysis.descriptor)
+                    && (*row).type_ == pg_sys::NodeTag::T_Param
+                    && pg_sys::exprType(row) == analysis.result_type =>
+            {
                 let column = |at| variable(analysis.descriptor, at).cast();
                 let live = |at| analysis.live.contains(&at);
                 let columns = (0..analysis.width).map(|at| if live(at) { column(at) } else { std::ptr::null_mut() });
@@ -222,6 +229,21 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
                 analysis.row = std::ptr::null_mut();
             }
         }
+    }
+}
+
+/// Does the one column of the SELECT stand for the whole row, of which it is to be made (check_sql_fn_retval, functions.c)? Guarded.
+///
+/// # Safety
+/// An expression.
+unsafe fn stands_for_row(node: *mut pg_sys::Node, result_type: pg_sys::Oid) -> bool {
+    // SAFETY: the caller vouches for it; guarded calls.
+    unsafe {
+        let given = pg_sys::exprType(node);
+        let assignment = pg_sys::CoercionContext::COERCION_ASSIGNMENT;
+        given != pg_sys::RECORDOID
+            && pg_sys::type_is_rowtype(given)
+            && pg_sys::can_coerce_type(1, &raw const given, &raw const result_type, assignment)
     }
 }
 
