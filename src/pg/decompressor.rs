@@ -79,7 +79,7 @@ impl Decompressor {
         let (to_reader, pieces) = sync_channel(AHEAD);
         let (used, empties) = sync_channel(AHEAD + 2);
         let (consumed, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let input = Input { file, offset: 0, stop: Arc::clone(&stop) };
+        let input = Input { file, offset: 0, stop: Arc::clone(&stop), ahead: members::bytes_ahead() };
         let counter = Arc::clone(&consumed);
         without_signals(|| {
             let work = move || work(input, compression, counter, &to_reader, &empties);
@@ -197,6 +197,8 @@ pub struct Input {
     pub file: File,
     pub offset: u64,
     pub stop: Arc<AtomicBool>,
+    /// Bytes that each of several threads may have ahead of who reads: the settings are for the server's own thread to look at.
+    pub ahead: usize,
 }
 
 impl Read for Input {

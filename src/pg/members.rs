@@ -10,7 +10,7 @@
 //! look at; else it says what.
 //!
 //! Threads live as long as this does, know nothing of the server, and are begun by the thread that decompresses ahead, so that they have no signal either.
-//! What they have ahead is bounded: a few parts each, which stand for no more than [`MOST`] bytes or are decoded where they are wanted.
+//! What they have ahead is bounded: a few parts each, which stand for no more than [`bytes_ahead`] or are decoded where they are wanted.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read, Result};
@@ -23,10 +23,11 @@ use std::sync::{Arc, Mutex};
 use super::compression::Compression;
 use super::decompressor::{Counted, Input, failed};
 use super::points::point_errno;
+use crate::guc;
 
 /// Threads at most.
 const MOST_THREADS: usize = 4;
-/// Bytes of a part: compressed at least, if there are more members; compressed and decompressed at most.
+/// Bytes of a part: compressed at least, if there are more members; compressed and decompressed at most, where memory is not scarce.
 const PART: usize = 128 << 10;
 const MOST: usize = 8 << 20;
 /// Bytes of the file that are read at a time.
@@ -50,6 +51,11 @@ enum Outcome {
 
 type Task = (Part, SyncSender<Outcome>);
 
+/// Bytes that a part may stand for: what each of a few threads keeps.
+pub fn bytes_ahead() -> usize {
+    (guc::memory_limit() / 8).clamp(PART, MOST)
+}
+
 /// Decodes a file from its start.
 pub struct Members {
     compression: Compression,
@@ -65,6 +71,8 @@ pub struct Members {
     /// Parts that were given out, in order.
     ahead: VecDeque<Receiver<Outcome>>,
     most_ahead: usize,
+    /// Bytes of a part at most.
+    most: usize,
     /// What is being delivered.
     now: Cursor<Vec<u8>>,
     /// One decoder for the rest, or for a part.
@@ -74,12 +82,13 @@ pub struct Members {
 
 /// The bytes that those of a file stand for, decoded by several threads if it has members.
 pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
+    let most = input.ahead;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
     let mut source = BufReader::with_capacity(READ, input);
     let first = source.fill_buf()?;
     let has_members = match compression {
         Compression::Gzip => bgzip(first).is_some(),
-        Compression::Zstd => matches!(frame(first), Length::Known(_) | Length::Behind(_)),
+        Compression::Zstd => matches!(frame(first, most), Length::Known(_) | Length::Behind(_)),
         _ => false,
     };
     if cores < 2 || !has_members {
@@ -94,7 +103,7 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
                 let task = to_do.lock().map(|tasks| tasks.recv());
                 let Ok(Ok((part, reply))) = task else { return };
                 // Nobody may be left to hear of it.
-                let _ = reply.send(decode(compression, part));
+                let _ = reply.send(decode(compression, part, most));
             }
         };
         let thread = std::thread::Builder::new().name("pg_bulk members".into());
@@ -114,6 +123,7 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
         tasks: Some(tasks),
         ahead: VecDeque::new(),
         most_ahead: cores + 1,
+        most,
         now: Cursor::default(),
         alone: None,
         is_last: false,
@@ -136,7 +146,7 @@ pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
             n += more;
         }
         bytes.truncate(n);
-        match frame(&bytes) {
+        match frame(&bytes, input.ahead) {
             // How long it is its blocks tell, up to where it is too long.
             Length::Behind(_) if n == len => len *= 2,
             Length::No => return Ok(bytes.starts_with(ZSTD)),
@@ -145,13 +155,13 @@ pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
     }
 }
 
-fn decode(compression: Compression, part: Part) -> Outcome {
+fn decode(compression: Compression, part: Part, most: usize) -> Outcome {
     let consumed = Arc::new(AtomicU64::new(0));
     let mut bytes = Vec::new();
     let result = {
         let inner = Cursor::new(part.bytes.as_slice());
         let counted = Counted { inner, consumed: Arc::clone(&consumed) };
-        compression.decoder(counted).and_then(|decoder| take_all(decoder, &mut bytes))
+        compression.decoder(counted).and_then(|decoder| take_all(decoder, &mut bytes, most))
     };
     let at = part.at + consumed.load(Relaxed);
     match result {
@@ -162,10 +172,10 @@ fn decode(compression: Compression, part: Part) -> Outcome {
 }
 
 /// False if there is more than may be.
-fn take_all(mut decoder: Box<dyn Read + '_>, bytes: &mut Vec<u8>) -> Result<bool> {
+fn take_all(mut decoder: Box<dyn Read + '_>, bytes: &mut Vec<u8>, most: usize) -> Result<bool> {
     loop {
         let len = bytes.len();
-        if len > MOST {
+        if len > most {
             return Ok(false);
         }
         bytes.try_reserve(PART).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
@@ -203,12 +213,12 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The length of a zstd frame (RFC 8878, 3.1.1), or of one to skip.
-fn frame(bytes: &[u8]) -> Length {
+/// The length of a zstd frame (RFC 8878, 3.1.1), or of one to skip. `most` is not too long.
+fn frame(bytes: &[u8], most: usize) -> Length {
     let Some(head) = bytes.get(..8) else { return Length::Behind(8) };
     if matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) {
         let len = usize::try_from(number(head.get(4..).unwrap_or_default())).unwrap_or(usize::MAX);
-        return if len < MOST { Length::Known(8 + len) } else { Length::No };
+        return if len < most { Length::Known(8 + len) } else { Length::No };
     }
     let Some(&descriptor) = head.get(4).filter(|_| head.starts_with(ZSTD)) else { return Length::No };
     let is_single = descriptor & 0x20 != 0;
@@ -222,11 +232,11 @@ fn frame(bytes: &[u8]) -> Length {
     };
     let mut at = 5 + window + dictionary + size;
     let Some(content) = bytes.get(at - size..at) else { return Length::Behind(at) };
-    if number(content) > MOST as u64 {
+    if number(content) > most as u64 {
         return Length::No;
     }
     loop {
-        if at > MOST {
+        if at > most {
             return Length::No;
         }
         let Some(block) = bytes.get(at..at + 3) else { return Length::Behind(at + 3) };
@@ -244,7 +254,7 @@ impl Members {
         match self.compression {
             Compression::Gzip if bytes.len() < 18 => Length::Behind(18),
             Compression::Gzip => bgzip(bytes).map_or(Length::No, Length::Known),
-            _ => frame(bytes),
+            _ => frame(bytes, self.most),
         }
     }
 

@@ -239,7 +239,7 @@ impl Ring {
             });
         }
         let (map, stop) = (Arc::new(map), Arc::new(AtomicBool::new(false)));
-        let input = Input { file, offset: 0, stop: Arc::clone(&stop) };
+        let input = Input { file, offset: 0, stop: Arc::clone(&stop), ahead: members::bytes_ahead() };
         let writer = Writer { map: Arc::clone(&map), stop: Arc::clone(&stop) };
         let (began, has_begun) = sync_channel(1);
         without_signals(|| {

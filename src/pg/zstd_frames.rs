@@ -88,7 +88,7 @@ impl Frames {
     /// What is not decoded.
     pub fn rest(&self) -> Result<Input> {
         let file = self.input.file.try_clone()?;
-        Ok(Input { file, offset: self.consumed(), stop: self.input.stop.clone() })
+        Ok(Input { file, offset: self.consumed(), stop: self.input.stop.clone(), ahead: self.input.ahead })
     }
 
     /// The next `len` bytes of the file, or as many as there are.
