@@ -77,14 +77,13 @@ enum Datum {
 fn encode(shape: &ByteShape, row: &[Datum]) -> Option<Vec<u8>> {
     let ints: Vec<[u8; 4]> =
         row.iter().map(|datum| if let Datum::Int(int) = datum { int.to_ne_bytes() } else { [0; 4] }).collect();
-    let value = |(datum, int): (&'_ Datum, &'_ [u8; 4])| -> Value<'static> {
-        // Tests leak a little.
+    fn value<'a>((datum, int): (&'a Datum, &'a [u8; 4])) -> Value<'a> {
         match datum {
             Datum::Null => Value::Null,
-            Datum::Int(_) => Value::Bytes(Box::leak(Box::new(*int))),
-            Datum::String(bytes) => Value::Bytes(Box::leak(bytes.clone().into_boxed_slice())),
+            Datum::Int(_) => Value::Bytes(int),
+            Datum::String(bytes) => Value::Bytes(bytes),
         }
-    };
+    }
     let values: Vec<Value<'_>> = row.iter().zip(&ints).map(value).collect();
     let mut key = Vec::new();
     shape.encode(&values, &mut key).then_some(key)
