@@ -15,7 +15,7 @@
 //! Messages are those of `ReceiveCopyBinaryHeader`, `NextCopyFrom` and `CopyReadBinaryAttribute`
 //! (src/backend/commands/copyfromparse.c).
 
-use crate::reader::LINE_LIMIT;
+use crate::line::LINE_LIMIT;
 
 /// What the data begin with.
 pub const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";

@@ -11,6 +11,9 @@
 
 use crate::dialect::{Dialect, EndMarker, Eol};
 
+/// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
+pub const LINE_LIMIT: usize = 0x3fff_ffff;
+
 /// What the bytes at a line start turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {

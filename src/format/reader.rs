@@ -33,13 +33,11 @@ mod resume;
 use crate::binary::{HeaderError, Preamble};
 use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
-use crate::line::LineError;
+use crate::line::{LINE_LIMIT, LineError};
 pub use crate::record::{Record, Value};
 use crate::scan::{Batch, CutState, Level, RecordEnd, Scanner};
 use crate::window::Window;
 
-/// COPY's line buffer is a StringInfo, which cannot hold this many bytes (`MaxAllocSize`).
-pub const LINE_LIMIT: usize = 0x3fff_ffff;
 /// Bytes behind a chunk that its reader wants to see: the longest character of any server encoding.
 pub const LOOKAHEAD: usize = 4;
 /// COPY moves input to its line buffer in pieces of this size (`INPUT_BUF_SIZE`).

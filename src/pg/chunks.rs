@@ -6,7 +6,8 @@
 //! What a compressed file stands for is divided in the same way where it is shared ([`super::ring`]); it cannot grow.
 
 use pg_bulk_format::chunk::Cutter;
-use pg_bulk_format::reader::{LINE_LIMIT, Place};
+use pg_bulk_format::line::LINE_LIMIT;
+use pg_bulk_format::reader::Place;
 
 use super::points::point;
 use super::ring::Arrival;

@@ -5,8 +5,8 @@
 //! unless it says where.
 
 use pg_bulk_format::fixed::{Slice, Trim};
+use pg_bulk_format::line::LINE_LIMIT;
 use pg_bulk_format::number::{Number, Order};
-use pg_bulk_format::reader::LINE_LIMIT;
 
 use super::copy_options::{CopyOptions, Shape};
 use super::key_options::KeyDraft;

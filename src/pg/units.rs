@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use pg_bulk_format::binary;
 use pg_bulk_format::chunk::{Cutter, Edge};
 use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::{LINE_LIMIT, Place};
+use pg_bulk_format::line::LINE_LIMIT;
+use pg_bulk_format::reader::Place;
 use pg_bulk_format::walk::Walk;
 
 use super::chunk::changed;

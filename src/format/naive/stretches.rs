@@ -10,7 +10,8 @@
 
 use super::{Row, row};
 use crate::chunk::{Cutter, Edge};
-use crate::reader::{Event, LINE_LIMIT, LOOKAHEAD, ReadError, Reader, Settings};
+use crate::line::LINE_LIMIT;
+use crate::reader::{Event, LOOKAHEAD, ReadError, Reader, Settings};
 use crate::scan::{Needles, Scanner};
 
 /// How a file is to be read.

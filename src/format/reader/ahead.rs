@@ -3,7 +3,8 @@
 //! To look for it first would be to go over all bytes once more. It is done only for a record that is not complete, since
 //! that search goes on where it has stopped, however long the record gets.
 
-use super::{Current, LINE_LIMIT, Reader};
+use super::{Current, Reader};
+use crate::line::LINE_LIMIT;
 use crate::scan::{CutState, Scanner};
 
 /// So many bytes are split when most records are going to be passed by.

@@ -4,10 +4,10 @@
 //! kernels can go on behind it.
 
 use super::lines::count;
-use super::{COPY_BLOCK, Current, Event, Invalid, LINE_LIMIT, ReadError, Reader};
+use super::{COPY_BLOCK, Current, Event, Invalid, ReadError, Reader};
 use crate::dialect::Eol;
 use crate::field;
-use crate::line::{self, Line};
+use crate::line::{self, LINE_LIMIT, Line};
 use crate::scan::kernel::FLAG;
 use crate::scan::{CutState, Needles, Scanner};
 use crate::verify::utf8_valid_up_to;

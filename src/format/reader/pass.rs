@@ -1,6 +1,7 @@
 //! Records that nobody wants to look at: they are passed by, and counted.
 
-use super::{Current, LINE_LIMIT, Reader};
+use super::{Current, Reader};
+use crate::line::LINE_LIMIT;
 use crate::scan::kernel::FLAG;
 
 impl Reader {
