@@ -5,7 +5,8 @@
 //! last one. Both know from the block before what reaches over its edge. All of this is left out of kernels for others.
 
 use super::Isa;
-use super::kernel::{Marks, Needles, load};
+use super::marks::{Marks, load};
+use super::needles::Needles;
 use crate::dialect::Eol;
 
 /// What the block before has left, and how far a line's end is behind the delimiter that ends the line.

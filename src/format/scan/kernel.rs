@@ -1,8 +1,7 @@
 //! The algorithm, generic over the instruction set.
 //!
 //! [`split`] turns the bytes of complete records into field ends; [`cut`] finds the last line end of a buffer;
-//! [`super::tally`] only counts records. All go through [`marks`], which turns one block of 64 bytes into bitmaps and
-//! carries what crosses a block's edge: the quote state, an escape, a carriage return.
+//! [`super::tally`] only counts records. All go through [`marks`], block by block.
 //!
 //! A field is *plain* when its value is the raw bytes, or the raw bytes without the quotes at both ends. Only what
 //! is not plain gets [`FLAG`]: a quote that neither opens nor closes its field (a doubled one, one in mid-field), an
@@ -10,87 +9,12 @@
 
 use super::Isa;
 use super::delimiter::Delimiters;
-use crate::dialect::{Dialect, EndMarker, Eol, Format};
-use crate::separator::Separator;
+use super::marks::{Carry, load, marks};
+use super::needles::{CSV, CSV_ESCAPE, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line};
+use crate::dialect::Eol;
 
 /// Set in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
-
-/// What the kernels look for; a regular dialect whose line end is known.
-#[derive(Debug, Clone, Copy)]
-pub struct Needles {
-    pub(super) mode: Mode,
-    delimiter: u8,
-    /// All of the delimiter.
-    pub(super) separator: Separator,
-    /// One that ends a line begins no field.
-    pub(super) trailing: bool,
-    pub(super) quote: u8,
-    pub(super) escape: u8,
-    pub(super) eol: Eol,
-    /// A `\.` at the start of a CSV record matters.
-    pub(super) marker: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
-    Text,
-    Csv,
-    CsvEscape,
-    Lines,
-    Unquoted,
-}
-
-pub(super) const TEXT: u8 = 0;
-pub(super) const CSV: u8 = 1;
-pub(super) const CSV_ESCAPE: u8 = 2;
-pub(super) const LINES: u8 = 3;
-pub(super) const UNQUOTED: u8 = 4;
-
-/// Is each line end one of a record, so that no others need to be counted?
-const fn has_a_record_a_line(mode: u8) -> bool {
-    mode == TEXT || mode == LINES || mode == UNQUOTED
-}
-
-impl Carry {
-    /// Nothing but a free carriage return, which the byte before was or was not, and quotes, which are open or not.
-    pub(super) fn of(in_quote: bool, cr: bool) -> Carry {
-        Carry { in_quote: if in_quote { !0 } else { 0 }, escape: 0, cr: u64::from(cr) }
-    }
-
-    pub(super) fn is_in_quote(&self) -> bool {
-        self.in_quote != 0
-    }
-
-    /// The bytes before ended in an escape character that takes the next byte.
-    #[must_use]
-    pub fn escapes_next(&self) -> bool {
-        self.escape != 0
-    }
-}
-
-impl Needles {
-    /// The needles of a dialect; `None` if it is not regular.
-    #[must_use]
-    pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
-        let mode = match (d.format, d.quote == d.escape) {
-            (Format::Lines | Format::Records | Format::Binary, _) => Mode::Lines,
-            (Format::Unquoted, _) => Mode::Unquoted,
-            (Format::Text, _) => Mode::Text,
-            (Format::Csv, true) => Mode::Csv,
-            (Format::Csv, false) => Mode::CsvEscape,
-        };
-        let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
-        let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
-        let (separator, trailing) = (d.separator, d.trailing);
-        d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker })
-    }
-
-    /// Is it for kernels that know of [`Delimiters`]?
-    pub(super) fn is_rich(&self) -> bool {
-        self.separator.is_long() || self.trailing
-    }
-}
 
 /// Where a record ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -130,162 +54,6 @@ impl Batch {
             resume: 0,
             odd: false,
         }
-    }
-}
-
-/// What crosses a block's edge. Plain numbers: between chunks it travels through shared memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Carry {
-    /// All ones inside quotes, else 0.
-    in_quote: u64,
-    /// 1 if the block before ended in an escape that takes the next byte.
-    escape: u64,
-    /// 1 if the block before ended in a free carriage return.
-    cr: u64,
-}
-
-/// The bitmaps of one block. "Free" is what is neither quoted nor escaped.
-#[derive(Clone, Copy)]
-pub(super) struct Marks {
-    /// Free delimiters.
-    pub(super) delimiter: u64,
-    /// Free line ends of the file's kind (the `\n` of `\r\n`).
-    pub(super) line_end: u64,
-    /// Free `\r` and `\n`, whatever they are.
-    any_end: u64,
-    /// Where the exact reader must look.
-    pub(super) odd: u64,
-    /// Quotes that open or close (escaped ones are not among them).
-    quote: u64,
-    /// Bytes inside quotes, the opening quote included.
-    inside: u64,
-    /// Escape characters that take part in an escape.
-    pub(super) escape: u64,
-}
-
-/// Bits whose byte is taken by an unescaped backslash before it; `carry` runs from block to block.
-#[inline(always)]
-fn escaped(backslash: u64, carry: &mut u64) -> u64 {
-    if backslash == 0 {
-        return std::mem::take(carry);
-    }
-    const EVEN: u64 = 0x5555_5555_5555_5555;
-    let backslash = backslash & !*carry;
-    let follows = backslash << 1 | *carry;
-    let odd_starts = backslash & !EVEN & !follows;
-    let (sequences, overflow) = odd_starts.overflowing_add(backslash);
-    *carry = u64::from(overflow);
-    (EVEN ^ (sequences << 1)) & follows
-}
-
-/// The quotes that toggle, where escape and quote differ: as `CopyReadLineText` does it, over the set bits only.
-#[cold]
-#[inline(never)]
-fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
-    let mut inside = carry.in_quote != 0;
-    let mut pending = carry.escape != 0;
-    let mut last: Option<u32> = None;
-    let mut toggles = 0;
-    let mut bits = quote | escape;
-    while bits != 0 {
-        let i = bits.trailing_zeros();
-        let bit = 1u64 << i;
-        bits ^= bit;
-        if last.map_or(i != 0, |l| l + 1 != i) {
-            pending = false;
-        }
-        last = Some(i);
-        if escape & bit != 0 {
-            pending = inside && !pending;
-        } else {
-            if !pending {
-                toggles |= bit;
-                inside = !inside;
-            }
-            pending = false;
-        }
-    }
-    carry.escape = u64::from(pending && last == Some(63));
-    toggles
-}
-
-/// The bitmaps of one block.
-///
-/// # Safety
-/// `I`'s instructions are there.
-#[inline(always)]
-pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
-    // A macro, for a closure would not be inlined into code of another instruction set before its own callees are.
-    macro_rules! eq {
-        ($needle:expr) => {
-            // SAFETY: the caller vouches for the instruction set.
-            unsafe { I::eq(block, $needle) }
-        };
-    }
-    let (mut quote, mut inside, mut escape, mut odd) = (0, 0, 0, 0);
-    let free;
-    if MODE == TEXT {
-        escape = eq!(b'\\');
-        let taken = escaped(escape, &mut carry.escape);
-        if taken != 0 {
-            // An unescaped backslash and a dot.
-            odd = taken & eq!(b'.');
-        }
-        free = !taken;
-    } else if MODE == LINES || MODE == UNQUOTED {
-        free = !0;
-    } else {
-        quote = eq!(n.quote);
-        if MODE == CSV_ESCAPE {
-            escape = eq!(n.escape);
-            if escape | carry.escape != 0 {
-                quote = toggling(quote, escape, carry);
-            }
-        }
-        // SAFETY: the caller vouches for the instruction set.
-        inside = unsafe { I::prefix_xor(quote) } ^ carry.in_quote;
-        carry.in_quote = (inside.cast_signed() >> 63).cast_unsigned();
-        escape &= inside;
-        free = !inside;
-    }
-    let delimiter = if MODE == LINES { 0 } else { eq!(n.delimiter) & free };
-    let newline = eq!(b'\n') & free;
-    let cr = eq!(b'\r') & free;
-    let line_end = match n.eol {
-        Eol::Nl => {
-            odd |= cr;
-            newline
-        }
-        Eol::Cr => {
-            odd |= newline;
-            cr
-        }
-        Eol::CrNl => {
-            let after = cr << 1 | carry.cr;
-            carry.cr = cr >> 63;
-            odd |= newline ^ after;
-            newline & after
-        }
-    };
-    Marks { delimiter, line_end, any_end: newline | cr, odd, quote, inside, escape }
-}
-
-/// Load the 64 bytes at `at`, padded with NULs, which are never a needle, where `data` ends.
-///
-/// # Safety
-/// `I`'s instructions are there, and `at < data.len()`.
-#[inline(always)]
-pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
-    if at + 64 <= data.len() {
-        // SAFETY: 64 bytes are left.
-        unsafe { I::load(data.as_ptr().add(at)) }
-    } else {
-        let mut padded = [0u8; 64];
-        let rest = &data[at..];
-        padded[..rest.len()].copy_from_slice(rest);
-        // SAFETY: 64 bytes.
-        unsafe { I::load(padded.as_ptr()) }
     }
 }
 

@@ -18,6 +18,8 @@
 
 mod delimiter;
 pub mod kernel;
+mod marks;
+mod needles;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
@@ -26,7 +28,9 @@ mod tally;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use kernel::{Batch, Carry, CutState, Needles, RecordEnd};
+pub use kernel::{Batch, CutState, RecordEnd};
+pub use marks::Carry;
+pub use needles::Needles;
 use survey::Sums;
 pub use survey::Survey;
 pub use tally::Tally;

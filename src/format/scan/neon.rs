@@ -4,7 +4,8 @@ use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vceqq_u8, vdupq_n_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u64_u8,
 };
 
-use super::kernel::{self, Batch, CutState, Needles};
+use super::kernel::{self, Batch, CutState};
+use super::needles::Needles;
 use super::survey::{self, Sums};
 use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};

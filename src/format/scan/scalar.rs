@@ -1,6 +1,7 @@
 //! The scalar twin: eight 64-bit words, and the classic zero-byte test.
 
-use super::kernel::{self, Batch, CutState, Needles};
+use super::kernel::{self, Batch, CutState};
+use super::needles::Needles;
 use super::survey::{self, Sums};
 use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};

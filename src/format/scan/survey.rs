@@ -12,7 +12,9 @@
 //! comes.
 
 use super::Scanner;
-use super::kernel::{Carry, CutState, Mode, Needles};
+use super::kernel::CutState;
+use super::marks::Carry;
+use super::needles::{Mode, Needles};
 use crate::dialect::Eol;
 
 /// Bytes of a stretch that are searched at a time, from its end.

@@ -7,7 +7,9 @@
 
 use super::Isa;
 use super::delimiter::Delimiters;
-use super::kernel::{CSV, CSV_ESCAPE, LINES, LastEnd, Mode, Needles, TEXT, UNQUOTED, load, marks};
+use super::kernel::LastEnd;
+use super::marks::{load, marks};
+use super::needles::{CSV, CSV_ESCAPE, LINES, Mode, Needles, TEXT, UNQUOTED};
 use crate::dialect::Eol;
 
 /// Records that were counted: what [`tally`] finds.

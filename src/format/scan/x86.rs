@@ -7,7 +7,8 @@ use std::arch::x86_64::{
     _mm256_set1_epi8, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_set1_epi8, _pext_u64,
 };
 
-use super::kernel::{self, Batch, CutState, Needles};
+use super::kernel::{self, Batch, CutState};
+use super::needles::Needles;
 use super::survey::{self, Sums};
 use super::tally::{self, Tally};
 use super::{Isa, prefix_xor_shift};

@@ -1,0 +1,179 @@
+//! One block of 64 bytes as bitmaps of what matters in it, and what crosses its edge: the quote state, an escape, a
+//! carriage return.
+
+use super::Isa;
+use super::needles::{CSV_ESCAPE, LINES, Needles, TEXT, UNQUOTED};
+use crate::dialect::Eol;
+
+/// What crosses a block's edge. Plain numbers: between chunks it travels through shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Carry {
+    /// All ones inside quotes, else 0.
+    in_quote: u64,
+    /// 1 if the block before ended in an escape that takes the next byte.
+    escape: u64,
+    /// 1 if the block before ended in a free carriage return.
+    cr: u64,
+}
+
+impl Carry {
+    /// Nothing but a free carriage return, which the byte before was or was not, and quotes, which are open or not.
+    pub(super) fn of(in_quote: bool, cr: bool) -> Carry {
+        Carry { in_quote: if in_quote { !0 } else { 0 }, escape: 0, cr: u64::from(cr) }
+    }
+
+    pub(super) fn is_in_quote(&self) -> bool {
+        self.in_quote != 0
+    }
+
+    /// The bytes before ended in an escape character that takes the next byte.
+    #[must_use]
+    pub fn escapes_next(&self) -> bool {
+        self.escape != 0
+    }
+}
+
+/// The bitmaps of one block. "Free" is what is neither quoted nor escaped.
+#[derive(Clone, Copy)]
+pub(super) struct Marks {
+    /// Free delimiters.
+    pub(super) delimiter: u64,
+    /// Free line ends of the file's kind (the `\n` of `\r\n`).
+    pub(super) line_end: u64,
+    /// Free `\r` and `\n`, whatever they are.
+    pub(super) any_end: u64,
+    /// Where the exact reader must look.
+    pub(super) odd: u64,
+    /// Quotes that open or close (escaped ones are not among them).
+    pub(super) quote: u64,
+    /// Bytes inside quotes, the opening quote included.
+    pub(super) inside: u64,
+    /// Escape characters that take part in an escape.
+    pub(super) escape: u64,
+}
+
+/// Bits whose byte is taken by an unescaped backslash before it; `carry` runs from block to block.
+#[inline(always)]
+fn escaped(backslash: u64, carry: &mut u64) -> u64 {
+    if backslash == 0 {
+        return std::mem::take(carry);
+    }
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    let backslash = backslash & !*carry;
+    let follows = backslash << 1 | *carry;
+    let odd_starts = backslash & !EVEN & !follows;
+    let (sequences, overflow) = odd_starts.overflowing_add(backslash);
+    *carry = u64::from(overflow);
+    (EVEN ^ (sequences << 1)) & follows
+}
+
+/// The quotes that toggle, where escape and quote differ: as `CopyReadLineText` does it, over the set bits only.
+#[cold]
+#[inline(never)]
+fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
+    let mut inside = carry.in_quote != 0;
+    let mut pending = carry.escape != 0;
+    let mut last: Option<u32> = None;
+    let mut toggles = 0;
+    let mut bits = quote | escape;
+    while bits != 0 {
+        let i = bits.trailing_zeros();
+        let bit = 1u64 << i;
+        bits ^= bit;
+        if last.map_or(i != 0, |l| l + 1 != i) {
+            pending = false;
+        }
+        last = Some(i);
+        if escape & bit != 0 {
+            pending = inside && !pending;
+        } else {
+            if !pending {
+                toggles |= bit;
+                inside = !inside;
+            }
+            pending = false;
+        }
+    }
+    carry.escape = u64::from(pending && last == Some(63));
+    toggles
+}
+
+/// The bitmaps of one block.
+///
+/// # Safety
+/// `I`'s instructions are there.
+#[inline(always)]
+pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
+    // A macro, for a closure would not be inlined into code of another instruction set before its own callees are.
+    macro_rules! eq {
+        ($needle:expr) => {
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe { I::eq(block, $needle) }
+        };
+    }
+    let (mut quote, mut inside, mut escape, mut odd) = (0, 0, 0, 0);
+    let free;
+    if MODE == TEXT {
+        escape = eq!(b'\\');
+        let taken = escaped(escape, &mut carry.escape);
+        if taken != 0 {
+            // An unescaped backslash and a dot.
+            odd = taken & eq!(b'.');
+        }
+        free = !taken;
+    } else if MODE == LINES || MODE == UNQUOTED {
+        free = !0;
+    } else {
+        quote = eq!(n.quote);
+        if MODE == CSV_ESCAPE {
+            escape = eq!(n.escape);
+            if escape | carry.escape != 0 {
+                quote = toggling(quote, escape, carry);
+            }
+        }
+        // SAFETY: the caller vouches for the instruction set.
+        inside = unsafe { I::prefix_xor(quote) } ^ carry.in_quote;
+        carry.in_quote = (inside.cast_signed() >> 63).cast_unsigned();
+        escape &= inside;
+        free = !inside;
+    }
+    let delimiter = if MODE == LINES { 0 } else { eq!(n.delimiter) & free };
+    let newline = eq!(b'\n') & free;
+    let cr = eq!(b'\r') & free;
+    let line_end = match n.eol {
+        Eol::Nl => {
+            odd |= cr;
+            newline
+        }
+        Eol::Cr => {
+            odd |= newline;
+            cr
+        }
+        Eol::CrNl => {
+            let after = cr << 1 | carry.cr;
+            carry.cr = cr >> 63;
+            odd |= newline ^ after;
+            newline & after
+        }
+    };
+    Marks { delimiter, line_end, any_end: newline | cr, odd, quote, inside, escape }
+}
+
+/// Load the 64 bytes at `at`, padded with NULs, which are never a needle, where `data` ends.
+///
+/// # Safety
+/// `I`'s instructions are there, and `at < data.len()`.
+#[inline(always)]
+pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
+    if at + 64 <= data.len() {
+        // SAFETY: 64 bytes are left.
+        unsafe { I::load(data.as_ptr().add(at)) }
+    } else {
+        let mut padded = [0u8; 64];
+        let rest = &data[at..];
+        padded[..rest.len()].copy_from_slice(rest);
+        // SAFETY: 64 bytes.
+        unsafe { I::load(padded.as_ptr()) }
+    }
+}

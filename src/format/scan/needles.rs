@@ -1,0 +1,64 @@
+//! What the kernels look for: a dialect's bytes, and which of the kernels is for it.
+
+use crate::dialect::{Dialect, EndMarker, Eol, Format};
+use crate::separator::Separator;
+
+/// What the kernels look for; a regular dialect whose line end is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Needles {
+    pub(super) mode: Mode,
+    /// The delimiter's first byte.
+    pub(super) delimiter: u8,
+    /// All of the delimiter.
+    pub(super) separator: Separator,
+    /// One that ends a line begins no field.
+    pub(super) trailing: bool,
+    pub(super) quote: u8,
+    pub(super) escape: u8,
+    pub(super) eol: Eol,
+    /// A `\.` at the start of a CSV record matters.
+    pub(super) marker: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Text,
+    Csv,
+    CsvEscape,
+    Lines,
+    Unquoted,
+}
+
+pub(super) const TEXT: u8 = 0;
+pub(super) const CSV: u8 = 1;
+pub(super) const CSV_ESCAPE: u8 = 2;
+pub(super) const LINES: u8 = 3;
+pub(super) const UNQUOTED: u8 = 4;
+
+/// Is each line end one of a record, so that no others need to be counted?
+pub(super) const fn has_a_record_a_line(mode: u8) -> bool {
+    mode == TEXT || mode == LINES || mode == UNQUOTED
+}
+
+impl Needles {
+    /// The needles of a dialect; `None` if it is not regular.
+    #[must_use]
+    pub fn new(d: &Dialect, eol: Eol) -> Option<Needles> {
+        let mode = match (d.format, d.quote == d.escape) {
+            (Format::Lines | Format::Records | Format::Binary, _) => Mode::Lines,
+            (Format::Unquoted, _) => Mode::Unquoted,
+            (Format::Text, _) => Mode::Text,
+            (Format::Csv, true) => Mode::Csv,
+            (Format::Csv, false) => Mode::CsvEscape,
+        };
+        let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
+        let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
+        let (separator, trailing) = (d.separator, d.trailing);
+        d.is_regular().then_some(Needles { mode, delimiter, separator, trailing, quote, escape, eol, marker })
+    }
+
+    /// Is it for kernels that know of [`Delimiters`](super::delimiter::Delimiters)?
+    pub(super) fn is_rich(&self) -> bool {
+        self.separator.is_long() || self.trailing
+    }
+}
