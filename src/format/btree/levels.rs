@@ -5,14 +5,13 @@
 //!
 //! A [`part`] of a tree has leaves only. What it would tell the level above is kept for whoever joins the parts.
 
-mod extension;
 mod part;
 
-pub use self::extension::{Extension, border_size, entries_of, lead_to, longest_tuple};
+pub(super) use self::part::Links;
 pub use self::part::Part;
 use self::part::Unlinked;
-use super::build::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::entry::{Entry, Tid, Word};
+use super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::tuple::{Item, header, item};
 use super::{
     BTP_LEAF, BTP_META, BTP_ROOT, INDEX_ALT_TID, ITEM_POINTER, LP_NORMAL, MAGIC, METAPAGE, NO_BLOCK,
@@ -36,7 +35,7 @@ pub(super) struct Levels {
 
 /// All blocks of a file, in order.
 #[derive(Debug)]
-struct Ascending(u32);
+pub(super) struct Ascending(pub(super) u32);
 
 impl BlockSource for Ascending {
     fn next(&mut self) -> Option<u32> {
@@ -50,7 +49,7 @@ impl BlockSource for Ascending {
 /// BTPageState: the open page of a level.
 #[derive(Debug)]
 pub(super) struct Level {
-    page: Box<Page>,
+    pub(super) page: Box<Page>,
     block: u32,
     /// Block before it on its level.
     prev: u32,
@@ -353,7 +352,7 @@ impl Level {
     }
 
     /// Gives the place of the high key, which the last page of a level has not, to the items: _bt_slideleft.
-    fn slide_left(&mut self) {
+    pub(super) fn slide_left(&mut self) {
         self.page.0.copy_within(PAGE_HEADER + LINE_POINTER..self.lower, PAGE_HEADER);
         self.lower -= LINE_POINTER;
     }
@@ -371,13 +370,20 @@ impl Level {
     }
 
     /// Writes what surrounds the items.
-    fn complete(&mut self, next: u32, flags: u16) {
+    pub(super) fn complete(&mut self, next: u32, flags: u16) {
         let page = &mut self.page.0;
         page_header(page, self.lower, self.upper);
         if let Some(hole) = page.get_mut(self.lower..self.upper) {
             hole.fill(0);
         }
         special(page, self.prev, next, self.level, flags | if self.level == 0 { BTP_LEAF } else { 0 });
+    }
+}
+
+/// Makes a high key the tuple of the level above that leads to a block, in its place.
+pub fn lead_to(link: &mut [u8], block: u32) {
+    if let Some(tid) = link.first_chunk_mut() {
+        *tid = Tid::new(block, Tid::from_bytes(*tid).offset()).to_bytes();
     }
 }
 

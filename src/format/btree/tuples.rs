@@ -3,9 +3,10 @@
 //! The tricky point is what is left to him: whether a tuple is the same as the one before, byte for byte once its values are
 //! what they are (_bt_keep_natts_fast), and what tells two neighbours apart (_bt_truncate).
 
-use super::build::{BuildError, Built, Options, PageSink, most_tids};
+use super::build::most_tids;
 use super::entry::Tid;
 use super::levels::{Levels, put};
+use super::sink::{BuildError, Built, Options, PageSink};
 use super::{BT_IS_POSTING, INDEX_ALT_TID, INDEX_SIZE_MASK, ITEM_POINTER, MAX_ITEM, TUPLE_HEADER, u16_at};
 use crate::tuple::max_align;
 

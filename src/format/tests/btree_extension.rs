@@ -1,7 +1,8 @@
 //! Leaves for the end of a tree: linked, in order, and each entry once; the border to what is before them.
 
-use pg_bulk_format::btree::build::{BuildError, Extension, Options, border_size, entries_of, lead_to};
+use pg_bulk_format::btree::build::{BuildError, Options, border_size};
 use pg_bulk_format::btree::entry::{Entry, Tid};
+use pg_bulk_format::btree::extension::{Extension, entries_of, lead_to};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pg_bulk_format::btree::leaf::Leaf;
 use pg_bulk_format::btree::{BTP_LEAF, NO_BLOCK};

@@ -24,7 +24,7 @@
 //! greater, no row that has one of them is in the index. Whoever is about to insert one waits for the last leaf's lock, and will
 //! find ours.
 
-use pg_bulk_format::btree::build::{Extension, lead_to};
+use pg_bulk_format::btree::extension::{Extension, lead_to};
 use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;

@@ -10,9 +10,10 @@ use super::record::Records;
 use super::shape::ByteShape;
 use super::tuple::Formed;
 use crate::btree::MAX_ITEM;
-use crate::btree::build::{BuildError, Built, Options, PageSink, most_tids};
+use crate::btree::build::most_tids;
 use crate::btree::entry::Tid;
 use crate::btree::levels::Levels;
+use crate::btree::sink::{BuildError, Built, Options, PageSink};
 
 /// A tree under construction.
 #[derive(Debug)]

@@ -13,8 +13,8 @@
 //! it takes the place of an item that moves to the next leaf. A leaf that is too full at the end of a part is therefore ended
 //! in the same way, and the leaf behind it has that one item.
 
-use super::super::build::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::super::entry::Tid;
+use super::super::sink::{BlockSource, BuildError, Built, Options, Page, PageSink};
 use super::super::{
     INDEX_SIZE_MASK, NO_BLOCK, P_FIRSTKEY, P_HIKEY, SPECIAL_START, TUPLE_HEADER, item_id, u16_at, u32_at,
 };
@@ -51,7 +51,7 @@ impl Unlinked {
 }
 
 /// The tuples that lie one after the other.
-pub(super) struct Links<'a>(pub(super) &'a [u8]);
+pub(in super::super) struct Links<'a>(pub(in super::super) &'a [u8]);
 
 impl<'a> Iterator for Links<'a> {
     type Item = &'a [u8];
@@ -88,7 +88,7 @@ impl Part {
 
 impl Level {
     /// A last leaf, to be gone on with.
-    pub(super) fn reopen(page: Box<Page>, link: &[u8]) -> Level {
+    pub(in super::super) fn reopen(page: Box<Page>, link: &[u8]) -> Level {
         let (lower, upper) = (usize::from(u16_at(&page.0, 12)), usize::from(u16_at(&page.0, 14)));
         let (prev, low_key) = (u32_at(&page.0, SPECIAL_START), link.to_vec());
         let last = (lower.saturating_sub(PAGE_HEADER) / LINE_POINTER).max(P_HIKEY);

@@ -11,8 +11,9 @@
 //! The tricky point is uniqueness: keys that are equal to each other are for core to judge, so leaves end before the first pair of
 //! them, and keys with a null that is equal to nothing are not among them.
 
-use pg_bulk_format::btree::build::{Extension, border_size, entries_of, longest_tuple};
+use pg_bulk_format::btree::build::border_size;
 use pg_bulk_format::btree::entry::Word;
+use pg_bulk_format::btree::extension::{Extension, entries_of, longest_tuple};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::build::options;

@@ -1,6 +1,6 @@
 //! Tuples in the order of keys, some at a time: what reads files must be done when leaves are locked.
 
-use pg_bulk_format::btree::build::Extension;
+use pg_bulk_format::btree::extension::Extension;
 use pgrx::pg_sys;
 
 use crate::load::direct::index_keys::{KeyStream, Room, border, leaves_of, next_tuple, next_tuples, take_growth};

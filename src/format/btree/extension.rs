@@ -13,13 +13,14 @@
 
 use std::convert::Infallible;
 
-use super::super::build::{BuildError, Builder, Options, Page, PageSink, high_key};
-use super::super::entry::{Entry, Tid, Word};
-use super::super::key::KeyShape;
-use super::super::tuple::item;
-use super::super::{NO_BLOCK, SPECIAL_START, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS, item_id, u32_at};
-use super::part::{Links, Part};
-use super::{Ascending, HEAP_TID, Level, max_tid, put};
+use super::build::{Builder, high_key};
+use super::entry::{Entry, Word};
+use super::key::KeyShape;
+pub use super::levels::lead_to;
+use super::levels::{Ascending, Level, Links, Part, max_tid, put};
+use super::sink::{BuildError, Options, Page, PageSink};
+use super::tuple::item;
+use super::{NO_BLOCK, SPECIAL_START, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS, item_id, u32_at};
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 
 /// Leaves in order.
@@ -55,12 +56,6 @@ pub fn entries_of(shape: &KeyShape, options: Options, pages: usize) -> usize {
 #[must_use]
 pub fn longest_tuple(shape: &KeyShape) -> usize {
     shape.tuple_size() + if shape.nullable() { TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER } else { 0 }
-}
-
-/// Bytes of a high key of this shape, at most: of all columns, with nulls and a TID.
-#[must_use]
-pub fn border_size(shape: &KeyShape) -> usize {
-    shape.tuple_size() + TUPLE_HEADER_WITH_NULLS - TUPLE_HEADER + HEAP_TID
 }
 
 impl Extension {
@@ -145,12 +140,5 @@ impl Extension {
             lead_to(link, block);
             (prev, block) = (block, next);
         }
-    }
-}
-
-/// Makes a high key the tuple of the level above that leads to a block, in its place.
-pub fn lead_to(link: &mut [u8], block: u32) {
-    if let Some(tid) = link.first_chunk_mut() {
-        *tid = Tid::new(block, Tid::from_bytes(*tid).offset()).to_bytes();
     }
 }
