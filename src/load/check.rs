@@ -7,8 +7,8 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::call::begin_call;
 use super::prepare::{prepare, read_header, reopen};
-use super::{Load, Purpose, direct, expression, filter, load_context, target, where_clause};
-use crate::error::{Error, OrRaise, Result};
+use super::{Load, Purpose, direct, expression, filter, load_context, where_clause};
+use crate::error::OrRaise;
 use crate::load::rejects::table::{text, values};
 
 /// Columns of the result whose values are pointers.
@@ -56,15 +56,6 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
         deliver(load, fcinfo);
         pg_sys::Datum::from(0usize)
     }
-}
-
-/// Can rows be checked for this target? What a view or a foreign table makes of a row nobody knows before.
-pub fn check_target(target: &target::Target) -> Result<()> {
-    if target.kind != target::Kind::Other {
-        return Ok(());
-    }
-    let message = format!("cannot check rows for \"{}\"", target.display_name());
-    Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).detail("It is not a table."))
 }
 
 /// Put the rejects where the executor wants them, and forget the load.

@@ -14,7 +14,7 @@ use super::options::{IndexesOption, LockOption, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::{Load, Writer, check, direct, expression, filter, obstacle, once, source, target, volatile};
+use super::{Load, Writer, direct, expression, filter, obstacle, once, source, target, volatile};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::soft::OnError;
@@ -71,7 +71,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         return;
     }
     if load.is_dry {
-        check::check_target(&load.target).or_raise();
+        load.target.check_rows().or_raise();
         load.writer = Writer::Direct;
     } else {
         load.writer = choose_writer(load).or_raise();

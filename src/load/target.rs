@@ -147,6 +147,15 @@ impl Target {
         }
     }
 
+    /// Can rows be checked for it? What a view or a foreign table makes of a row nobody knows before.
+    pub fn check_rows(&self) -> Result<()> {
+        if self.kind != Kind::Other {
+            return Ok(());
+        }
+        let message = format!("cannot check rows for \"{}\"", self.display_name());
+        Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).detail("It is not a table."))
+    }
+
     /// May the current user replace rows? Guarded.
     pub fn check_replace(&self, keep: Keep) {
         if keep != Keep::New {
