@@ -14,7 +14,7 @@ use pg_bulk_format::separator::LONGEST;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
-use crate::pg::compat;
+use crate::pg::compat::copy_words;
 use crate::pg::server_text::from_server;
 
 /// An error on its way to the user.
@@ -180,7 +180,7 @@ pub fn bad_field(fault: Fault) -> Error {
 /// What does not fit COPY's buffer.
 fn too_long(containing: u64, more: u64) -> Error {
     let detail = format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.");
-    Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, compat::STRING_TOO_LONG).detail(detail)
+    Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, copy_words::STRING_TOO_LONG).detail(detail)
 }
 
 /// unexpected default marker in COPY data
@@ -250,20 +250,19 @@ impl From<DialectError> for Error {
                 let delimiter = from_server(&CString::new(delimiter.bytes()).unwrap_or_default());
                 invalid(&format!("COPY delimiter cannot be \"{delimiter}\""))
             }
-            D::QuoteNotCsv => unsupported(&compat::requires_csv("QUOTE")),
+            D::QuoteNotCsv => unsupported(&copy_words::requires_csv("QUOTE")),
             D::QuoteLength => unsupported("COPY quote must be a single one-byte character"),
             D::DelimiterIsQuote => invalid("COPY delimiter and quote must be different"),
             D::QuoteInDelimiter => invalid("CSV quote character must not appear in the delimiter"),
             D::EscapeUnquoted => invalid("COPY escape requires a quote other than \"none\""),
-            D::EscapeNotCsv => unsupported(&compat::requires_csv("ESCAPE")),
+            D::EscapeNotCsv => unsupported(&copy_words::requires_csv("ESCAPE")),
             D::EscapeLength => unsupported("COPY escape must be a single one-byte character"),
-            D::ForceNotNullNotCsv => unsupported(&compat::requires_csv("FORCE_NOT_NULL")),
-            D::ForceNullNotCsv => unsupported(&compat::requires_csv("FORCE_NULL")),
-            D::DelimiterInNull => invalid(&compat::delimiter_in("NULL")).code(compat::IN_NULL_MARKER),
-            D::QuoteInNull => {
-                invalid("CSV quote character must not appear in the NULL specification").code(compat::IN_NULL_MARKER)
-            }
-            D::DelimiterInDefault => unsupported(&compat::delimiter_in("DEFAULT")),
+            D::ForceNotNullNotCsv => unsupported(&copy_words::requires_csv("FORCE_NOT_NULL")),
+            D::ForceNullNotCsv => unsupported(&copy_words::requires_csv("FORCE_NULL")),
+            D::DelimiterInNull => invalid(&copy_words::delimiter_in("NULL")).code(copy_words::IN_NULL_MARKER),
+            D::QuoteInNull => invalid("CSV quote character must not appear in the NULL specification")
+                .code(copy_words::IN_NULL_MARKER),
+            D::DelimiterInDefault => unsupported(&copy_words::delimiter_in("DEFAULT")),
             D::QuoteInDefault => unsupported("CSV quote character must not appear in the DEFAULT specification"),
             D::NullIsDefault => unsupported("NULL specification and DEFAULT specification cannot be the same"),
         }

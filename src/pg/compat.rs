@@ -3,7 +3,7 @@
 mod background;
 mod buffer;
 mod collation;
-mod copy_words;
+pub mod copy_words;
 mod encoding;
 mod executor_hook;
 mod foreign;
@@ -14,6 +14,7 @@ mod planner;
 mod rights;
 mod soft;
 mod statistics;
+mod version;
 
 use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
@@ -22,8 +23,7 @@ pub use self::background::{
     CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
 };
 pub use self::buffer::is_in_buffer;
-pub use self::collation::{Locale, collates_bytes, icu_collator};
-pub use self::copy_words::{IN_NULL_MARKER, STRING_TOO_LONG, delimiter_in, requires_csv};
+pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
 pub use self::foreign::{create_foreign_upper_path, may_execute, range_table_relation};
@@ -43,9 +43,7 @@ pub use self::rights::{
 };
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
-
-/// Major version this library was built for; the server refuses to load it into another.
-pub const MAJOR: u32 = pg_sys::PG_VERSION_NUM / 10000;
+pub use self::version::MAJOR;
 
 /// What `\.` means to this server's COPY.
 pub fn end_marker() -> EndMarker {

@@ -10,7 +10,7 @@ use pg_bulk_format::dialect::{Dialect, DialectError, Format, FormatOptions};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::Column;
-use super::compat;
+use super::compat::{self, copy_words};
 use super::compression::Compressed;
 use super::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use super::field_options::FieldDraft;
@@ -297,7 +297,7 @@ impl Draft {
         let format = &self.format;
         let refused =
             |name: &str| Err(Error::new(Code::ERRCODE_SYNTAX_ERROR, format!("cannot specify {name} in BINARY mode")));
-        let requires_csv = |name: &str| Err(unsupported(&compat::requires_csv(name)));
+        let requires_csv = |name: &str| Err(unsupported(&copy_words::requires_csv(name)));
         match () {
             () if format.delimiter.is_some() => refused("DELIMITER"),
             () if format.null.is_some() => refused("NULL"),
@@ -494,10 +494,10 @@ impl CopyOptions {
         if !matches!(self.dialect.format, Format::Csv | Format::Unquoted) {
             let forced = |f: fn(&Column) -> bool| columns.iter().any(f);
             if forced(|c| c.force_not_null) {
-                return Err(unsupported(&compat::requires_csv("FORCE_NOT_NULL")));
+                return Err(unsupported(&copy_words::requires_csv("FORCE_NOT_NULL")));
             }
             if forced(|c| c.force_null) {
-                return Err(unsupported(&compat::requires_csv("FORCE_NULL")));
+                return Err(unsupported(&copy_words::requires_csv("FORCE_NULL")));
             }
         }
         if self.shape == Shape::Binary {

@@ -8,7 +8,7 @@ use crate::pg::unguarded as c;
 
 /// struct pg_locale_struct (pg_locale.h) of a collation that ICU provides.
 #[repr(C)]
-pub struct Locale {
+struct Locale {
     provider: c_char,
     deterministic: bool,
     /// collate_is_c, ctype_is_c
@@ -27,7 +27,7 @@ pub struct Locale {
 pub fn icu_collator(collation: pg_sys::Oid) -> Option<*const c_void> {
     // SAFETY: guarded calls. Null, or what begins with a provider; ICU's have all of it.
     unsafe {
-        let locale = c::guard(|| c::pg_newlocale_from_collation(collation));
+        let locale = c::guard(|| c::pg_newlocale_from_collation(collation)).cast::<Locale>();
         let is_icu = !locale.is_null()
             && (*locale).provider.cast_unsigned() == pg_sys::COLLPROVIDER_ICU
             && (*locale).deterministic;
@@ -43,7 +43,7 @@ pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
         return c::guard(|| c::lc_collate_is_c(collation));
         #[cfg(feature = "pg18")]
         return {
-            let locale = c::guard(|| c::pg_newlocale_from_collation(collation));
+            let locale = c::guard(|| c::pg_newlocale_from_collation(collation)).cast::<Locale>();
             !locale.is_null() && (*locale).is_c[0]
         };
     }

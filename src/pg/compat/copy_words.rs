@@ -3,7 +3,7 @@
 
 use pgrx::PgSqlErrorCode as Code;
 
-use super::MAJOR;
+use super::version::MAJOR;
 
 /// An option, by its name in SQL, is given for the text format.
 pub fn requires_csv(option: &str) -> String {

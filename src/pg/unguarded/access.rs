@@ -5,7 +5,6 @@ use std::ffi::{c_char, c_int};
 use pgrx::pg_sys;
 
 use super::Opaque;
-use crate::pg::compat::Locale;
 
 unsafe extern "C-unwind" {
     /// datum.c. Raises nothing but out of memory.
@@ -41,7 +40,7 @@ unsafe extern "C-unwind" {
     #[cfg(not(feature = "pg18"))]
     pub fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;
     /// pg_locale.c. Looks into the catalogs; what it returns stays. Null for the database's, up to 16, unless ICU provides it.
-    pub fn pg_newlocale_from_collation(collation: pg_sys::Oid) -> *const Locale;
+    pub fn pg_newlocale_from_collation(collation: pg_sys::Oid) -> Opaque;
     /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
     #[cfg(feature = "pg15")]
     pub fn _bt_search(
