@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use pgrx::pg_guard;
+
 use crate::pg::progress::{Figures, Progress};
 
 /// A part of a load. Its number is what `pg_stat_get_progress_info` shows.
@@ -79,4 +81,14 @@ impl Phases {
         self.leave();
         Phase::NAMES.iter().zip(self.spent).filter_map(|((_, name), spent)| Some((*name, spent?)))
     }
+}
+
+/// Go to the next phase.
+///
+/// # Safety
+/// The load's phases, which nobody else uses now.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *phases }.enter(phase);
 }

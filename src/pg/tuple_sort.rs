@@ -14,6 +14,9 @@ use super::owner::as_owner;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};
 
+/// The least that a sort works with, in kB (tuplesort.c).
+pub const LEAST_MEMORY: i32 = 64;
+
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 /// SizeOfPageHeaderData (bufpage.h)

@@ -3,9 +3,28 @@
 
 use pgrx::pg_sys;
 
-use super::process::Executor;
 use crate::pg::compat;
 use crate::pg::unguarded;
+
+/// Executor state of a load's target.
+#[derive(Debug, Clone, Copy)]
+pub struct Executor {
+    pub estate: *mut pg_sys::EState,
+    pub target: *mut pg_sys::ResultRelInfo,
+    pub econtext: *mut pg_sys::ExprContext,
+    /// A virtual slot with the target's descriptor.
+    pub slot: *mut pg_sys::TupleTableSlot,
+    /// For partitioned tables, else null.
+    pub mtstate: *mut pg_sys::ModifyTableState,
+    pub routing: *mut pg_sys::PartitionTupleRouting,
+    /// The where option, or null.
+    pub condition: *mut pg_sys::ExprState,
+    /// The target's rows must be checked by ExecConstraints.
+    pub checks: bool,
+    /// The target is a leaf of a partitioned table, and loaded as itself.
+    pub leaf: bool,
+    pub generated: bool,
+}
 
 /// Set it up for an open relation. `inserted` are the attributes that rows are given values for, `condition` the where
 /// option's expression or null, `instrument` says what is measured of triggers. Guarded; allocates in the current memory context.

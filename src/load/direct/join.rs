@@ -72,13 +72,6 @@ pub struct Join {
     measured: usize,
 }
 
-/// What the leader does when the first record is done with.
-#[derive(Debug, Clone, Copy)]
-pub struct Beginning {
-    pub begin: unsafe extern "C-unwind" fn(*mut super::leader::Leader),
-    pub leader: *mut super::leader::Leader,
-}
-
 impl Joined {
     /// None if the plan does not read a file. Guarded.
     ///

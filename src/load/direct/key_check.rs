@@ -24,18 +24,19 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::exclusion::Exclusion;
 use self::offer::Offer;
+use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::{Indexes, Way};
 use super::leader::Leader;
 use super::losers::{Bits, Suspects, number_of, row_of};
-use super::origin::{Origin, Origins, Place, Trail};
-use super::process::{Executor, Process, Traces};
-use super::settle::{LEAST_MEMORY, enter};
+use super::origin::{Origin, Origins, Place, Traces, Trail};
+use super::process::Process;
 use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::LoadOptions;
-use crate::load::phase::Phase;
+use crate::load::phase::{Phase, enter};
 use crate::pg::number_sort::NumberSort;
+use crate::pg::tuple_sort::LEAST_MEMORY;
 use crate::pg::unguarded as c;
 
 /// Rows of a block that is nowhere; so many have offset numbers.

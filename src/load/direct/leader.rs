@@ -22,13 +22,12 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
 
 pub use self::further::Further;
-use super::executor;
+use super::executor::{self, Executor};
 use super::failure;
-use super::join::Beginning;
 use super::key_check;
 use super::offender::{self, Offender};
 use super::origin::{Earlier, Target};
-use super::process::{Executor, Process};
+use super::process::{Beginning, Process};
 use super::rejects::TooMuch;
 use super::row_loop;
 use super::settle::{self, Settling, Written};
@@ -254,12 +253,12 @@ unsafe fn work_on_file(leader: *mut Leader) {
         pg_sys::error_context_stack = &raw mut context;
         if (*leader).most_workers > 0 && (*process).rows.stream().files().is_some() {
             // What each file begins with, whoever opens it sees.
-            start_workers(leader);
+            start_workers(leader.cast());
             row_loop::run(process);
         } else if (*leader).most_workers > 0 && (*process).join.is_some() {
             // The plan pulls: whoever it asks for the second record starts the workers.
             (*process).records_left = (*process).skip_left + 1;
-            (*process).beginning = Some(Beginning { begin: start_workers, leader });
+            (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast() });
             row_loop::run(process);
             (*process).beginning = None;
             (*process).records_left = u64::MAX;
@@ -270,7 +269,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
             let ended = (*process).records_left > 0;
             (*process).records_left = u64::MAX;
             if !ended {
-                start_workers(leader);
+                start_workers(leader.cast());
                 row_loop::run(process);
             }
         } else {
@@ -426,9 +425,10 @@ unsafe extern "C-unwind" fn count_dead(leader: Opaque) {
 /// # Safety
 /// A valid leader.
 #[pg_guard]
-unsafe extern "C-unwind" fn start_workers(leader: *mut Leader) {
+unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
     // SAFETY: the caller vouches for it. Errors of workers carry their own context.
     unsafe {
+        let leader = leader.cast::<Leader>();
         let own = pg_sys::error_context_stack;
         pg_sys::error_context_stack = (*leader).outer;
         let started = (*leader).start();

@@ -10,8 +10,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::heap::block_of;
 use super::leader::Leader;
-use super::origin::Target;
-use super::process::Traces;
+use super::origin::{Target, Traces};
 use crate::error::{OrRaise, Result};
 use crate::pg::attempt::attempt;
 use crate::pg::unguarded::{self, Opaque};

@@ -49,6 +49,16 @@ pub fn file_of(position: u64) -> usize {
     usize::try_from(position >> FILE_BITS).unwrap_or(usize::MAX)
 }
 
+/// What is remembered of where rows came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traces {
+    Nothing,
+    /// Lines, of what cannot be read twice.
+    Lines,
+    /// Positions in the file.
+    Positions,
+}
+
 /// A record on its way into a heap.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {

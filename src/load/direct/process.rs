@@ -20,11 +20,12 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::at_once::InBlock;
 pub use self::turn::File;
 use super::defaults::Defaults;
+use super::executor::Executor;
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
-use super::join::{Beginning, Join};
+use super::join::Join;
 use super::key_check::KeyCheck;
-use super::origin::{Origins, Trail};
+use super::origin::{Origins, Traces, Trail};
 use super::projection::Projection;
 use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
@@ -42,26 +43,7 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
 use crate::pg::stages::Stages;
-
-/// Executor state of a load's target.
-#[derive(Debug, Clone, Copy)]
-pub struct Executor {
-    pub estate: *mut pg_sys::EState,
-    pub target: *mut pg_sys::ResultRelInfo,
-    pub econtext: *mut pg_sys::ExprContext,
-    /// A virtual slot with the target's descriptor.
-    pub slot: *mut pg_sys::TupleTableSlot,
-    /// For partitioned tables, else null.
-    pub mtstate: *mut pg_sys::ModifyTableState,
-    pub routing: *mut pg_sys::PartitionTupleRouting,
-    /// The where option, or null.
-    pub condition: *mut pg_sys::ExprState,
-    /// The target's rows must be checked by ExecConstraints.
-    pub checks: bool,
-    /// The target is a leaf of a partitioned table, and loaded as itself.
-    pub leaf: bool,
-    pub generated: bool,
-}
+use crate::pg::unguarded::Opaque;
 
 /// One process's part of a load.
 #[derive(Debug)]
@@ -152,14 +134,11 @@ pub struct Process {
     file: usize,
 }
 
-/// What is remembered of where rows came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Traces {
-    Nothing,
-    /// Lines, of what cannot be read twice.
-    Lines,
-    /// Positions in the file.
-    Positions,
+/// What the leader does when the first record is done with.
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning {
+    pub begin: unsafe extern "C-unwind" fn(Opaque),
+    pub leader: Opaque,
 }
 
 /// What a step ended with; numbers, so that they cross the guard as they are.

@@ -17,8 +17,9 @@ use pg_bulk_format::tuple::Source;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::call::Call;
+use super::executor::Executor;
 use super::failure;
-use super::process::{Executor, Process};
+use super::process::Process;
 use crate::error::OrRaise;
 use crate::load::source::Mapping;
 use crate::pg::attempt::in_subtransaction;

@@ -16,9 +16,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::defaults::Default;
 use super::join;
-use super::join::Beginning;
 use super::key_check;
-use super::process::{END, InBlock, Process, ROW, SHORT};
+use super::process::{Beginning, END, InBlock, Process, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
 use crate::load::query;

@@ -33,6 +33,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use self::collected::build;
 pub use self::leaves::{are_leaves, close_leaves, lock_leaves, may_complain, may_refer, pin_partitions};
 use self::sift::sift;
+use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
 use super::index_keys::{Collector, KeyStream, Sources};
@@ -40,20 +41,18 @@ use super::indexes::{Indexes, Survival, Way};
 use super::leader::Leader;
 use super::losers::{self, Suspects};
 use super::new_rows::NewRows;
-use super::process::Executor;
 use super::rebuild::{self, Rebuild};
 use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
-use crate::load::phase::{Phase, Phases};
+use crate::load::phase::{Phase, Phases, enter};
 use crate::load::report::IndexReport;
 use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::shared_files::SharedFiles;
+use crate::pg::tuple_sort::LEAST_MEMORY;
 use crate::pg::unguarded as c;
 
-/// The least that a sort works with, in kB (tuplesort.c).
-pub const LEAST_MEMORY: i32 = 64;
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
 /// What CopyFrom does before the first row.
@@ -361,16 +360,6 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
             (*settling).notes.push(format!("Changes of table \"{name}\" {why}."));
         }
     }
-}
-
-/// Go to the next phase.
-///
-/// # Safety
-/// The load's phases, which nobody else uses now.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
-    // SAFETY: the caller vouches for it.
-    unsafe { &mut *phases }.enter(phase);
 }
 
 /// Are there row triggers that are told of updates, such as those of foreign keys that refer to the table?

@@ -7,7 +7,7 @@
 
 use pgrx::{PgList, pg_sys};
 
-use super::process::Executor;
+use super::executor::Executor;
 
 /// A statement that is being executed.
 #[derive(Debug, Clone, Copy)]

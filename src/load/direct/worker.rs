@@ -18,7 +18,8 @@ use super::join::{self, Join, figures};
 use super::leader::{
     KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
 };
-use super::process::{Parts, Process, Traces};
+use super::origin::Traces;
+use super::process::{Parts, Process};
 use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
 use super::row_loop;

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use pgrx::{pg_guard, pg_sys};
 
+use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::{Indexes, Way};
 use crate::load::direct::losers::{self, Bits, Suspects, number_of};
-use crate::load::direct::process::Executor;
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::unguarded as c;

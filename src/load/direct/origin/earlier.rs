@@ -8,9 +8,8 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use super::find::{Source, Target};
-use super::{Origins, Place};
+use super::{Origins, Place, Traces};
 use crate::error::Result;
-use crate::load::direct::process::Traces;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
 use crate::pg::chunk::{Identity, changed};

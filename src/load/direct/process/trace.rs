@@ -2,9 +2,9 @@
 
 use pg_bulk_format::reader::Place;
 
-use super::{Process, Traces};
+use super::Process;
 use crate::error::Result;
-use crate::load::direct::origin::{ANCHOR_EVERY, Origin, in_file};
+use crate::load::direct::origin::{ANCHOR_EVERY, Origin, Traces, in_file};
 use crate::load::direct::wide::Received;
 
 impl Process {

@@ -4,8 +4,9 @@
 //! of which nobody else knows yet, the keys that were collected, ids that were taken. So the pages and the indexes of a
 //! load are those of all its files together.
 
-use super::{Process, Projection, Traces};
+use super::{Process, Projection};
 use crate::error::Result;
+use crate::load::direct::origin::Traces;
 use crate::load::direct::rejects::Rejects;
 use crate::pg::chunks::Chunks;
 use crate::pg::column::{Column, Taken};

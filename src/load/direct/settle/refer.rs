@@ -2,10 +2,10 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::{Settling, Table, check_serializable, close, enter};
+use super::{Settling, Table, check_serializable, close};
+use crate::load::direct::executor::Executor;
 use crate::load::direct::orphans::{self, Hunt};
-use crate::load::direct::process::Executor;
-use crate::load::phase::Phase;
+use crate::load::phase::{Phase, enter};
 use crate::pg::unguarded as c;
 
 /// Check the foreign keys that were put off, and queue what comes after them.
