@@ -25,16 +25,15 @@ use std::ffi::{CStr, CString, c_char};
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::leaf::{Columns, Leaf};
-use super::process::Process;
-use super::projection::{self, Projection};
+use self::leaf::{Columns, Fetch, Leaf};
+use super::projection::Projection;
 use crate::error::{Error, Result};
 use crate::load::source::Mapping;
 use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 use crate::pg::soft::OnError;
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, Opaque};
 
 /// A plan that has been made ready to run.
 #[derive(Debug, Clone, Copy)]
@@ -167,13 +166,19 @@ impl Join {
         &self.joined
     }
 
-    /// The records are this process's, which stays where it is.
+    /// The records are this process's, which stays where it is; `fetch` asks it for the next one.
     ///
     /// # Safety
-    /// The process that this belongs to.
-    pub unsafe fn belong(&self, process: *mut Process) {
+    /// The process that this belongs to, and a function for it.
+    pub unsafe fn belong(&self, process: Opaque, fetch: Fetch) {
         // SAFETY: a state that has begun.
-        unsafe { (*self.joined.leaf).process = process }
+        unsafe { ((*self.joined.leaf).process, (*self.joined.leaf).fetch) = (process, Some(fetch)) }
+    }
+
+    /// All records have been read; more rows may come of them.
+    pub fn has_read_all(&self) -> bool {
+        // SAFETY: a state that has begun.
+        unsafe { (*self.joined.leaf).is_done }
     }
 
     /// In a worker: the plan is done with. Guarded.
@@ -192,27 +197,22 @@ impl Join {
 /// Make the target's attributes of the plan's next row, but for defaults that are expressions. False if there is none.
 ///
 /// # Safety
-/// A plain frame; a valid process that has this join, and the arrays of its slot.
-pub unsafe fn next(process: *mut Process, join: *const Join, arrays: RowArrays) -> bool {
+/// A plain frame; a join that belongs to a process, and the arrays of the process's slot.
+pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
     // SAFETY: the caller vouches for all of it; nothing here has a destructor. The plan's rows have an attribute for each of
     // the target's.
     unsafe {
-        let Joined { top, leaf, .. } = (*join).joined;
+        let top = (*join).joined.top;
         let caller = pg_sys::CurrentMemoryContext;
         // Where the executor makes what lives as long as the query: the nodes' hash tables.
         pg_sys::CurrentMemoryContext = (*(*top).state).es_query_cxt;
-        // What goes wrong in the plan is not about the line.
-        (*process).rows.is_quiet = true;
         // ExecProcNode (executor.h) of a node without parameters.
         let slot = match (*top).ExecProcNode {
             Some(process) => process(top),
             None => std::ptr::null_mut(),
         };
         pg_sys::CurrentMemoryContext = caller;
-        // What was spilled to disk comes when all lines have been read.
-        (*process).rows.is_quiet = (*leaf).is_done;
         if slot.is_null() || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0 {
-            (*process).rows.is_quiet = false;
             return false;
         }
         let natts = (*(*slot).tts_tupleDescriptor).natts;
@@ -224,10 +224,6 @@ pub unsafe fn next(process: *mut Process, join: *const Join, arrays: RowArrays) 
             let at = *(*sets).as_ptr().add(i);
             *arrays.values.add(at) = *(*slot).tts_values.add(at);
             *arrays.nulls.add(at) = *(*slot).tts_isnull.add(at);
-        }
-        // A guard for each row is dear.
-        if (*process).defaults.sets() {
-            projection::set_defaults(process, &raw const arrays);
         }
         true
     }

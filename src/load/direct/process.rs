@@ -106,8 +106,6 @@ pub struct Process {
     /// The leaf that the last row went to: its result relation and the index of its heap.
     pub last_leaf: (*mut pg_sys::ResultRelInfo, usize),
     pub filtered: u64,
-    /// All of them, of this process.
-    pub filtered_here: u64,
     /// Rows since interrupts were last looked for.
     round: u32,
     /// Rows and bytes that were reported.
@@ -235,7 +233,6 @@ impl Process {
             form: FormBuffer::new(),
             last_leaf: (std::ptr::null_mut(), 0),
             filtered: 0,
-            filtered_here: 0,
             round: 0,
             unreported_rows: 0,
             reported: 0,

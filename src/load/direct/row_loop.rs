@@ -11,16 +11,17 @@
 //!
 //! The order of what is done to a row is that of CopyFrom (copyfrom.c).
 
+mod pulled;
+
 use pg_bulk_format::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use self::pulled::{fetch, next_of_join, next_of_query};
 use super::defaults::Default;
-use super::join;
 use super::key_check;
-use super::process::{Beginning, END, InBlock, Process, ROW, SHORT};
+use super::process::{END, InBlock, Process, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
-use crate::load::query;
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
@@ -127,55 +128,6 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
     }
 }
 
-/// Make the next record a row of the foreign table that passes, for the plan that it goes through. False if there is none.
-///
-/// # Safety
-/// A plain frame; a valid process with a join, whose memory for fields is empty.
-pub unsafe fn fetch(process: *mut Process) -> bool {
-    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
-    unsafe {
-        let Some(projection) = (*process).projection.as_mut() else { return false };
-        let projection = &raw mut *projection;
-        let rows = &raw mut (*process).rows;
-        let econtext = (*process).fields;
-        let memory = (*econtext).ecxt_per_tuple_memory;
-        loop {
-            pg_sys::CurrentMemoryContext = memory;
-            ((*rows).is_quiet, (*rows).is_converting) = (false, true);
-            let what = step(process);
-            if what == END {
-                (*rows).is_quiet = true;
-                if (*process).records_left > 0 {
-                    return false;
-                }
-                let Some(Beginning { begin, leader }) = (*process).beginning.take() else { return false };
-                // What it makes is there for as long as the workers are.
-                pg_sys::CurrentMemoryContext = (*process).memory;
-                begin(leader);
-                (*process).records_left = u64::MAX;
-                continue;
-            }
-            if (*rows).has_queue() {
-                let mut watch = (*process).stages.sample();
-                Rows::convert(rows, (*projection).arrays(), econtext);
-                (*process).stages.lap_sample(&mut watch, Stage::Convert);
-            }
-            if what == SHORT {
-                projection::convert_rest(process, projection);
-                raise_missing(process);
-            }
-            let passes = projection::passes(process, projection);
-            (*rows).is_quiet = true;
-            if passes {
-                return true;
-            }
-            (*process).filtered += 1;
-            (*process).filtered_here += 1;
-            unguarded::MemoryContextReset(memory);
-        }
-    }
-}
-
 /// # Safety
 /// As [`run`].
 unsafe extern "C-unwind" fn rows(process: Opaque) {
@@ -195,7 +147,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
         let join = match (*process).join.as_ref() {
             Some(join) => {
-                join.belong(process);
+                join.belong(process.cast(), fetch);
                 &raw const *join
             }
             None => std::ptr::null(),
@@ -210,7 +162,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                     break;
                 }
             } else if !join.is_null() {
-                if !join::next(process, join, arrays) {
+                if !next_of_join(process, join, arrays) {
                     break;
                 }
             } else {
@@ -259,7 +211,6 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                         leave_out(process, error);
                     } else {
                         (*process).filtered += 1;
-                        (*process).filtered_here += 1;
                     }
                     pg_sys::CurrentMemoryContext = memory;
                     clear(e.slot, per_tuple);
@@ -316,46 +267,6 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         pg_sys::CurrentMemoryContext = memory;
         (*process).stages.lap(&mut whole, Stage::Rest);
     }
-}
-
-/// Make the target's attributes of the query's next row, but for defaults that are expressions. False if there is none, or no more
-/// is wanted.
-///
-/// # Safety
-/// A plain frame; a valid process with a query, and the arrays of its slot.
-unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
-    unsafe {
-        let rows = &raw mut (*process).rows;
-        unguarded::check_for_interrupts();
-        if (*process).is_full() {
-            return false;
-        }
-        if (*process).ends_round() {
-            show(process);
-        }
-        // What goes wrong in the query is not about a row of it.
-        (*rows).is_quiet = true;
-        let more = query::next((*process).query, arrays);
-        (*rows).is_quiet = false;
-        if !more {
-            return false;
-        }
-        (*rows).count_row_of_query();
-        // A guard for each row is dear.
-        if (*process).defaults.sets() {
-            projection::set_defaults(process, &raw const arrays);
-        }
-        true
-    }
-}
-
-/// # Safety
-/// As [`step`].
-#[pg_guard]
-unsafe extern "C-unwind" fn show(process: *const Process) {
-    // SAFETY: the caller vouches for it.
-    unsafe { &*process }.show();
 }
 
 /// Memory of rows of which nothing is needed any more.

@@ -9,10 +9,8 @@ use std::ptr::null_mut;
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::Error;
-use crate::load::direct::process::Process;
-use crate::load::direct::row_loop;
 use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
-use crate::pg::unguarded;
+use crate::pg::unguarded::{self, Opaque};
 
 const NAME: &CStr = c"Foreign Rows";
 
@@ -79,13 +77,18 @@ pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
     Columns { by_quals: read(0), besides: read(1) }
 }
 
+/// Makes a process's next record that passes a row in the slot of the scan, from a plain frame, and adds how many did not pass. False
+/// if there is none.
+pub type Fetch = unsafe fn(Opaque, *mut u64) -> bool;
+
 /// The state of the node.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Leaf {
     pub custom: pg_sys::CustomScanState,
-    /// Whose records they are; null before that is known.
-    pub process: *mut Process,
+    /// Whose records they are, and how the next one is had of it; none before that is known.
+    pub process: Opaque,
+    pub fetch: Option<Fetch>,
     /// There is no further record.
     pub is_done: bool,
 }
@@ -154,15 +157,13 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
         let slot = (*node).ss_ScanTupleSlot;
         unguarded::clear_virtual(slot);
         let leaf = node.cast::<Leaf>();
-        if (*leaf).is_done || (*leaf).process.is_null() {
-            return slot;
-        }
+        let Some(fetch) = (*leaf).fetch.filter(|_| !(*leaf).is_done) else { return slot };
         let caller = pg_sys::CurrentMemoryContext;
-        let filtered = (*(*leaf).process).filtered_here;
-        let more = row_loop::fetch((*leaf).process);
+        let mut filtered = 0;
+        let more = fetch((*leaf).process, &raw mut filtered);
         pg_sys::CurrentMemoryContext = caller;
         if let Some(instrument) = (*node).ps.instrument.as_mut() {
-            instrument.nfiltered1 += ((*(*leaf).process).filtered_here - filtered) as f64;
+            instrument.nfiltered1 += filtered as f64;
         }
         if !more {
             (*leaf).is_done = true;

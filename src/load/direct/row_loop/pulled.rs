@@ -1,0 +1,123 @@
+//! Rows that are asked for, one by one: of a query, and of the plan of a join, which asks for records in its turn.
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::{raise_missing, step};
+use crate::load::direct::join::{self, Join};
+use crate::load::direct::process::{Beginning, END, Process, SHORT};
+use crate::load::direct::projection;
+use crate::load::query;
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::stages::Stage;
+use crate::pg::unguarded::{self, Opaque};
+
+/// Make the target's attributes of the query's next row, but for defaults that are expressions. False if there is none, or no more
+/// is wanted.
+///
+/// # Safety
+/// A plain frame; a valid process with a query, and the arrays of its slot.
+pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        let rows = &raw mut (*process).rows;
+        unguarded::check_for_interrupts();
+        if (*process).is_full() {
+            return false;
+        }
+        if (*process).ends_round() {
+            show(process);
+        }
+        // What goes wrong in the query is not about a row of it.
+        (*rows).is_quiet = true;
+        let more = query::next((*process).query, arrays);
+        (*rows).is_quiet = false;
+        if !more {
+            return false;
+        }
+        (*rows).count_row_of_query();
+        // A guard for each row is dear.
+        if (*process).defaults.sets() {
+            projection::set_defaults(process, &raw const arrays);
+        }
+        true
+    }
+}
+
+/// Make the target's attributes of the next row of a join, but for defaults that are expressions. False if there is none.
+///
+/// # Safety
+/// A plain frame; a valid process that has this join, and the arrays of its slot.
+pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        // What goes wrong in the plan is not about the line.
+        (*process).rows.is_quiet = true;
+        let more = join::next(join, arrays);
+        // What was spilled to disk comes when all lines have been read.
+        (*process).rows.is_quiet = more && (*join).has_read_all();
+        // A guard for each row is dear.
+        if more && (*process).defaults.sets() {
+            projection::set_defaults(process, &raw const arrays);
+        }
+        more
+    }
+}
+
+/// Make the next record a row of the foreign table that passes, for the plan that it goes through. False if there is none. Adds how many
+/// did not pass.
+///
+/// # Safety
+/// A plain frame; a valid process with a join, whose memory for fields is empty.
+pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
+    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    unsafe {
+        let process = process.cast::<Process>();
+        let Some(projection) = (*process).projection.as_mut() else { return false };
+        let projection = &raw mut *projection;
+        let rows = &raw mut (*process).rows;
+        let econtext = (*process).fields;
+        let memory = (*econtext).ecxt_per_tuple_memory;
+        loop {
+            pg_sys::CurrentMemoryContext = memory;
+            ((*rows).is_quiet, (*rows).is_converting) = (false, true);
+            let what = step(process);
+            if what == END {
+                (*rows).is_quiet = true;
+                if (*process).records_left > 0 {
+                    return false;
+                }
+                let Some(Beginning { begin, leader }) = (*process).beginning.take() else { return false };
+                // What it makes is there for as long as the workers are.
+                pg_sys::CurrentMemoryContext = (*process).memory;
+                begin(leader);
+                (*process).records_left = u64::MAX;
+                continue;
+            }
+            if (*rows).has_queue() {
+                let mut watch = (*process).stages.sample();
+                Rows::convert(rows, (*projection).arrays(), econtext);
+                (*process).stages.lap_sample(&mut watch, Stage::Convert);
+            }
+            if what == SHORT {
+                projection::convert_rest(process, projection);
+                raise_missing(process);
+            }
+            let passes = projection::passes(process, projection);
+            (*rows).is_quiet = true;
+            if passes {
+                return true;
+            }
+            (*process).filtered += 1;
+            *filtered += 1;
+            unguarded::MemoryContextReset(memory);
+        }
+    }
+}
+
+/// # Safety
+/// As [`step`].
+#[pg_guard]
+unsafe extern "C-unwind" fn show(process: *const Process) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &*process }.show();
+}
