@@ -5,6 +5,7 @@
 
 mod advance;
 mod at_once;
+mod reject;
 mod store;
 mod trace;
 mod turn;
