@@ -29,10 +29,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::key::ForeignKey;
 use super::key_query::{Beside, KeyQuery, sort_operator};
-use super::losers::number_of;
 use crate::load::rejects::Complaint;
 use crate::pg::compat;
 use crate::pg::original::gettext;
+use crate::pg::removal::number_of;
 use crate::pg::unguarded::{self as c, guard};
 
 /// Fewer rows are left to the server's checks.

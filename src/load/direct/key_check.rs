@@ -28,14 +28,15 @@ use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::{Indexes, Way};
 use super::leader::Leader;
-use super::losers::{Bits, Suspects, number_of, row_of};
 use super::origin::{Origin, Origins, Place, Traces, Trail};
 use super::process::Process;
+use super::suspects::{Bits, Suspects};
 use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::LoadOptions;
 use crate::load::phase::{Phase, enter};
 use crate::pg::number_sort::NumberSort;
+use crate::pg::removal::{number_of, row_of};
 use crate::pg::tuple_sort::LEAST_MEMORY;
 use crate::pg::unguarded as c;
 

@@ -20,25 +20,22 @@
 //!
 //! Where keys have no order (exclusion constraints), rows are inserted in the order of the file, and each is looked for before.
 
-mod suspects;
-
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-pub use self::suspects::{Bits, Group, Suspects, taken, twin};
 use super::indexes::Indexes;
 use super::leader::Leader;
 use super::origin::{Place, Source, Traces, file_of};
+use super::suspects::{Bits, Suspects};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
 use crate::pg::holder;
 use crate::pg::number_sort::NumberSort;
 use crate::pg::original::gettext;
-use crate::pg::removal::{self, Removal};
-pub use crate::pg::removal::{number_of, row_of};
+use crate::pg::removal::{self, Removal, number_of, row_of};
 
 /// What an index says of a row that is in its way (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
 /// execIndexing.c).

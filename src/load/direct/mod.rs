@@ -41,6 +41,7 @@ mod settle;
 mod shared;
 mod spec;
 mod statement;
+mod suspects;
 mod wide;
 mod worker;
 mod workers;

@@ -28,7 +28,7 @@ use super::new_rows::NewRows;
 use super::origin::Place;
 use crate::error::{OrRaise, Result};
 use crate::pg::number_sort::NumberSort;
-use crate::pg::removal::Removal;
+use crate::pg::removal::{Removal, number_of};
 use crate::pg::unguarded as c;
 
 /// New rows of a relation, and the foreign keys that they are to satisfy.
@@ -83,7 +83,7 @@ pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
         pg_sys::CurrentMemoryContext = (*hunt).context;
         let (keys, slot) = ((*hunt).keys, (*hunt).slot);
         (*(*hunt).rows).for_each(slot, || {
-            let row = super::losers::number_of(&(*slot).tts_tid);
+            let row = number_of(&(*slot).tts_tid);
             (*keys).add(slot, |key| missing(hunt, key, row));
         });
         (*keys).find(|key, row| missing(hunt, key, row));

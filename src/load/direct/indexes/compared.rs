@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-use super::super::losers::{self, Group, Suspects};
+use super::super::suspects::{self, Group, Suspects};
 use super::sorted::{Key, Previous};
 use super::{Indexes, MOST_KEYS, Way};
 use crate::pg::compat;
@@ -73,13 +73,13 @@ impl Indexes {
                     let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
                     let group = if equal && !distinct {
                         let before = previous.row();
-                        losers::twin(suspects, number, &raw const before, previous.group, row)
+                        suspects::twin(suspects, number, &raw const before, previous.group, row)
                     } else {
                         let holder = (*look).find(values, nulls);
                         if holder.ip_posid == 0 {
                             Group::NONE
                         } else {
-                            losers::taken(suspects, number, row, &raw const holder)
+                            suspects::taken(suspects, number, row, &raw const holder)
                         }
                     };
                     previous.set(tuple);

@@ -12,8 +12,8 @@ use std::time::Instant;
 use pgrx::pg_sys;
 
 use self::batch::Batch;
-use super::super::losers::{self, Group, Suspects};
 use super::super::offender::Offender;
+use super::super::suspects::{self, Group, Suspects};
 use super::{Index, Indexes, MOST_KEYS, Way};
 use crate::load::duplicate::Keep;
 use crate::pg::holder;
@@ -215,13 +215,13 @@ impl Insertion {
             let row = &raw const (*tuple).t_tid;
             let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
                 let before = previous.row();
-                losers::twin(self.suspects, self.number, &raw const before, previous.group, row)
+                suspects::twin(self.suspects, self.number, &raw const before, previous.group, row)
             } else if !fits {
                 let holder = key.holder(self.slot, self.per_tuple, self.replaces);
                 if holder.ip_posid == 0 {
                     Group::NONE
                 } else {
-                    losers::taken(self.suspects, self.number, row, &raw const holder)
+                    suspects::taken(self.suspects, self.number, row, &raw const holder)
                 }
             } else {
                 Group::NONE

@@ -10,9 +10,10 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::load::direct::executor::Executor;
 use crate::load::direct::indexes::{Indexes, Way};
-use crate::load::direct::losers::{self, Bits, Suspects, number_of};
+use crate::load::direct::suspects::{self, Bits, Suspects};
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
+use crate::pg::removal::number_of;
 use crate::pg::unguarded as c;
 
 /// Behind the last row.
@@ -158,7 +159,7 @@ impl Exclusion {
             let row = &raw const (*slot).tts_tid;
             let holder = self.look.find(values, nulls);
             if holder.ip_posid != 0 {
-                losers::taken(suspects, self.index, row, &raw const holder);
+                suspects::taken(suspects, self.index, row, &raw const holder);
             }
             // An index has no more columns than that; keys are fewer, or there is nothing to be told apart.
             let mut all = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize + 1];

@@ -10,10 +10,11 @@ use super::{Settling, Table, Written, left_beside};
 use crate::error::{Error, OrRaise};
 use crate::load::direct::index_keys::{self, Clash, Collector, Help, Sources};
 use crate::load::direct::indexes::Way;
-use crate::load::direct::losers::{Group, row_of};
+use crate::load::direct::suspects::Group;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
 use crate::pg::holder;
+use crate::pg::removal::row_of;
 
 /// Build the indexes whose keys were collected.
 ///
