@@ -15,6 +15,7 @@
 //! that loses to an index is in nobody's way, and nobody may refer to it. So all keys are gathered first.
 
 mod exclusion;
+pub mod judge;
 mod offer;
 mod references;
 mod verdict;
@@ -27,14 +28,11 @@ use self::offer::Offer;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::indexes::{Indexes, Way};
-use super::leader::Leader;
-use super::origin::{Origin, Origins, Place, Traces, Trail};
-use super::process::Process;
+use super::origin::{Origin, Origins, Traces, Trail};
 use super::suspects::{Bits, Suspects};
-use crate::error::{OrRaise, Result};
+use crate::error::Result;
 use crate::load::duplicate::Keep;
 use crate::load::options::LoadOptions;
-use crate::load::phase::{Phase, enter};
 use crate::pg::number_sort::NumberSort;
 use crate::pg::removal::{number_of, row_of};
 use crate::pg::tuple_sort::LEAST_MEMORY;
@@ -133,7 +131,7 @@ impl KeyCheck {
     ///
     /// # Safety
     /// One of the executor's result relations, and its number. Guarded.
-    unsafe fn table(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut Table {
+    unsafe fn open(&mut self, relinfo: *mut pg_sys::ResultRelInfo, number: usize) -> *mut Table {
         if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
             return table;
         }
@@ -194,11 +192,28 @@ impl KeyCheck {
             table
         }
     }
+
+    /// The table that rows of a result relation go to; `number` says which of the load's relations it is. Guarded.
+    ///
+    /// # Safety
+    /// One of the executor's result relations.
+    pub unsafe fn table_of(
+        &mut self,
+        relinfo: *mut pg_sys::ResultRelInfo,
+        number: impl FnOnce() -> Result<usize>,
+    ) -> Result<*mut Table> {
+        if self.last.0 != relinfo {
+            let number = number()?;
+            // SAFETY: the caller vouches for the relation.
+            self.last = (relinfo, unsafe { self.open(relinfo, number) });
+        }
+        Ok(self.last.1)
+    }
 }
 
 impl Table {
     /// The place of one more row.
-    fn next(&mut self, origin: Origin, origins: &mut Origins) -> pg_sys::ItemPointerData {
+    pub fn next(&mut self, origin: Origin, origins: &mut Origins) -> pg_sys::ItemPointerData {
         let (block, offset) = (self.rows / PER_BLOCK, self.rows % PER_BLOCK + 1);
         self.trail.follow(0, offset as u16, origin);
         self.rows += 1;
@@ -228,32 +243,6 @@ impl Table {
     }
 }
 
-/// A row goes to a result relation: to which table, and its place, in the slot.
-///
-/// # Safety
-/// A valid process that has a check, one of its result relations, and a slot with a row of it.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn take(
-    process: *mut Process,
-    relinfo: *mut pg_sys::ResultRelInfo,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> *mut Table {
-    // SAFETY: the caller vouches for all.
-    unsafe {
-        let process = &mut *process;
-        let check = &mut *process.keys;
-        if check.last.0 != relinfo {
-            let number = process.number_of_relation((*relinfo).ri_RelationDesc).or_raise();
-            check.last = (relinfo, check.table(relinfo, number));
-        }
-        let table = check.last.1;
-        let origin = process.origin();
-        (*slot).tts_tid = (*table).next(origin, &mut process.origins);
-        process.count_row();
-        table
-    }
-}
-
 /// Take the keys of a row.
 ///
 /// # Safety
@@ -268,7 +257,7 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
             (*(*table).exclusions.as_mut_ptr().add(i)).add(&raw mut (*table).suspects, slot);
         }
         let row = number_of(&(*slot).tts_tid);
-        (*table).keys.add(slot, |key| references::missing(table, key, row));
+        (*table).keys.add(slot, |key| missing(table, key, row));
         for i in 0..(*table).offers.len() {
             (*(*table).offers.as_mut_ptr().add(i)).add(slot, row);
         }
@@ -276,110 +265,21 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
     }
 }
 
-/// Judge all rows.
+/// A row's key is not there.
 ///
 /// # Safety
-/// A plain frame outside of parallel mode, and a valid leader whose process has gone through the file.
-pub unsafe fn judge(leader: *mut Leader) {
-    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+/// A valid table.
+#[pg_guard]
+unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
+    // SAFETY: the caller vouches for it; the sort lives as long as the table.
     unsafe {
-        let check = (*leader).process.keys;
-        if check.is_null() {
+        let table = &mut *table;
+        if table.is_lost(row) {
             return;
         }
-        let caller = pg_sys::CurrentMemoryContext;
-        let phases = (*leader).process.phases;
-        enter(phases, Phase::Indexes);
-        end_trails(leader);
-        let (tables, count) = ((*check).tables.as_ptr(), (*check).tables.len());
-        for i in 0..count {
-            let table = *tables.add(i);
-            if !table.is_null() {
-                pg_sys::CurrentMemoryContext = (*table).memory;
-                (*table).indexes.compare_sorted(&raw mut (*table).suspects, (*table).slot);
-                verdict::judge(leader, table);
-            }
-        }
-        enter(phases, Phase::ForeignKeys);
-        references::judge(leader);
-        pg_sys::CurrentMemoryContext = caller;
-        for i in 0..count {
-            close(*tables.add(i));
-        }
+        // It begins two more, when it is all there.
+        let (memory, old) = (table.share / 3, pg_sys::MemoryContextSwitchTo(table.memory));
+        table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
+        pg_sys::MemoryContextSwitchTo(old);
     }
-}
-
-/// # Safety
-/// As [`judge`].
-#[pg_guard]
-unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
-    // SAFETY: the caller vouches for it.
-    unsafe {
-        let process = &mut (*leader).process;
-        for &table in &(*process.keys).tables {
-            if !table.is_null() {
-                (*table).remember((*table).rows / PER_BLOCK, &mut process.origins);
-            }
-        }
-    }
-}
-
-/// Close what was opened for a table; no check of its rows is made any more.
-///
-/// # Safety
-/// A table or null.
-#[pg_guard]
-unsafe extern "C-unwind" fn close(table: *mut Table) {
-    // SAFETY: the caller vouches for it; deleting the context drops the table.
-    unsafe {
-        if table.is_null() {
-            return;
-        }
-        let memory = (*table).memory;
-        {
-            let table = &mut *table;
-            table.exclusions.iter_mut().for_each(Exclusion::close);
-            table.keys.discard();
-            table.offers.iter_mut().for_each(Offer::close);
-            pg_sys::ExecDropSingleTupleTableSlot(table.slot);
-            table.indexes.close();
-        }
-        pg_sys::MemoryContextDelete(memory);
-    }
-}
-
-/// Rows of a relation of the load.
-///
-/// # Safety
-/// A valid leader whose process has a check.
-unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
-    // SAFETY: the caller vouches for it.
-    let tables = unsafe { &(*(*leader).process.keys).tables };
-    tables.get(number).copied().unwrap_or(std::ptr::null_mut())
-}
-
-/// Keep rows of a table as rejects or duplicates, in the order of the file: row, and by number what there is to say.
-///
-/// # Safety
-/// A valid leader and table; guarded.
-unsafe fn leave_out(
-    leader: &mut Leader,
-    table: &mut Table,
-    rows: NumberSort<4>,
-    mut say: impl FnMut(&mut Leader, u64, Place) -> Result<()>,
-) -> Result<u64> {
-    let mut sort = leader.in_file_order(table.number, rows, table.share / 3, false)?;
-    let (mut count, mut last) = (0, None);
-    while let Some([position, behind, row, what, ..]) = sort.take() {
-        pgrx::check_for_interrupts!();
-        // Of several complaints about a row, the first one counts.
-        if last.replace(row) == Some(row) || table.is_lost(row) {
-            continue;
-        }
-        table.lose(row);
-        say(leader, what, Place { file: 0, position, behind })?;
-        count += 1;
-    }
-    sort.end();
-    Ok(count)
 }

@@ -24,7 +24,7 @@ use pgrx::{pg_guard, pg_sys};
 pub use self::further::Further;
 use super::executor::{self, Executor};
 use super::failure;
-use super::key_check;
+use super::key_check::judge::judge;
 use super::offender::{self, Offender};
 use super::origin::{Earlier, Target};
 use super::process::{Beginning, Process};
@@ -163,7 +163,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         work(leader.cast());
         let settling = close_heaps(leader, load);
         if (*load).is_dry {
-            key_check::judge(leader);
+            judge(leader);
         } else {
             settle::after_rows(settling);
         }

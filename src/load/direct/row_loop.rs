@@ -18,7 +18,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::pulled::{fetch, next_of_join, next_of_query};
 use super::defaults::Default;
-use super::key_check;
+use super::key_check::{self, Table};
 use super::process::{END, InBlock, Process, ROW, SHORT};
 use super::projection::{self, Made};
 use crate::error::{self, Error, OrRaise};
@@ -68,6 +68,20 @@ unsafe extern "C-unwind" fn store(
     // SAFETY: a slot with the leaf's descriptor and valid arrays.
     let arrays = unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } };
     process.add(process.last_leaf.1, arrays).or_raise();
+}
+
+/// Let the row in the slot, which goes to a result relation, be one whose keys are taken: of which table.
+///
+/// # Safety
+/// As [`store`], with a process that has a check.
+#[pg_guard]
+unsafe extern "C-unwind" fn take(
+    process: *mut Process,
+    relinfo: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> *mut Table {
+    // SAFETY: the caller vouches for all.
+    unsafe { (&mut *process).take(relinfo, slot) }.or_raise()
 }
 
 /// Append all that is left.
@@ -259,7 +273,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             if (*process).keys.is_null() {
                 store(process, relinfo, slot);
             } else {
-                let table = key_check::take(process, relinfo, slot);
+                let table = take(process, relinfo, slot);
                 key_check::add(table, slot);
             }
             clear(e.slot, per_tuple);

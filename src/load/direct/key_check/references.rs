@@ -4,20 +4,20 @@
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::{Table, leave_out, table_of};
+use super::judge::{leave_out, table_of};
+use super::{Table, missing};
 use crate::error::OrRaise;
 use crate::load::direct::key_query::{Beside, KeyQuery};
 use crate::load::direct::leader::Leader;
 use crate::load::rejects::Complaint;
-use crate::pg::number_sort::NumberSort;
 use crate::pg::unguarded as c;
 
 /// Find the rows of all tables that violate a foreign key.
 ///
 /// # Safety
-/// As [`super::judge`]; it is known which rows lose to indexes.
+/// As [`super::judge::judge`]; it is known which rows lose to indexes.
 pub unsafe fn judge(leader: *mut Leader) {
-    // SAFETY: as in `super::judge`.
+    // SAFETY: as in `super::judge::judge`.
     unsafe {
         let count = (*leader).spec.traits.len();
         let mut taken = 0;
@@ -102,25 +102,6 @@ unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::Memo
             pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         )
-    }
-}
-
-/// A row's key is not there.
-///
-/// # Safety
-/// A valid table.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
-    // SAFETY: the caller vouches for it; the sort lives as long as the table.
-    unsafe {
-        let table = &mut *table;
-        if table.is_lost(row) {
-            return;
-        }
-        // It begins two more, when it is all there.
-        let (memory, old) = (table.share / 3, pg_sys::MemoryContextSwitchTo(table.memory));
-        table.orphans.get_or_insert_with(|| NumberSort::new(memory)).put([row, key as u64, 0, 0]);
-        pg_sys::MemoryContextSwitchTo(old);
     }
 }
 

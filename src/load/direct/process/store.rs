@@ -5,6 +5,7 @@ use pgrx::pg_sys;
 use super::Process;
 use crate::error::Result;
 use crate::load::direct::heap::{Added, Heap};
+use crate::load::direct::key_check::Table;
 use crate::load::direct::wide::Received;
 use crate::load::memory;
 use crate::pg::chunks::Chunks;
@@ -125,6 +126,25 @@ impl Process {
         }
         let after = destination.bytes();
         self.follow_bytes(before, after)
+    }
+
+    /// A row goes to a result relation, and is not stored: which table its keys are for, and its place, in the slot. Guarded.
+    ///
+    /// # Safety
+    /// A process that has a check, one of its result relations, and a slot with a row of it.
+    pub unsafe fn take(
+        &mut self,
+        relinfo: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> Result<*mut Table> {
+        // SAFETY: the caller vouches for all.
+        unsafe {
+            let table = (*self.keys).table_of(relinfo, || self.number_of_relation((*relinfo).ri_RelationDesc))?;
+            let origin = self.origin();
+            (*slot).tts_tid = (*table).next(origin, &mut self.origins);
+            self.count_row();
+            Ok(table)
+        }
     }
 
     #[inline]

@@ -1,0 +1,120 @@
+//! All keys are gathered: the rows that would not stay are found, and left out.
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::exclusion::Exclusion;
+use super::offer::Offer;
+use super::{PER_BLOCK, Table, references, verdict};
+use crate::error::Result;
+use crate::load::direct::leader::Leader;
+use crate::load::direct::origin::Place;
+use crate::load::phase::{Phase, enter};
+use crate::pg::number_sort::NumberSort;
+
+/// Judge all rows.
+///
+/// # Safety
+/// A plain frame outside of parallel mode, and a valid leader whose process has gone through the file.
+pub unsafe fn judge(leader: *mut Leader) {
+    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+    unsafe {
+        let check = (*leader).process.keys;
+        if check.is_null() {
+            return;
+        }
+        let caller = pg_sys::CurrentMemoryContext;
+        let phases = (*leader).process.phases;
+        enter(phases, Phase::Indexes);
+        end_trails(leader);
+        let (tables, count) = ((*check).tables.as_ptr(), (*check).tables.len());
+        for i in 0..count {
+            let table = *tables.add(i);
+            if !table.is_null() {
+                pg_sys::CurrentMemoryContext = (*table).memory;
+                (*table).indexes.compare_sorted(&raw mut (*table).suspects, (*table).slot);
+                verdict::judge(leader, table);
+            }
+        }
+        enter(phases, Phase::ForeignKeys);
+        references::judge(leader);
+        pg_sys::CurrentMemoryContext = caller;
+        for i in 0..count {
+            close(*tables.add(i));
+        }
+    }
+}
+
+/// # Safety
+/// As [`judge`].
+#[pg_guard]
+unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let process = &mut (*leader).process;
+        for &table in &(*process.keys).tables {
+            if !table.is_null() {
+                (*table).remember((*table).rows / PER_BLOCK, &mut process.origins);
+            }
+        }
+    }
+}
+
+/// Close what was opened for a table; no check of its rows is made any more.
+///
+/// # Safety
+/// A table or null.
+#[pg_guard]
+unsafe extern "C-unwind" fn close(table: *mut Table) {
+    // SAFETY: the caller vouches for it; deleting the context drops the table.
+    unsafe {
+        if table.is_null() {
+            return;
+        }
+        let memory = (*table).memory;
+        {
+            let table = &mut *table;
+            table.exclusions.iter_mut().for_each(Exclusion::close);
+            table.keys.discard();
+            table.offers.iter_mut().for_each(Offer::close);
+            pg_sys::ExecDropSingleTupleTableSlot(table.slot);
+            table.indexes.close();
+        }
+        pg_sys::MemoryContextDelete(memory);
+    }
+}
+
+/// Rows of a relation of the load.
+///
+/// # Safety
+/// A valid leader whose process has a check.
+pub(super) unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
+    // SAFETY: the caller vouches for it.
+    let tables = unsafe { &(*(*leader).process.keys).tables };
+    tables.get(number).copied().unwrap_or(std::ptr::null_mut())
+}
+
+/// Keep rows of a table as rejects or duplicates, in the order of the file: row, and by number what there is to say.
+///
+/// # Safety
+/// A valid leader and table; guarded.
+pub(super) unsafe fn leave_out(
+    leader: &mut Leader,
+    table: &mut Table,
+    rows: NumberSort<4>,
+    mut say: impl FnMut(&mut Leader, u64, Place) -> Result<()>,
+) -> Result<u64> {
+    let mut sort = leader.in_file_order(table.number, rows, table.share / 3, false)?;
+    let (mut count, mut last) = (0, None);
+    while let Some([position, behind, row, what, ..]) = sort.take() {
+        pgrx::check_for_interrupts!();
+        // Of several complaints about a row, the first one counts.
+        if last.replace(row) == Some(row) || table.is_lost(row) {
+            continue;
+        }
+        table.lose(row);
+        say(leader, what, Place { file: 0, position, behind })?;
+        count += 1;
+    }
+    sort.end();
+    Ok(count)
+}
