@@ -52,17 +52,6 @@ use crate::pg::stream::Header;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::Share;
 
-/// Keys of what is in shared memory.
-pub const KEY_SHARED: u64 = 1;
-pub const KEY_COUNTERS: u64 = 2;
-pub const KEY_SPEC: u64 = 3;
-pub const KEY_QUEUES: u64 = 4;
-pub const KEY_REJECTS: u64 = 5;
-pub const KEY_SHARES: u64 = 6;
-pub const KEY_FIGURES: u64 = 7;
-pub const KEY_FILES: u64 = 8;
-pub const KEY_BY_FILE: u64 = 9;
-
 /// The state of a load.
 #[derive(Debug)]
 pub struct Leader {

@@ -26,6 +26,7 @@ mod join;
 mod key_check;
 mod key_query;
 mod leader;
+mod leaves;
 mod losers;
 mod new_rows;
 mod offender;

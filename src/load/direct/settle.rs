@@ -19,7 +19,6 @@
 //! Expressions of indexes, conditions and triggers are the user's, so [`before_rows`] and [`after_rows`] are plain frames.
 
 mod collected;
-mod leaves;
 mod refer;
 mod sift;
 
@@ -31,7 +30,6 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::collected::build;
-pub use self::leaves::{are_leaves, close_leaves, lock_leaves, may_complain, may_refer, pin_partitions};
 use self::sift::sift;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
@@ -39,6 +37,7 @@ use super::freeze;
 use super::index_keys::{Collector, KeyStream, Sources};
 use super::indexes::{Indexes, Survival, Way};
 use super::leader::Leader;
+use super::leaves::{may_complain, may_refer};
 use super::losers;
 use super::new_rows::NewRows;
 use super::rebuild::{self, Rebuild};

@@ -18,6 +18,17 @@ use crate::pg::stages::{STAGES, Stage, Stages};
 use crate::pg::stretches::{Grid, Stretches};
 use crate::pg::usage::Cpu;
 
+/// Keys of what is in shared memory.
+pub const KEY_SHARED: u64 = 1;
+pub const KEY_COUNTERS: u64 = 2;
+pub const KEY_SPEC: u64 = 3;
+pub const KEY_QUEUES: u64 = 4;
+pub const KEY_REJECTS: u64 = 5;
+pub const KEY_SHARES: u64 = 6;
+pub const KEY_FIGURES: u64 = 7;
+pub const KEY_FILES: u64 = 8;
+pub const KEY_BY_FILE: u64 = 9;
+
 /// What the processes of a load share.
 #[derive(Debug)]
 #[repr(C)]

@@ -15,16 +15,16 @@ use super::executor;
 use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
-use super::leader::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
-};
+use super::leaves;
 use super::origin::Traces;
 use super::process::{Parts, Process};
 use super::projection::{Projection, Text};
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
-use super::settle;
-use super::shared::Shared;
+use super::shared::{
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    Shared,
+};
 use super::spec::{Spec, condition_node};
 use super::wide::{QUEUE, Wide};
 use crate::error::{Error, OrRaise, Result};
@@ -229,9 +229,9 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
     let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
     // SAFETY: guarded calls on an open relation, which the executor was set up for.
     let sees_the_same = unsafe {
-        settle::pin_partitions(relation, executor.estate);
+        leaves::pin_partitions(relation, executor.estate);
         let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
-        settle::are_leaves(relation, &known)
+        leaves::are_leaves(relation, &known)
     };
     let mut sequences = spec.sequences.iter();
     let mut defaults = Defaults::new(&source::defaults(relation, &mapping), |_| {

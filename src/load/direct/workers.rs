@@ -8,12 +8,12 @@ use pg_bulk_format::reader::Place;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::figures;
-use super::leader::{
-    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
-    Leader,
-};
+use super::leader::Leader;
 use super::rejects::{Tally, TooMuch};
-use super::shared::Shared;
+use super::shared::{
+    KEY_BY_FILE, KEY_COUNTERS, KEY_FIGURES, KEY_FILES, KEY_QUEUES, KEY_REJECTS, KEY_SHARED, KEY_SHARES, KEY_SPEC,
+    Shared,
+};
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
 use crate::guc;

@@ -14,13 +14,13 @@ use crate::load::direct::executor::Executor;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
+use crate::load::direct::leaves;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::{Target, Traces};
 use crate::load::direct::process::{Parts, Process};
 use crate::load::direct::projection::{Nodes, Projection};
 use crate::load::direct::rebuild;
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::settle;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::wide::Wide;
@@ -60,9 +60,9 @@ impl Leader {
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
         // SAFETY: a guarded call on an open relation.
-        let relations = unsafe { settle::lock_leaves(relation) };
+        let relations = unsafe { leaves::lock_leaves(relation) };
         // SAFETY: a guarded call on what the executor was set up for.
-        unsafe { settle::pin_partitions(relation, executor.estate) };
+        unsafe { leaves::pin_partitions(relation, executor.estate) };
         let expressions = source::defaults(relation, mapping);
         let mut defaults = Defaults::new(&expressions, |default| default.open())?;
         if options.is_statement() {
@@ -113,12 +113,12 @@ impl Leader {
             }
             let keeps = options.copy.on_error == OnError::Table;
             let complain =
-                relations.iter().any(|&leaf| settle::may_complain(leaf) || (keeps && settle::may_refer(leaf)));
+                relations.iter().any(|&leaf| leaves::may_complain(leaf) || (keeps && leaves::may_refer(leaf)));
             let keys = (load.is_dry && complain).then(|| {
                 let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
             });
-            settle::close_leaves(relation, &relations);
+            leaves::close_leaves(relation, &relations);
             (safe, complain, keys)
         };
         let copy = &options.copy;
