@@ -13,6 +13,7 @@
 //! A load without workers is the same with one process, which reads the file in order.
 
 mod call;
+mod course;
 mod defaults;
 mod exclusive;
 mod executor;
@@ -47,11 +48,11 @@ mod wide;
 mod worker;
 mod workers;
 
+pub use course::load;
 pub use exclusive::{WORTH_EXCLUSIVE, renew};
 pub use freeze::check_freeze;
 pub use join::Joined;
 pub use join::leaf::{Columns, in_place_of, register as register_leaf};
-pub use leader::load;
 pub use projection::{Made, Nodes, Projection, compute_read, filter};
 pub use statement::Statement;
 pub use workers::workers_for;

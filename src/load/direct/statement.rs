@@ -8,6 +8,7 @@
 use pgrx::{PgList, pg_sys};
 
 use super::executor::Executor;
+use crate::load::Load;
 
 /// A statement that is being executed.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +16,11 @@ pub struct Statement {
     estate: *mut pg_sys::EState,
     /// Its result relation.
     target: *mut pg_sys::ResultRelInfo,
+}
+
+/// The columns that whoever loads gives values to.
+pub fn inserted_by(load: &Load) -> Vec<i16> {
+    load.statement.map_or_else(|| load.mapping.attributes().collect(), |statement| statement.inserted())
 }
 
 impl Statement {

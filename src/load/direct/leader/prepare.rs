@@ -6,7 +6,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::{Further, Leader, inserted_by};
+use super::{Further, Leader};
 use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
@@ -23,6 +23,7 @@ use crate::load::direct::rebuild;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
+use crate::load::direct::statement::inserted_by;
 use crate::load::direct::wide::Wide;
 use crate::load::direct::workers::workers_for;
 use crate::load::files::Files;
@@ -43,7 +44,7 @@ use crate::pg::stretches::MOST_PROCESSES;
 use crate::pg::units::Units;
 
 impl Leader {
-    pub(super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
+    pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
         let relation = load.target.relation;
         let condition = load.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.options, &load.mapping);

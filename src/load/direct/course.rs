@@ -1,0 +1,458 @@
+//! The course of a load: its leader makes everything ready, starts workers, works itself, and sees to what comes after the rows.
+//!
+//! ```text
+//!   prepare ─► first record ─► parallel mode, workers ─► rows ─► wide rows of workers ─► leave parallel mode ─► settle
+//!   locks, xid, statement      only a file of some size                                  indexes, triggers, statistics
+//!   triggers
+//! ```
+//!
+//! The first record is the leader's alone, because only then it is known how lines end. What parallel mode forbids is
+//! done before (xid, command id, sequences) or after it (triggers, statistics).
+//!
+//! An error, wherever it comes from, passes through here on its way: rows that were appended are counted for
+//! autovacuum, and a worker's error loses the line that says it was a worker's.
+
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::{pg_guard, pg_sys};
+
+use super::executor::{self, Executor};
+use super::failure;
+use super::key_check::judge::judge;
+use super::leader::Leader;
+use super::offender;
+use super::process::Beginning;
+use super::row_loop;
+use super::settle::{self, Settling, Written};
+use super::statement::inserted_by;
+use super::workers::workers_for;
+use crate::error::{OrRaise, Result};
+use crate::load::Load;
+use crate::load::options::IndexesOption;
+use crate::load::query;
+use crate::load::report::Counts;
+use crate::pg::attempt::attempt;
+use crate::pg::context::copy_context;
+use crate::pg::original::Original;
+use crate::pg::points::{point, point_plain};
+use crate::pg::soft::OnError;
+use crate::pg::unguarded::{self, Opaque};
+
+/// Load a file.
+///
+/// # Safety
+/// A plain frame, and a load that is prepared, whose memory context is current.
+pub unsafe fn load(load: *mut Load) {
+    // SAFETY: the caller vouches for the load; the leader lives as long as it.
+    unsafe {
+        let mut call = Call { load, leader: std::ptr::null_mut() };
+        let mut original = Original::new();
+        let mut context = pg_sys::ErrorContextCallback::default();
+        Original::push(&raw mut original, &raw mut context);
+        let error = attempt(all, (&raw mut call).cast());
+        if !error.is_null() {
+            let error = fail(call.leader, error, &raw mut original);
+            Original::pop(&raw mut original, &raw mut context);
+            unguarded::ReThrowError(error);
+        }
+        Original::pop(&raw mut original, &raw mut context);
+    }
+}
+
+struct Call {
+    load: *mut Load,
+    /// Null until it is made.
+    leader: *mut Leader,
+}
+
+/// # Safety
+/// A plain frame, and a valid call.
+unsafe extern "C-unwind" fn all(call: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let call = call.cast::<Call>();
+        let load = (*call).load;
+        let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
+        set_up(load, executor.as_mut_ptr());
+        // Statement triggers may do to the table and its partitions what they want, so they come before anything is
+        // known of these.
+        if !(*load).is_dry {
+            settle::before_rows(executor.assume_init());
+        }
+        let leader = prepare(load, executor.as_ptr());
+        (*call).leader = leader;
+        work(leader.cast());
+        let settling = close_heaps(leader, load);
+        if (*load).is_dry {
+            judge(leader);
+        } else {
+            settle::after_rows(settling);
+        }
+        finish(leader, settling, load);
+    }
+}
+
+/// # Safety
+/// A valid load, and room for what is set up.
+#[pg_guard]
+unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let load = &*load;
+        let conditions = load.where_clause.conditions.cast();
+        let instrument = load.statement.map_or(0, |statement| statement.instrument());
+        *executor = executor::set_up(load.target.relation, &inserted_by(load), conditions, instrument);
+    }
+}
+
+/// # Safety
+/// A valid load, and what was set up for it.
+#[pg_guard]
+unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) -> *mut Leader {
+    // SAFETY: the caller vouches for it. The leader is dropped with the memory context.
+    unsafe {
+        let leader = Leader::new(&mut *load, *executor).or_raise();
+        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
+    }
+}
+
+/// The rows.
+///
+/// # Safety
+/// A plain frame, and a valid leader.
+unsafe extern "C-unwind" fn work(leader: Opaque) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
+        let leader = leader.cast::<Leader>();
+        loop {
+            work_on_file(leader);
+            blame(leader.cast());
+            if !go_on(leader) {
+                break;
+            }
+        }
+    }
+}
+
+/// Go on with the next file; false if there is none.
+///
+/// # Safety
+/// A valid leader without workers, whose file is done.
+#[pg_guard]
+unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.go_on().or_raise()
+}
+
+/// # Safety
+/// A valid leader whose file is not the last one.
+#[pg_guard]
+unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.process.pause().or_raise();
+}
+
+/// The rows of a file.
+///
+/// # Safety
+/// As [`work`].
+unsafe fn work_on_file(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
+        let process = &raw mut (*leader).process;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*process).rows).cast(),
+        };
+        (*leader).outer = context.previous;
+        pg_sys::error_context_stack = &raw mut context;
+        if (*leader).most_workers > 0 && (*process).rows.stream().files().is_some() {
+            // What each file begins with, whoever opens it sees.
+            start_workers(leader.cast());
+            row_loop::run(process);
+        } else if (*leader).most_workers > 0 && (*process).join.is_some() {
+            // The plan pulls: whoever it asks for the second record starts the workers.
+            (*process).records_left = (*process).skip_left + 1;
+            (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast() });
+            row_loop::run(process);
+            (*process).beginning = None;
+            (*process).records_left = u64::MAX;
+        } else if (*leader).most_workers > 0 {
+            (*process).records_left = (*process).skip_left + 1;
+            row_loop::run(process);
+            point_plain!("load.first");
+            let ended = (*process).records_left > 0;
+            (*process).records_left = u64::MAX;
+            if !ended {
+                start_workers(leader.cast());
+                row_loop::run(process);
+            }
+        } else {
+            row_loop::run(process);
+        }
+        query::finish((*process).query);
+        point_plain!("load.rows");
+        if (*leader).is_last() {
+            row_loop::finish(process);
+        } else {
+            pause(leader);
+        }
+        // What workers do from here on is not about the line that we read last.
+        pg_sys::error_context_stack = context.previous;
+        end_workers(leader);
+    }
+}
+
+/// Raise the error about the row that was too many for `reject_limit`, if there is one.
+///
+/// # Safety
+/// A plain frame, and a valid leader; its workers are done, or those that are not have no say any more.
+unsafe extern "C-unwind" fn blame(leader: Opaque) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
+        let leader = leader.cast::<Leader>();
+        if !look_again(leader) {
+            return;
+        }
+        let process = &raw mut (*leader).process;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*process).rows).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        (*process).rows.elsewhere.end();
+        row_loop::run(process);
+        // Values that are bad once and good another time.
+        pg_sys::error_context_stack = context.previous;
+        raise_too_many(leader);
+    }
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn look_again(leader: *mut Leader) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.look_again().or_raise()
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &*leader }.process.rejects.too_many().raise();
+}
+
+/// An error ended the load: the one to be raised, which is an earlier one of the file if there is one.
+///
+/// # Safety
+/// A plain frame; a valid leader or null, and an error that was caught.
+unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mut Original) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let mut error = error;
+        failure::recover();
+        // A worker raises an error only if it is the earliest.
+        let is_own = !Original::restore(original, error);
+        if is_own && !leader.is_null() && (*leader).parallel.is_some() && failure::is_about_a_row(error) {
+            let earlier = attempt(wait_for_earlier, leader.cast());
+            if !earlier.is_null() {
+                error = earlier;
+                failure::recover();
+                Original::restore(original, error);
+            }
+        }
+        if !leader.is_null() {
+            (*leader).note_whole_files();
+        }
+        if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
+            failure::recover();
+        }
+        // What the server itself is short of, or wrong about, is not to be asked for more.
+        if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
+            // Statistics are not worth losing the error for.
+            failure::recover();
+        }
+        if !leader.is_null() && is_own {
+            offender::name_line(leader, error);
+        }
+        if !leader.is_null() && failure::is_about_a_row(error) {
+            let too_many = attempt(blame, leader.cast());
+            if !too_many.is_null() {
+                error = too_many;
+                failure::recover();
+                Original::restore(original, error);
+            }
+        }
+        error
+    }
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    let leader = unsafe { &mut *leader.cast::<Leader>() };
+    let process = &mut leader.process;
+    // SAFETY: as in Process::shared; the reference does not outlive this function.
+    let shared = unsafe { &*process.shared };
+    let (wide, rejects) = (&mut process.wide, &mut process.rejects);
+    // The workers' wide rows are of no use any more, but their queues must not fill.
+    let mut discard = || rejects.drain(wide);
+    if shared.wait_until_earliest(0, &mut discard) {
+        return;
+    }
+    // A worker has an earlier one, and raises it: here, in the end.
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    loop {
+        discard();
+        // SAFETY: guarded calls on this process's latch.
+        unsafe {
+            pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), 10, pg_sys::PG_WAIT_EXTENSION);
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// Take the rejects that are on their way.
+///
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn drain(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &mut (*leader.cast::<Leader>()).process };
+    process.rejects.drain(&mut process.wide);
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn count_dead(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader.cast::<Leader>() }.count_rows();
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
+    // SAFETY: the caller vouches for it. Errors of workers carry their own context.
+    unsafe {
+        let leader = leader.cast::<Leader>();
+        let own = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = (*leader).outer;
+        let started = (*leader).start();
+        pg_sys::error_context_stack = own;
+        started.or_raise();
+    }
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.end().or_raise();
+}
+
+/// # Safety
+/// A valid leader and its load.
+#[pg_guard]
+unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
+    // SAFETY: the caller vouches for both. What is made is dropped with the memory context.
+    unsafe {
+        let options = &(*load).options;
+        let settling = (*leader).close_heaps(options.indexes).or_raise();
+        // However few the rows are, and whoever made them: what is built is a table's indexes.
+        let settling = settling.with_helpers(workers_for(options.workers, u64::MAX));
+        PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(settling)
+    }
+}
+
+/// # Safety
+/// A valid leader, what it has settled, and its load.
+#[pg_guard]
+unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling, load: *mut Load) {
+    // SAFETY: the caller vouches for all.
+    unsafe {
+        if let Some(statement) = (*load).statement {
+            statement.add_triggers(&(*leader).process.executor);
+        }
+        (*leader).finish(&mut *settling, &mut (*load).counts).or_raise();
+    }
+}
+
+impl Leader {
+    /// Tell the statistics of the rows appended so far. They count as dead if the transaction fails. Only the leader does
+    /// it: a worker's transaction always ends well.
+    fn count_rows(&mut self) {
+        // An error may come after they were told.
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
+            settle::count_rows(*oid, self.total(index) - self.process.counted_rows_of(index));
+        }
+    }
+
+    /// The rows are in. What has to wait for them is still to be done.
+    fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
+        let leader = &raw mut *self;
+        self.count_rows();
+        self.process.origins.settle();
+        let mut collectors = Vec::with_capacity(self.spec.traits.len());
+        for index in 0..self.spec.traits.len() {
+            collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
+        }
+        self.process.release();
+        point!("load.settle");
+        let written = |(index, &(oid, traits))| Written {
+            index,
+            oid,
+            traits,
+            rows: self.total(index),
+            start: self.process.start_of(index),
+            elsewhere: self.process.elsewhere(index),
+            collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
+        };
+        let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
+        let (files, workers, builders) = (self.process.plan.files, self.workers, self.builders);
+        let (executor, stamp, phases) = (self.process.executor, self.process.stamp, self.process.phases);
+        Ok(Settling::new(executor, stamp, relations, indexes, phases, leader).with_files(files, workers, builders))
+    }
+
+    /// Outside of parallel mode.
+    fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
+        self.process.rows.close()?;
+        settling.close_files();
+        executor::tear_down(&self.process.executor);
+        if let Some(files) = self.process.plan.files.take() {
+            files.release();
+        }
+        if let Some(sorts) = self.process.plan.sorts.take() {
+            sorts.release();
+        }
+        point!("load.settled");
+        if self.process.tolerance.on_error == OnError::Table {
+            self.process.tolerance.bad_rows = self.counts.rejected;
+        }
+        self.process.tolerance.report();
+        if self.replaced > 0 {
+            let rows = if self.replaced == 1 { "1 row was".to_owned() } else { format!("{} rows were", self.replaced) };
+            self.counts.notes.push(format!("{rows} replaced."));
+        }
+        let notes = std::mem::take(&mut counts.notes);
+        *counts = std::mem::take(&mut self.counts);
+        counts.workers = self.workers;
+        counts.indexes = std::mem::take(&mut settling.indexes);
+        counts.notes.extend(notes);
+        counts.notes.append(&mut self.notes);
+        counts.notes.append(&mut settling.notes);
+        Ok(())
+    }
+}
