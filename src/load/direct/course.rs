@@ -19,7 +19,7 @@ use super::executor::{self, Executor};
 use super::failure;
 use super::key_check::judge::judge;
 use super::leader::Leader;
-use super::offender;
+use super::leader::line::name_line;
 use super::process::Beginning;
 use super::row_loop;
 use super::settle::{self, Settling, Written};
@@ -276,7 +276,7 @@ unsafe fn fail(leader: *mut Leader, error: *mut pg_sys::ErrorData, original: *mu
             failure::recover();
         }
         if !leader.is_null() && is_own {
-            offender::name_line(leader, error);
+            name_line(leader, error);
         }
         if !leader.is_null() && failure::is_about_a_row(error) {
             let too_many = attempt(blame, leader.cast());

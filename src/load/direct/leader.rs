@@ -2,6 +2,7 @@
 //! does is a [course](super::course), of which each part sees to its own.
 
 mod further;
+pub mod line;
 mod prepare;
 
 use std::collections::VecDeque;

@@ -1,19 +1,11 @@
-//! The row that an index complains about, and its line.
+//! The row that an index may be about to complain about.
 //!
 //! Keys are inserted in their order, long after the rows: what the server says of one does not say which row it was. So the
-//! one that is being inserted is remembered, and when its error has been caught, its record is found again. COPY would have
-//! come by it at its line: of two rows of the file with equal keys, by the later one.
+//! one that is being inserted is remembered; its line is found when the error has been caught.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
-
-use super::heap::block_of;
-use super::leader::Leader;
-use super::origin::{Target, Traces};
-use crate::error::{OrRaise, Result};
-use crate::pg::attempt::attempt;
-use crate::pg::unguarded::{self, Opaque};
+use pgrx::pg_sys;
 
 /// What an index may be about to complain about.
 #[derive(Debug, Default)]
@@ -24,87 +16,5 @@ pub struct Offender {
     /// Another row of the load with the same key.
     pub other: Option<pg_sys::ItemPointerData>,
     /// What is found out in the end: a line, and the names of the table and the file that it is of.
-    line: Option<(u64, CString, CString)>,
-}
-
-/// Let an error about a key say which line it came from.
-///
-/// # Safety
-/// A plain frame; a valid leader, whose workers are gone, and an error that was caught while it settled.
-pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both.
-    unsafe {
-        let codes = [Code::ERRCODE_UNIQUE_VIOLATION as i32, Code::ERRCODE_EXCLUSION_VIOLATION as i32];
-        if (*leader).offender.row.is_none() || !codes.contains(&(*error).sqlerrcode) {
-            return;
-        }
-        let other = attempt(find_line, leader.cast());
-        if !other.is_null() {
-            // The error is worth more than its line.
-            super::failure::recover();
-            unguarded::FreeErrorData(other);
-            return;
-        }
-        add_context(leader, error);
-    }
-}
-
-/// # Safety
-/// A valid leader.
-#[pg_guard]
-unsafe extern "C-unwind" fn find_line(leader: Opaque) {
-    // SAFETY: the caller vouches for it.
-    let leader = unsafe { &mut *leader.cast::<Leader>() };
-    leader.offender.line = leader.line_of_offender().or_raise();
-}
-
-/// # Safety
-/// A valid leader that has looked for the line, and an error.
-#[pg_guard]
-unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both; strings of errors are NUL-terminated or null.
-    unsafe {
-        let Some((line, relation, file)) = &(*leader).offender.line else { return };
-        let mut text = b"COPY ".to_vec();
-        text.extend(relation.as_bytes());
-        let what = if (*leader).process.rows.is_query { "row" } else { "line" };
-        text.extend(format!(", {what} {line}").bytes());
-        if !file.is_empty() {
-            text.push(b'\n');
-            text.extend(file.as_bytes());
-        }
-        if !(*error).context.is_null() {
-            text.push(b'\n');
-            text.extend(CStr::from_ptr((*error).context).to_bytes());
-        }
-        text.push(0);
-        (*error).context = pg_sys::pstrdup(text.as_ptr().cast());
-    }
-}
-
-impl Leader {
-    fn line_of_offender(&mut self) -> Result<Option<(u64, CString, CString)>> {
-        let Offender { relation, row, other, .. } = self.offender;
-        let origins = &mut self.process.origins;
-        let mut latest = None;
-        for row in [row, other].into_iter().flatten() {
-            latest = latest.max(origins.of_row(relation, block_of(&row), row.ip_posid)?);
-        }
-        let Some(place) = latest else { return Ok(None) };
-        if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.earlier.get_mut(file)) {
-            // SAFETY: open as long as the executor's state is.
-            let target = unsafe { (*self.process.executor.target).ri_RelationDesc };
-            let (line, described) = earlier.line_of(place, target)?;
-            return Ok(Some((line, earlier.relation.clone(), described)));
-        }
-        let (mut target, source) = (Target::default(), self.source());
-        let process = &mut self.process;
-        let line = if process.traces == Traces::Lines {
-            place.position + place.behind
-        } else {
-            process.origins.find(&mut target, &source, &mut process.rows, place)?;
-            process.rows.reader().line_number()
-        };
-        Ok(Some((line, process.rows.relation_name.clone(), process.rows.described.clone())))
-    }
+    pub line: Option<(u64, CString, CString)>,
 }
