@@ -4,6 +4,7 @@
 mod further;
 pub mod line;
 mod prepare;
+pub mod reading;
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;

@@ -53,6 +53,6 @@ pub use exclusive::{WORTH_EXCLUSIVE, renew};
 pub use freeze::check_freeze;
 pub use join::Joined;
 pub use join::leaf::{Columns, in_place_of, register as register_leaf};
+pub use leader::reading::workers_for;
 pub use projection::{Made, Nodes, Projection, compute_read, filter};
 pub use statement::Statement;
-pub use workers::workers_for;

@@ -16,7 +16,6 @@ use super::shared::{
 };
 use super::wide::QUEUE;
 use crate::error::{Error, Result};
-use crate::guc;
 use crate::load::report::Counts;
 use crate::pg::build_id::build_id;
 use crate::pg::chunks::Chunks;
@@ -28,7 +27,7 @@ use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::OnError;
 use crate::pg::source::Descriptor;
-use crate::pg::stretches::{Grid, MOST_PROCESSES};
+use crate::pg::stretches::Grid;
 use crate::pg::units::{FileState, Listed, Units};
 use crate::pg::usage::{self, Share};
 
@@ -315,18 +314,4 @@ impl Leader {
         }
         Ok(())
     }
-}
-
-/// Number of workers for a file of so many bytes.
-pub fn workers_for(option: Option<usize>, size: u64) -> usize {
-    let asked = option.or_else(guc::workers);
-    let workers = asked.unwrap_or_else(|| {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // SAFETY: reads a setting.
-        let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
-        // A worker's start costs milliseconds.
-        let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
-        setting.min(cores.saturating_sub(1)).min(worth)
-    });
-    workers.min(MOST_PROCESSES - 1)
 }

@@ -12,14 +12,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::Leader;
-use super::prepare::{fields, is_safe_to_read, most_workers, traces};
+use super::reading::{fields, is_safe_to_read, most_workers, traces, workers_for};
 use crate::error::Result;
 use crate::load::direct::origin::{Earlier, Traces};
 use crate::load::direct::process::File;
 use crate::load::direct::projection::{Nodes, Projection};
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
-use crate::load::direct::workers::workers_for;
 use crate::load::source::{self, Source};
 use crate::pg::hazard::Hazards;
 use crate::pg::progress::Figures;

@@ -6,6 +6,7 @@ use pg_bulk_format::tuple::Stamp;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::reading::{fields, is_safe_to_read, most_workers, traces};
 use super::{Further, Leader};
 use crate::error::{Error, Result};
 use crate::load::Load;
@@ -25,21 +26,17 @@ use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::wide::Wide;
-use crate::load::direct::workers::workers_for;
 use crate::load::files::Files;
-use crate::load::options::{IndexesOption, LoadOptions};
+use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
-use crate::load::source::{self, Mapping};
+use crate::load::source;
 use crate::pg::append::Traits;
 use crate::pg::chunks::Chunks;
-use crate::pg::column::Column;
 use crate::pg::compat;
-use crate::pg::copy_options::CopyOptions;
 use crate::pg::file_figures::ByFile;
-use crate::pg::files::Listed;
 use crate::pg::hazard::Hazards;
 use crate::pg::row::Rows;
-use crate::pg::soft::{OnError, Tolerance, Verbosity};
+use crate::pg::soft::{OnError, Tolerance};
 use crate::pg::stretches::MOST_PROCESSES;
 use crate::pg::units::Units;
 
@@ -261,53 +258,6 @@ impl Leader {
     }
 }
 
-/// May any process make rows of these columns, and of these expressions over them? Guarded.
-///
-/// # Safety
-/// Columns of an open file, and nodes of a plan.
-pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
-    // SAFETY: the caller vouches for both.
-    let column_is_safe = |column: &Column| unsafe {
-        hazards.column_is_safe(column) && (column.default.is_null() || hazards.is_safe((*column.default).expr.cast()))
-    };
-    // SAFETY: as above.
-    nodes.is_none_or(|nodes| unsafe { hazards.is_safe(nodes.all()) })
-        && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
-}
-
-/// How rows of a file can be traced to its records.
-pub(super) fn traces(rows: &Rows) -> Traces {
-    let is_supplied = rows.stream().source().is_supplied() && !rows.is_query;
-    let is_there = rows.stream().size().is_some() || rows.stream().can_share() || is_supplied;
-    let is_traceable = rows.stream().files().is_some() || (rows.stream().has_offsets() && is_there);
-    if is_traceable { Traces::Positions } else { Traces::Lines }
-}
-
-/// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.
-pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) -> usize {
-    let copy = &options.copy;
-    let stream = rows.stream();
-    // Errors of a function are survived in subtransactions.
-    let filters = options.function.is_some() && matches!(copy.on_error, OnError::Table | OnError::Ignore);
-    let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
-    if let Some(list) = stream.files() {
-        // Records to be passed over may be those of several files.
-        let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
-        // How many records a compressed one has is not known when its ids are taken.
-        let is_plain = |file: &Listed| {
-            pgrx::check_for_interrupts!();
-            list.location(file).plain_size(copy.compressed).is_some()
-        };
-        any &= !takes_ids || list.files.iter().all(is_plain);
-        let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
-        return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };
-    }
-    // Of what is compressed nobody knows how many stretches there are to judge.
-    let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
-    let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
-    if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
-}
-
 /// Rows that a file has at most, if it is known how large all of them are together. A block of bzip2's, the densest, stands for 46 MB in
 /// some 40 bytes.
 fn most_rows(rows: &Rows, size: Option<u64>) -> u64 {
@@ -348,22 +298,6 @@ fn log_transaction() {
             pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
         }
     }
-}
-
-/// Can workers do with bad values what is asked for? Subtransactions are not for them, and what is said of each bad value
-/// is said in the order of the file.
-fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
-    let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
-    match copy.on_error {
-        OnError::Stop => true,
-        OnError::Table => values_are(),
-        OnError::Ignore | OnError::SetNull => copy.verbosity != Verbosity::Verbose && values_are(),
-    }
-}
-
-pub(super) fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
-    let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
-    numbers.zip(mapping.names.iter().cloned()).collect()
 }
 
 /// # Safety

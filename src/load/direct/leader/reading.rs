@@ -1,0 +1,97 @@
+//! What is found out about a file before its rows are read: who may make them, how many may help, how they are traced.
+
+use std::ffi::CString;
+
+use pgrx::pg_sys;
+
+use crate::guc;
+use crate::load::direct::origin::Traces;
+use crate::load::direct::projection::Nodes;
+use crate::load::options::LoadOptions;
+use crate::load::source::Mapping;
+use crate::pg::column::Column;
+use crate::pg::compat;
+use crate::pg::copy_options::CopyOptions;
+use crate::pg::files::Listed;
+use crate::pg::hazard::Hazards;
+use crate::pg::row::Rows;
+use crate::pg::soft::{OnError, Verbosity};
+use crate::pg::stretches::MOST_PROCESSES;
+use crate::pg::units::Units;
+
+/// May any process make rows of these columns, and of these expressions over them? Guarded.
+///
+/// # Safety
+/// Columns of an open file, and nodes of a plan.
+pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
+    // SAFETY: the caller vouches for both.
+    let column_is_safe = |column: &Column| unsafe {
+        hazards.column_is_safe(column) && (column.default.is_null() || hazards.is_safe((*column.default).expr.cast()))
+    };
+    // SAFETY: as above.
+    nodes.is_none_or(|nodes| unsafe { hazards.is_safe(nodes.all()) })
+        && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
+}
+
+/// How rows of a file can be traced to its records.
+pub(super) fn traces(rows: &Rows) -> Traces {
+    let is_supplied = rows.stream().source().is_supplied() && !rows.is_query;
+    let is_there = rows.stream().size().is_some() || rows.stream().can_share() || is_supplied;
+    let is_traceable = rows.stream().files().is_some() || (rows.stream().has_offsets() && is_there);
+    if is_traceable { Traces::Positions } else { Traces::Lines }
+}
+
+/// How many workers there may be for the rows of a file, as far as it is up to that. Guarded.
+pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) -> usize {
+    let copy = &options.copy;
+    let stream = rows.stream();
+    // Errors of a function are survived in subtransactions.
+    let filters = options.function.is_some() && matches!(copy.on_error, OnError::Table | OnError::Ignore);
+    let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
+    if let Some(list) = stream.files() {
+        // Records to be passed over may be those of several files.
+        let mut any = stream.tells_bytes() && survives() && copy.skip == 0;
+        // How many records a compressed one has is not known when its ids are taken.
+        let is_plain = |file: &Listed| {
+            pgrx::check_for_interrupts!();
+            list.location(file).plain_size(copy.compressed).is_some()
+        };
+        any &= !takes_ids || list.files.iter().all(is_plain);
+        let units = usize::try_from(Units::of(list).count()).unwrap_or(usize::MAX);
+        return if any { workers_for(options.workers, list.size()).min(units - 1) } else { 0 };
+    }
+    // Of what is compressed nobody knows how many stretches there are to judge.
+    let has_no_limit = copy.reject_limit == 0 && copy.reject_percent.is_none();
+    let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
+    if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
+}
+
+/// Number of workers for a file of so many bytes.
+pub fn workers_for(option: Option<usize>, size: u64) -> usize {
+    let asked = option.or_else(guc::workers);
+    let workers = asked.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // SAFETY: reads a setting.
+        let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
+        // A worker's start costs milliseconds.
+        let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
+        setting.min(cores.saturating_sub(1)).min(worth)
+    });
+    workers.min(MOST_PROCESSES - 1)
+}
+
+/// Can workers do with bad values what is asked for? Subtransactions are not for them, and what is said of each bad value
+/// is said in the order of the file.
+fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
+    let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
+    match copy.on_error {
+        OnError::Stop => true,
+        OnError::Table => values_are(),
+        OnError::Ignore | OnError::SetNull => copy.verbosity != Verbosity::Verbose && values_are(),
+    }
+}
+
+pub(super) fn fields(mapping: &Mapping) -> Vec<(i16, CString)> {
+    let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
+    numbers.zip(mapping.names.iter().cloned()).collect()
+}
