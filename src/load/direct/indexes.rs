@@ -17,19 +17,19 @@
 //!
 //! Expressions are the caller's to evaluate, as in an INSERT. They run in plain frames.
 
+mod choice;
 mod compared;
 mod sorted;
-mod way;
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-pub use self::way::Way;
-use self::way::{Losses, is_unique, wants_care, way};
+use self::choice::{Losses, is_unique, wants_care, way};
+use super::new_files::Rebuild;
 use super::offender::Offender;
-use super::rebuild::Rebuild;
+use super::way::Way;
 use crate::load::duplicate::{self, Keep};
 use crate::load::report::{IndexReport, Why};
 use crate::pg::compat;

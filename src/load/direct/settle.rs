@@ -35,13 +35,15 @@ use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
 use super::index_keys::{Collector, KeyStream, Sources};
-use super::indexes::{Indexes, Survival, Way};
+use super::indexes::{Indexes, Survival};
 use super::leader::Leader;
 use super::leaves::{may_complain, may_refer};
 use super::losers;
+use super::new_files::{PATIENCE, Rebuild};
 use super::new_rows::NewRows;
-use super::rebuild::{self, Rebuild};
+use super::rebuild;
 use super::suspects::Suspects;
+use super::way::Way;
 use crate::error::{OrRaise, Result};
 use crate::load::duplicate::Keep;
 use crate::load::options::IndexesOption;
@@ -150,7 +152,7 @@ impl Settling {
             phases,
             leader,
             referring: Vec::new(),
-            patience: rebuild::PATIENCE,
+            patience: PATIENCE,
             indexes: Vec::new(),
             notes: Vec::new(),
         }
@@ -563,7 +565,7 @@ unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
             pg_sys::ExecDropSingleTupleTableSlot(table.slot);
             pg_sys::ExecDropSingleTupleTableSlot(table.other);
             let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            table.rebuild.warn(&name, &table.indexes);
+            table.rebuild.warn(&name, table.indexes.list.iter().map(|index| index.way));
             indexes.extend(table.indexes.reports());
             for note in table.rebuild.notes.drain(..) {
                 if !notes.contains(&note) {

@@ -3,8 +3,9 @@
 use pgrx::pg_sys;
 
 use super::super::suspects::{self, Group, Suspects};
+use super::super::way::Way;
 use super::sorted::{Key, Previous};
-use super::{Indexes, MOST_KEYS, Way};
+use super::{Indexes, MOST_KEYS};
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::unguarded as c;

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use pgrx::{pg_guard, pg_sys};
 
 use crate::load::direct::executor::Executor;
-use crate::load::direct::indexes::{Indexes, Way};
+use crate::load::direct::indexes::Indexes;
 use crate::load::direct::suspects::{self, Bits, Suspects};
+use crate::load::direct::way::Way;
 use crate::pg::compat;
 use crate::pg::look::{self, Look};
 use crate::pg::removal::number_of;

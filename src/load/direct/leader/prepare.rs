@@ -16,11 +16,11 @@ use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
+use crate::load::direct::new_files;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::{Target, Traces};
 use crate::load::direct::process::{Parts, Process};
 use crate::load::direct::projection::{Nodes, Projection};
-use crate::load::direct::rebuild;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
@@ -100,7 +100,7 @@ impl Leader {
                 let builds = match options.indexes {
                     IndexesOption::Insert => false,
                     IndexesOption::Rebuild => empty,
-                    IndexesOption::Auto | IndexesOption::Merge => empty || rebuild::may_merge(leaf, traits),
+                    IndexesOption::Auto | IndexesOption::Merge => empty || new_files::may_merge(leaf, traits),
                 };
                 let tuples = match empty && builds {
                     true if survives => Tuples::Plain,

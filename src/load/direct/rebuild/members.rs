@@ -10,7 +10,8 @@
 
 use pgrx::pg_sys;
 
-use crate::load::direct::indexes::{Index, Way};
+use crate::load::direct::indexes::Index;
+use crate::load::direct::way::Way;
 use crate::pg::compat;
 use crate::pg::hazard::Hazards;
 
