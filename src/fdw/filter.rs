@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString};
 use pg_bulk_format::convert::Session;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::options::{TableOptions, stored};
+use super::options::TableOptions;
 use super::scan::Scan;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::filter::{self, Made, RowFilter};
@@ -21,7 +21,7 @@ use crate::pg::column::Column;
 use crate::pg::compat;
 use crate::pg::copy_options::{CopyOptions, Shape};
 use crate::pg::objects;
-use crate::pg::option_value::invalid;
+use crate::pg::option_value::{invalid, stored};
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::Verbosity;

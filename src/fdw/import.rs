@@ -12,11 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
-use super::options::{role_missing, stored};
+use super::servers::role_missing;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::{Below, check_usage, directory_of, reads_all};
 use crate::pg::encoding::{Encodings, invalid_in_server_encoding, shown};
-use crate::pg::option_value::{Caller, Value};
+use crate::pg::option_value::{Caller, Value, stored};
 use crate::pg::server_text::from_server;
 use crate::pg::sniff::{self, Request, identifier, table_name};
 use crate::pg::source::Location;

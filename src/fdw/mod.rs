@@ -26,6 +26,7 @@ pub use self::servers::{end_statement, init};
 use crate::error::{OrRaise, Result};
 use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
+use crate::pg::option_value::stored;
 use crate::pg::source::Location;
 
 /// What only this wrapper's routines have.
@@ -142,7 +143,7 @@ fn bulk_fdw_validator(fcinfo: pg_sys::FunctionCallInfo) {
     unsafe {
         let options = pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 0);
         let catalog = pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 1);
-        let options = options::stored(pg_sys::untransformRelOptions(options));
+        let options = stored(pg_sys::untransformRelOptions(options));
         options::validate(&options, pg_sys::Oid::from_u32(catalog.value() as u32)).or_raise();
     }
 }

@@ -6,12 +6,13 @@
 //! that right, `servers` goes on.) [`TableOptions::of_table`] reads what
 //! is stored, each time a statement needs it.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::filter::Filter;
-use super::{order, servers};
+use super::order;
+use super::servers::{self, role_missing};
 use crate::error::{Error, Result};
 use crate::pg::column::{self, Column, Taken};
 use crate::pg::copy_options::{self, CopyOptions, Draft};
@@ -20,7 +21,7 @@ use crate::pg::encoding::Encodings;
 use crate::pg::field_options::FieldDraft;
 use crate::pg::key_options::keys;
 use crate::pg::objects;
-use crate::pg::option_value::{Caller, Value, invalid, text};
+use crate::pg::option_value::{Caller, Value, invalid, stored, text};
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::source::Location;
 
@@ -152,14 +153,6 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
     }
 }
 
-/// The complaint about an option of an object that takes a role.
-pub fn role_missing(role: &str, option: &str, object: &str) -> Error {
-    let message = format!(
-        "only superuser or a role with privileges of the {role} role may specify the {option} option of a bulk_fdw {object}"
-    );
-    Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
-}
-
 impl TableOptions {
     /// Make sense of a table's options; the first complaint is the one that COPY would make.
     fn parse(options: &[(String, Vec<u8>)]) -> Result<TableOptions> {
@@ -269,19 +262,5 @@ impl TableOptions {
         self.copy.refine(columns, &fields)?;
         objects::check_rest(columns)?;
         self.copy.force(relid, columns)
-    }
-}
-
-/// Names and values of a list of DefElems.
-///
-/// # Safety
-/// A valid list of DefElems with string arguments, or null; a guarded frame.
-pub unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, Vec<u8>)> {
-    // SAFETY: the caller vouches for the list.
-    unsafe {
-        let elements = PgList::<pg_sys::DefElem>::from_pg(list);
-        let string = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_bytes().to_vec();
-        let name = |e: *mut pg_sys::DefElem| text(&string((*e).defname)).into_owned();
-        elements.iter_ptr().map(|e| (name(e), string(pg_sys::defGetString(e)))).collect()
     }
 }

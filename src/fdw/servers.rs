@@ -22,10 +22,9 @@ use std::sync::OnceLock;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::options::{role_missing, stored};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
-use crate::pg::option_value::text;
+use crate::pg::option_value::{stored, text};
 use crate::pg::server_text::from_server;
 
 /// A table's source that somebody has named.
@@ -56,6 +55,14 @@ pub fn init() {
         let _ = OBJECT_ACCESS.set(pg_sys::object_access_hook);
         pg_sys::object_access_hook = Some(object_access);
     }
+}
+
+/// The complaint about an option of an object that takes a role.
+pub fn role_missing(role: &str, option: &str, object: &str) -> Error {
+    let message = format!(
+        "only superuser or a role with privileges of the {role} role may specify the {option} option of a bulk_fdw {object}"
+    );
+    Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
 }
 
 /// Check the options of a server.

@@ -171,3 +171,17 @@ impl Value {
         }
     }
 }
+
+/// Names and values of a list of DefElems.
+///
+/// # Safety
+/// A valid list of DefElems with string arguments, or null; a guarded frame.
+pub unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, Vec<u8>)> {
+    // SAFETY: the caller vouches for the list.
+    unsafe {
+        let elements = PgList::<pg_sys::DefElem>::from_pg(list);
+        let string = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_bytes().to_vec();
+        let name = |e: *mut pg_sys::DefElem| text(&string((*e).defname)).into_owned();
+        elements.iter_ptr().map(|e| (name(e), string(pg_sys::defGetString(e)))).collect()
+    }
+}
