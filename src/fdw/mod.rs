@@ -9,6 +9,7 @@ mod analyze;
 mod estimate;
 mod explain;
 mod filter;
+mod filter_option;
 mod import;
 mod options;
 mod order;

@@ -10,7 +10,7 @@ use std::ffi::CString;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::filter::Filter;
+use super::filter_option::Filter;
 use super::order;
 use super::servers::{self, role_missing};
 use crate::error::{Error, Result};

@@ -9,6 +9,7 @@
 //! of types without a native decoder, defaults and quals run without a guard. What Rust does for a row goes on in [`step`],
 //! one guard each; a scan begins in [`open`].
 
+mod filtered;
 pub(super) mod open;
 pub(super) mod step;
 
@@ -19,7 +20,6 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use self::open::open_late;
 use self::step::{END, RAISES, ROW, SHORT, convert_rest, next_decoded, next_row, raise_missing, raise_out_of_order};
 use super::aggregate::run::{self, Aggregation};
-use super::filter;
 use super::options::TableOptions;
 use super::order::{self, Check, IN_ORDER};
 use super::parallel::Part;
@@ -126,7 +126,7 @@ impl Scan {
     }
 
     /// The record that was read is no row.
-    pub fn be_without(&mut self) {
+    fn be_without(&mut self) {
         if self.options.copy.limit.is_some() {
             self.limit_left += 1;
         }
@@ -269,7 +269,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 convert_rest(scan, rows, fields, econtext);
                 raise_missing(scan);
             }
-            if !filter.is_null() && !filter::make(scan, filter, rows, arrays) {
+            if !filter.is_null() && !filtered::make(scan, filter, rows, arrays) {
                 unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                 unguarded::check_for_interrupts();
                 continue;

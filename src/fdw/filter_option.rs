@@ -1,0 +1,91 @@
+//! The option `filter` as it is stored: a function's name, and the columns that its arguments are.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
+
+use pg_bulk_format::convert::Session;
+use pgrx::pg_sys;
+
+use crate::error::Result;
+use crate::load::filter;
+use crate::pg::column::Column;
+use crate::pg::compat;
+use crate::pg::copy_options::{CopyOptions, Shape};
+use crate::pg::objects;
+use crate::pg::option_value::{invalid, stored};
+use crate::pg::server_text::from_server;
+
+/// The option.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    name: CString,
+    /// What it was found to be. Arguments are converted for the function that is called, so one name must not be two of them: between two
+    /// looks for it user code may run.
+    found: Cell<pg_sys::Oid>,
+}
+
+impl Filter {
+    pub fn new(name: CString) -> Filter {
+        Filter { name, found: Cell::new(pg_sys::InvalidOid) }
+    }
+
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// The function, which is the same from now on. Guarded.
+    pub fn function(&self) -> Result<pg_sys::Oid> {
+        if self.found.get() == pg_sys::InvalidOid {
+            self.found.set(filter::function_of(&self.name)?);
+        }
+        Ok(self.found.get())
+    }
+
+    /// Check the option: the function need not be there yet, but it is known by its schema, and by its arguments' types.
+    pub fn validate(&self, copy: &CopyOptions) -> Result<()> {
+        let bytes = self.name.to_bytes();
+        let mut is_quoted = false;
+        let mut has_schema = false;
+        let mut has_types = false;
+        for &byte in bytes {
+            match byte {
+                b'"' => is_quoted = !is_quoted,
+                b'.' if !is_quoted && !has_types => has_schema = true,
+                b'(' if !is_quoted => has_types = true,
+                _ => (),
+            }
+        }
+        if !has_schema || !has_types || bytes.last() != Some(&b')') {
+            let message =
+                "argument to option \"filter\" must be a function with its schema and the types of its arguments";
+            return Err(invalid(message).hint("Write it as in: myschema.myfunction(text, integer)."));
+        }
+        let other = match copy.shape {
+            Shape::Fixed => "format \"fixed\"",
+            _ if copy.by_name => "match_by \"name\"",
+            _ => return Ok(()),
+        };
+        Err(invalid(format!("cannot specify both filter and {other}")))
+    }
+
+    /// The columns of the file, which are the function's arguments. Guarded; the current memory context must outlive them.
+    pub fn columns(&self, relation: pg_sys::Relation, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
+        // SAFETY: guarded catalog lookups of an open relation's attributes; a name is NUL-terminated.
+        unsafe {
+            for i in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
+                let form = &*compat::attribute((*relation).rd_att, i);
+                let options = stored(pg_sys::GetForeignColumnOptions((*relation).rd_id, form.attnum));
+                if let Some((option, _)) = options.first().filter(|_| !form.attisdropped) {
+                    let column = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
+                    let message = format!("cannot specify both filter and option {option} of column \"{column}\"");
+                    return Err(invalid(message));
+                }
+            }
+        }
+        let mut columns = filter::columns_of(self.function()?, relation, session)?;
+        copy.force(pg_sys::InvalidOid, &mut columns)?;
+        copy.refine(&mut columns, &[])?;
+        objects::check_rest(&columns)?;
+        Ok(columns)
+    }
+}

@@ -1,0 +1,52 @@
+//! Rows that the table's filter makes, and records that it leaves out.
+
+use std::ffi::CStr;
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::Scan;
+use crate::error::{Error, OrRaise};
+use crate::fdw::filter::call;
+use crate::load::filter::{Made, RowFilter};
+use crate::pg::row::{RowArrays, Rows};
+use crate::pg::server_text::from_server;
+use crate::pg::soft::Verbosity;
+
+/// Make the table's row of the record whose fields were converted. False if it is none.
+///
+/// # Safety
+/// A plain frame; a scan whose filter this is, its rows, and the arrays of its slot. COPY's context is pushed.
+pub(super) unsafe fn make(scan: *mut Scan, this: *const RowFilter, rows: *mut Rows, arrays: RowArrays) -> bool {
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    unsafe {
+        match call(this, rows, arrays) {
+            Made::Row | Made::Tuple(_) => true,
+            Made::Nothing => {
+                (*scan).be_without();
+                false
+            }
+            Made::Bad(error) => {
+                leave_out(scan, error);
+                false
+            }
+        }
+    }
+}
+
+/// Leave out the record that the function does not like.
+///
+/// # Safety
+/// A valid scan, and the error.
+#[pg_guard]
+unsafe extern "C-unwind" fn leave_out(scan: *mut Scan, error: *mut pg_sys::ErrorData) {
+    // SAFETY: the caller vouches for both; an error has a message.
+    unsafe {
+        let scan = &mut *scan;
+        scan.be_without();
+        if let Some(rows) = scan.rows.as_mut().filter(|_| scan.tolerance.verbosity == Verbosity::Verbose) {
+            let text = from_server(CStr::from_ptr((*error).message));
+            rows.note_record(&Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, text));
+        }
+        scan.tolerance.count().or_raise();
+    }
+}
