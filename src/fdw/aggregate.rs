@@ -26,8 +26,9 @@ use std::ptr::null_mut;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::accumulator::Kind;
+use super::estimate::divisor;
 use super::options::TableOptions;
-use super::plan::{Wanted, divisor};
+use super::private::Wanted;
 use crate::error::OrRaise;
 use crate::guc;
 use crate::pg::compat;

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use pg_bulk_format::reader::Event;
+use pgrx::pg_sys;
 
 use super::options::TableOptions;
 use crate::error::Result;
@@ -163,4 +164,12 @@ fn read_on(stream: &mut Stream) -> Result<Vec<u8>> {
 
 fn line_ends(bytes: &[u8]) -> f64 {
     memchr::memchr_iter(b'\n', bytes).count().max(1) as f64
+}
+
+/// By how many the rows are divided (`get_parallel_divisor`): the leader works along, less the more workers it serves.
+pub fn divisor(workers: i32) -> f64 {
+    let workers = f64::from(workers);
+    // SAFETY: reads a setting.
+    let leads = unsafe { pg_sys::parallel_leader_participation };
+    if leads { workers + (1.0 - 0.3 * workers).max(0.0) } else { workers }
 }

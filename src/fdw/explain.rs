@@ -6,7 +6,7 @@ use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::aggregate::Aggregates;
 use super::options::TableOptions;
-use super::plan::{order_of, others};
+use super::private::{order_of, others};
 use super::scan::Scan;
 use crate::error::OrRaise;
 use crate::pg::refusal::refusal;

@@ -15,6 +15,7 @@ mod options;
 mod order;
 mod parallel;
 mod plan;
+mod private;
 mod scan;
 mod servers;
 
@@ -60,7 +61,7 @@ pub fn filters(relid: pg_sys::Oid) -> Result<bool> {
 /// The plan of a scan of one of our tables.
 pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
     // SAFETY: the caller vouches for the plan.
-    let plan::Wanted { by_quals, besides } = unsafe { plan::Wanted::from_private((*scan).fdw_private) };
+    let private::Wanted { by_quals, besides } = unsafe { private::Wanted::from_private((*scan).fdw_private) };
     [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
 }
 

@@ -1,12 +1,13 @@
 //! Planning: how many rows, at what cost, and which columns.
 
-use pgrx::{PgList, pg_guard, pg_sys};
+use pgrx::{pg_guard, pg_sys};
 
 use super::aggregate;
-use super::estimate::estimate;
+use super::estimate::{divisor, estimate};
 use super::filter;
 use super::options::TableOptions;
 use super::order::{self, Ordered};
+use super::private::Wanted;
 use crate::error::OrRaise;
 use crate::pg::chunk::bytes_tell;
 use crate::pg::compat;
@@ -14,56 +15,6 @@ use crate::pg::copy_options::Shape;
 use crate::pg::hazard::Hazards;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
-
-/// Columns that a scan converts, by attribute number: what the quals look at, and what is wanted besides. It goes
-/// through the plan as two lists of integers, which can be copied, cached and shipped to a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    pub by_quals: Vec<i32>,
-    pub besides: Vec<i32>,
-}
-
-impl Wanted {
-    /// `more` is what others say of the scan, for [`others`].
-    pub fn into_private(self, more: *mut pg_sys::List) -> *mut pg_sys::List {
-        let list = |attributes: Vec<i32>| {
-            attributes.into_iter().fold(std::ptr::null_mut(), |list, attribute| {
-                // SAFETY: a guarded call on a list made here.
-                unsafe { pg_sys::lappend_int(list, attribute) }
-            })
-        };
-        let mut private = PgList::<pg_sys::List>::new();
-        private.push(list(self.by_quals));
-        private.push(list(self.besides));
-        private.push(more);
-        private.into_pg()
-    }
-
-    /// # Safety
-    /// The private list of a plan made here; a guarded frame.
-    pub unsafe fn from_private(private: *mut pg_sys::List) -> Wanted {
-        // SAFETY: the caller vouches for the list.
-        let read = |index: usize| unsafe {
-            let private = PgList::<pg_sys::List>::from_pg(private);
-            let list = private.get_ptr(index).unwrap_or(std::ptr::null_mut());
-            if list.is_null() {
-                return Vec::new();
-            }
-            let len = usize::try_from((*list).length).unwrap_or(0);
-            (0..len).map(|i| (*(*list).elements.add(i)).int_value).collect()
-        };
-        Wanted { by_quals: read(0), besides: read(1) }
-    }
-}
-
-/// What others have said of the path that a plan was made of, in its private list. Guarded.
-///
-/// # Safety
-/// The private list of a plan made here.
-pub unsafe fn others(private: *mut pg_sys::List) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for the list.
-    unsafe { PgList::<pg_sys::List>::from_pg(private).get_ptr(2).unwrap_or(std::ptr::null_mut()) }
-}
 
 /// # Safety
 /// Called by the planner.
@@ -166,14 +117,6 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
     }
 }
 
-/// By how many the rows are divided (`get_parallel_divisor`): the leader works along, less the more workers it serves.
-pub fn divisor(workers: i32) -> f64 {
-    let workers = f64::from(workers);
-    // SAFETY: reads a setting.
-    let leads = unsafe { pg_sys::parallel_leader_participation };
-    if leads { workers + (1.0 - 0.3 * workers).max(0.0) } else { workers }
-}
-
 /// Can several processes read the file at once, each a part? What becomes of it until it is opened is looked at then.
 /// Guarded.
 fn has_chunks(options: &TableOptions) -> bool {
@@ -236,18 +179,6 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
             std::ptr::null_mut(),
             outer_plan,
         )
-    }
-}
-
-/// The order that a plan relies on: its columns, none if it relies on none. Guarded.
-///
-/// # Safety
-/// The private list of a plan made here.
-pub unsafe fn order_of(private: *mut pg_sys::List) -> Vec<Ordered> {
-    // SAFETY: the caller vouches for the list.
-    unsafe {
-        let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(4).unwrap_or(std::ptr::null_mut());
-        Ordered::from_list(list)
     }
 }
 

@@ -23,7 +23,7 @@ use super::aggregate::run::{self, Aggregation};
 use super::options::TableOptions;
 use super::order::{self, Check, IN_ORDER};
 use super::parallel::Part;
-use super::plan::Wanted;
+use super::private::Wanted;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::filter::RowFilter;
 use crate::pg::column::Column;

@@ -17,7 +17,7 @@ use crate::fdw::aggregate::run::Aggregation;
 use crate::fdw::filter;
 use crate::fdw::options::TableOptions;
 use crate::fdw::order::Check;
-use crate::fdw::plan::{Wanted, order_of};
+use crate::fdw::private::{Wanted, order_of};
 use crate::pg::chunk::changed;
 use crate::pg::compat;
 use crate::pg::files::FileList;
