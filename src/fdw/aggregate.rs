@@ -20,6 +20,7 @@
 
 pub mod accumulator;
 pub mod run;
+pub mod sums;
 
 use std::ptr::null_mut;
 

@@ -115,9 +115,9 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.GetForeignPlan = Some(plan::get_foreign_plan);
     routine.IsForeignScanParallelSafe = Some(plan::is_foreign_scan_parallel_safe);
     routine.BeginForeignScan = BEGIN;
-    routine.IterateForeignScan = Some(scan::iterate_foreign_scan);
-    routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
-    routine.EndForeignScan = Some(scan::end_foreign_scan);
+    routine.IterateForeignScan = Some(scan::iterate::iterate_foreign_scan);
+    routine.ReScanForeignScan = Some(scan::iterate::rescan_foreign_scan);
+    routine.EndForeignScan = Some(scan::iterate::end_foreign_scan);
     routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
     routine.EstimateDSMForeignScan = Some(parallel::estimate_dsm);
     routine.InitializeDSMForeignScan = Some(parallel::initialize_dsm);
@@ -127,7 +127,7 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
     routine.GetForeignUpperPaths = Some(aggregate::get_foreign_upper_paths);
     routine.ImportForeignSchema = Some(import::import_foreign_schema);
-    routine.RecheckForeignScan = Some(aggregate::run::recheck_foreign_scan);
+    routine.RecheckForeignScan = Some(scan::iterate::recheck_foreign_scan);
     routine.into_pg_boxed()
 }
 

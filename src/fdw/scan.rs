@@ -1,38 +1,27 @@
-//! Scanning: rows of the file into the executor's slot.
+//! The state of a scan: rows of the file into the executor's slot.
 //!
-//! The quals are the scan's own business. Core has made an expression of them before BeginForeignScan; we take it
-//! from the plan state, so that ExecScan finds none, and evaluate it as soon as the columns it looks at are there. The
-//! remaining columns are converted only for rows that pass. EXPLAIN still shows the plan's quals, and the rows removed
-//! are counted where core counts them.
-//!
-//! [`iterate_foreign_scan`] is a plain frame (see `pg`): it pushes COPY's error context, and lets the input functions
-//! of types without a native decoder, defaults and quals run without a guard. What Rust does for a row goes on in [`step`],
-//! one guard each; a scan begins in [`open`].
+//! A scan begins in [`open`] and returns its rows in [`iterate`]; what Rust does for a row goes on in [`step`].
 
 mod filtered;
+pub(super) mod iterate;
 pub(super) mod open;
 pub(super) mod step;
 
 use std::ffi::CString;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::pg_sys;
 
-use self::open::open_late;
-use self::step::{END, RAISES, ROW, SHORT, convert_rest, next_decoded, next_row, raise_missing, raise_out_of_order};
-use super::aggregate::run::{self, Aggregation};
+use super::aggregate::sums::Aggregation;
 use super::options::TableOptions;
-use super::order::{self, Check, IN_ORDER};
+use super::order::Check;
 use super::parallel::Part;
 use super::private::Wanted;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::Result;
 use crate::load::filter::RowFilter;
 use crate::pg::column::Column;
-use crate::pg::context::copy_context;
-use crate::pg::points::point_plain;
 use crate::pg::progress::Progress;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Tolerance};
-use crate::pg::unguarded;
 
 /// The state of a scan.
 #[derive(Debug)]
@@ -218,152 +207,4 @@ fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool
 unsafe fn slot_arrays(slot: *mut pg_sys::TupleTableSlot) -> RowArrays {
     // SAFETY: the caller vouches for the slot.
     unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } }
-}
-
-/// # Safety
-/// Called by the executor, in the per-tuple memory context.
-pub unsafe extern "C-unwind" fn iterate_foreign_scan(
-    node: *mut pg_sys::ForeignScanState,
-) -> *mut pg_sys::TupleTableSlot {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
-    unsafe {
-        let slot = (*node).ss.ss_ScanTupleSlot;
-        unguarded::clear_virtual(slot);
-        let scan = (*node).fdw_state.cast::<Scan>();
-        if (*scan).rows.is_none() {
-            open_late(node);
-        }
-        let rows = match (*scan).rows.as_mut() {
-            Some(rows) => &raw mut *rows,
-            None => return slot,
-        };
-        if (*scan).aggregation.is_some() {
-            run::aggregate(node, scan, rows);
-            return slot;
-        }
-        let arrays = slot_arrays(slot);
-        let filter = match (*scan).filter.as_ref() {
-            Some(filter) => &raw const *filter,
-            None => std::ptr::null(),
-        };
-        let fields = if filter.is_null() { arrays } else { (*filter).arguments() };
-        let econtext = (*node).ss.ps.ps_ExprContext;
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: rows.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        loop {
-            let what =
-                if next_decoded(scan, fields) { ROW } else { next_row(scan, fields.values, fields.nulls, econtext) };
-            if what == END {
-                break;
-            }
-            point_plain!("scan.row");
-            if what == RAISES || ((*scan).tolerance.on_error == OnError::Stop && (*rows).has_queue()) {
-                Rows::convert(rows, fields, econtext);
-            }
-            if what == SHORT {
-                convert_rest(scan, rows, fields, econtext);
-                raise_missing(scan);
-            }
-            if !filter.is_null() && !filtered::make(scan, filter, rows, arrays) {
-                unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-                unguarded::check_for_interrupts();
-                continue;
-            }
-            if !(*scan).qual.is_null() {
-                unguarded::store_virtual(slot);
-                // Core sets it when we have returned, which is too late for a qual that asks for it.
-                (*slot).tts_tableOid = (*scan).relid;
-                (*econtext).ecxt_scantuple = slot;
-                // What a qual says is not about the file, and the line may hold what the user may not see.
-                pg_sys::error_context_stack = context.previous;
-                let passes = unguarded::exec_qual((*scan).qual, econtext);
-                pg_sys::error_context_stack = &raw mut context;
-                if !passes {
-                    let instrument = (*node).ss.ps.instrument;
-                    if !instrument.is_null() {
-                        (*instrument).nfiltered1 += 1.0;
-                    }
-                    // The file may end here, and a filled slot would be a row.
-                    unguarded::clear_virtual(slot);
-                    unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-                    unguarded::check_for_interrupts();
-                    continue;
-                }
-                convert_rest(scan, rows, arrays, econtext);
-            }
-            if let Some(check) = &mut (*scan).order {
-                // Nor is what a comparison says.
-                pg_sys::error_context_stack = context.previous;
-                let column = order::follows(check, arrays);
-                pg_sys::error_context_stack = &raw mut context;
-                if column != IN_ORDER {
-                    raise_out_of_order(scan, column);
-                }
-            }
-            unguarded::store_virtual(slot);
-            break;
-        }
-        pg_sys::error_context_stack = context.previous;
-        slot
-    }
-}
-
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
-    unsafe {
-        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
-        scan.bytes_before = scan.bytes_read();
-        scan.reported = 0;
-        let options = &scan.options;
-        let begun_in = scan.begun_in;
-        if let Some(rows) = &mut scan.rows {
-            let open = |columns| {
-                // What is opened in a subtransaction is closed when that is rolled back, which this scan may outlive.
-                // A regular file is not opened anew; for others there is no way.
-                if pg_sys::GetCurrentSubTransactionId() > begun_in {
-                    let message = "cannot read a program or a FIFO again in a later subtransaction";
-                    return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-                }
-                options.copy.open(options.location()?, options.copy.header(), columns)
-            };
-            rows.restart(options.copy.header(), open).or_raise();
-        }
-        if let Some(part) = &mut scan.part {
-            part.again();
-        }
-        scan.decode_together();
-        scan.skip_left = scan.options.copy.skip;
-        scan.limit_left = scan.options.copy.limit.unwrap_or(u64::MAX);
-        scan.tolerance.bad_rows = 0;
-        if let Some(aggregation) = &mut scan.aggregation {
-            aggregation.again();
-        }
-        if let Some(order) = &mut scan.order {
-            order.again();
-        }
-    }
-}
-
-/// # Safety
-/// Called by the executor.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made, or null after a bare EXPLAIN.
-    unsafe {
-        let Some(scan) = (*node).fdw_state.cast::<Scan>().as_mut() else { return };
-        scan.progress.end();
-        scan.stop_sharing();
-        if let Some(mut rows) = scan.rows.take() {
-            scan.tolerance.report();
-            rows.close().or_raise();
-        }
-    }
 }

@@ -1,19 +1,14 @@
 //! A scan that adds rows up instead of returning them.
 //!
 //! It is the loop of a scan that returns rows, up to where these would be returned. What is decoded together is added up
-//! together, a column at a time ([`Run`]); where nobody wants a value, records are only counted. Rows that are not beyond
+//! together, a column at a time ([`Run`](pg_bulk_format::block::Run)); where nobody wants a value, records are only counted. Rows that are not beyond
 //! doubt, and all where there are quals, go one by one.
 
-use pg_bulk_format::block::Run;
-use pg_bulk_format::convert::Datum;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::Aggregates;
-use super::accumulator::{Accumulator, Kind, Overflow};
 use crate::error::Error;
+use crate::fdw::scan::Scan;
 use crate::fdw::scan::step::{self, END, RAISES, ROW, SHORT};
-use crate::fdw::scan::{self, Scan};
-use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::points::point_plain;
 use crate::pg::row::{RowArrays, Rows};
@@ -22,78 +17,6 @@ use crate::pg::unguarded;
 
 /// What became of rows in a guarded step, besides what becomes of one: a sum has left its range.
 const OVERFLOW: i32 = 4;
-
-/// The aggregates of a scan.
-#[derive(Debug)]
-pub struct Aggregation {
-    accumulators: Vec<Accumulator>,
-    /// The scan returns states.
-    partial: bool,
-    /// It has returned its row.
-    done: bool,
-    /// A row that is not in a block.
-    values: Vec<Datum>,
-    nulls: Vec<bool>,
-    /// Attributes of the row that the quals find behind the aggregates in the scan's tuple.
-    columns: Vec<usize>,
-}
-
-impl Aggregation {
-    /// Raises an error if the user may not call one of the functions. Guarded.
-    ///
-    /// # Safety
-    /// An open relation.
-    pub unsafe fn new(aggregates: &Aggregates, relation: pg_sys::Relation) -> Aggregation {
-        // SAFETY: the caller vouches for the relation.
-        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
-        let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
-        let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {
-            check_rights(function);
-            Kind::of(function).map(|kind| Accumulator::new(kind, attribute(column)))
-        };
-        Aggregation {
-            accumulators: aggregates.list.iter().filter_map(accumulator).collect(),
-            partial: aggregates.partial,
-            done: false,
-            values: vec![0; natts],
-            nulls: vec![true; natts],
-            columns: aggregates.columns.iter().copied().map(attribute).collect(),
-        }
-    }
-
-    /// Those of a row that is not in a block.
-    pub fn arrays(&mut self) -> RowArrays {
-        // A datum is a usize on a 64-bit server.
-        RowArrays { values: self.values.as_mut_ptr().cast(), nulls: self.nulls.as_mut_ptr() }
-    }
-
-    /// The file is read once more.
-    pub fn again(&mut self) {
-        self.done = false;
-        self.accumulators.iter_mut().for_each(Accumulator::reset);
-    }
-
-    fn add_row(&mut self) -> Result<(), Overflow> {
-        let run = Run { values: &self.values, nulls: &self.nulls, attributes: self.values.len(), rows: 1 };
-        self.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run))
-    }
-}
-
-/// As ExecInitAgg does. Guarded.
-fn check_rights(function: pg_sys::Oid) {
-    let answer = compat::may_execute(function);
-    // SAFETY: guarded calls.
-    unsafe {
-        if answer != pg_sys::AclResult::ACLCHECK_OK {
-            let name = pg_sys::get_func_name(function);
-            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_AGGREGATE, name);
-        }
-        let hook = pg_sys::object_access_hook;
-        if hook.is_some() {
-            pg_sys::RunFunctionExecuteHook(function);
-        }
-    }
-}
 
 /// Go on until there is a row that has to be looked at by itself, or none.
 ///
@@ -259,25 +182,5 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
         pg_sys::error_context_stack = context.previous;
         finish(scan, slot);
         unguarded::store_virtual(slot);
-    }
-}
-
-/// Within a recheck of another row (EvalPlanQual), servers that do not tell a scan of the rechecked query from one of a
-/// subquery of its ask for this instead of the next row.
-///
-/// # Safety
-/// Called by the executor.
-pub unsafe extern "C-unwind" fn recheck_foreign_scan(
-    node: *mut pg_sys::ForeignScanState,
-    _slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // A plain frame.
-    // SAFETY: the executor's own structures, and a scan that BeginForeignScan made.
-    unsafe {
-        if (*node).fdw_state.is_null() || (*(*node).fdw_state.cast::<Scan>()).aggregation.is_none() {
-            return true;
-        }
-        let filled = scan::iterate_foreign_scan(node);
-        !filled.is_null() && (*filled).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0
     }
 }

@@ -13,7 +13,7 @@ use pgrx::{pg_guard, pg_sys};
 use super::{Scan, slot_arrays};
 use crate::error::{OrRaise, Result};
 use crate::fdw::aggregate::Aggregates;
-use crate::fdw::aggregate::run::Aggregation;
+use crate::fdw::aggregate::sums::Aggregation;
 use crate::fdw::filter;
 use crate::fdw::options::TableOptions;
 use crate::fdw::order::Check;

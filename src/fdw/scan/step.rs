@@ -167,7 +167,7 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Dat
 /// Convert the columns that the quals did not need.
 ///
 /// # Safety
-/// A plain frame; pointers as in [`super::iterate_foreign_scan`].
+/// A plain frame; pointers as in [`super::iterate::iterate_foreign_scan`].
 #[inline]
 pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
     // SAFETY: the caller vouches for it.

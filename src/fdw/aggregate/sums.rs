@@ -1,0 +1,83 @@
+//! The aggregates of a scan, as far as its rows have been added up.
+
+use pg_bulk_format::block::Run;
+use pg_bulk_format::convert::Datum;
+use pgrx::pg_sys;
+
+use super::Aggregates;
+use super::accumulator::{Accumulator, Kind, Overflow};
+use crate::pg::compat;
+use crate::pg::row::RowArrays;
+
+/// The aggregates of a scan.
+#[derive(Debug)]
+pub struct Aggregation {
+    pub(super) accumulators: Vec<Accumulator>,
+    /// The scan returns states.
+    pub(super) partial: bool,
+    /// It has returned its row.
+    pub(super) done: bool,
+    /// A row that is not in a block.
+    pub(super) values: Vec<Datum>,
+    pub(super) nulls: Vec<bool>,
+    /// Attributes of the row that the quals find behind the aggregates in the scan's tuple.
+    pub(super) columns: Vec<usize>,
+}
+
+impl Aggregation {
+    /// Raises an error if the user may not call one of the functions. Guarded.
+    ///
+    /// # Safety
+    /// An open relation.
+    pub unsafe fn new(aggregates: &Aggregates, relation: pg_sys::Relation) -> Aggregation {
+        // SAFETY: the caller vouches for the relation.
+        let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
+        let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
+        let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {
+            check_rights(function);
+            Kind::of(function).map(|kind| Accumulator::new(kind, attribute(column)))
+        };
+        Aggregation {
+            accumulators: aggregates.list.iter().filter_map(accumulator).collect(),
+            partial: aggregates.partial,
+            done: false,
+            values: vec![0; natts],
+            nulls: vec![true; natts],
+            columns: aggregates.columns.iter().copied().map(attribute).collect(),
+        }
+    }
+
+    /// Those of a row that is not in a block.
+    pub fn arrays(&mut self) -> RowArrays {
+        // A datum is a usize on a 64-bit server.
+        RowArrays { values: self.values.as_mut_ptr().cast(), nulls: self.nulls.as_mut_ptr() }
+    }
+
+    /// The file is read once more.
+    pub fn again(&mut self) {
+        self.done = false;
+        self.accumulators.iter_mut().for_each(Accumulator::reset);
+    }
+
+    #[inline]
+    pub(super) fn add_row(&mut self) -> Result<(), Overflow> {
+        let run = Run { values: &self.values, nulls: &self.nulls, attributes: self.values.len(), rows: 1 };
+        self.accumulators.iter_mut().try_for_each(|accumulator| accumulator.add(&run))
+    }
+}
+
+/// As ExecInitAgg does. Guarded.
+fn check_rights(function: pg_sys::Oid) {
+    let answer = compat::may_execute(function);
+    // SAFETY: guarded calls.
+    unsafe {
+        if answer != pg_sys::AclResult::ACLCHECK_OK {
+            let name = pg_sys::get_func_name(function);
+            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_AGGREGATE, name);
+        }
+        let hook = pg_sys::object_access_hook;
+        if hook.is_some() {
+            pg_sys::RunFunctionExecuteHook(function);
+        }
+    }
+}
