@@ -24,305 +24,25 @@
 //! A file that grows is read as far as it was when the leader opened it, up to a last line without an end. One that has been
 //! replaced since is read all the same: who does not find it by its name any more asks the system for what the leader has open.
 
-use std::cell::UnsafeCell;
-use std::ffi::c_void;
-use std::mem::MaybeUninit;
-use std::rc::Rc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+pub mod part;
 
-use pg_bulk_format::dialect::Eol;
-use pg_bulk_format::reader::Place;
+use std::ffi::c_void;
+use std::rc::Rc;
+
 use pgrx::{pg_guard, pg_sys};
 
+use self::part::{Part, Shared};
 use super::aggregate;
-use super::scan::{self, Scan};
-use crate::error::{OrRaise, Result};
-use crate::pg::build_id::{build_id, check_build};
-use crate::pg::changed::Changed;
-use crate::pg::chunk::{Identity, changed};
-use crate::pg::chunks::Chunks;
+use super::scan::Scan;
+use super::scan::open::open_in_worker;
+use crate::error::OrRaise;
+use crate::pg::build_id::check_build;
 use crate::pg::files::FileList;
 use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
 use crate::pg::row::Rows;
-use crate::pg::source::Descriptor;
-use crate::pg::stages::Stages;
-use crate::pg::stretches::{Grid, Stretches};
-use crate::pg::units::{FileState, Listed, Units};
+use crate::pg::units::{FileState, Units};
 use crate::pg::worker_errors;
-
-/// Nobody has come yet.
-const NEW: u32 = 0;
-/// Somebody reads the first row.
-const OPENING: u32 = 1;
-/// There are stretches.
-const OPEN: u32 = 2;
-/// Whoever came first reads all of it.
-const ALONE: u32 = 3;
-
-/// What the processes of a scan share.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Shared {
-    /// The build of the leader's library.
-    build: u64,
-    /// The leader's file, as it was when the scan began; none that is not a regular one has this identity.
-    file: Identity,
-    /// What the leader has open.
-    descriptor: Descriptor,
-    /// The file's encoding: a worker does not know the client's.
-    encoding: i32,
-    /// Files of a list, with a state for each behind this, and then the list itself. 0 if it is not shared.
-    files: usize,
-    state: AtomicU32,
-    changed: Changed,
-    /// Workers that have a place in the scan at most, and those that have come for one.
-    places: u32,
-    came: AtomicU32,
-    /// Made when the state becomes [`OPEN`].
-    stretches: UnsafeCell<MaybeUninit<Stretches>>,
-    /// What workers have read.
-    bytes: AtomicU64,
-    rows: AtomicU64,
-}
-
-// SAFETY: whoever brings the state to OPENING is the only one who writes the stretches, and all others look at them after
-// they have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    fn new(rows: &Rows, list: Option<&FileList>, places: u32) -> Shared {
-        let stream = rows.stream();
-        let mut file = stream.identity().unwrap_or_default();
-        // As long as the leader takes it for, who has opened it before all others: what is behind that, not all of them see.
-        file.size = stream.size().unwrap_or(file.size);
-        let mut stretches = MaybeUninit::uninit();
-        if let Some(list) = list {
-            let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
-            stretches.write(Stretches::new(Units::of(list).grid(), start));
-        }
-        Shared {
-            build: build_id(),
-            file,
-            descriptor: stream.descriptor(),
-            encoding: stream.encoding(),
-            files: list.map_or(0, |list| list.files.len()),
-            // What each file begins with, whoever opens it sees.
-            state: AtomicU32::new(if list.is_some() { OPEN } else { NEW }),
-            changed: Changed::new(),
-            places,
-            came: AtomicU32::new(0),
-            stretches: UnsafeCell::new(stretches),
-            bytes: AtomicU64::new(0),
-            rows: AtomicU64::new(0),
-        }
-    }
-
-    /// Is there a place for one more process? The leader always has its own.
-    fn admits(&self, number: usize) -> bool {
-        number == 0 || self.came.fetch_add(1, SeqCst) < self.places
-    }
-
-    /// Come to the scan: [`OPENING`] for the first one, else how it is read. Guarded, and interruptible.
-    fn arrive(&self) -> u32 {
-        if self.state.compare_exchange(NEW, OPENING, SeqCst, SeqCst).is_ok() {
-            return OPENING;
-        }
-        self.changed.wait_for(|| Some(self.state.load(SeqCst)).filter(|state| *state != OPENING))
-    }
-
-    fn become_state(&self, state: u32) {
-        self.state.store(state, SeqCst);
-        self.changed.announce();
-    }
-
-    /// Let others read what is behind the current row, if it can be read in stretches. Guarded.
-    fn open(&self, rows: &Rows) -> bool {
-        let stream = rows.stream();
-        let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
-        if let Some(place) = place {
-            let stretches = Stretches::new(Grid::of_scan(place.offset, self.file.size), place);
-            // SAFETY: we have brought the state to OPENING.
-            unsafe { (*self.stretches.get()).write(stretches) };
-        }
-        self.become_state(if place.is_some() { OPEN } else { ALONE });
-        place.is_some()
-    }
-
-    /// What processes share of each file.
-    fn states(&self) -> *const FileState {
-        // SAFETY: behind the struct, if there are files.
-        unsafe { std::ptr::from_ref(self).add(1).cast() }
-    }
-
-    /// The stretches, once the state is [`OPEN`].
-    fn stretches(&self) -> Option<&Stretches> {
-        // SAFETY: written before the state was.
-        (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.stretches.get()).assume_init_ref() })
-    }
-}
-
-/// What a process does next.
-#[derive(Debug)]
-enum Step {
-    Arrive,
-    /// Read the file from its start, up to the first row.
-    First,
-    /// Read on in order.
-    Alone,
-    /// Take chunks, once what was read in order is forgotten. If nothing was, the header has not been read.
-    Join(bool),
-    Chunks(Chunks),
-    Over,
-}
-
-/// A process's part in a scan with others.
-#[derive(Debug)]
-pub struct Part {
-    /// There until the leader's workers are gone; then null.
-    shared: *const Shared,
-    /// Somebody tells when it is going to be gone.
-    told: bool,
-    /// 0 for the leader.
-    number: usize,
-    step: Step,
-    /// Bytes and rows that the others know of.
-    reported: (u64, u64),
-}
-
-impl Part {
-    fn new(shared: *const Shared, number: usize, told: bool) -> Part {
-        Part { shared, told, number, step: Step::Arrive, reported: (0, 0) }
-    }
-
-    /// Go to this process's next record; false when there is none. `skip` are the records of the file that are still to be
-    /// left out: by the first process, for all. Guarded.
-    #[inline]
-    pub fn advance(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
-        if let Step::Chunks(_) = &self.step
-            && rows.advance()?
-        {
-            return Ok(true);
-        }
-        self.advance_slowly(rows, skip)
-    }
-
-    fn advance_slowly(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
-        // SAFETY: as in `shared`.
-        let Some(shared) = (unsafe { self.shared.as_ref() }) else { return Ok(false) };
-        loop {
-            match &mut self.step {
-                Step::Arrive if !shared.admits(self.number) => self.step = Step::Over,
-                Step::Arrive => {
-                    let state = shared.arrive();
-                    self.step = match state {
-                        OPENING => Step::First,
-                        OPEN => Step::Join(true),
-                        _ => Step::Over,
-                    };
-                    if state != OPENING {
-                        *skip = 0;
-                    }
-                }
-                Step::First => {
-                    if !rows.advance()? {
-                        shared.become_state(ALONE);
-                        self.step = Step::Over;
-                    } else if *skip == 0 {
-                        self.step = if shared.open(rows) { Step::Join(false) } else { Step::Alone };
-                        return Ok(true);
-                    } else {
-                        return Ok(true);
-                    }
-                }
-                Step::Alone => return rows.advance(),
-                Step::Join(_) if shared.files > 0 => {
-                    let states = shared.states();
-                    let Some(list) = rows.stream().files().cloned() else {
-                        return Err(changed(rows.stream().source().name()));
-                    };
-                    rows.stream_mut().wait_for_turns();
-                    rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Listed(Box::new(Listed::new(&list, states, false))));
-                }
-                Step::Join(is_new) => {
-                    if *is_new {
-                        rows.take_names()?;
-                    }
-                    let place = shared.stretches().map(|s| pg_bulk_format::reader::Place {
-                        eol: s.eol(),
-                        offset: s.grid.base,
-                        lines: 0,
-                    });
-                    let Some(cutter) = place.and_then(|place| rows.stream().cutter(place)) else {
-                        return Err(changed(rows.stream().source().name()));
-                    };
-                    rows.end_stream();
-                    self.step = Step::Chunks(Chunks::Shared { cutter: Box::new(cutter), number: 0 });
-                }
-                Step::Chunks(chunks) => {
-                    let Some(stretches) = shared.stretches() else { return Ok(false) };
-                    point!("scan.chunk");
-                    pgrx::check_for_interrupts!();
-                    let mut stages = Stages::default();
-                    if !chunks.next(rows, stretches, self.number, &mut stages, |_| Ok(()), |_, _| ())? {
-                        self.step = Step::Over;
-                    }
-                    self.report(rows);
-                    if matches!(self.step, Step::Chunks(_)) && rows.advance()? {
-                        return Ok(true);
-                    }
-                }
-                Step::Over => return Ok(false),
-            }
-        }
-    }
-
-    fn shared(&self) -> Option<&Shared> {
-        // SAFETY: null once it is gone.
-        unsafe { self.shared.as_ref() }
-    }
-
-    /// Are the records that the reader has next this process's?
-    #[inline]
-    pub fn goes_on(&self) -> bool {
-        matches!(self.step, Step::Chunks(_) | Step::Alone)
-    }
-
-    /// Bytes and rows of the others, as far as the leader knows.
-    pub fn others(&self) -> (u64, u64) {
-        match self.shared() {
-            Some(shared) if self.number == 0 => (shared.bytes.load(Relaxed), shared.rows.load(Relaxed)),
-            _ => (0, 0),
-        }
-    }
-
-    /// Let the leader know what this worker has read.
-    pub fn report(&mut self, rows: &Rows) {
-        let now = (rows.stream().bytes_read(), rows.count());
-        if let Some(shared) = self.shared()
-            && self.number != 0
-        {
-            shared.bytes.fetch_add(now.0.saturating_sub(self.reported.0), Relaxed);
-            shared.rows.fetch_add(now.1.saturating_sub(self.reported.1), Relaxed);
-            self.reported = now;
-        }
-    }
-
-    /// The file is read once more, from its start.
-    pub fn again(&mut self) {
-        self.step = Step::Arrive;
-    }
-
-    /// Rows are not asked for any more, and what is shared is going to be gone.
-    pub fn end(&mut self) {
-        self.step = Step::Over;
-        if !self.told {
-            self.shared = std::ptr::null();
-        }
-    }
-}
 
 /// # Safety
 /// Called by the executor.
@@ -468,7 +188,7 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         let file = (*shared).file;
         let is_same = |rows: &Rows| rows.stream().identity().is_some_and(|identity| identity.continues(file));
         let list = list_of(shared);
-        scan::open::open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
+        open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
         scan.part = Some(Part::new(shared, number, true));

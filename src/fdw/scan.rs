@@ -14,7 +14,7 @@ use pgrx::pg_sys;
 use super::aggregate::sums::Aggregation;
 use super::options::TableOptions;
 use super::order::Check;
-use super::parallel::Part;
+use super::parallel::part::Part;
 use super::private::Wanted;
 use crate::error::Result;
 use crate::load::filter::RowFilter;

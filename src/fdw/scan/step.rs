@@ -8,7 +8,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::Scan;
 use crate::error::OrRaise;
-use crate::fdw::parallel::Part;
+use crate::fdw::parallel::part::Part;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome};
 
