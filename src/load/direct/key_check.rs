@@ -17,8 +17,6 @@
 mod exclusion;
 pub mod judge;
 mod offer;
-mod references;
-mod verdict;
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};

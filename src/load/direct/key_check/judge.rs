@@ -1,10 +1,13 @@
 //! All keys are gathered: the rows that would not stay are found, and left out.
 
+mod references;
+mod verdict;
+
 use pgrx::{pg_guard, pg_sys};
 
 use super::exclusion::Exclusion;
 use super::offer::Offer;
-use super::{PER_BLOCK, Table, references, verdict};
+use super::{PER_BLOCK, Table};
 use crate::error::Result;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::Place;
@@ -87,7 +90,7 @@ unsafe extern "C-unwind" fn close(table: *mut Table) {
 ///
 /// # Safety
 /// A valid leader whose process has a check.
-pub(super) unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
+unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
     // SAFETY: the caller vouches for it.
     let tables = unsafe { &(*(*leader).process.keys).tables };
     tables.get(number).copied().unwrap_or(std::ptr::null_mut())
@@ -97,7 +100,7 @@ pub(super) unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Tabl
 ///
 /// # Safety
 /// A valid leader and table; guarded.
-pub(super) unsafe fn leave_out(
+unsafe fn leave_out(
     leader: &mut Leader,
     table: &mut Table,
     rows: NumberSort<4>,

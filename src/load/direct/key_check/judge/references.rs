@@ -1,11 +1,11 @@
 //! Rows that refer to what is not there.
 //!
-//! A load finds them in rounds, as rows are taken back that others refer to ([`super::super::settle`]); so they are found here.
+//! A load finds them in rounds, as rows are taken back that others refer to ([`settle`](crate::load::direct::settle)); so they are found here.
 
 use pgrx::{pg_guard, pg_sys};
 
-use super::judge::{leave_out, table_of};
-use super::{Table, missing};
+use super::super::{Table, missing};
+use super::{leave_out, table_of};
 use crate::error::OrRaise;
 use crate::load::direct::key_query::{Beside, KeyQuery};
 use crate::load::direct::leader::Leader;
@@ -15,9 +15,9 @@ use crate::pg::unguarded as c;
 /// Find the rows of all tables that violate a foreign key.
 ///
 /// # Safety
-/// As [`super::judge::judge`]; it is known which rows lose to indexes.
+/// As [`super::judge`]; it is known which rows lose to indexes.
 pub unsafe fn judge(leader: *mut Leader) {
-    // SAFETY: as in `super::judge::judge`.
+    // SAFETY: as in `super::judge`.
     unsafe {
         let count = (*leader).spec.traits.len();
         let mut taken = 0;

@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_guard;
 
-use super::Table;
-use super::exclusion::{self, END, Exclusion};
-use super::judge::leave_out;
+use super::super::Table;
+use super::super::exclusion::{self, END, Exclusion};
+use super::leave_out;
 use crate::error::OrRaise;
 use crate::load::direct::leader::Leader;
 use crate::load::direct::losers::loss_to;
@@ -54,9 +54,9 @@ struct Judge {
 /// Judge the rows of a table.
 ///
 /// # Safety
-/// As [`super::judge::judge`]; the suspects of the table are known.
+/// As [`super::judge`]; the suspects of the table are known.
 pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
-    // SAFETY: as in `super::judge::judge`; nothing in this frame has a destructor.
+    // SAFETY: as in `super::judge`; nothing in this frame has a destructor.
     unsafe {
         let (exclusions, count) = ((*table).exclusions.as_mut_ptr(), (*table).exclusions.len());
         if count == 0 && (*table).suspects.is_empty() {
