@@ -1,0 +1,153 @@
+//! The end of a load that fails: which error is raised, and what is done before.
+//!
+//! An error, wherever it comes from, passes through here on its way: rows that were appended are counted for
+//! autovacuum, and a worker's error loses the line that says it was a worker's.
+
+use pgrx::{pg_guard, pg_sys};
+
+use crate::error::OrRaise;
+use crate::load::direct::leader::Leader;
+use crate::load::direct::leader::line::name_line;
+use crate::load::direct::{failure, row_loop};
+use crate::pg::attempt::attempt;
+use crate::pg::context::copy_context;
+use crate::pg::original::Original;
+use crate::pg::unguarded::Opaque;
+
+/// Raise the error about the row that was too many for `reject_limit`, if there is one.
+///
+/// # Safety
+/// A plain frame, and a valid leader; its workers are done, or those that are not have no say any more.
+pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
+    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    unsafe {
+        let leader = leader.cast::<Leader>();
+        if !look_again(leader) {
+            return;
+        }
+        let process = &raw mut (*leader).process;
+        let mut context = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(copy_context),
+            arg: (&raw mut (*process).rows).cast(),
+        };
+        pg_sys::error_context_stack = &raw mut context;
+        (*process).rows.elsewhere.end();
+        row_loop::run(process);
+        // Values that are bad once and good another time.
+        pg_sys::error_context_stack = context.previous;
+        raise_too_many(leader);
+    }
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn look_again(leader: *mut Leader) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader }.look_again().or_raise()
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &*leader }.process.rejects.too_many().raise();
+}
+
+/// An error ended the load: the one to be raised, which is an earlier one of the file if there is one.
+///
+/// # Safety
+/// A plain frame; a valid leader or null, and an error that was caught.
+pub(super) unsafe fn fail(
+    leader: *mut Leader,
+    error: *mut pg_sys::ErrorData,
+    original: *mut Original,
+) -> *mut pg_sys::ErrorData {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let mut error = error;
+        failure::recover();
+        // A worker raises an error only if it is the earliest.
+        let is_own = !Original::restore(original, error);
+        if is_own && !leader.is_null() && (*leader).parallel.is_some() && failure::is_about_a_row(error) {
+            let earlier = attempt(wait_for_earlier, leader.cast());
+            if !earlier.is_null() {
+                error = earlier;
+                failure::recover();
+                Original::restore(original, error);
+            }
+        }
+        if !leader.is_null() {
+            (*leader).note_whole_files();
+        }
+        if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
+            failure::recover();
+        }
+        // What the server itself is short of, or wrong about, is not to be asked for more.
+        if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
+            // Statistics are not worth losing the error for.
+            failure::recover();
+        }
+        if !leader.is_null() && is_own {
+            name_line(leader, error);
+        }
+        if !leader.is_null() && failure::is_about_a_row(error) {
+            let too_many = attempt(blame, leader.cast());
+            if !too_many.is_null() {
+                error = too_many;
+                failure::recover();
+                Original::restore(original, error);
+            }
+        }
+        error
+    }
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    let leader = unsafe { &mut *leader.cast::<Leader>() };
+    let process = &mut leader.process;
+    // SAFETY: as in Process::shared; the reference does not outlive this function.
+    let shared = unsafe { &*process.shared };
+    let (wide, rejects) = (&mut process.wide, &mut process.rejects);
+    // The workers' wide rows are of no use any more, but their queues must not fill.
+    let mut discard = || rejects.drain(wide);
+    if shared.wait_until_earliest(0, &mut discard) {
+        return;
+    }
+    // A worker has an earlier one, and raises it: here, in the end.
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    loop {
+        discard();
+        // SAFETY: guarded calls on this process's latch.
+        unsafe {
+            pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), 10, pg_sys::PG_WAIT_EXTENSION);
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// Take the rejects that are on their way.
+///
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn drain(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    let process = unsafe { &mut (*leader.cast::<Leader>()).process };
+    process.rejects.drain(&mut process.wide);
+}
+
+/// # Safety
+/// A valid leader.
+#[pg_guard]
+unsafe extern "C-unwind" fn count_dead(leader: Opaque) {
+    // SAFETY: the caller vouches for it.
+    unsafe { &mut *leader.cast::<Leader>() }.count_rows();
+}
