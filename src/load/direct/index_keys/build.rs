@@ -29,53 +29,18 @@ use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
 use super::leaves::{LeafReader, Leaves};
 use super::runs::{RunReader, Runs};
+use super::sources::Sources;
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::unguarded::{self as c, guard};
-use crate::pg::usage::Cpu;
 use crate::pg::violation;
 
 const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
-
-/// What processes have collected, and what was there before.
-#[derive(Debug, Clone, Copy)]
-pub struct Sources<'w> {
-    /// Files of workers, and how many workers there were.
-    pub files: Option<SharedFiles>,
-    pub workers: usize,
-    /// How many may build it together with the leader.
-    pub builders: usize,
-    /// What is left of maintenance_work_mem beside keys of other indexes, in kB.
-    pub memory: i32,
-    /// Rows that there must be keys of.
-    pub rows: u64,
-    /// The entries that the index has are to be in the new one, too. Rows are the load's from this block on, ...
-    pub merge: bool,
-    pub start: u32,
-    /// ... and those that were put before it, ascending.
-    pub elsewhere: &'w [Tid],
-    /// Workers may be started to build it, if what they have done is told.
-    pub help: Option<&'w Cell<Help>>,
-}
-
-/// What workers have done for an index.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Help {
-    pub workers: usize,
-    pub cpu: Cpu,
-}
-
-impl Sources<'_> {
-    /// Is a row one of the load's?
-    pub fn is_new(&self, row: Tid) -> bool {
-        row.block() >= self.start || self.elsewhere.binary_search(&row).is_ok()
-    }
-}
 
 /// A row's place, as entries have it.
 pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {

@@ -10,8 +10,8 @@ use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
-use super::collector::file_name;
 use super::runs::{GIVEN_UP, Place, Runs};
+use super::sources::file_name;
 use crate::error::{Error, Result, out_of_memory};
 use crate::pg::shared_files::SharedFiles;
 

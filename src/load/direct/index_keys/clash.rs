@@ -11,7 +11,7 @@
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::pg_sys;
 
-use super::build::Sources;
+use super::sources::Sources;
 
 /// What a row clashes with.
 #[derive(Debug, Clone, Copy)]

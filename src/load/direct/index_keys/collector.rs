@@ -7,8 +7,6 @@
 //!
 //! A key for which there is no word makes the collection useless. It is given up then, and the leader hears of it.
 
-use std::ffi::CString;
-
 use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};
 use pg_bulk_format::btree::key::{KeyShape, Width};
@@ -21,6 +19,7 @@ use pgrx::pg_sys;
 
 use super::byte_keys::ByteKeys;
 use super::runs::{GIVEN_UP, Place, Runs};
+use super::sources::file_name;
 use super::{KeyForm, Planned, Shape};
 use crate::error::{Result, out_of_memory};
 use crate::pg::context::Elsewhere;
@@ -229,11 +228,6 @@ impl Collector {
             }
         }
     }
-}
-
-/// What a worker's file is called.
-pub fn file_name(index: pg_sys::Oid, worker: usize) -> CString {
-    CString::new(format!("{}.{worker}", index.to_u32())).unwrap_or_default()
 }
 
 impl<W: Word> Collected<W> {

@@ -8,10 +8,10 @@
 use pg_bulk_format::btree::entry::{Entry, Word};
 use pgrx::pg_sys;
 
-use super::build::Sources;
-use super::collector::{Collected, Collector, Keys, file_name};
+use super::collector::{Collected, Collector, Keys};
 use super::leaves::last_entry;
 use super::runs::Runs;
+use super::sources::{Sources, file_name};
 use crate::error::Result;
 
 impl Collector {

@@ -27,6 +27,7 @@ mod end;
 mod growth;
 mod leaves;
 mod runs;
+mod sources;
 mod stream;
 
 use std::rc::Rc;
@@ -36,11 +37,12 @@ use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
-pub use self::build::{Help, SMALL_CHUNK, Sources, WORTH_WORKERS, build, set_new_file, tid_of};
+pub use self::build::{SMALL_CHUNK, WORTH_WORKERS, build, set_new_file, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::growth::{border, leaves_of, next_tuple, take_growth};
 pub use self::leaves::can_read;
+pub use self::sources::{Help, Sources};
 pub use self::stream::{KeyStream, Room, next_tuples};
 use super::heap::attributes;
 use crate::pg::compat;

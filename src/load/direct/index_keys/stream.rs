@@ -7,10 +7,11 @@ use pg_bulk_format::btree::key::{KeyShape, MAX_TUPLE};
 use pg_bulk_format::btree::merge::{Merge, Run};
 use pgrx::{pg_guard, pg_sys};
 
-use super::build::{Sources, all_runs, check_total};
+use super::build::{all_runs, check_total};
 use super::collector::{Collected, Collector, Keys};
 use super::growth::Growth;
 use super::runs::{RunReader, Runs};
+use super::sources::Sources;
 use crate::error::{Error, OrRaise, Result, out_of_memory};
 
 /// A stream of keys.

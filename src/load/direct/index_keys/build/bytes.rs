@@ -12,12 +12,13 @@ use pg_bulk_format::btree::bytes::unique::Unique;
 use pg_bulk_format::btree::entry::Tid;
 use pgrx::pg_sys;
 
-use super::{Judge, Sources, all_runs, check_built, check_total, failed, options, renew};
+use super::{Judge, all_runs, check_built, check_total, failed, options, renew};
 use crate::error::{Error, Result};
 use crate::load::direct::index_keys::byte_keys::ByteKeys;
 use crate::load::direct::index_keys::clash::Clashes;
 use crate::load::direct::index_keys::leaves::LeafReader;
 use crate::load::direct::index_keys::runs::{RecordReader, Runs};
+use crate::load::direct::index_keys::sources::Sources;
 use crate::pg::compat;
 use crate::pg::index_file::IndexFile;
 use crate::pg::shared_files::SharedFiles;

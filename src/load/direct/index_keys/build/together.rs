@@ -29,12 +29,13 @@ use pg_bulk_format::btree::key::{KeyShape, Width};
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::range::{Bound, Extents, Piece, Ranges, Seen, bounds, extent_size};
-use super::{Help, Sources, check_built, failed, options};
+use super::{check_built, failed, options};
 use crate::error::{Error, OrRaise, Result, out_of_memory};
 use crate::guc;
-use crate::load::direct::index_keys::collector::{Collected, file_name};
+use crate::load::direct::index_keys::collector::Collected;
 use crate::load::direct::index_keys::leaves::{Leaves, entries_of_page};
 use crate::load::direct::index_keys::runs::Runs;
+use crate::load::direct::index_keys::sources::{Help, Sources, file_name};
 use crate::load::direct::index_keys::{KeyForm, shape};
 use crate::pg::append::Traits;
 use crate::pg::build_id::{build_id, check_build};

@@ -9,9 +9,10 @@ use pg_bulk_format::btree::entry::Tid;
 use pg_bulk_format::btree::tuples::TupleBuilder;
 use pgrx::pg_sys;
 
-use super::{Judge, Sources, check_total, failed, options, renew};
+use super::{Judge, check_total, failed, options, renew};
 use crate::error::Result;
 use crate::load::direct::index_keys::clash::Clash;
+use crate::load::direct::index_keys::sources::Sources;
 use crate::pg::index_file::IndexFile;
 use crate::pg::sorted_tuples::{Origin, SortedTuples};
 use crate::pg::tuple_sort::TupleSort;
