@@ -35,7 +35,7 @@ pub extern "C-unwind" fn _PG_init() {
     guc::init();
     fdw::init();
     load::scan::init();
-    load::insert_select::init(load::insert_select::Wrapper {
+    load::wrapper::init(load::wrapper::Wrapper {
         owns: fdw::owns,
         file: fdw::file_of,
         filters: fdw::filters,
@@ -45,6 +45,7 @@ pub extern "C-unwind" fn _PG_init() {
         replace: fdw::replace,
         count: fdw::count,
     });
+    load::insert_select::init();
     process_utility::init();
     queue::init();
 }

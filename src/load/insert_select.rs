@@ -16,7 +16,7 @@
 //! first statement is planned, when a foreign table is looked at. That is too late for a planner hook, but this one is asked at the end of
 //! planning. (`GetForeignUpperPaths` is for a query whose base relations are foreign tables, which the parent of
 //! partitions, or a UNION ALL, is not.) The wrapper and loads do
-//! not know each other; what a foreign table's options mean comes through [`Wrapper`].
+//! not know each other; what a foreign table's options mean comes through [`Wrapper`](super::wrapper::Wrapper).
 //!
 //! ModifyTable stays in the plan because a plan may be kept. When it runs, `pg_bulk.direct_insert` may be off, a
 //! partition may have a trigger, the session an origin: then core's own plan runs, below ours.
@@ -38,69 +38,17 @@ mod translate;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::insertion::Insertion;
-use crate::error::{Error, Result};
 use crate::load::direct;
-use crate::pg::column::Column;
-use crate::pg::copy_options::CopyOptions;
 use crate::pg::server_text::to_server;
-use crate::pg::source::Location;
 
-/// What the foreign data wrapper tells of its tables.
-#[derive(Debug)]
-pub struct Wrapper {
-    /// Are these its routines?
-    pub owns: unsafe fn(*const pg_sys::FdwRoutine) -> bool,
-    /// A table's file, and what it means.
-    pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
-    /// The columns of an open table's file.
-    pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
-    /// Are the rows of one of its tables made by a filter? Guarded.
-    pub filters: fn(pg_sys::Oid) -> Result<bool>,
-    /// The columns that the conditions of a scan look at, and those that are wanted besides.
-    pub wanted: unsafe fn(*const pg_sys::ForeignScan) -> [Vec<i16>; 2],
-    /// Is it the wrapper's scan, of a file that a load can read in its place?
-    pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
-    /// A load is going to. Guarded.
-    pub replace: unsafe fn(*mut pg_sys::ForeignScanState) -> Result<()>,
-    /// It has read so many bytes, and met so many rows with bad values.
-    pub count: unsafe fn(*mut pg_sys::ForeignScanState, u64, u64),
-}
-
-static WRAPPER: OnceLock<Wrapper> = OnceLock::new();
 /// Who was asked before.
 static PREVIOUS: OnceLock<pg_sys::create_upper_paths_hook_type> = OnceLock::new();
 
-impl Wrapper {
-    pub fn get() -> Result<&'static Wrapper> {
-        WRAPPER.get().ok_or_else(|| Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is no foreign data wrapper"))
-    }
-
-    /// Is this one of its tables?
-    ///
-    /// # Safety
-    /// A relation of the planner's.
-    pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
-        // SAFETY: the caller vouches for it.
-        unsafe { (self.owns)((*rel).fdwroutine) }
-    }
-
-    /// Guarded.
-    pub fn file_of(&self, relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
-        (self.file)(relid)
-    }
-
-    /// Guarded; the current memory context must outlive the columns.
-    pub fn columns_of(&self, relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
-        (self.columns)(relation, copy)
-    }
-}
-
 /// Called once, when the library is loaded. Guarded.
-pub fn init(wrapper: Wrapper) {
-    let _ = WRAPPER.set(wrapper);
+pub fn init() {
     node::register();
     direct::register_leaf();
     new_table::register();

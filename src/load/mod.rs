@@ -60,6 +60,7 @@ mod summary;
 pub mod target;
 mod volatile;
 mod where_clause;
+pub mod wrapper;
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 
 use super::duplicate::{Duplicates, Keep};
 use super::given::{self, InPlace};
-use super::insert_select::Wrapper;
+use super::wrapper::Wrapper;
 use crate::error::Result;
 use crate::pg::column::Taken;
 use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};

@@ -12,9 +12,9 @@ use pg_bulk_format::fixed::Slice;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::insert_select::Wrapper;
 use super::options::{Objects, keys_of, names_of_columns, slices_of, value};
 use super::target::check_location;
+use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::column::{self, Column};
 use crate::pg::context::copy_context;

@@ -7,10 +7,10 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::insert_select::Wrapper;
 use super::options::value;
 use super::rejects::table::text as datum;
 use super::target::check_location;
+use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::directory::file_of;
 use crate::pg::encoding::shown;

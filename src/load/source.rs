@@ -11,8 +11,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::direct::Nodes;
 use super::filter;
-use super::insert_select::Wrapper;
 use super::options::LoadOptions;
+use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::chunk::changed;
 use crate::pg::column::{self, Column, Taken, default_expression};

@@ -18,12 +18,12 @@ use std::ptr::null_mut;
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::Wrapper;
 use super::insertion::{DEFAULT, Insertion, Reach};
 use super::judge::{Answer, no};
 use crate::error::OrRaise;
 use crate::load::direct::{self, Columns};
 use crate::load::volatile;
+use crate::load::wrapper::Wrapper;
 use crate::pg::unguarded;
 
 /// PROPARALLEL_SAFE (pg_proc.h)

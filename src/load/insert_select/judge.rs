@@ -12,7 +12,6 @@
 
 use pgrx::{PgList, pg_sys};
 
-use super::Wrapper;
 use super::expression::{asks_for_last_id, of_expression, takes_ids};
 use super::insertion::{DEFAULT, EXPRESSION, Insertion, Reach};
 use super::joins::{self, Joins};
@@ -22,6 +21,7 @@ use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
+use crate::load::wrapper::Wrapper;
 use crate::load::{obstacle, volatile};
 use crate::pg::compat;
 use crate::pg::sequence_default::SequenceDefault;

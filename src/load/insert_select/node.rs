@@ -8,7 +8,6 @@ use std::ptr::null_mut;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgList, pg_guard, pg_sys};
 
-use super::Wrapper;
 use super::insertion::{Insertion, Reach};
 use super::joins;
 use super::judge;
@@ -17,6 +16,7 @@ use super::run::{self, Outcome};
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::direct::{self, Statement};
+use crate::load::wrapper::Wrapper;
 use crate::pg::compat;
 use crate::pg::custom_scan::{Methods, NO_CALLBACKS};
 use crate::pg::server_text::to_server;

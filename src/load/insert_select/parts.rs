@@ -11,10 +11,10 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::Wrapper;
 use super::judge::{Answer, no, of_select};
 use super::translate::{bare, through_subquery, to_row};
 use crate::error::OrRaise;
+use crate::load::wrapper::Wrapper;
 use crate::pg::compat;
 
 /// One of them.

@@ -3,7 +3,7 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-use super::Wrapper;
+use crate::load::wrapper::Wrapper;
 
 /// Find them. Guarded.
 ///
