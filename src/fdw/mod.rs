@@ -2,7 +2,8 @@
 //!
 //! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `order` is what
 //! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to;
-//! `servers` are those with a directory; `filter` is a function that makes the rows; `import` makes tables of a directory's files. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! `servers` are those with a directory; `filter` is a function that makes the rows, `filter_option` its
+//! name; `private` is what a plan hands to its execution; `import` makes tables of a directory's files. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
 
 mod aggregate;
 mod analyze;

@@ -1,8 +1,8 @@
 //! A scan that adds rows up instead of returning them.
 //!
 //! It is the loop of a scan that returns rows, up to where these would be returned. What is decoded together is added up
-//! together, a column at a time ([`Run`](pg_bulk_format::block::Run)); where nobody wants a value, records are only counted. Rows that are not beyond
-//! doubt, and all where there are quals, go one by one.
+//! together, a column at a time ([`Run`](pg_bulk_format::block::Run)); where nobody wants a value, records are only
+//! counted. Rows that are not beyond doubt, and all where there are quals, go one by one.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 

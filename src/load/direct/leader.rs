@@ -65,7 +65,7 @@ pub struct Leader {
     /// The row that is to blame, if too many were left out.
     pub too_much: Option<TooMuch>,
     /// The error context outside of the load's own.
-    pub outer: *mut pg_sys::ErrorContextCallback,
+    pub(super) outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,
     /// What becomes of duplicates, by which of the target's indexes, and how many rows of the table were replaced.
     pub duplicates: Duplicates,
@@ -79,7 +79,7 @@ pub struct Leader {
     pub header: Header,
     pub name: String,
     /// The statistics know of the rows.
-    pub told: bool,
+    pub(super) told: bool,
 }
 
 impl Leader {

@@ -77,8 +77,9 @@ pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
     Columns { by_quals: read(0), besides: read(1) }
 }
 
-/// Makes a process's next record that passes a row in the slot of the scan, from a plain frame, and adds how many did not pass. False
-/// if there is none.
+/// Makes a process's next record that passes a row in the slot of the scan, and adds how many did not pass. False if there is none.
+///
+/// To call it is safe from a plain frame, with the process that a [`Leaf`] has beside it, and a number that nobody else uses.
 pub type Fetch = unsafe fn(Opaque, *mut u64) -> bool;
 
 /// The state of the node.

@@ -41,7 +41,7 @@ use crate::pg::stretches::MOST_PROCESSES;
 use crate::pg::units::Units;
 
 impl Leader {
-    pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
+    pub(in super::super) fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
         let relation = load.target.relation;
         let condition = load.where_clause.conditions.cast::<pg_sys::Node>();
         let (options, mapping) = (&load.options, &load.mapping);

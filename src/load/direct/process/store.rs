@@ -1,4 +1,5 @@
-//! Where rows go: into heaps, which append their pages; and those that workers send, which the leader inserts.
+//! Where rows go: into heaps, which append their pages; those that workers send, which the leader inserts; and where nothing is stored,
+//! to the check of their keys.
 
 use pgrx::pg_sys;
 

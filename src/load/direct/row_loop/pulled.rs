@@ -67,9 +67,9 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
 /// did not pass.
 ///
 /// # Safety
-/// A plain frame; a valid process with a join, whose memory for fields is empty.
+/// A plain frame; a valid [`Process`] with a join, whose memory for fields is empty, and a number that nobody else uses.
 pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
-    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    // SAFETY: the caller vouches for the process and the number; nothing in this frame has a destructor.
     unsafe {
         let process = process.cast::<Process>();
         let Some(projection) = (*process).projection.as_mut() else { return false };

@@ -1,6 +1,7 @@
 //! Rows that refer to what is not there.
 //!
-//! A load finds them in rounds, as rows are taken back that others refer to ([`settle`](crate::load::direct::settle)); so they are found here.
+//! A load finds them in rounds, as rows are taken back that others refer to ([`settle`](crate::load::direct::settle)); so
+//! they are found here.
 
 use pgrx::{pg_guard, pg_sys};
 
