@@ -168,7 +168,7 @@ my $digest = join ' UNION ALL ', map { "SELECT '$_', count(*), sum(hashtextexten
 $digest .= ' ORDER BY 1';
 my $all = $node->safe_psql('postgres', $digest);
 eval { $node->wait_for_catchup($standby, 'replay', $node->lsn('insert')); 1 }
-	or die 'the standby does not follow: ', slurp_file($standby->logfile) =~ /((?:.*\n){0,8})\z/;
+	or do { diag 'the standby does not follow: ', slurp_file($standby->logfile) =~ /((?:.*\n){0,8})\z/; die 'the standby'; };
 is($standby->safe_psql('postgres', $digest), $all, 'the standby has the same');
 healthy($standby, 'the standby');
 $node->stop('immediate');
