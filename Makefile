@@ -106,11 +106,10 @@ bench: setup install
 profile: setup install
 	benches/load/profile
 
-soak:
-	@tools/setup home
+soak: setup
 	@tools/soak
 
-faults: install
+faults: setup install
 	@pg_test/faults/run $(FAULTS)
 
 schema:
