@@ -263,6 +263,11 @@ pub fn chunk_size() -> usize {
     usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).clamp(1, memory_limit() / 16)
 }
 
+/// Is it as small as a test makes it that wants few rows to be shared out as many are?
+pub fn chunks_are_small() -> bool {
+    chunk_size() <= 16 << 10
+}
+
 /// Processes that compute aggregates of a file's rows at a time: one at least.
 pub fn aggregate_processes() -> u32 {
     match u32::try_from(AGGREGATE_PROCESSES.get()) {

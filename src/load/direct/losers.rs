@@ -189,7 +189,7 @@ impl Leader {
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
         // SAFETY: whoever calls vouches for the relation.
-        let mut removal = unsafe { Removal::new(relation)? };
+        let mut removal = unsafe { Removal::new(relation, self.builders) };
         let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
         let mut next = sort.take();
         let mut keys = Vec::new();
@@ -244,7 +244,9 @@ impl Leader {
         if let Some(late) = late {
             self.keep_late(late, &losses)?;
         }
-        removal.run()
+        removal.run()?;
+        self.counts.others.add(removal.cpu);
+        Ok(())
     }
 
     /// Keep records of rows that were counted.

@@ -148,7 +148,7 @@ impl Leader {
         };
         let mut sort = self.in_file_order(hunt.number, orphans, hunt.memory / 3, false)?;
         // SAFETY: as above.
-        let mut removal = unsafe { Removal::new(relation)? };
+        let mut removal = unsafe { Removal::new(relation, self.builders) };
         let (mut count, mut last) = (0, None);
         while let Some([position, behind, row, key, ..]) = sort.take() {
             pgrx::check_for_interrupts!();
@@ -166,6 +166,7 @@ impl Leader {
         }
         sort.end();
         removal.run()?;
+        self.counts.others.add(removal.cpu);
         Ok(count)
     }
 }

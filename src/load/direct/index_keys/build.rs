@@ -24,7 +24,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::range::{Between, Seen};
 use self::together::Together;
-pub use self::together::{SMALL_CHUNK, WORTH_WORKERS};
+pub use self::together::WORTH_WORKERS;
 use super::clash::{Clash, Clashes};
 use super::collector::{Collected, Collector, Keys};
 use super::leaves::{LeafReader, Leaves};

@@ -37,7 +37,7 @@ use pg_bulk_format::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_format::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pgrx::pg_sys;
 
-pub use self::build::{SMALL_CHUNK, WORTH_WORKERS, build, set_new_file, tid_of};
+pub use self::build::{WORTH_WORKERS, build, set_new_file, tid_of};
 pub use self::clash::Clash;
 pub use self::collector::Collector;
 pub use self::growth::{border, leaves_of, next_tuple, take_growth};

@@ -31,7 +31,7 @@ use super::{Build, is_about, may_see_keys, reword};
 use crate::error::{Error, OrRaise, Result};
 use crate::guc;
 use crate::load::direct::failure;
-use crate::load::direct::index_keys::{SMALL_CHUNK, set_new_file};
+use crate::load::direct::index_keys::set_new_file;
 use crate::load::direct::indexes::{Index, Indexes};
 use crate::load::direct::way::Way;
 use crate::pg::attempt::attempt;
@@ -215,7 +215,7 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         if is_reindexing() {
             return;
         }
-        let is_small = guc::chunk_size() <= SMALL_CHUNK;
+        let is_small = guc::chunks_are_small();
         if !is_small && pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) < LEAST_BLOCKS {
             return;
         }

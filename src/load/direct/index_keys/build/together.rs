@@ -54,7 +54,6 @@ const KEY_SHARES: u64 = 3;
 /// small, for a test, there are fewer rows, too.
 const WORTH: u64 = 400_000;
 const WORTH_SMALL: u64 = 64;
-pub const SMALL_CHUNK: usize = 16 << 10;
 /// Workers that are worth it.
 pub const WORTH_WORKERS: usize = 2;
 
@@ -111,7 +110,7 @@ pub unsafe fn build<W: Word>(
     // SAFETY: the caller vouches for it.
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
-    let worth = if guc::chunk_size() <= SMALL_CHUNK { WORTH_SMALL } else { WORTH };
+    let worth = if guc::chunks_are_small() { WORTH_SMALL } else { WORTH };
     // What is packed is read from its start.
     let is_packed = || std::iter::once(&keys.runs).chain(others).any(Runs::are_packed);
     if keys.total.saturating_add(entries as u64) < worth

@@ -1,0 +1,146 @@
+
+# Rows that lose are taken out of a new heap by several processes: whoever does it, the rows that stay are the same, and so are
+# those of a standby, and of a server that was killed. A process that fails, waits or is cancelled leaves nothing behind.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Test::More;
+use File::Spec::Functions qw(rel2abs);
+use Time::HiRes qw(usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Load qw(begin_session checksums_ok healthy load_server load_sql numbers_file rows_of standby_equal standby_of);
+use Points qw(point_clear point_set point_taken point_wait);
+
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
+my ($before, $twice) = map { "$directory/$_" } qw(before twice);
+numbers_file($before, 1, 3000);
+# Every 37th key is there once more, a hundred lines later: on nearly every page is a row that loses, whichever is kept. Some of
+# those are stored out of line.
+append_to_file($twice, join '', map { ("$_,word,2024-02-29 12:00:00\n", ($_ - 100) % 37 ? () : join(',', $_ - 100, 'again' . ($_ % 50 ? '' : 'x' x 5000), "2024-02-29 12:00:00\n")) } 300_001 .. 330_000);
+
+# Those of which the first one is not in the file are among the rows.
+my $again = grep { $_ % 37 == 0 } 300_001 - 100 .. 330_000 - 100;
+my $new = grep { $_ % 37 == 0 } 300_001 - 100 .. 300_000;
+my $rows = 30_000 + $new;
+
+my $primary = load_server('primary', wal_consistency_checking => 'all', wal_keep_size => '1GB');
+$primary->safe_psql('postgres', "CREATE TABLE parted (id int PRIMARY KEY, word text, at timestamp); ALTER TABLE parted ALTER word SET STORAGE EXTERNAL;
+	CREATE TABLE known (id int PRIMARY KEY); INSERT INTO known SELECT i FROM generate_series(1, 400000) i WHERE i % 41 > 0;
+	CREATE TABLE referring (id int REFERENCES known, word text, at timestamp);" . load_sql($before, 'parted'));
+my $standby = standby_of($primary, 'standby', slot => 1);
+
+sub starts { return scalar(() = slurp_file($primary->logfile) =~ /database system is ready to accept connections/g); }
+sub workers { return $primary->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"); }
+
+sub statement
+{
+	my ($keep, $workers) = @_;
+	return "SET pg_bulk.chunk_size = '8kB'; " . load_sql($twice, 'parted', workers => $workers // 2, truncate => 'true', on_duplicate => $keep);
+}
+# What one process leaves.
+my %expected;
+for my $keep (qw(keep_old keep_new))
+{
+	$primary->safe_psql('postgres', statement($keep, 0));
+	$expected{$keep} = rows_of($primary, 'parted');
+	is($primary->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE word ^@ 'again') FROM parted"), $keep eq 'keep_old' ? "$rows|$new" : "$rows|$again", "$keep: rows of one process");
+}
+isnt($expected{keep_old}, $expected{keep_new}, 'which rows stay is to be seen');
+
+# A worker does it all but for what the leader begins with, or the leader does, or all of them.
+for my $keep (qw(keep_old keep_new))
+{
+	for my $waits (qw(leader worker nobody))
+	{
+		my $place = $waits eq 'leader' ? 'remove.together' : 'remove.helper';
+		point_set($primary, $place, "wait $waits") if $waits ne 'nobody';
+		my (undef, $end) = begin_session($primary, statement($keep));
+		point_wait($primary, $place) if $waits ne 'nobody';
+		if ($waits eq 'leader')
+		{
+			for (my $tries = 0; workers() ne '0' && $tries < 3000; $tries++) { usleep(10_000); }
+			is(workers(), '0', "$keep: workers are done while the leader waits");
+			# Pages that are changed behind it go into WAL whole.
+			$primary->safe_psql('postgres', 'CHECKPOINT');
+		}
+		elsif ($waits eq 'worker')
+		{
+			point_wait($primary, $place);
+			usleep(200_000);
+		}
+		point_clear($primary);
+		my ($out, $err) = $end->();
+		is($out . $err, "$rows\n", "$keep, waiting: $waits");
+		is(rows_of($primary, 'parted'), $expected{$keep}, '... the rows are those of one process');
+		healthy($primary, "$keep, waiting: $waits");
+		standby_equal($primary, $standby, 'parted');
+	}
+}
+$primary->stop('immediate');
+$primary->start;
+is(rows_of($primary, 'parted'), $expected{keep_new}, 'a crash changes nothing');
+
+# Rows that refer to nothing, likewise.
+my $good = grep { /^(\d+)/ && $1 % 41 } split /\n/, slurp_file($twice);
+my $load = "SET pg_bulk.chunk_size = '8kB'; " . load_sql($twice, 'referring', workers => 2, truncate => 'true', on_error => 'table');
+point_set($primary, 'remove.helper', 'sleep=1 once');
+is($primary->safe_psql('postgres', $load), $good, 'rows that refer to nothing');
+ok(point_taken($primary, 'remove.helper'), '... are taken out by several processes');
+point_clear($primary);
+is($primary->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE id % 41 = 0) FROM referring'), "$good|0", '... and no others');
+healthy($primary, 'rows that refer to nothing');
+standby_equal($primary, $standby, 'referring');
+
+# Whoever is killed, wherever.
+for my $place ('remove.together leader', 'remove.helper worker', 'remove.looked worker', 'remove.looked leader', 'remove.joined leader')
+{
+	my $starts = starts();
+	my ($point, $who) = split / /, $place;
+	# So that a worker has something to do.
+	point_set($primary, 'remove.together', 'wait leader') if $who eq 'worker';
+	point_set($primary, $point, "signal=9 $who once" . ($point eq 'remove.looked' ? ' after=5' : ''));
+	my (undef, $end) = begin_session($primary, statement('keep_old'));
+	my (undef, $err) = $end->();
+	like($err, qr/server closed the connection|terminating connection because of crash/, "killed: $place");
+	ok(point_taken($primary, $point), '... there');
+	for (my $tries = 0; starts() == $starts && $tries < 3000; $tries++) { usleep(10_000); }
+	point_clear($primary);
+	is(rows_of($primary, 'parted'), $expected{keep_new}, '... the rows are those before');
+	healthy($primary, "killed: $place");
+	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+	is(rows_of($standby, 'parted'), $expected{keep_new}, '... also on the standby');
+}
+
+# A worker fails, or the leader is cancelled while one does not get on, or while it waits itself.
+point_set($primary, 'remove.helper', 'error worker once');
+my (undef, undef, $err) = $primary->psql('postgres', statement('keep_old'));
+like($err, qr/ERROR:.*remove\.helper/, 'the error of a worker');
+for my $place ('remove.helper worker', 'remove.together leader')
+{
+	my ($point, $who) = split / /, $place;
+	point_set($primary, $point, "wait $who");
+	my ($pid, $end) = begin_session($primary, statement('keep_old'));
+	point_wait($primary, $point);
+	$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	(undef, $err) = $end->();
+	like($err, qr/ERROR:  canceling statement due to user request/, "cancelled while there waits: $place");
+	point_clear($primary);
+	is(workers(), '0', '... no worker is left');
+	is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE relation = 'parted'::regclass"), '0', '... nor a lock');
+}
+is(rows_of($primary, 'parted'), $expected{keep_new}, 'the rows are those before');
+# No worker to be had.
+$primary->safe_psql('postgres', 'ALTER SYSTEM SET max_parallel_workers = 1; SELECT pg_reload_conf()');
+is($primary->safe_psql('postgres', statement('keep_old')), $rows, 'with one worker of two');
+is(rows_of($primary, 'parted'), $expected{keep_old}, '... the rows are those of one process');
+healthy($primary, 'at last');
+standby_equal($primary, $standby, 'parted', 'referring');
+$primary->stop;
+checksums_ok($primary);
+done_testing();

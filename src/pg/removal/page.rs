@@ -1,0 +1,224 @@
+//! A page of a heap, and a row on it that is marked as deleted.
+//!
+//! What is marked and logged is what heap_delete would mark and log of a row that this transaction has inserted and nobody has
+//! touched since.
+
+use pgrx::pg_sys;
+
+use super::{BLCKSZ, block_of, number_of, row_of};
+use crate::pg::compat;
+
+const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+/// XLOG_HEAP_DELETE, XLHL_KEYS_UPDATED (heapam_xlog.h)
+const DELETE: u8 = 0x10;
+const KEYS_UPDATED: u8 = 0x10;
+/// The head of a page (SizeOfPageHeaderData), and that of a tuple (SizeofHeapTupleHeader).
+const PAGE_HEAD: usize = 24;
+const TUPLE_HEAD: usize = 23;
+/// What a row's t_infomask has, that this transaction has inserted, nothing has happened to since, and everything of which is
+/// in its place, ...
+const WITH: u16 = pg_sys::HEAP_XMAX_INVALID as u16;
+/// ... and what it has not.
+const WITHOUT: u16 = (pg_sys::HEAP_HASEXTERNAL
+    | pg_sys::HEAP_COMBOCID
+    | pg_sys::HEAP_XMAX_KEYSHR_LOCK
+    | pg_sys::HEAP_XMAX_EXCL_LOCK
+    | pg_sys::HEAP_XMAX_LOCK_ONLY
+    | pg_sys::HEAP_XMIN_COMMITTED
+    | pg_sys::HEAP_XMIN_INVALID
+    | pg_sys::HEAP_XMAX_COMMITTED
+    | pg_sys::HEAP_XMAX_IS_MULTI
+    | pg_sys::HEAP_UPDATED
+    | pg_sys::HEAP_MOVED) as u16;
+
+const _: () = {
+    assert!(std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp) == PAGE_HEAD);
+    assert!(std::mem::offset_of!(pg_sys::HeapTupleHeaderData, t_bits) == TUPLE_HEAD);
+};
+
+/// Who deletes, and by which command.
+#[derive(Debug, Clone, Copy)]
+pub struct Deleter {
+    pub xid: pg_sys::TransactionId,
+    command: pg_sys::CommandId,
+    /// What a row has that this one has deleted and that command has made. Rows of a load were all made by one.
+    known: Option<Known>,
+    /// In parallel mode, no other can be had.
+    pub may_ask: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    made_by: pg_sys::CommandId,
+    command: pg_sys::CommandId,
+    is_combo: bool,
+}
+
+impl Deleter {
+    /// The current command. Guarded.
+    ///
+    /// # Safety
+    /// Outside of parallel mode, in a transaction that has an id.
+    pub unsafe fn current() -> Deleter {
+        // SAFETY: the caller vouches for it; guarded calls.
+        unsafe {
+            let (xid, command) = (pg_sys::GetCurrentTransactionId(), pg_sys::GetCurrentCommandId(true));
+            Deleter { xid, command, known: None, may_ask: true }
+        }
+    }
+
+    /// What a row gets, or nothing if that cannot be had. Guarded.
+    ///
+    /// # Safety
+    /// A row that this transaction has inserted.
+    unsafe fn of(&mut self, tuple: *const pg_sys::HeapTupleHeaderData) -> Option<Known> {
+        // SAFETY: the caller vouches for it; a guarded call.
+        unsafe {
+            let made_by = (*tuple).t_choice.t_heap.t_field3.t_cid;
+            if let Some(known) = self.known.filter(|known| known.made_by == made_by) {
+                return Some(known);
+            }
+            if !self.may_ask || made_by >= self.command {
+                return None;
+            }
+            let mut known = Known { made_by, command: self.command, is_combo: false };
+            pg_sys::HeapTupleHeaderAdjustCmax(tuple.cast_mut(), &raw mut known.command, &raw mut known.is_combo);
+            self.known = Some(known);
+            self.known
+        }
+    }
+}
+
+/// A row that is going to be marked.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    /// Of the window.
+    pub page: usize,
+    pub row: u64,
+    /// Where on the page its tuple is.
+    at: usize,
+    known: Known,
+}
+
+#[derive(Debug, Clone)]
+#[repr(C, align(4096))]
+pub struct Page(pub [u8; BLCKSZ]);
+
+/// Pages as bytes.
+pub fn bytes_of(pages: &mut [Page]) -> &mut [u8] {
+    // SAFETY: pages are bytes, and nothing else.
+    unsafe { std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), size_of_val(pages)) }
+}
+
+impl Page {
+    fn head(&mut self) -> *mut pg_sys::PageHeaderData {
+        self.0.as_mut_ptr().cast()
+    }
+
+    /// Is it a page of a heap, all in order, on which to mark a row is all that there is to do?
+    pub fn is_plain(&mut self, block: u32) -> bool {
+        // SAFETY: a page has a head; it is aligned. Without checksums, none is set.
+        unsafe {
+            let head = self.head();
+            let checksum = (*head).pd_checksum;
+            pg_sys::PageSetChecksumInplace(head.cast(), block);
+            let is_intact = std::mem::replace(&mut (*head).pd_checksum, checksum) == checksum;
+            let lower = usize::from((*head).pd_lower);
+            is_intact
+                && (*head).pd_flags & pg_sys::PD_ALL_VISIBLE as u16 == 0
+                && (PAGE_HEAD..=BLCKSZ).contains(&lower)
+                && usize::from((*head).pd_special) == BLCKSZ
+        }
+    }
+
+    /// How a row is to be marked, if it is as this transaction has inserted it. Guarded.
+    pub fn mark(&mut self, page: usize, row: u64, deleter: &mut Deleter) -> Option<Mark> {
+        let offset = usize::from(row as u16);
+        let id_at = PAGE_HEAD + offset.checked_sub(1)? * size_of::<pg_sys::ItemIdData>();
+        // SAFETY: the head of a page; a line pointer below what it says; a tuple in the page, all of which are aligned.
+        unsafe {
+            if id_at + size_of::<pg_sys::ItemIdData>() > usize::from((*self.head()).pd_lower) {
+                return None;
+            }
+            let id = self.0.as_ptr().add(id_at).cast::<pg_sys::ItemIdData>();
+            let at = (*id).lp_off() as usize;
+            let is_there = (*id).lp_flags() == pg_sys::LP_NORMAL
+                && at.is_multiple_of(pg_sys::MAXIMUM_ALIGNOF as usize)
+                && at >= PAGE_HEAD
+                && at + TUPLE_HEAD <= BLCKSZ;
+            if !is_there {
+                return None;
+            }
+            let tuple = self.tuple(at);
+            let infomask = (*tuple).t_infomask;
+            let is_ours = (*tuple).t_choice.t_heap.t_xmin == deleter.xid
+                && infomask & WITH == WITH
+                && infomask & WITHOUT == 0
+                && number_of(&(*tuple).t_ctid) == row;
+            if !is_ours {
+                return None;
+            }
+            Some(Mark { page, row, at, known: deleter.of(tuple)? })
+        }
+    }
+
+    /// # Safety
+    /// There is one.
+    unsafe fn tuple(&mut self, at: usize) -> *mut pg_sys::HeapTupleHeaderData {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.0.as_mut_ptr().add(at).cast() }
+    }
+
+    /// Mark a row as deleted (heap_delete, heapam.c).
+    pub fn delete(&mut self, mark: &Mark, xid: pg_sys::TransactionId) {
+        // SAFETY: `mark` has found the tuple.
+        unsafe {
+            let head = self.head();
+            // PageSetPrunable (bufpage.h): as long as this transaction is not at its end, none is before it.
+            let prunable = (*head).pd_prune_xid;
+            if prunable == pg_sys::InvalidTransactionId || pg_sys::TransactionIdPrecedes(xid, prunable) {
+                (*head).pd_prune_xid = xid;
+            }
+            let tuple = &mut *self.tuple(mark.at);
+            tuple.t_infomask &= !((pg_sys::HEAP_XMAX_BITS | pg_sys::HEAP_MOVED | pg_sys::HEAP_COMBOCID) as u16);
+            if mark.known.is_combo {
+                tuple.t_infomask |= pg_sys::HEAP_COMBOCID as u16;
+            }
+            tuple.t_infomask2 |= pg_sys::HEAP_KEYS_UPDATED as u16;
+            tuple.t_infomask2 &= !(pg_sys::HEAP_HOT_UPDATED as u16);
+            tuple.t_choice.t_heap.t_xmax = xid;
+            tuple.t_choice.t_heap.t_field3.t_cid = mark.known.command;
+            tuple.t_ctid = row_of(mark.row);
+        }
+    }
+
+    /// PageSetLSN (bufpage.h)
+    pub fn set_lsn(&mut self, lsn: pg_sys::XLogRecPtr) {
+        // SAFETY: the head of a page.
+        unsafe { (*self.head()).pd_lsn = pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 } };
+    }
+}
+
+/// Log that a row was deleted (heap_delete, heapam.c). Returns the end of the record.
+///
+/// # Safety
+/// A critical section, an open relation, and the page of the row.
+pub unsafe fn log(
+    relation: pg_sys::Relation,
+    row: u64,
+    page: &mut Page,
+    xid: pg_sys::TransactionId,
+) -> pg_sys::XLogRecPtr {
+    // xl_heap_delete: xmax, the row's number, which bits are set, flags.
+    let [a, b, c, d] = xid.into_inner().to_ne_bytes();
+    let [low, high] = (row as u16).to_ne_bytes();
+    let mut record = [a, b, c, d, low, high, KEYS_UPDATED, 0];
+    // SAFETY: the caller vouches for all; the data outlive XLogInsert.
+    unsafe {
+        pg_sys::XLogBeginInsert();
+        compat::xlog_register_data(record.as_mut_ptr(), record.len());
+        let keep = pg_sys::REGBUF_STANDARD as u8;
+        compat::xlog_register_block(relation, MAIN, block_of(row), page.0.as_mut_ptr(), keep);
+        pg_sys::XLogInsert(pg_sys::RmgrIds::RM_HEAP_ID as u8, DELETE)
+    }
+}

@@ -1,0 +1,154 @@
+//! Rows marked on the pages of a file, a window of pages at a time: what one process does, alone or of several.
+//!
+//! The tricky point are pages in a window that have no such rows: they are read along and must not be written, for what was read
+//! may be older than what a buffer of theirs, or another process, writes meanwhile.
+
+use pgrx::pg_sys;
+
+use super::page::{Deleter, Mark, Page, bytes_of, log};
+use super::{BLCKSZ, block_of};
+use crate::error::Result;
+use crate::pg::compat;
+use crate::pg::points::point;
+use crate::pg::section::{Redo, Section};
+use crate::pg::segment::{Piece, RelationFile, Segment};
+
+/// Pages that are read and written at once, and how many pages without a row are read along rather than begin anew.
+const WINDOW: usize = 32;
+const GAP: u32 = 2;
+
+/// A file of a heap, and what a process needs to mark rows in it.
+pub struct Windows {
+    relation: pg_sys::Relation,
+    needs_wal: bool,
+    pub deleter: Deleter,
+    file: RelationFile,
+    segment: Option<Segment>,
+    pages: Vec<Page>,
+    /// The redo point when pages were last changed.
+    redo: Redo,
+}
+
+impl Windows {
+    /// Of an open relation. Guarded.
+    ///
+    /// # Safety
+    /// The relation stays open, its file is new in this transaction, and nobody but processes of this transaction uses it.
+    pub unsafe fn new(relation: pg_sys::Relation, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
+        let file = RelationFile::new(relation, false)?;
+        Ok(Windows { relation, needs_wal, deleter, file, segment: None, pages: Vec::new(), redo: Redo::now() })
+    }
+
+    /// Mark rows, which are in order. Those that were marked are 0 then; the server has to delete the others. Guarded, and
+    /// interruptible.
+    pub fn mark(&mut self, rows: &mut [u64]) -> Result<()> {
+        let mut rest = rows;
+        while !rest.is_empty() {
+            rest = self.mark_next(rest)?;
+        }
+        Ok(())
+    }
+
+    /// The same for the rows of the next window. Returns the others.
+    pub fn mark_next<'r>(&mut self, rows: &'r mut [u64]) -> Result<&'r mut [u64]> {
+        pgrx::check_for_interrupts!();
+        let Some(first) = rows.first().map(|&row| block_of(row)) else { return Ok(rows) };
+        let (window, others) = self.window(first, rows)?;
+        self.mark_window(first, window)?;
+        Ok(others)
+    }
+
+    /// The rows that are on pages near each other, in one segment, and the others. That segment is open then.
+    fn window<'r>(&mut self, first: u32, rows: &'r mut [u64]) -> Result<(&'r mut [u64], &'r mut [u64])> {
+        if self.segment.as_ref().is_none_or(|segment| !segment.has(first)) {
+            self.segment = None;
+            self.segment = Some(self.file.open_segment(first)?);
+        }
+        let in_segment = |block| self.segment.as_ref().is_some_and(|segment| segment.has(block));
+        let mut last = first;
+        let is_far = |&row: &u64| {
+            let block = block_of(row);
+            let before = std::mem::replace(&mut last, block);
+            block - before > GAP || (block - first) as usize >= WINDOW || !in_segment(block)
+        };
+        let end = rows.iter().position(is_far).unwrap_or(rows.len());
+        Ok(rows.split_at_mut(end))
+    }
+
+    /// Mark rows that are on the pages of a window.
+    fn mark_window(&mut self, first: u32, rows: &mut [u64]) -> Result<()> {
+        let last = rows.last().map_or(first, |&row| block_of(row));
+        let count = (last - first) as usize + 1;
+        self.pages.resize(WINDOW, Page([0; BLCKSZ]));
+        let (Some(segment), Some(pages)) = (&self.segment, self.pages.get_mut(..count)) else { return Ok(()) };
+        // Asked before the file is read: a page that leaves its buffer has been written by then, and none gets into one meanwhile.
+        let mut in_buffer = [false; WINDOW];
+        for of_page in rows.chunk_by(|a, b| block_of(*a) == block_of(*b)) {
+            let block = of_page.first().map_or(first, |&row| block_of(row));
+            if let Some(place) = in_buffer.get_mut((block - first) as usize) {
+                // SAFETY: an open relation, which nobody else uses.
+                *place = unsafe { compat::is_in_buffer(self.relation, block) };
+            }
+        }
+        point!("remove.looked");
+        let there = segment.read(first, bytes_of(pages));
+        let (mut marks, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        for of_page in rows.chunk_by_mut(|a, b| block_of(*a) == block_of(*b)) {
+            let Some(&row) = of_page.first() else { continue };
+            let (block, known) = (block_of(row), marks.len());
+            let page = (block - first) as usize;
+            let fits = page < there
+                && in_buffer.get(page) == Some(&false)
+                && pages.get_mut(page).is_some_and(|page| page.is_plain(block))
+                && of_page.iter().all(|&row| {
+                    let mark = pages.get_mut(page).and_then(|bytes| bytes.mark(page, row, &mut self.deleter));
+                    marks.extend(mark);
+                    mark.is_some()
+                });
+            if !fits {
+                marks.truncate(known);
+                continue;
+            }
+            of_page.fill(0);
+            match pieces.last_mut().filter(|piece| piece.first + piece.count == page) {
+                Some(piece) => piece.count += 1,
+                None => pieces.push(segment.piece(block, page, 1)),
+            }
+        }
+        if marks.is_empty() {
+            return Ok(());
+        }
+        if self.needs_wal {
+            self.redo.let_checkpoint_pass();
+        }
+        self.write(first, &marks, &pieces)
+    }
+
+    /// Mark rows, and write their pages. Nothing may be raised here.
+    fn write(&mut self, first: u32, marks: &[Mark], pieces: &[Piece]) -> Result<()> {
+        let (relation, needs_wal, xid) = (self.relation, self.needs_wal, self.deleter.xid);
+        let section = Section::begin(needs_wal);
+        section.critically(|| {
+            for mark in marks {
+                let Some(page) = self.pages.get_mut(mark.page) else { continue };
+                page.delete(mark, xid);
+                if needs_wal {
+                    // SAFETY: in a critical section; the page of a block of the relation.
+                    unsafe {
+                        let end = log(relation, mark.row, page, xid);
+                        page.set_lsn(end);
+                    }
+                }
+            }
+        });
+        for number in pieces.iter().flat_map(|piece| piece.first..piece.first + piece.count) {
+            if let Some(page) = self.pages.get_mut(number) {
+                // SAFETY: a page of the window.
+                unsafe { pg_sys::PageSetChecksumInplace(page.0.as_mut_ptr().cast(), first + number as u32) };
+            }
+        }
+        let (_, outcome) = self.file.write(pieces, bytes_of(&mut self.pages), &section);
+        drop(section);
+        outcome
+    }
+}
