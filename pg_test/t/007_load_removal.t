@@ -58,12 +58,13 @@ for my $keep (qw(keep_old keep_new))
 {
 	for my $waits (qw(leader worker nobody))
 	{
-		my $place = $waits eq 'leader' ? 'remove.together' : 'remove.helper';
-		point_set($primary, $place, "wait $waits") if $waits ne 'nobody';
+		my @places = $waits eq 'leader' ? ('remove.helper worker', 'remove.together leader') : $waits eq 'worker' ? 'remove.helper worker' : ();
+		point_set($primary, /^(\S+) (\S+)/ ? ($1, "wait $2") : ()) for @places;
 		my (undef, $end) = begin_session($primary, statement($keep));
-		point_wait($primary, $place) if $waits ne 'nobody';
+		point_wait($primary, /^(\S+)/) for @places;
 		if ($waits eq 'leader')
 		{
+			point_clear($primary, 'remove.helper');
 			for (my $tries = 0; workers() ne '0' && $tries < 3000; $tries++) { usleep(10_000); }
 			is(workers(), '0', "$keep: workers are done while the leader waits");
 			# Pages that are changed behind it go into WAL whole.
@@ -71,20 +72,33 @@ for my $keep (qw(keep_old keep_new))
 		}
 		elsif ($waits eq 'worker')
 		{
-			point_wait($primary, $place);
 			usleep(200_000);
 		}
 		point_clear($primary);
 		my ($out, $err) = $end->();
 		is($out . $err, "$rows\n", "$keep, waiting: $waits");
+		# First of all, while no page has been read on the primary: hints that are set are logged with their pages.
+		standby_equal($primary, $standby, 'parted');
 		is(rows_of($primary, 'parted'), $expected{$keep}, '... the rows are those of one process');
 		healthy($primary, "$keep, waiting: $waits");
-		standby_equal($primary, $standby, 'parted');
 	}
 }
 $primary->stop('immediate');
 $primary->start;
 is(rows_of($primary, 'parted'), $expected{keep_new}, 'a crash changes nothing');
+
+# What the transaction itself sees, also through a snapshot from before: rows are those of one command, and gone by a later one.
+point_set($primary, 'remove.together', 'sleep=300 leader');
+for my $keep (qw(keep_old keep_new))
+{
+	my $seen = $primary->safe_psql('postgres', "BEGIN; TRUNCATE parted; SAVEPOINT a;"
+		  . statement($keep) =~ s/, 'truncate', 'true'//r . "; SELECT count(*), count(DISTINCT id) FROM parted; UPDATE parted SET word = 'new' WHERE id % 37 = 0;
+		SELECT count(*) FROM parted; ROLLBACK TO a; SELECT count(*) FROM parted; COMMIT");
+	is($seen, "$rows\n$rows|$rows\n$rows\n0", "$keep: what its transaction sees");
+	healthy($primary, "$keep: rolled back");
+}
+point_clear($primary);
+$primary->safe_psql('postgres', statement('keep_new'));
 
 # Rows that refer to nothing, likewise.
 my $good = grep { /^(\d+)/ && $1 % 41 } split /\n/, slurp_file($twice);
@@ -94,8 +108,8 @@ is($primary->safe_psql('postgres', $load), $good, 'rows that refer to nothing');
 ok(point_taken($primary, 'remove.helper'), '... are taken out by several processes');
 point_clear($primary);
 is($primary->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE id % 41 = 0) FROM referring'), "$good|0", '... and no others');
-healthy($primary, 'rows that refer to nothing');
 standby_equal($primary, $standby, 'referring');
+healthy($primary, 'rows that refer to nothing');
 
 # Whoever is killed, wherever.
 for my $place ('remove.together leader', 'remove.helper worker', 'remove.looked worker', 'remove.looked leader', 'remove.joined leader')
