@@ -10,7 +10,7 @@
 //!                      ([`windows`])                     └─ mark rows ─► WAL ─► write ─► sync request
 //! ```
 //!
-//! Nobody else sees such a file, and only this process uses it now; so a page that is in no shared buffer stays out of them while
+//! Nobody else sees such a file, and only this process uses it now, and those that it starts to help; so a page that is in no shared buffer stays out of them while
 //! it is changed here, and who reads it afterwards reads it from the file. A page that is in a buffer may be newer there, and is left
 //! to heap_delete; so are pages and rows for which that would do more than mark them: pages that are all-visible, rows with
 //! values out of line, rows that are not as this transaction has left them.
@@ -116,13 +116,17 @@ impl Removal {
         Ok(())
     }
 
-    /// Mark rows where they are, those of the first window alone.
+    /// Mark rows where they are: the first of them alone, until it is known how. Outside of parallel mode.
     fn mark(&mut self, rows: &mut [u64]) -> Result<()> {
-        // SAFETY: the relation's file is new; this transaction has an id, that of its rows.
+        // SAFETY: the relation's file is new, and this process is the only one that uses it but for those that are started here; this
+        // transaction has an id, that of its rows.
         unsafe {
             let mut windows = Windows::new(self.relation, self.needs_wal, Deleter::current())?;
-            let rest = windows.mark_next(rows)?;
-            match team::worth(rest.len(), self.workers) {
+            let mut rest = rows;
+            while !windows.deleter.knows() && !rest.is_empty() {
+                rest = windows.mark_next(rest)?;
+            }
+            match team::worth(rest, self.workers) {
                 0 => windows.mark(rest),
                 workers => {
                     let cpu = team::mark(self.relation, self.needs_wal, &mut windows, rest, workers)?;

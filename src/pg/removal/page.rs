@@ -43,8 +43,8 @@ pub struct Deleter {
     command: pg_sys::CommandId,
     /// What a row has that this one has deleted and that command has made. Rows of a load were all made by one.
     known: Option<Known>,
-    /// In parallel mode, no other can be had.
-    pub may_ask: bool,
+    /// Outside of parallel mode, where another can be had.
+    may_ask: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +65,16 @@ impl Deleter {
             let (xid, command) = (pg_sys::GetCurrentTransactionId(), pg_sys::GetCurrentCommandId(true));
             Deleter { xid, command, known: None, may_ask: true }
         }
+    }
+
+    /// Is it known what rows get?
+    pub fn knows(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// The same in parallel mode.
+    pub fn in_parallel(self) -> Deleter {
+        Deleter { may_ask: false, ..self }
     }
 
     /// What a row gets, or nothing if that cannot be had. Guarded.

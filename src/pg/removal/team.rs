@@ -7,10 +7,13 @@
 //!
 //! A part is a stretch of rows that ends with a page, so no page is touched by two. A row that is marked becomes 0 where all see
 //! it, and what is left is the server's to delete, which parallel mode forbids, so the leader does it in the end. For the same reason the
-//! numbers that rows get instead of commands are those that the leader has had for the rows of the first window, before
+//! number that rows get instead of a command is the one that the leader has had for the first of them, before
 //! there were workers: all rows of a load were made by one command.
 //!
 //! While there are workers nobody reads a page of the heap into a buffer, so that what a process is told of buffers stays true.
+//!
+//! A checkpoint waits until it sees none of the processes between WAL and write. Each makes way for it once; after that it has to find
+//! a moment when all are outside, or wait for the end, which is seconds away for a million pages.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -35,10 +38,10 @@ const KEY_ROWS: u64 = 2;
 const KEY_BOUNDS: u64 = 3;
 const KEY_SHARES: u64 = 4;
 
-/// Rows that are worth the start of a worker, where nearly each has a page of its own; where chunks are made small, for a test, there are
-/// fewer.
-const WORTH: usize = 8_000;
-const WORTH_SMALL: usize = 64;
+/// Pages that are worth the start of a worker, which takes as long as the leader needs for half of them; where chunks are made small,
+/// for a test, there are fewer.
+const WORTH: usize = 5_000;
+const WORTH_SMALL: usize = 32;
 /// Parts that rows are divided into, for each process: one of them may be held up.
 const PARTS: usize = 16;
 
@@ -58,10 +61,14 @@ struct Task {
     cpu: [AtomicU64; 2],
 }
 
-/// How many workers so many rows are worth, if there may be so many.
-pub fn worth(rows: usize, workers: usize) -> usize {
+/// How many workers the pages of rows in order are worth, if there may be so many.
+pub fn worth(rows: &[u64], workers: usize) -> usize {
     let least = if guc::chunks_are_small() { WORTH_SMALL } else { WORTH };
-    workers.min(rows / least)
+    if workers == 0 || rows.len() < least {
+        return 0;
+    }
+    let pages = rows.chunk_by(|a, b| block_of(*a) == block_of(*b)).count();
+    workers.min(pages / least)
 }
 
 /// Mark rows, as [`Windows::mark`], with so many workers. Returns the processor time of these. Guarded, and interruptible.
@@ -75,7 +82,7 @@ pub unsafe fn mark(
     rows: &mut [u64],
     workers: usize,
 ) -> Result<Cpu> {
-    windows.deleter.may_ask = false;
+    windows.deleter = windows.deleter.in_parallel();
     let bounds = bounds(rows, PARTS * (workers + 1));
     // SAFETY: the caller's relation.
     let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
@@ -120,7 +127,6 @@ pub unsafe fn mark(
         let cpu = Cpu { user: time(user), system: time(system) };
         std::ptr::copy_nonoverlapping(shared, rows.as_mut_ptr(), rows.len());
         parallel.finish();
-        windows.deleter.may_ask = true;
         Ok(cpu)
     }
 }

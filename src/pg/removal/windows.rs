@@ -33,7 +33,8 @@ impl Windows {
     /// Of an open relation. Guarded.
     ///
     /// # Safety
-    /// The relation stays open, its file is new in this transaction, and nobody but processes of this transaction uses it.
+    /// The relation stays open; its file is new in this transaction. Nobody reads its pages into buffers until a window is done, and no other
+    /// process marks rows of the same pages.
     pub unsafe fn new(relation: pg_sys::Relation, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
         let file = RelationFile::new(relation, false)?;
         Ok(Windows { relation, needs_wal, deleter, file, segment: None, pages: Vec::new(), redo: Redo::now() })
@@ -86,7 +87,7 @@ impl Windows {
         for of_page in rows.chunk_by(|a, b| block_of(*a) == block_of(*b)) {
             let block = of_page.first().map_or(first, |&row| block_of(row));
             if let Some(place) = in_buffer.get_mut((block - first) as usize) {
-                // SAFETY: an open relation, which nobody else uses.
+                // SAFETY: an open relation.
                 *place = unsafe { compat::is_in_buffer(self.relation, block) };
             }
         }
