@@ -81,6 +81,7 @@ impl Usage {
 pub struct Share {
     buffers: pg_sys::BufferUsage,
     wal: pg_sys::WalUsage,
+    cpu: Cpu,
 }
 
 /// The worker begins to count. Guarded.
@@ -95,14 +96,25 @@ pub fn begin_share() {
 /// Room for its share, which nobody looks at before the worker is gone.
 pub unsafe fn end_share(share: *mut Share) {
     // SAFETY: the caller vouches for it; a guarded call.
-    unsafe { pg_sys::InstrEndParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal) }
+    unsafe {
+        (*share).cpu = Cpu::now();
+        pg_sys::InstrEndParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal);
+    }
 }
 
-/// Account for a worker that is gone. Guarded.
+/// Account for workers that are gone. Returns what they have taken of the processors. Guarded.
 ///
 /// # Safety
-/// Its share.
-pub unsafe fn take_share(share: *mut Share) {
-    // SAFETY: the caller vouches for it; a guarded call.
-    unsafe { pg_sys::InstrAccumParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal) }
+/// The shares of so many.
+pub unsafe fn take_shares(shares: *mut Share, count: usize) -> Cpu {
+    let mut all = Cpu::default();
+    for i in 0..count {
+        // SAFETY: the caller vouches for it; a guarded call.
+        unsafe {
+            let share = shares.add(i);
+            pg_sys::InstrAccumParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal);
+            all.add((*share).cpu);
+        }
+    }
+    all
 }

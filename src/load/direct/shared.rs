@@ -16,7 +16,6 @@ use crate::pg::chunk::Identity;
 use crate::pg::source::Descriptor;
 use crate::pg::stages::{STAGES, Stage, Stages};
 use crate::pg::stretches::{Grid, Stretches};
-use crate::pg::usage::Cpu;
 
 /// Keys of what is in shared memory.
 pub const KEY_SHARED: u64 = 1;
@@ -51,8 +50,6 @@ pub struct Shared {
     /// Pages that were appended, and where the time went, in nanoseconds; of processes that are done.
     pages: AtomicU64,
     stages: [AtomicU64; STAGES],
-    /// Processor time of workers that are done, user and system, in microseconds.
-    cpu: [AtomicU64; 2],
     /// Rejects that were kept.
     pub kept: AtomicU64,
 }
@@ -87,7 +84,6 @@ impl Shared {
             bad_before: bad,
             pages: AtomicU64::new(0),
             stages: [const { AtomicU64::new(0) }; STAGES],
-            cpu: [const { AtomicU64::new(0) }; 2],
             kept: AtomicU64::new(0),
         }
     }
@@ -108,21 +104,11 @@ impl Shared {
         }
     }
 
-    /// A worker took so much of the processor.
-    pub fn account_cpu(&self, cpu: Cpu) {
-        for (place, time) in self.cpu.iter().zip([cpu.user, cpu.system]) {
-            place.fetch_add(u64::try_from(time.as_micros()).unwrap_or(0), Relaxed);
-        }
-    }
-
     /// Add what was accounted for.
-    pub fn sum_up(&self, pages: &mut u64, stages: &mut Stages, cpu: &mut Cpu) {
+    pub fn sum_up(&self, pages: &mut u64, stages: &mut Stages) {
         *pages += self.pages.load(Relaxed);
         for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {
             stages.add(stage, Duration::from_nanos(place.load(Relaxed)));
         }
-        let [user, system] = &self.cpu;
-        cpu.user += Duration::from_micros(user.load(Relaxed));
-        cpu.system += Duration::from_micros(system.load(Relaxed));
     }
 }

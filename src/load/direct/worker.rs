@@ -46,7 +46,7 @@ use crate::pg::soft::Tolerance;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::units::{FileState, Listed};
-use crate::pg::usage::{self, Cpu, Share};
+use crate::pg::usage::{self, Share};
 
 /// Called by ParallelWorkerMain, in a transaction that is the leader's.
 ///
@@ -131,7 +131,6 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     // SAFETY: the caller vouches for it.
     let process = unsafe { &mut *process };
     point!("worker.end");
-    process.shared().account_cpu(Cpu::now());
     process.wide.detach();
     process.rows.close().or_raise();
     if let Some(join) = process.join.take() {

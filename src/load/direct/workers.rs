@@ -206,7 +206,8 @@ impl Leader {
                 parallel.wait();
             }
             // SAFETY: a share for each worker, and they are gone.
-            (0..self.launched).for_each(|i| unsafe { usage::take_share(self.shares.add(i)) });
+            let cpu = unsafe { usage::take_shares(self.shares, self.launched) };
+            self.counts.others.add(cpu);
             if let Some(join) = &self.process.join {
                 // SAFETY: as for the shares.
                 unsafe { figures::take(join, self.figures, self.launched) };
@@ -277,10 +278,10 @@ impl Leader {
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
         self.made += both(|s| &s.rows);
-        let Counts { pages, stages, others, .. } = &mut self.counts;
-        alone.sum_up(pages, stages, others);
+        let Counts { pages, stages, .. } = &mut self.counts;
+        alone.sum_up(pages, stages);
         if !std::ptr::eq(shared, &raw const **alone) {
-            shared.sum_up(pages, stages, others);
+            shared.sum_up(pages, stages);
         }
         let stream = self.process.rows.stream();
         if let Some(size) = stream.files().map(|list| list.size()).or(stream.size()) {

@@ -15,9 +15,8 @@
 //! A checkpoint waits until it sees none of the processes between WAL and write. Each makes way for it once; after that it has to find
 //! a moment when all are outside, or wait for the end, which is seconds away for a million pages.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::time::Duration;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -57,8 +56,6 @@ struct Task {
     parts: usize,
     /// The next part.
     next: AtomicUsize,
-    /// Processor time of workers that are done, in microseconds.
-    cpu: [AtomicU64; 2],
 }
 
 /// How many workers the pages of rows in order are worth, if there may be so many.
@@ -94,7 +91,6 @@ pub unsafe fn mark(
         deleter: windows.deleter,
         parts: bounds.len().saturating_sub(1),
         next: AtomicUsize::new(0),
-        cpu: [const { AtomicU64::new(0) }; 2],
     };
     let mut parallel = Parallel::new(c"pg_bulk_removal_worker", workers);
     parallel.estimate(size_of::<Task>());
@@ -121,10 +117,7 @@ pub unsafe fn mark(
         mark_parts(task, bounds_place, shared, windows)?;
         parallel.wait();
         point!("remove.joined");
-        (0..launched).for_each(|i| usage::take_share(shares.add(i)));
-        let [user, system] = &task.cpu;
-        let time = |time: &AtomicU64| Duration::from_micros(time.load(Relaxed));
-        let cpu = Cpu { user: time(user), system: time(system) };
+        let cpu = usage::take_shares(shares, launched);
         std::ptr::copy_nonoverlapping(shared, rows.as_mut_ptr(), rows.len());
         parallel.finish();
         Ok(cpu)
@@ -200,10 +193,6 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
         mark_parts(task, bounds, rows, &mut windows).or_raise();
         drop(windows);
         pg_sys::table_close(relation, lock);
-        let cpu = Cpu::now();
-        for (place, time) in task.cpu.iter().zip([cpu.user, cpu.system]) {
-            place.fetch_add(u64::try_from(time.as_micros()).unwrap_or(0), Relaxed);
-        }
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
         usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
     }

@@ -71,8 +71,6 @@ struct Task {
     parts: usize,
     /// The next part.
     next: AtomicU32,
-    /// Processor time of workers that are done, in microseconds.
-    cpu: [AtomicU64; 2],
 }
 
 /// An index, and what its builder has to say; in shared memory.
@@ -243,7 +241,6 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
             memory: [0; 16],
             parts: indexes.len(),
             next: AtomicU32::new(0),
-            cpu: [const { AtomicU64::new(0) }; 2],
         };
         // What does not fit is cut; it has eleven digits at most.
         let _ = write!(&mut task.memory[..15], "{}", share(wanted).max(1024));
@@ -413,10 +410,7 @@ impl Together {
         // SAFETY: the caller vouches for it; guarded calls. What is shared is there until the workers' end.
         unsafe {
             let (relation, list, team) = (self.relation, &mut (*self.indexes).list, &mut *self.team);
-            (0..team.launched).for_each(|i| usage::take_share(team.shares.add(i)));
-            let [user, system] = &(*team.work.task).cpu;
-            let time = |time: &AtomicU64| Duration::from_micros(time.load(Relaxed));
-            self.cpu = Cpu { user: time(user), system: time(system) };
+            self.cpu = usage::take_shares(team.shares, team.launched);
             let number = |bits: &AtomicU64| f64::from_bits(bits.load(Relaxed));
             let mut built = Vec::with_capacity(team.members.len());
             let mut rows = 0.0_f64;
@@ -523,10 +517,6 @@ unsafe extern "C-unwind" fn part(toc: *mut pg_sys::shm_toc, work: *const Work) {
     // SAFETY: the caller vouches for both; there is a share for each worker.
     unsafe {
         pg_sys::table_close((*work).heap, WORKERS_LOCK);
-        let cpu = Cpu::now();
-        for (place, time) in (*(*work).task).cpu.iter().zip([cpu.user, cpu.system]) {
-            place.fetch_add(u64::try_from(time.as_micros()).unwrap_or(0), Relaxed);
-        }
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
         usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
     }

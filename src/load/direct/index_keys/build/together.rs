@@ -19,9 +19,8 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_void};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::time::Duration;
 
 use pg_bulk_format::btree::build::{BlockSource, Built, Options, Page, Part, join};
 use pg_bulk_format::btree::entry::{Entry, Tid, Word};
@@ -44,7 +43,7 @@ use crate::pg::index_file::IndexFile;
 use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
 use crate::pg::shared_files::SharedFiles;
-use crate::pg::usage::{self, Cpu, Share};
+use crate::pg::usage::{self, Share};
 
 /// Keys of what is in shared memory.
 const KEY_TASK: u64 = 1;
@@ -90,8 +89,6 @@ struct Task {
     extent: AtomicU32,
     extent_size: u32,
     over: AtomicU32,
-    /// Processor time of workers that are done, in microseconds.
-    cpu: [AtomicU64; 2],
 }
 
 /// Build an index in its new file, if it is worth while. Guarded, and interruptible.
@@ -150,7 +147,6 @@ pub unsafe fn build<W: Word>(
             extent: AtomicU32::new(0),
             extent_size: extent_size(pages as u64, bounds.len() + 1),
             over: AtomicU32::new(0),
-            cpu: [const { AtomicU64::new(0) }; 2],
         };
         (task, traits)
     };
@@ -187,10 +183,8 @@ pub unsafe fn build<W: Word>(
     parallel.wait();
     point!("index.joined");
     // SAFETY: a share for each worker, and they are gone.
-    (0..launched).for_each(|i| unsafe { usage::take_share(shares.add(i)) });
-    let [user, system] = &task.cpu;
-    let time = |time: &AtomicU64| Duration::from_micros(time.load(Relaxed));
-    help.set(Help { workers: launched, cpu: Cpu { user: time(user), system: time(system) } });
+    let cpu = unsafe { usage::take_shares(shares, launched) };
+    help.set(Help { workers: launched, cpu });
     let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
     // The last extent of all is that of the levels above, unless what is left of others will do.
     let extent = AtomicU32::new(task.extent.load(Relaxed));
@@ -332,10 +326,6 @@ unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
         .or_raise();
         pg_sys::index_close(index, lock);
         pg_sys::table_close(relation, lock);
-        let cpu = Cpu::now();
-        for (place, time) in (*task).cpu.iter().zip([cpu.user, cpu.system]) {
-            place.fetch_add(u64::try_from(time.as_micros()).unwrap_or(0), Relaxed);
-        }
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
         usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(number));
     }
