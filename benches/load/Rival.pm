@@ -234,8 +234,7 @@ sub judge {
     my ($rows, $rejected, $writer, $workers, $indexes, $notes) = split /\|/, $answer, 6;
     my %methods = map { $_ => 1 } $indexes =~ /"method": "(\w+)"/g;
     $indexes = join ', ', sort keys %methods;
-    $notes = join ' ', $notes =~ /"((?:[^"\\]|\\.)*)"/g;
-    $notes =~ s/\\(.)/$1/g;
+    $notes = join ' ', map { s/^"(.*)"$/$1/r =~ s/\\(.)/$1/gr } $notes =~ /("(?:[^"\\]|\\.)*"|[^",{}]+)/g;
     my $asked = $self->{bulk}{workers};
     # A short file is not worth many workers.
     undef $asked if defined $asked && $asked * 2e6 > $workload->{bytes};

@@ -58,8 +58,12 @@ my $rival = Rival->new($bench, 'bulk_load');
 fails(sub { $rival->judge($workload, '2999|0|direct|0||') }, qr/number of rows/, 'a load that counts fewer rows');
 fails(sub { $rival->judge($workload, '3000|1|direct|0||') }, qr/number of bad rows/, '... or finds bad ones');
 $workload->{rows} = $workload->{good_rows} = 300_000;
-fails(sub { $rival->judge($workload, '300000|0|buffered|0||for a reason') }, qr/the writer of bulk_load \(for a reason\)/,
+fails(sub { $rival->judge($workload, '300000|0|buffered|0|[]|{"for a reason"}') }, qr/the writer of bulk_load \(for a reason\)/,
     'a load by the other writer');
+is_deeply([ $rival->judge($workload, '300000|0|direct|2|[{"why": "few", "method": "rebuild"}, {"method": "insert"}, {"method": "insert"}]|{}') ],
+    [ 2, 'insert, rebuild' ], 'how indexes came by the rows');
+fails(sub { $rival->judge($workload, '300000|0|buffered|0|[]|{once,"a \\"b\\" | c, d"}') }, qr/the writer of bulk_load \(once a "b" \| c, d\)/,
+    'notes of any kind');
 @$workload{qw(rows good_rows)} = (3000, 3000);
 $workload->end;
 
