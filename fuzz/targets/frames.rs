@@ -34,8 +34,16 @@ mod pg {
     }
 }
 
+/// What a server would say.
+mod guc {
+    pub fn memory_limit() -> usize {
+        64 << 20
+    }
+}
+
 use pg::compression::Compression;
 use pg::decompressor::Input;
+use pg::members::bytes_ahead;
 
 /// Of what a few bytes may stand for, no more is looked at.
 const MOST: u64 = 4 << 20;
@@ -150,7 +158,7 @@ fn in_memory(bytes: &[u8]) -> Input {
     // SAFETY: a name; the descriptor is nobody else's.
     let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"fuzz".as_ptr(), 0)) };
     file.write_all(bytes).expect("memory");
-    Input { file, offset: 0, stop: Arc::new(AtomicBool::new(false)) }
+    Input { file, offset: 0, stop: Arc::new(AtomicBool::new(false)), ahead: bytes_ahead() }
 }
 
 /// Has so many bytes at a time.

@@ -37,7 +37,9 @@ my @tables = kinds();
 #
 # wal_level = replica: a standby, and an archive.
 #
-my $primary = load_server('primary', wal_consistency_checking => 'all', archive_mode => 'on', archive_command => '/bin/false', max_wal_size => '4GB');
+my $primary = load_server('primary', wal_consistency_checking => 'all', archive_mode => 'on', archive_command => '/bin/false', max_wal_size => '4GB',
+	# A checkpoint is not to take from a standby that is slow what it still needs.
+	wal_keep_size => '1GB');
 my $archive = $primary->archive_dir;
 $primary->append_conf('postgresql.conf', "archive_command = 'cp \"%p\" \"$archive/%f\"'");
 $primary->reload;
