@@ -10,9 +10,9 @@
 //!                      ([`windows`])                     └─ mark rows ─► WAL ─► write ─► sync request
 //! ```
 //!
-//! Nobody else sees such a file, and only this process uses it now, and those that it starts to help; so a page that is in no shared buffer stays out of them while
-//! it is changed here, and who reads it afterwards reads it from the file. A page that is in a buffer may be newer there, and is left
-//! to heap_delete; so are pages and rows for which that would do more than mark them: pages that are all-visible, rows with
+//! Nobody else sees such a file, and only this process uses it now, and those that it starts to help; so a page that is in no
+//! shared buffer stays out of them while it is changed here, and who reads it afterwards reads it from the file. A page that is in a
+//! buffer may be newer there, and is left to heap_delete; so are pages and rows for which that would do more than mark them: pages that are all-visible, rows with
 //! values out of line, rows that are not as this transaction has left them.
 //!
 //! A row is marked, and logged, as heap_delete does it, so redo knows the records; a page that a checkpoint came after goes

@@ -13,7 +13,7 @@
 //! While there are workers nobody reads a page of the heap into a buffer, so that what a process is told of buffers stays true.
 //!
 //! A checkpoint waits until it sees none of the processes between WAL and write. Each makes way for it once; after that it has to find
-//! a moment when all are outside, or wait for the end, which is seconds away for a million pages.
+//! a moment when all are outside, or wait until the rows that were kept are done.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
