@@ -149,6 +149,14 @@ BEGIN
 	RETURN QUERY SELECT o, CASE WHEN count(*) < 3 THEN string_agg(n::text, ', ') ELSE 'many' END FROM unnest(outcomes) WITH ORDINALITY x (o, n) GROUP BY o ORDER BY 1;
 END $$;
 SELECT k.name, c.* FROM kinds k, cut(k) c ORDER BY k.name, outcome;
+-- So is one without any byte.
+CALL write_file('broken', '');
+CREATE FUNCTION outcome_of_load(kind text, workers int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+	RETURN (SELECT rows_loaded FROM bulk_load(data_path('broken'), 't', jsonb_build_object('format', 'csv', 'compression', kind, 'workers', workers)));
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ' ' || regexp_replace(SQLERRM, '".*"', '...');
+END $$;
+SELECT name, outcome_of_load(name, 0), outcome_of_load(name, 0) = outcome_of_load(name, 2) AS by_workers FROM kinds ORDER BY name;
 CREATE FUNCTION flip(kind kinds) RETURNS TABLE (outcome text, flips text) LANGUAGE plpgsql AS $$
 DECLARE
 	content bytea := pg_read_binary_file(path_of('few.' || kind.ending));

@@ -71,6 +71,9 @@ DELETE FROM t WHERE b < 20;
 VACUUM t;
 SET pg_bulk.chunk_size = '16kB';
 SELECT merged('third', 't', '{"workers": 2}');
+-- With one worker, those whose keys do not come in order.
+CALL write_file('fourth', series($$concat_ws(E'\t', a * 2 - 1 + 24000, a % 100, md5((a + 30000)::text), a::bigint * 7919 % 1000003 + 6000000)$$, 6000));
+SELECT merged('fourth', 't', '{"workers": 1}');
 RESET pg_bulk.chunk_size;
 SELECT count(*), count(DISTINCT a), sum(a) FROM t;
 -- Without VACUUM, dead entries stay.

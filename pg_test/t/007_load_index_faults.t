@@ -51,9 +51,10 @@ sub statement
 {
 	my ($table, $way) = @_;
 	$way = 'merge together' if $way eq 'apart';
-	# Several processes build an index together if there are three at least.
+	# Several processes build an index together if there are three at least, and merge one if there are two.
+	my $workers = $way =~ /together/ ? 2 : $way eq 'rebuild' || "$table $way" eq 'fixed merge' ? 0 : 1;
 	my %options = $way =~ /merge/ ? (indexes => 'merge', lock => 'share') : $way =~ /^build|together/ ? (truncate => 'true', indexes => 'rebuild') : $way eq 'grow' ? () : (indexes => 'rebuild', lock => 'share');
-	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $way =~ /together/ ? 2 : $way eq 'rebuild' ? 0 : 1, %options);
+	return "SET pg_bulk.chunk_size = '8kB'; SET maintenance_work_mem = '2MB'; " . load_sql($more, $table, columns => [ 'id', 'word', 'at' ], workers => $workers, %options);
 }
 
 my @ours = qw(index.renewed index.write index.logged index.built load.settled);

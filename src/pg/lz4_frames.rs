@@ -13,7 +13,7 @@ use lz4::liblz4;
 pub struct Frames<R> {
     source: R,
     context: liblz4::LZ4FDecompressionContext,
-    /// A frame has begun, and has not ended.
+    /// A frame has begun, and has not ended; or there was none yet: no byte at all is no lz4 data.
     inside: bool,
 }
 
@@ -22,7 +22,7 @@ impl<R> Frames<R> {
         let mut context = liblz4::LZ4FDecompressionContext(std::ptr::null_mut());
         // SAFETY: the context is written where no error is returned.
         check(unsafe { liblz4::LZ4F_createDecompressionContext(&mut context, liblz4::LZ4F_VERSION) })?;
-        Ok(Frames { source, context, inside: false })
+        Ok(Frames { source, context, inside: true })
     }
 }
 

@@ -88,7 +88,8 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
     let first = source.fill_buf()?;
     let has_members = match compression {
         Compression::Gzip => bgzip(first).is_some(),
-        Compression::Zstd => matches!(frame(first, most), Length::Known(_) | Length::Behind(_)),
+        // No byte is no frame, as the decoder says.
+        Compression::Zstd => !first.is_empty() && !matches!(frame(first, most), Length::No),
         _ => false,
     };
     if cores < 2 || !has_members {

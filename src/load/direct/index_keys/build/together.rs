@@ -12,8 +12,9 @@
 //! A process writes the leaves of its ranges to the index's file, on blocks of its own, and leaves their borders and what is
 //! to be known above them in another file. Nobody reads the index before the leader has joined it.
 //!
-//! Two processes are no faster at it than one where they have two processors: the WAL writer has enough to do for one of these
-//! meanwhile, and the kernel lets only one of them write to the file at a time. So there have to be three.
+//! Where nothing was there yet, two processes are no faster at it than one, if they have two processors: the WAL writer has enough to
+//! do for one of these meanwhile, and the kernel lets only one of them write to the file at a time. So there have to be three. To read
+//! the entries of an index, and to merge them, takes about as long as all of that, so then two are enough.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_void};
@@ -53,8 +54,9 @@ const KEY_SHARES: u64 = 3;
 /// small, for a test, there are fewer rows, too.
 const WORTH: u64 = 400_000;
 const WORTH_SMALL: u64 = 64;
-/// Workers that are worth it.
+/// Workers that are worth it, and that are to merge with an index.
 pub const WORTH_WORKERS: usize = 2;
+const WORTH_WORKERS_TO_MERGE: usize = 1;
 
 /// What came of it.
 pub enum Together {
@@ -108,10 +110,11 @@ pub unsafe fn build<W: Word>(
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
     let worth = if guc::chunks_are_small() { WORTH_SMALL } else { WORTH };
+    let worth_workers = if old.is_some() { WORTH_WORKERS_TO_MERGE } else { WORTH_WORKERS };
     // What is packed is read from its start.
     let is_packed = || std::iter::once(&keys.runs).chain(others).any(Runs::are_packed);
     if keys.total.saturating_add(entries as u64) < worth
-        || sources.builders < WORTH_WORKERS
+        || sources.builders < worth_workers
         || !keys.runs.are_shared()
         || is_packed()
     {
