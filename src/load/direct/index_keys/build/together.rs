@@ -54,6 +54,10 @@ const KEY_SHARES: u64 = 3;
 /// small, for a test, there are fewer rows, too.
 const WORTH: u64 = 400_000;
 const WORTH_SMALL: u64 = 64;
+/// Ranges for each process, and how few entries are no range of their own. A worker begins late, and nobody is to wait for it long.
+const RANGES: usize = 4;
+const LEAST_RANGE: u64 = 50_000;
+const LEAST_RANGE_SMALL: u64 = 16_000;
 /// Workers that are worth it, and that are to merge with an index.
 pub const WORTH_WORKERS: usize = 2;
 const WORTH_WORKERS_TO_MERGE: usize = 1;
@@ -109,11 +113,13 @@ pub unsafe fn build<W: Word>(
     // SAFETY: the caller vouches for it.
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
-    let worth = if guc::chunks_are_small() { WORTH_SMALL } else { WORTH };
+    let (worth, least) =
+        if guc::chunks_are_small() { (WORTH_SMALL, LEAST_RANGE_SMALL) } else { (WORTH, LEAST_RANGE) };
+    let (total, processes) = (keys.total.saturating_add(entries as u64), sources.builders + 1);
     let worth_workers = if old.is_some() { WORTH_WORKERS_TO_MERGE } else { WORTH_WORKERS };
     // What is packed is read from its start.
     let is_packed = || std::iter::once(&keys.runs).chain(others).any(Runs::are_packed);
-    if keys.total.saturating_add(entries as u64) < worth
+    if total < worth
         || sources.builders < worth_workers
         || !keys.runs.are_shared()
         || is_packed()
@@ -122,7 +128,8 @@ pub unsafe fn build<W: Word>(
     }
     let runs: Vec<&Runs> = std::iter::once(&keys.runs).chain(others).collect();
     let found = old.as_ref().map(|old| (old, entries));
-    let bounds = bounds(keys.shape(), keys.entries(), &runs, found, sources.builders + 1)?;
+    let ranges = (processes * RANGES).min(usize::try_from(total / least).unwrap_or(usize::MAX)).max(processes);
+    let bounds = bounds(keys.shape(), keys.entries(), &runs, found, ranges)?;
     let Some(first) = bounds.first().map(Bound::key::<W>) else { return Ok(Together::NotWorth) };
     let own = keys.entries().partition_point(|entry| entry.key() < first);
     let known = keys.lend(own, &files, oid)?;
@@ -148,12 +155,12 @@ pub unsafe fn build<W: Word>(
             bounds: bounds.len(),
             next: AtomicU32::new(1),
             extent: AtomicU32::new(0),
-            extent_size: extent_size(pages as u64, bounds.len() + 1),
+            extent_size: extent_size(pages as u64, processes),
             over: AtomicU32::new(0),
         };
         (task, traits)
     };
-    let (parallel, task, shares) = start(task, &bounds);
+    let (parallel, task, shares) = start(task, &bounds, sources.builders);
     // SAFETY: made by `start`; it is there until the workers are gone.
     let task = unsafe { &*task };
     let launched = parallel.launched();
@@ -250,9 +257,9 @@ impl BlockSource for Remains {
     }
 }
 
-/// Start workers on the ranges behind the first. Guarded.
-fn start(task: Task, bounds: &[Bound]) -> (Parallel, *const Task, *mut Share) {
-    let wanted = bounds.len();
+/// Start workers, so many at most, on the ranges behind the first. Guarded.
+fn start(task: Task, bounds: &[Bound], most: usize) -> (Parallel, *const Task, *mut Share) {
+    let wanted = bounds.len().min(most);
     let mut parallel = Parallel::new(c"pg_bulk_index_worker", wanted);
     parallel.estimate(size_of::<Task>());
     parallel.estimate(size_of_val(bounds));
