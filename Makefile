@@ -11,8 +11,8 @@
 #   make test-core           core's own tests of COPY and file_fdw with us in their place: pg_test/core/README.md; SUITES=all: all of core's
 #   make demo                a running cluster with the seed workloads loaded by COPY and by pg_bulk; SIZE=n
 #   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
-#                            a server with assertions, which is built first; ALSO=17: in the end a part of the server tests on that version,
-#                            or those that ALSO_TESTS names
+#                            a server with assertions, which is built first; ALSO_CASSERT=1: some of them there; ALSO=17: in the end a part
+#                            of the server tests on that version, or those that ALSO_TESTS names
 #   make bench               side by side with COPY and others: benches/load/run; SIZE=small|seed|full, WORKLOADS=, MODES=; BASE=REF: two builds
 #   make profile             where the time of a load goes, by stage and by function: benches/load/profile; WORKLOAD=test
 #   make soak                sanitizers, valgrind, fuzzing, assertions, half an hour of made-up schedules, large grids: tools/soak; STAGES="asan fuzz"
@@ -43,7 +43,7 @@ VERSIONS ?= 15 17 18
 PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
 PGRX_HOME := $(CURDIR)/target/pgrx
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
-export PG PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT ALSO ALSO_TESTS
+export PG PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT ALSO ALSO_TESTS ALSO_CASSERT
 
 # Not :=, since the server may only be there once setup has run.
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
