@@ -4,7 +4,8 @@
 //! for as many entries as lie between two of them. Equal keys are never divided, so that what is to be known of them, that
 //! they are the same in a unique index or share a posting list, is known to one process.
 //!
-//! An index that has entries is divided at its own leaves, because each process has to find where to begin.
+//! An index that has entries is divided at its own leaves, because each process has to find where to begin. Where a key has
+//! many rows, only some leaves will do; what is far behind one of these is in the same range.
 //!
 //! The tricky point is what only the leader can do: of two equal keys of a unique index, find out whether that is an error,
 //! and say so. A range that has them is given up, and with it all others; the leader builds the index alone then.
@@ -30,8 +31,10 @@ use crate::pg::index_file::{BATCH, IndexFile};
 
 /// Of the index one in so many is left over at most: each process leaves a part of its last extent.
 const LEFT_OVER: u64 = 64;
-/// Samples of each run, and of the index that is there.
+/// Samples of each run, and of the index that is there; and how many of these may be of no use between two others for a range to
+/// begin there: it reads what lies between for nothing.
 const SAMPLES: u32 = 64;
+const FAR: u32 = 4;
 
 /// Where a range begins: with this key, in the index that is there on this leaf.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +59,8 @@ impl Bound {
 /// A key, and for how many entries it stands.
 struct Sample<W: Word> {
     key: W,
-    /// Of the index that is there, the leaf.
-    leaf: Option<u32>,
+    /// Of the index that is there, which sample it is, and the leaf.
+    leaf: Option<(u32, u32)>,
     weight: f64,
 }
 
@@ -89,23 +92,36 @@ pub fn bounds<W: Word>(
         for i in 0..SAMPLES {
             let weight = entries / f64::from(SAMPLES);
             let place = leaves.divide::<W>(shape, (f64::from(i) + 0.5) / f64::from(SAMPLES));
-            samples.extend(place.map(|(leaf, key)| Sample { key, leaf: Some(leaf), weight }));
+            samples.extend(place.map(|(leaf, key)| Sample { key, leaf: Some((i, leaf)), weight }));
+        }
+        // Of few keys, each of which has many rows, one process makes posting lists faster than several look for their place.
+        if samples.iter().filter(|sample| sample.leaf.is_some()).count() < SAMPLES as usize / 2 {
+            return Ok(Vec::new());
         }
         // Keys behind all of its own need not be looked for elsewhere.
         let last = leaves.divide::<W>(shape, 1.0);
-        samples.extend(last.map(|(leaf, key)| Sample { key, leaf: Some(leaf), weight: 0.0 }));
+        samples.extend(last.map(|(leaf, key)| Sample { key, leaf: Some((SAMPLES, leaf)), weight: 0.0 }));
     }
     samples.sort_by_key(|sample| sample.key);
     let total: f64 = samples.iter().map(|sample| sample.weight).sum();
     let (mut bounds, mut before): (Vec<Bound>, f64) = (Vec::new(), 0.0);
     let mut latest = samples.first().map(|sample| sample.key);
     // All that is there before this leaf is less than what comes now.
-    let mut leaf = if old.is_some() { None } else { Some(0) };
+    let mut leaf = if old.is_some() { None } else { Some((SAMPLES, 0)) };
+    let mut leaves = samples.iter().filter_map(|sample| sample.leaf).peekable();
     for sample in &samples {
-        leaf = sample.leaf.or(leaf);
+        if sample.leaf.is_some() {
+            leaf = leaves.next();
+        }
+        let next = leaves.peek().map_or(SAMPLES, |(number, _)| *number);
+        let near = leaf.filter(|(number, _)| sample.leaf.is_some() || next.saturating_sub(*number) <= FAR);
         let wanted = total * (bounds.len() + 1) as f64 / ranges as f64;
-        if before >= wanted && bounds.len() + 1 < ranges && latest.is_none_or(|key| key < sample.key) {
-            bounds.extend(leaf.map(|leaf| Bound::new(sample.key, leaf)));
+        if let Some((_, leaf)) = near
+            && before >= wanted
+            && bounds.len() + 1 < ranges
+            && latest.is_none_or(|key| key < sample.key)
+        {
+            bounds.push(Bound::new(sample.key, leaf));
             latest = Some(sample.key);
         }
         before += sample.weight;

@@ -113,17 +113,12 @@ pub unsafe fn build<W: Word>(
     // SAFETY: the caller vouches for it.
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
-    let (worth, least) =
-        if guc::chunks_are_small() { (WORTH_SMALL, LEAST_RANGE_SMALL) } else { (WORTH, LEAST_RANGE) };
+    let (worth, least) = if guc::chunks_are_small() { (WORTH_SMALL, LEAST_RANGE_SMALL) } else { (WORTH, LEAST_RANGE) };
     let (total, processes) = (keys.total.saturating_add(entries as u64), sources.builders + 1);
     let worth_workers = if old.is_some() { WORTH_WORKERS_TO_MERGE } else { WORTH_WORKERS };
     // What is packed is read from its start.
     let is_packed = || std::iter::once(&keys.runs).chain(others).any(Runs::are_packed);
-    if total < worth
-        || sources.builders < worth_workers
-        || !keys.runs.are_shared()
-        || is_packed()
-    {
+    if total < worth || sources.builders < worth_workers || !keys.runs.are_shared() || is_packed() {
         return Ok(Together::NotWorth);
     }
     let runs: Vec<&Runs> = std::iter::once(&keys.runs).chain(others).collect();
@@ -204,14 +199,16 @@ pub unsafe fn build<W: Word>(
     for worker in 1..=launched {
         left.ranges.push(read_pieces(&files, &parts_name(oid, worker), &mut pieces)?);
     }
-    if given_up {
+    pieces.sort_by_key(|piece| piece.range);
+    if !given_up && !are_all(&pieces, bounds.len() + 1) {
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
+    }
+    // Where something of the index that was there was passed over between two of them, it is not in order: who reads all of it alone sees that.
+    if given_up || !pieces.windows(2).all(|pair| matches!(pair, [a, b] if a.seen.next == b.seen.first)) {
         // Of what others were lent, all is still in memory.
         keys.runs.list.truncate(known);
         help.set(Help { workers: 0, ..help.get() });
         return Ok(Together::GivenUp);
-    }
-    if !are_whole(&mut pieces, bounds.len() + 1) {
-        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a part of an index is missing"));
     }
     let new: u64 = pieces.iter().map(|piece| piece.part.entries.saturating_sub(piece.seen.count)).sum();
     check_built(new, keys.total)?;
@@ -400,13 +397,9 @@ fn damaged() -> Error {
     Error::new(Code::ERRCODE_INTERNAL_ERROR, "what the leader of the load shared cannot be read")
 }
 
-/// Are these all pieces, and does each begin where the one before it ends, also in the index that was there? Puts them in order.
-fn are_whole<W: Word>(pieces: &mut [Piece<W>], count: usize) -> bool {
-    pieces.sort_by_key(|piece| piece.range);
-    let follows = |pair: &[Piece<W>]| matches!(pair, [a, b] if a.seen.next == b.seen.first);
-    pieces.len() == count
-        && pieces.iter().enumerate().all(|(i, piece)| i == piece.range)
-        && pieces.windows(2).all(follows)
+/// Are these all pieces, in order?
+fn are_all<W: Word>(pieces: &[Piece<W>], count: usize) -> bool {
+    pieces.len() == count && pieces.iter().enumerate().all(|(i, piece)| i == piece.range)
 }
 
 /// Numbers that stand for an entry, or for none.
