@@ -19,7 +19,8 @@
 #   make faults              plants faults into a copy of the code, and demands that the tests find each: pg_test/faults/run; FAULTS="lost-page"
 #   make schema              sql/schema.sql anew
 #
-#   make test-all            make test PG=NN for each version that has all test tools: VERSIONS="15 17 18"
+#   make test-all            make test PG=NN for each version that has all test tools: VERSIONS="15 17 18"; make compiles PG=NN for others: HEADERS="16"
+#   make compiles            does it compile for that server, with the tests' points and without
 #
 # As with PGXS, PG_CONFIG chooses the server, and through its major version the cargo feature: pg15 .. pg18. PG=17 instead is
 # a server of that version which `make setup PG=17` fetches and which is no part of the machine: tools/server.
@@ -39,6 +40,7 @@ export OWN_PG_CONFIG
 override PG_CONFIG := $(shell OWN_PG_CONFIG='$(OWN_PG_CONFIG)' tools/server pg_config '$(PG)' 2>/dev/null)
 endif
 VERSIONS ?= 15 17 18
+HEADERS ?= 16
 # One version for the crate and for cargo-pgrx: the crate's requirement is where it is written.
 PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
 PGRX_HOME := $(CURDIR)/target/pgrx
@@ -98,7 +100,13 @@ test:
 	@tools/test
 
 test-all:
+	@for version in $(HEADERS); do $(MAKE) --no-print-directory setup PG=$$version && $(MAKE) --no-print-directory compiles PG=$$version || exit 1; done
 	@for version in $(VERSIONS); do $(MAKE) --no-print-directory test PG=$$version || exit 1; done
+
+compiles:
+	@tools/setup home
+	cargo clippy -p pg_bulk --no-default-features --features "$(PG_FEATURE)" -- -D warnings
+	cargo clippy -p pg_bulk --no-default-features --features "$(PG_FEATURE) points" -- -D warnings
 
 bench: setup install
 	benches/load/run
@@ -106,7 +114,8 @@ bench: setup install
 profile: setup install
 	benches/load/profile
 
-soak: setup
+soak:
+	@SOAK=1 tools/setup
 	@tools/soak
 
 faults: setup install
@@ -119,4 +128,4 @@ schema:
 clean:
 	@tools/clean
 
-.PHONY: all setup install deb deb-again deb-check dist dist-check uninstall installcheck test-core demo demo-stop test test-all bench profile soak faults schema clean
+.PHONY: all setup install deb deb-again deb-check dist dist-check uninstall installcheck test-core demo demo-stop test test-all compiles bench profile soak faults schema clean

@@ -105,7 +105,7 @@ impl Input {
 }
 
 fn decoder(oid: u32, typmod: i32) -> Decoder {
-    let session = Session { charset: Charset::Utf8, server_major: 15, utc: true, interval_sql_standard: false };
+    let session = Session { charset: Charset::Utf8, zone_letters: false, utc: true, interval_sql_standard: false };
     Decoder::for_type(oid, typmod, &session).expect("a type with a decoder")
 }
 

@@ -52,7 +52,7 @@ impl Type {
             Type::Timestamp => (1114, -1),
             Type::Numeric(precision, scale) => (1700, (precision << 16 | scale) + 4),
         };
-        let session = Session { charset: Charset::Utf8, server_major: 15, utc: true, interval_sql_standard: false };
+        let session = Session { charset: Charset::Utf8, zone_letters: false, utc: true, interval_sql_standard: false };
         Decoder::for_type(oid, typmod, &session).expect("a type with a decoder")
     }
 }

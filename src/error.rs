@@ -102,6 +102,7 @@ impl Error {
     }
 
     /// Raise it. Rust frames up to the guard are unwound.
+    #[expect(clippy::unreachable, reason = "the server does not come back from it")]
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);
         unreachable!("an ERROR does not return")

@@ -10,6 +10,20 @@
 //!
 //! ARCHITECTURE.md shows the way of a byte through all of it.
 
+// Nothing that SQL reaches may panic: where it is certain that a thing cannot fail, the place says why.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::indexing_slicing
+    )
+)]
+
 mod error;
 mod fdw;
 mod guc;

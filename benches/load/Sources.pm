@@ -1,5 +1,5 @@
-# The mode `sources`: what is loaded that is not one plain file. A compressed copy, against the decompressor alone and the
-# load of the plain file, since no load can be shorter than the longer one of these by much; psql's \copy, with
+# The mode `sources`: what is loaded that is not one plain file. A compressed copy, against the decompressor alone, on one
+# core, and the load of the plain file, since no load can be shorter than the longer one of these by much; psql's \copy, with
 # pg_bulk.copy on and off; and a thousand files of 100 kB by a pattern, against a COPY of each.
 #
 # A figure's rival is here whatever did it, in words.
@@ -34,11 +34,19 @@ sub compressed {
     my $copy = "$workload->{path}.$SUFFIX{$program}";
     $bench->note("$workload->{title}: compressing by $program");
     $bench->command('sh', '-c', "$program -c \"\$0\" >\"\$1\" && chmod a+r \"\$1\"", $workload->{path}, $copy);
+    my $processor = first_processor();
     compare($bench, $workload, $program,
-        ["$program -dc" => undef, sub { $bench->command('sh', '-c', "$program -dc \"\$0\" >/dev/null", $copy) }],
+        ["$program -dc" => undef, sub { $bench->command('taskset', '-c', $processor, 'sh', '-c', "$program -dc \"\$0\" >/dev/null", $copy) }],
         [$PLAIN => \&loader, bulk_load($workload, $workload->{path})],
         ["its copy by $program" => \&loader, bulk_load($workload, $copy)]);
     unlink $copy;
+}
+
+# Of those that we may use. zstd reads and writes by threads of their own, and is to be compared as one that has one core.
+sub first_processor {
+    open my $status, '<', '/proc/self/status' or die "/proc/self/status: $!\n";
+    my ($first) = map { /^Cpus_allowed_list:\s*(\d+)/ ? $1 : () } <$status>;
+    return $first // 0;
 }
 
 sub by_client {

@@ -48,7 +48,7 @@ impl Rows {
     pub fn new() -> Result<Self, String> {
         let options = FormatOptions { csv: true, null: Some(b"\\N".to_vec()), ..FormatOptions::default() };
         let dialect = Dialect::check(&options, EndMarker::Until17).map_err(|error| format!("{error:?}"))?;
-        let session = Session { charset: Charset::Utf8, server_major: 15, utc: true, interval_sql_standard: false };
+        let session = Session { charset: Charset::Utf8, zone_letters: false, utc: true, interval_sql_standard: false };
         let settings = Settings {
             dialect,
             read_size: PORTION,

@@ -24,7 +24,7 @@ const fn varlena(align: u8) -> Attribute {
 }
 
 /// Types with a decoder: oid, typmod, and how values are stored.
-const TYPES: [(u32, i32, Attribute); 32] = [
+const TYPES: [(u32, i32, Attribute); 33] = [
     (23, -1, by_value(4)),
     (25, -1, varlena(4)),
     (20, -1, by_value(8)),
@@ -56,6 +56,7 @@ const TYPES: [(u32, i32, Attribute); 32] = [
     (1009, -1, varlena(4)),
     (1231, -1, varlena(4)),
     (1185, -1, varlena(8)),
+    (1115, -1, varlena(8)),
     // Text whose storage is plain.
     (25, -1, Attribute { len: -1, align: 4, by_value: false, packable: false }),
 ];
@@ -70,7 +71,8 @@ pub fn run(input: &[u8]) {
     };
     // A DEFAULT marker is for whoever has defaults.
     let Some(dialect) = dialect([flags & !32, delimiter, quote, escape, markers]) else { return };
-    let session = Session { charset: Charset::Utf8, server_major: 15, utc: how & 8 == 0, interval_sql_standard: false };
+    let session =
+        Session { charset: Charset::Utf8, zone_letters: false, utc: how & 8 == 0, interval_sql_standard: false };
     let types: Vec<_> = [a, b, c, d].iter().take(1 + usize::from(how & 3)).map(|&by| chosen(&TYPES, by)).collect();
     let decoders: Vec<Decoder> =
         types.iter().filter_map(|&(oid, typmod, _)| Decoder::for_type(oid, typmod, &session)).collect();

@@ -36,9 +36,27 @@ const VARBIT: u32 = 1562;
 const NUMERIC: u32 = 1700;
 const UUID: u32 = 2950;
 const JSONB: u32 = 3802;
+const INT4RANGE: u32 = 3904;
+const INT8RANGE: u32 = 3926;
 
-/// Every type with a decoder.
-pub const TYPES: [u32; 24] = [
+/// Arrays, and what they are of.
+const ARRAYS: [(u32, u32); 12] = [
+    (1000, BOOL),
+    (1005, INT2),
+    (1007, INT4),
+    (1009, TEXT),
+    (1015, VARCHAR),
+    (1016, INT8),
+    (1022, FLOAT8),
+    (1115, TIMESTAMP),
+    (1182, DATE),
+    (1185, TIMESTAMPTZ),
+    (1231, NUMERIC),
+    (2951, UUID),
+];
+
+/// Every type with a decoder that is no array.
+pub const TYPES: [u32; 26] = [
     BOOL,
     BYTEA,
     CHAR,
@@ -63,14 +81,20 @@ pub const TYPES: [u32; 24] = [
     NUMERIC,
     UUID,
     JSONB,
+    INT4RANGE,
+    INT8RANGE,
 ];
 
 /// Decode one input.
 pub fn run(input: &[u8]) {
     let Some((&[which, flags, a, b, c, d], text)) = input.split_first_chunk::<HEAD>() else { return };
-    let type_oid = TYPES[usize::from(which) % TYPES.len()];
+    let which = usize::from(which) % (TYPES.len() + ARRAYS.len());
+    let (type_oid, of) = match which.checked_sub(TYPES.len()) {
+        Some(array) => (ARRAYS[array].0, Some(ARRAYS[array].1)),
+        None => (TYPES[which], None),
+    };
     // Lengths stay short: what is padded to megabytes takes its time and finds nothing.
-    let typmod = match (flags & 7, type_oid) {
+    let typmod = match (flags & 7, of.unwrap_or(type_oid)) {
         (0..3, _) => -1,
         (3..6, NUMERIC) => (i32::from(a) << 16 | i32::from(b % 64)) + 4,
         (6.., NUMERIC) => (i32::from(a) << 16 | i32::from(b) << 3 | i32::from(c & 7)) + 4,
@@ -78,12 +102,8 @@ pub fn run(input: &[u8]) {
         _ => i32::from(a) + i32::from(b % 8),
     };
     let charset = [Charset::Utf8, Charset::SingleByte, Charset::MultiByte][usize::from(flags >> 3 & 3) % 3];
-    let session = Session {
-        charset,
-        server_major: 15 + u32::from(flags >> 5 & 3),
-        utc: flags & 128 != 0,
-        interval_sql_standard: c & 1 != 0,
-    };
+    let session =
+        Session { charset, zone_letters: flags & 96 == 96, utc: flags & 128 != 0, interval_sql_standard: c & 1 != 0 };
     // Fields hold no NUL. UTF-8 is the encoding that has invalid text; in the others any bytes will do.
     let text = match charset {
         Charset::Utf8 => &text[..utf8_valid_up_to(text)],
@@ -94,10 +114,43 @@ pub fn run(input: &[u8]) {
     // An odd word in front, so that not every value starts a block.
     arena.alloc(usize::from(d % 64));
     let found = decoder.decode(text, &mut arena);
-    check(decoder, typmod, text, found);
+    match of.and_then(|of| Some((of, Decoder::for_type(of, typmod, &session)?))) {
+        Some((of, element)) => check_array(of, element, text, found),
+        None => check(decoder, typmod, session.utc, text, found),
+    }
 }
 
-fn check(decoder: Decoder, typmod: i32, text: &[u8], found: Option<Datum>) {
+/// Each element is what its own decoder makes of its text.
+fn check_array(of: u32, element: Decoder, text: &[u8], found: Option<Datum>) {
+    let Some(datum) = found else { return };
+    let shown = || format!("{element:?}[] of {:?}", String::from_utf8_lossy(text));
+    let elements = reference::elements(text).unwrap_or_else(|| panic!("{}: accepted", shown()));
+    let mut expected = vec![u32::from(!elements.is_empty()), 0, of];
+    if !elements.is_empty() {
+        expected.extend([elements.len() as u32, 1]);
+    }
+    let mut expected: Vec<u8> = expected.into_iter().flat_map(u32::to_le_bytes).collect();
+    for text in elements {
+        let mut arena = Arena::new();
+        let datum = element.decode(&text, &mut arena).unwrap_or_else(|| panic!("{}: {text:?} is not decoded", shown()));
+        match of {
+            BOOL => expected.push(datum as u8),
+            INT2 => expected.extend((datum as u16).to_le_bytes()),
+            INT4 | DATE => expected.extend((datum as u32).to_le_bytes()),
+            INT8 | FLOAT8 | TIMESTAMP | TIMESTAMPTZ => expected.extend(datum.to_le_bytes()),
+            UUID => expected.extend(bytes_at(datum, 16)),
+            _ => {
+                let body = body(datum);
+                expected.extend(((body.len() as u32 + 4) << 2).to_le_bytes());
+                expected.extend(body);
+                expected.resize(expected.len().next_multiple_of(4), 0);
+            }
+        }
+    }
+    assert_eq!(body(datum), expected, "{}", shown());
+}
+
+fn check(decoder: Decoder, typmod: i32, utc: bool, text: &[u8], found: Option<Datum>) {
     let shown = || format!("{decoder:?} of {:?}", String::from_utf8_lossy(text));
     let integer = |low: i64, high: i64| match reference::integer(text, low, high) {
         Some(value) => {
@@ -156,13 +209,47 @@ fn check(decoder: Decoder, typmod: i32, text: &[u8], found: Option<Datum>) {
         }
         Decoder::Bytea => assert_eq!(Some(body(datum)), reference::bytea(text), "{}", shown()),
         Decoder::Uuid => assert_eq!(bytes_at(datum, 16), reference::hex(text, b'-'), "{}", shown()),
-        Decoder::Interval => assert_eq!(bytes_at(datum, 16).len(), 16),
-        Decoder::Jsonb | Decoder::Inet | Decoder::Bit { .. } | Decoder::Varbit { .. } => {
-            // A number of jsonb takes the most room beside its text: a header, an entry, and what aligns it. bit(n) is
-            // padded.
-            let room = 32 + 32 * text.len() + usize::try_from(typmod).unwrap_or_default();
+        Decoder::Interval => {
+            let (micros, days, months) = reference::interval(text).unwrap_or_else(|| panic!("{}: accepted", shown()));
+            let expected = [&micros.to_le_bytes()[..], &(days as i32).to_le_bytes(), &(months as i32).to_le_bytes()];
+            assert_eq!(bytes_at(datum, 16), expected.concat(), "{}", shown());
+        }
+        Decoder::Bool => assert_eq!(Some(datum == 1), reference::bool(text), "{}", shown()),
+        Decoder::Char => assert_eq!([datum as u8], text, "{}", shown()),
+        Decoder::Time { precision } => {
+            assert_eq!(Some(datum as i64), reference::time(text, precision), "{}", shown());
+        }
+        Decoder::Timestamptz { precision, .. } => {
+            assert_eq!(Some(datum as i64), reference::timestamptz(text, precision, utc), "{}", shown());
+        }
+        Decoder::Inet => assert_eq!(Some(body(datum)), reference::inet(text), "{}", shown()),
+        Decoder::Bit { length } => {
+            assert!(length.is_none_or(|length| length == text.len()), "{}: of another length", shown());
+            assert_eq!(Some(body(datum)), reference::bits(text), "{}", shown());
+        }
+        Decoder::Varbit { length } => {
+            assert!(length.is_none_or(|length| length >= text.len()), "{}: too long", shown());
+            assert_eq!(Some(body(datum)), reference::bits(text), "{}", shown());
+        }
+        Decoder::Int4Range => {
+            let (low, high) = reference::range(text, i32::MIN.into(), i32::MAX.into())
+                .unwrap_or_else(|| panic!("{}: accepted", shown()));
+            let expected =
+                [&INT4RANGE.to_le_bytes()[..], &(low as i32).to_le_bytes(), &(high as i32).to_le_bytes(), &[2]];
+            assert_eq!(body(datum), expected.concat(), "{}", shown());
+        }
+        Decoder::Int8Range => {
+            let (low, high) =
+                reference::range(text, i64::MIN, i64::MAX).unwrap_or_else(|| panic!("{}: accepted", shown()));
+            let expected = [&INT8RANGE.to_le_bytes()[..], &low.to_le_bytes(), &high.to_le_bytes(), &[2]];
+            assert_eq!(body(datum), expected.concat(), "{}", shown());
+        }
+        Decoder::Jsonb => {
+            // A number takes the most room beside its text: a header, an entry, and what aligns it.
+            let room = 32 + 32 * text.len();
             assert!(body(datum).len() <= room, "{}", shown());
         }
+        // Whole numbers, above.
         _ => (),
     }
 }

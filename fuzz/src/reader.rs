@@ -1,11 +1,13 @@
-//! The reader, at a read size and a level of the input's choice, against the slow twin.
+//! The reader, at a read size and a level of the input's choice, against the slow twin; and the reader that passes lines with
+//! errors against its own.
 //!
 //! The head chooses from every dialect that COPY accepts, the irregular ones too, and from those that it does not have, with
 //! long delimiters, without quotes, with delimiters that end lines; but from few characters, so that data and dialect meet.
 //! Data need not be valid UTF-8.
 
 use pg_bulk_format::dialect::{Dialect, EndMarker, FormatOptions};
-use pg_bulk_format::naive;
+use pg_bulk_format::line::LINE_LIMIT;
+use pg_bulk_format::naive::{self, tolerant};
 use pg_bulk_format::reader::Settings;
 use pg_bulk_format::scan::Level;
 
@@ -72,6 +74,10 @@ pub fn run(input: &[u8]) {
         max_fields: usize::MAX,
         level,
     };
+    let limit = if low % 4 == 0 { 40 } else { LINE_LIMIT };
+    let (found, _) = tolerant::read_in_pieces(settings.clone(), limit, data, read_size);
+    let expected = tolerant::lines(&dialect, limit, data);
+    assert_eq!(found, expected, "{level:?}, {read_size} bytes at a time, {dialect:?}, passing errors");
     let found = naive::read_in_pieces(settings, data, read_size);
     let expected = naive::rows(&dialect, data);
     assert_eq!(found, expected, "{level:?}, {read_size} bytes at a time, {dialect:?}");

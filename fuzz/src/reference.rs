@@ -47,6 +47,11 @@ pub fn timestamp(text: &[u8], precision: usize) -> Option<i64> {
     let (day, rest) = text.split_at_checked(10)?;
     let midnight = date(day)? * DAY;
     let Some((b' ' | b'T', clock)) = rest.split_first() else { return rest.is_empty().then_some(midnight) };
+    Some(midnight + time(clock, precision)?)
+}
+
+/// `HH:MM[:SS[.f]]` as microseconds, with at most `precision` digits after the point.
+pub fn time(clock: &[u8], precision: usize) -> Option<i64> {
     let parts: Vec<&[u8]> = clock.split(|&byte| byte == b':').collect();
     let [hour, minute, second @ ..] = parts.as_slice() else { return None };
     let (second, fraction) = match *second {
@@ -63,7 +68,58 @@ pub fn timestamp(text: &[u8], precision: usize) -> Option<i64> {
         return None;
     }
     let micros = if fraction.is_empty() { 0 } else { digits(fraction)? * 10i64.pow(6 - fraction.len() as u32) };
-    Some(midnight + seconds * 1_000_000 + micros)
+    Some(seconds * 1_000_000 + micros)
+}
+
+/// A timestamp with `Z`, `+HH`, `+HHMM` or `+HH:MM`, or with nothing, where TimeZone is UTC; in UTC.
+pub fn timestamptz(text: &[u8], precision: usize, utc: bool) -> Option<i64> {
+    if let Some(local) = text.strip_suffix(b"Z") {
+        // The letter comes behind a clock.
+        return timestamp(local, precision).filter(|_| local.len() > 10);
+    }
+    let zone = text.iter().skip(10).position(|byte| b"+-".contains(byte)).map(|at| 10 + at);
+    let Some((local, [sign, offset @ ..])) = zone.map(|at| text.split_at(at)) else {
+        return timestamp(text, precision).filter(|_| utc);
+    };
+    let (hour, minute) = match *offset {
+        [a, b] => ([a, b], *b"00"),
+        [a, b, c, d] | [a, b, b':', c, d] => ([a, b], [c, d]),
+        _ => return None,
+    };
+    let (hour, minute) = (digits(&hour).filter(|&v| v < 16)?, digits(&minute).filter(|&v| v < 60)?);
+    let ahead = (hour * 3600 + minute * 60) * 1_000_000;
+    Some(timestamp(local, precision)? - if *sign == b'-' { -ahead } else { ahead })
+}
+
+/// `N years N mons N days HH:MM:SS.f`, all with their own signs and in this order: microseconds, days, months.
+pub fn interval(text: &[u8]) -> Option<(i64, i64, i64)> {
+    let (mut micros, mut days, mut months, mut last) = (0, 0, 0, 0);
+    let mut words = std::str::from_utf8(text).ok()?.split(' ');
+    while let Some(word) = words.next() {
+        let sign = if word.starts_with('-') { -1 } else { 1 };
+        let size = word.strip_prefix(['-', '+']).unwrap_or(word);
+        let place = if let Some((hours, rest)) = size.split_once(':') {
+            let rest = time(format!("00:{rest}").as_bytes(), 6)?;
+            micros = sign * (digits(hours.as_bytes())? * 3_600_000_000 + rest);
+            4
+        } else {
+            let count = sign * digits(size.as_bytes())?;
+            let unit = words.next()?;
+            let (to, place, each) = match unit.strip_suffix('s').unwrap_or(unit) {
+                "year" => (&mut months, 1, 12),
+                "mon" => (&mut months, 2, 1),
+                "day" => (&mut days, 3, 1),
+                _ => return None,
+            };
+            *to += count * each;
+            place
+        };
+        if place <= last {
+            return None;
+        }
+        last = place;
+    }
+    Some((micros, days, months))
 }
 
 /// Pairs of hexadecimal digits, with separators left out.
@@ -158,4 +214,78 @@ pub fn numeric_text(value: &[u8]) -> (String, usize) {
     let (fraction, beyond) = fraction.split_at(scale);
     assert!(beyond.bytes().all(|digit| digit == b'0'), "digits behind the display scale");
     (written(negative, whole.trim_start_matches('0'), fraction), scale)
+}
+
+/// The words of boolin, of which it takes beginnings, too.
+pub fn bool(text: &[u8]) -> Option<bool> {
+    match text.to_ascii_lowercase().as_slice() {
+        b"t" | b"true" | b"y" | b"yes" | b"on" | b"1" => Some(true),
+        b"f" | b"false" | b"n" | b"no" | b"off" | b"0" => Some(false),
+        _ => None,
+    }
+}
+
+/// A count, and eight bits a byte.
+pub fn bits(text: &[u8]) -> Option<Vec<u8>> {
+    let mut value = (text.len() as u32).to_le_bytes().to_vec();
+    for eight in text.chunks(8) {
+        let eight = std::str::from_utf8(eight).ok()?;
+        value.push(u8::from_str_radix(&format!("{eight:0<8}"), 2).ok().filter(|_| !eight.starts_with('+'))?);
+    }
+    Some(value)
+}
+
+/// Family, mask length, address.
+pub fn inet(text: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, digits(bits.as_bytes()).filter(|&v| v <= 32)?),
+        None => (text, 32),
+    };
+    let address: std::net::Ipv4Addr = address.parse().ok()?;
+    Some([&[2, bits as u8], &address.octets()[..]].concat())
+}
+
+/// `[low,high)`
+pub fn range(text: &[u8], low: i64, high: i64) -> Option<(i64, i64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (lower, upper) = text.strip_prefix('[')?.strip_suffix(')')?.split_once(',')?;
+    let (lower, upper) = (integer(lower.as_bytes(), low, high)?, integer(upper.as_bytes(), low, high)?);
+    (lower < upper).then_some((lower, upper))
+}
+
+/// The elements of an array of one dimension that has no bounds, white space or NULLs.
+pub fn elements(text: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut rest = text.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    let mut elements = Vec::new();
+    while !rest.is_empty() || !elements.is_empty() {
+        let mut element = Vec::new();
+        if let Some(mut quoted) = rest.strip_prefix(b"\"") {
+            loop {
+                match *quoted {
+                    [b'"', ref behind @ ..] => break rest = behind,
+                    [b'\\', byte, ref behind @ ..] | [byte, ref behind @ ..] => {
+                        element.push(byte);
+                        quoted = behind;
+                    }
+                    [] => return None,
+                }
+            }
+        } else {
+            let end = rest.iter().position(|&byte| byte == b',').unwrap_or(rest.len());
+            element.extend(&rest[..end]);
+            rest = &rest[end..];
+            let special = |byte: &u8| b"{}\"\\".contains(byte) || (9..14).contains(byte) || *byte == b' ';
+            if element.is_empty() || element.eq_ignore_ascii_case(b"null") || element.iter().any(special) {
+                return None;
+            }
+        }
+        elements.push(element);
+        match rest {
+            [] => break,
+            [b',', behind @ ..] => rest = behind,
+            _ => return None,
+        }
+    }
+    Some(elements)
 }

@@ -22,7 +22,7 @@ use Exporter 'import';
 use PostgreSQL::Test::Utils;
 
 use Corpus qw(text csv entries grid);
-use Differential qw(bulk_fdw soak seed);
+use Differential qw(bulk_fdw soak sample seed);
 use Options qw(sql_string copy_options);
 use Soup qw(soup lines mutated random_value random_options pick);
 use Values qw(type_inputs setting_groups);
@@ -40,7 +40,7 @@ sub add_chapter
 		my ($name, $bytes, $columns, @options) = @$entry;
 		$suite->add("$chapter: $name", $bytes, $columns, $_) for @options;
 		next if length($bytes) > 20_000;
-		my @ways = soak() ? @grid : $grid[ rand @grid ];
+		my @ways = soak() ? @grid : map { $grid[ rand @grid ] } 1 .. sample(1, scalar @grid);
 		$suite->add("$chapter: $name", $bytes, @$_) for @ways;
 	}
 	return;
@@ -60,7 +60,7 @@ sub add_generated
 	{
 		my $label = join(' ', map { ref $options->{$_} ? "$_ (@{ $options->{$_} })" : "$_ '$options->{$_}'" } sort keys %$options);
 		srand(seed() + unpack('%32C*', $label));
-		for my $n (1 .. (soak() ? 1000 : 60))
+		for my $n (1 .. sample(60, 1000))
 		{
 			my $columns = pick(1, 1, 2, 3);
 			$suite->add("soup: $label", soup($options), $columns, $options);
@@ -78,7 +78,7 @@ sub add_written
 	my @written;
 	my $script = '';
 	my $written = $suite->{directory};
-	for my $n (1 .. (soak() ? 400 : 50))
+	for my $n (1 .. sample(50, 400))
 	{
 		my @types = map { pick(qw(text text text int4 numeric timestamp bool)) } 1 .. pick(1, 2, 3, 6, 12);
 		my @names = map { chr(96 + $_) } 1 .. @types;
@@ -151,7 +151,7 @@ sub add_types
 			for my $i (0 .. $#bad)
 			{
 				# Other settings change other inputs than these; a sample of them will do.
-				next unless $first || soak() || rand() < 0.3;
+				next unless $first || rand() < sample(0.3, 1);
 				my $before = @good && $i % 2 ? in_text($good[ $i % @good ]) . "\n" : '';
 				$suite->add($label, $before . in_text($bad[$i]) . "\n", ["a $type"], text(), @more, chunks => [ 0, bulk_fdw() ? pick(1, 3, 7) : () ]);
 			}

@@ -26,7 +26,8 @@ PG_BULK_FDW=file_fdw puts file_fdw in the place of bulk_fdw. Since file_fdw is
 COPY, every comparison must then hold; what only bulk_fdw has is left out, and so
 are loads.
 PG_BULK_SEED sets the seed, PG_BULK_SOAK=1 runs all chunk sizes, both writers for
-each case and all grids.
+each case and all grids, which takes days; PG_BULK_TIMES=3 runs so many times as
+many random cases as without it.
 
 =cut
 
@@ -44,7 +45,7 @@ use PostgreSQL::Test::Utils;
 
 use Options qw(sql_string text_columns column_name copy_options scan_options scan_columns load_options);
 
-our @EXPORT_OK = qw(bulk_fdw soak seed start_server escaped write_bytes install_wrapper);
+our @EXPORT_OK = qw(bulk_fdw soak sample seed start_server escaped write_bytes install_wrapper);
 
 use constant CHUNK_GUC => 'pg_bulk.chunk_size';
 use constant CHUNK_SIZES => (1, 2, 3, 7, 63, 64, 65, 127, 4096);
@@ -54,6 +55,14 @@ use constant MISMATCHES_SHOWN => 3;
 
 sub bulk_fdw { return ($ENV{PG_BULK_FDW} // 'bulk_fdw') eq 'bulk_fdw'; }
 sub soak     { return $ENV{PG_BULK_SOAK} // 0; }
+
+# How many cases are taken at random, of so many that there are.
+sub sample
+{
+	my ($usual, $all) = @_;
+	my $number = $usual * ($ENV{PG_BULK_TIMES} // 1);
+	return soak() || $number > $all ? $all : $number;
+}
 
 my $seed = $ENV{PG_BULK_SEED} // 20240229;
 sub seed { return $seed; }

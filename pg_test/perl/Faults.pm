@@ -43,7 +43,7 @@ use constant GATE      => 'chunk.claimed';
 use constant CHUNK_SIZE => '16kB';
 
 # Points that come before there are stretches to work on.
-my %early = map { $_ => 1 } qw(load.first load.launched worker.begin chunk.claimed);
+my %early = map { $_ => 1 } qw(load.begin load.first load.launched worker.begin chunk.claimed);
 
 sub new
 {

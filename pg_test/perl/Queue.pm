@@ -41,7 +41,8 @@ use constant SECONDS => 60;
 sub new
 {
 	my ($class, $name, @conf) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $install = ref $conf[0] ? shift(@conf)->{install} : undef;
+	my $node = PostgreSQL::Test::Cluster->new($name, $install ? (install_path => $install) : ());
 	delete $ENV{RUST_BACKTRACE};
 	$node->init(allows_streaming => 1, extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
 	$node->append_conf('postgresql.conf', join "\n", 'fsync = off', 'autovacuum = off', 'max_worker_processes = 16',

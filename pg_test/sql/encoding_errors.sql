@@ -141,6 +141,41 @@ SELECT error_of(format('SELECT * FROM bulk_read(%L, %L) AS t (a text, b text)', 
 -- Options that make no sense.
 SELECT error_of(format('ALTER FOREIGN TABLE shown OPTIONS (%s)', o)) FROM unnest(ARRAY[$$SET encoding_errors 'skip'$$, $$SET encoding_errors 'reject'$$, $$SET encoding_errors 'reject', ADD on_error 'set_null'$$]) o;
 SELECT error_of(format('SELECT * FROM bulk_load(%L, ''small'', %L)', data_path('small.csv'), '{"encoding_errors": "reject"}'));
+-- SQL_ASCII in a UTF8 database: nobody verifies what is read, and characters are counted as COPY's input functions count them.
+CREATE FUNCTION outcome(definition text, statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	EXECUTE format('CREATE TABLE unverified (b %s)', definition);
+	EXECUTE statement;
+	SELECT string_agg(encode(textsend(b::text), 'hex'), ' ') INTO result FROM unverified;
+	DROP TABLE unverified;
+	RETURN result;
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ' ' || SQLERRM;
+END $$;
+CREATE FUNCTION as_copy(definition text, content bytea) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	copys text;
+	ours text;
+	way text;
+BEGIN
+	CALL write_bytes('unverified', content);
+	copys := outcome(definition, format('COPY unverified FROM %L (ENCODING ''sql_ascii'')', data_path('unverified')));
+	FOREACH way IN ARRAY ARRAY[
+		format('INSERT INTO unverified SELECT * FROM bulk_read(%L, ''{"encoding": "sql_ascii"}'') AS t (b %s)', data_path('unverified'), definition),
+		format('SELECT bulk_load(%L, ''unverified'', ''{"encoding": "sql_ascii", "writer": "buffered"}'')', data_path('unverified')),
+		format('SELECT bulk_load(%L, ''unverified'', ''{"encoding": "sql_ascii"}'')', data_path('unverified'))] LOOP
+		ours := outcome(definition, way);
+		IF ours IS DISTINCT FROM copys THEN
+			RETURN NEXT format('%s %s: %s, and COPY %s, %s', definition, content, ours, copys, way);
+		END IF;
+	END LOOP;
+	RETURN NEXT 'equal';
+END $$;
+SELECT said, count(*) FROM unnest('{varchar(1),varchar(3),char(1),char(3),char(5),varchar(2)[],char(3)[],text,json,jsonb}'::text[]) definition,
+	unnest('{808080,e9,e94142,636166e9,c3a9,c3a9c3a9,c3a9c3a920,e282,f09f,616263,6162632020,22e922,22c3a922,7b8080807d,7be941427d,7bc3a97d}'::text[]) content,
+	as_copy(definition, decode(repeat(content || '0a', 40), 'hex')) said GROUP BY 1;
 -- Where the server verifies, a question mark is in the place of each byte, in chunks, too; and of those that escapes make.
 SELECT string_agg(convert_to(i::text, 'UTF8') || CASE i % 4 WHEN 0 THEN '\x09b4c1ff5c7866660a'::bytea WHEN 1 THEN '\x09b40a' WHEN 2 THEN '\x09b4c1008f0a' ELSE '\x09ffb4c1c1' || CASE WHEN i < 999 THEN '\x0a'::bytea ELSE '' END END, '') AS content FROM generate_series(1, 999) i \gset
 CALL write_bytes('kanji', :'content');

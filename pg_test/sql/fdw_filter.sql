@@ -192,18 +192,19 @@ CREATE FUNCTION pg_temp.own(id int, OUT int, OUT text, OUT bigint) LANGUAGE sql 
 ALTER FOREIGN TABLE t OPTIONS (SET filter 'pg_temp.own(int)');
 SELECT regexp_replace(line, 'pg_temp_\d+', 'pg_temp_N') FROM error_of('SELECT * FROM t') line;
 SELECT plan_of('SELECT * FROM t');
--- ANALYZE calls it as the table's owner, also of somebody else's parent.
+-- ANALYZE calls it as the table's owner, and what its arguments are by default, also of somebody else's parent.
 CREATE TABLE seen (who text, owner text);
 GRANT INSERT ON seen TO PUBLIC;
-CREATE FUNCTION told(id int, name text, n numeric, OUT id_ int, OUT name_ text, OUT twice bigint) LANGUAGE plpgsql AS $$ BEGIN INSERT INTO fdw_filter.seen VALUES (current_user, session_user); id_ := id; END $$;
-ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.told(int, text, numeric)');
+CREATE FUNCTION telling() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO fdw_filter.seen VALUES ('default: ' || current_user, session_user); RETURN 1; END $$;
+CREATE FUNCTION told(id int, name text, n numeric, also int DEFAULT fdw_filter.telling(), OUT id_ int, OUT name_ text, OUT twice bigint) LANGUAGE plpgsql AS $$ BEGIN INSERT INTO fdw_filter.seen VALUES (current_user, session_user); id_ := id; END $$;
+ALTER FOREIGN TABLE t OPTIONS (SET filter 'fdw_filter.told(int, text, numeric, int)');
 CREATE TABLE parent (id int, name text, twice bigint);
 ALTER FOREIGN TABLE t INHERIT parent;
 INSERT INTO parent SELECT i FROM generate_series(1, 10) i;
 GRANT pg_read_server_files TO filter_viewer;
 ALTER FOREIGN TABLE t OWNER TO filter_viewer;
 ANALYZE parent;
-SELECT DISTINCT who FROM seen;
+SELECT DISTINCT who FROM seen ORDER BY 1;
 ALTER FOREIGN TABLE t NO INHERIT parent;
 RESET ROLE;
 ALTER FOREIGN TABLE t OWNER TO CURRENT_USER;

@@ -92,5 +92,13 @@ SELECT error_of('SELECT a FROM g LIMIT 1');
 ALTER FOREIGN TABLE g ALTER c DROP DEFAULT;
 SELECT error_of('SELECT a FROM g LIMIT 1');
 
+-- Fields are looked at one after the other, the marker of one before escapes of the next.
+CALL make_table('h', 'a int, b text', $$default '\D', delimiter ','$$, E'\\D,\\377\n');
+SELECT error_of('SELECT * FROM h');
+CALL make_table('h', 'a text, b int', $$default '\D', delimiter ','$$, E'\\377,\\D\n');
+SELECT error_of('SELECT * FROM h');
+-- A field too many is that, also where a column that is not in the file has its number.
+CALL make_table('h', $$a int, n bigint OPTIONS (source 'line_number')$$, $$default '\D', delimiter ','$$, E'1,\\D\n');
+SELECT error_of('SELECT * FROM h');
 SET client_min_messages = warning;
 DROP SCHEMA fdw_v16 CASCADE;

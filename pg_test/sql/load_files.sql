@@ -172,6 +172,11 @@ SELECT bulk_wait(job) FROM limited ORDER BY job;
 RESET client_min_messages;
 SELECT DISTINCT told FROM limited, told(job) WHERE told ~ '^[129]' ORDER BY told;
 \! rm -r "$PGB_DATA/load_files_limit"
+-- The same with a header and other line ends, which a file that is begun again is read with, too.
+\! mkdir "$PGB_DATA/load_files_limit"; cd "$PGB_DATA/load_files_limit"; dos() { sed 's/$/\r/'; }; { echo id; seq 1 140000; echo x; echo x; } | dos >1; { echo id; echo x; echo x; echo 1; } | dos >2; { echo id; seq 1 400000; } | dos >3; for i in 4 5 6 7 8 9; do cp 3 $i; done
+SELECT DISTINCT error_of(format('SELECT bulk_load(%L, ''one'', %L)', data_path('load_files_limit'),
+	jsonb_build_object('format', 'csv', 'header', true, 'workers', workers % 4, 'on_error', 'ignore', 'reject_limit', 3))) FROM generate_series(0, 7) workers ORDER BY 1;
+\! rm -r "$PGB_DATA/load_files_limit"
 -- Data may read like what is said about them.
 CALL write_file('load_files_odd/1', E'1\n2\n');
 CALL write_file('load_files_odd/2', format(E'3\n"x\nfile ""%s""\n"\n', data_path('load_files_odd/1')));

@@ -112,6 +112,20 @@ RESET TimeZone;
 RESET client_encoding;
 SELECT bulk_wait(:moments, '1 min');
 SELECT d, z AT TIME ZONE 'UTC', t FROM moments;
+-- ... also what an abbreviation of a zone is, and NULL.
+CREATE TABLE settled (z timestamptz, words text[], n text);
+CALL write_file('settled.txt', E'2024-01-01 12:00 IST\t{NULL}\tx\n2024-01-01 12:00 IST\t{NULL}\t\\N\n');
+\set options '{"where": "n = NULL"}'
+SET timezone_abbreviations = 'India';
+SET array_nulls = off;
+SET transform_null_equals = on;
+SELECT rows_loaded FROM bulk_load(data_path('settled.txt'), 'settled', :'options');
+SELECT bulk_enqueue(data_path('settled.txt'), 'settled', :'options') AS settled \gset
+RESET timezone_abbreviations;
+RESET array_nulls;
+RESET transform_null_equals;
+SELECT bulk_wait(:settled, '1 min');
+SELECT z AT TIME ZONE 'UTC', words[1] IS NULL, n IS NULL FROM settled;
 
 -- Roles.
 \set ECHO none

@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 
 use Cases qw(add_chapter add_generated add_written add_types);
 use Corpus qw(text csv chapters);
-use Differential qw(bulk_fdw soak seed start_server);
+use Differential qw(bulk_fdw sample soak seed start_server);
 use Encodings qw(databases files);
 use Values qw(prerequisites);
 
@@ -125,7 +125,7 @@ for my $entry (databases())
 		for my $file (files($encoding))
 		{
 			my ($what, $bytes) = @$file;
-			next if length $bytes > 20_000 && !soak() && rand() < 0.75;
+			next if length $bytes > 20_000 && rand() > sample(0.25, 1);
 			my $label = "$encoding into $database";
 			my @ways = ([ 1, text() ], [ 1, csv() ], [ 2, csv() ], [ 2, text(delimiter => '|') ], [ ['a int4'], csv() ], [ 2, csv(escape => '\\', header => 'true') ]);
 			for my $way (soak() ? @ways : @ways[ rand() < 0.5 ? rand 2 : 2 + rand 4 ])
@@ -133,7 +133,7 @@ for my $entry (databases())
 				my ($columns, $options) = @$way;
 				$encoded->add("$label, by option", $bytes, $columns, { %$options, encoding => $encoding });
 				$encoded->add("$label, by client_encoding", $bytes, $columns, $options, client_encoding => $encoding)
-				  if Encodings::convertible($database, $encoding) && (soak() || rand() < 0.3);
+				  if Encodings::convertible($database, $encoding) && rand() < sample(0.3, 1);
 			}
 		}
 	}

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 
 use Cases qw(add_chapter add_generated add_written add_types);
 use Corpus qw(csv chapters);
-use Differential qw(bulk_fdw soak seed start_server);
+use Differential qw(bulk_fdw sample seed start_server);
 use LoadDifferential;
 use Values qw(prerequisites);
 
@@ -50,16 +50,16 @@ $trial->{random} = 1;
 
 # By hand, generated, written by COPY TO, type by type.
 my $suite = $trial;
-$suite->{share} = soak() ? 1 : 0.2;
+$suite->{share} = sample(0.2, 1);
 add_chapter($suite, $_), $suite->run for chapters();
 add_generated($suite), $suite->run;
-add_written($suite, $node, $_), $suite->run for 0 .. (soak() ? 5 : 1);
+add_written($suite, $node, $_), $suite->run for 1 .. sample(2, 6);
 $node->safe_psql('postgres', prerequisites());
 add_types($suite, $node), $suite->run;
 
 # Bad values that are survived, by several processes: as if the rows had not been in the file, or had no value there.
 srand(seed() + 3);
-for my $n (1 .. (soak() ? 400 : 40))
+for my $n (1 .. sample(40, 400))
 {
 	my $share = (0.02, 0.2, 0.9, 1)[ rand 4 ];
 	my (@file, @ignored, @nulls);

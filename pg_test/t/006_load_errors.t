@@ -1,7 +1,7 @@
 
 # Loads that fail, and what goes on afterwards: a disk that is full or broken,
 # errors that are caught, files and libraries that change meanwhile, statistics.
-# PG_BULK_SOAK=1 tries all points; else PG_BULK_SEED chooses some.
+# PG_BULK_SOAK=1 tries all points; else PG_BULK_SEED chooses some, and with PG_BULK_TIMES more.
 
 use strict;
 use warnings FATAL => 'all';
@@ -15,7 +15,7 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Differential qw(soak seed write_bytes);
+use Differential qw(sample seed write_bytes);
 use Faults;
 use Points qw(point_set point_wait point_clear point_taken);
 
@@ -30,7 +30,7 @@ sub some
 {
 	my ($number, @cases) = @_;
 	@cases = shuffle @cases;
-	return soak() ? @cases : @cases[ 0 .. ($number < @cases ? $number : @cases) - 1 ];
+	return @cases[ 0 .. sample($number, scalar @cases) - 1 ];
 }
 
 # A disk that is full or broken. Each process writes a batch in 16 pieces; the file has several batches for one process.
@@ -139,10 +139,15 @@ file_case('emptied', 'chunk.claimed', $content, sub { truncate $path, 0 or die $
 file_case('replaced', 'chunk.claimed', $content,
 	sub { write_bytes("$path.new", Faults::rows(2001 .. 3500)); rename "$path.new", $path or die $! }, $good, 1500);
 file_case('removed', 'chunk.claimed', $content, sub { unlink $path or die $! }, $good, 1500);
+# Before a worker has opened it: the name is one thing, and what the leader has open another.
 file_case('replaced early', 'worker.begin', $content,
-	sub { write_bytes("$path.new", Faults::rows(2001 .. 3500)); rename "$path.new", $path or die $! }, $changed, 0);
-file_case('removed early', 'worker.begin', $content, sub { unlink $path or die $! },
-	qr/^ERROR:  could not open file ".*changing" for reading: No such file/, 0);
+	sub { write_bytes("$path.new", Faults::rows(2001 .. 3500)); rename "$path.new", $path or die $! }, $good, 1500);
+file_case('removed early', 'worker.begin', $content, sub { unlink $path or die $! }, $good, 1500);
+file_case('made a directory early', 'worker.begin', $content, sub { unlink $path or die $!; mkdir $path or die $! }, $good, 1500);
+rmdir $path or die $!;
+file_case('grown early', 'worker.begin', $content, sub { append(Faults::rows(1501 .. 1600)) }, $good, 1500);
+file_case('truncated early', 'worker.begin', $content, sub { truncate $path, 100_000 or die $! }, $changed, 0);
+file_case('written anew early', 'worker.begin', $content, sub { write_bytes($path, scalar reverse $content) }, $changed, 0);
 file_case('grown', 'chunk.claimed', $content, sub { append(Faults::rows(1501 .. 1600)) }, $good, 1500);
 file_case('grown in its last record', 'chunk.claimed', $content . $tail,
 	sub { append("\n" . Faults::rows(1502 .. 1600)) }, qr/^1600\|direct\|2$/, 1600);

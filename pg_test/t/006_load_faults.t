@@ -1,7 +1,7 @@
 
 # What happens to a load at each of its points: it is cancelled, terminated,
 # killed, the server stops, a checkpoint comes. PG_BULK_SOAK=1 goes through all
-# of them; else PG_BULK_SEED chooses some.
+# of them; else PG_BULK_SEED chooses some, and with PG_BULK_TIMES more.
 
 use strict;
 use warnings FATAL => 'all';
@@ -15,7 +15,7 @@ use Time::HiRes qw(usleep);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Differential qw(soak seed);
+use Differential qw(sample seed);
 use Faults;
 use Points qw(point_names point_set point_clear);
 
@@ -24,7 +24,7 @@ srand(seed());
 
 # Points of the load, and who comes there.
 my %who = (
-	(map { $_ => ['leader'] } qw(load.first load.launched load.rows load.received load.settle load.key load.settled)),
+	(map { $_ => ['leader'] } qw(load.begin load.first load.launched load.rows load.received load.settle load.key load.settled)),
 	(map { $_ => ['worker'] } qw(worker.begin worker.end)));
 my @points = grep { /^(append|chunk|load|worker|wide)\./ && !/^append\.(write|allocate)$/ && !/^load\.rebuil/ } point_names();
 $who{$_} //= [ 'leader', 'worker' ] for @points;
@@ -42,7 +42,7 @@ sub some
 {
 	my ($number, @cases) = @_;
 	@cases = shuffle @cases;
-	return soak() ? @cases : @cases[ 0 .. ($number < @cases ? $number : @cases) - 1 ];
+	return @cases[ 0 .. sample($number, scalar @cases) - 1 ];
 }
 
 # Interrupts.

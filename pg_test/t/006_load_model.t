@@ -6,7 +6,7 @@
 # See perl/RandomTables.pm and perl/model.sql.
 #
 # PG_BULK_SEED names another seed, PG_BULK_ROUNDS how many tables, or, as FIRST-LAST,
-# which ones; with PG_BULK_SOAK=1 they are many.
+# which ones; with PG_BULK_TIMES=3 they are three times as many, with PG_BULK_SOAK=1 many.
 
 use strict;
 use warnings FATAL => 'all';
@@ -18,13 +18,13 @@ use Test::More;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-use Differential qw(soak seed write_bytes);
+use Differential qw(sample seed write_bytes);
 use Load qw(checksums_ok load_server standby_of);
 use RandomTables qw(random_case);
 
 use constant ROUNDS => 50;
 
-my ($begin, $end) = ($ENV{PG_BULK_ROUNDS} // (soak() ? 1500 : ROUNDS)) =~ /^(?:(\d+)-)?(\d+)$/ or die 'PG_BULK_ROUNDS is N or FIRST-LAST';
+my ($begin, $end) = ($ENV{PG_BULK_ROUNDS} // sample(ROUNDS, 1500)) =~ /^(?:(\d+)-)?(\d+)$/ or die 'PG_BULK_ROUNDS is N or FIRST-LAST';
 $begin //= 1;
 note 'PG_BULK_SEED=' . seed() . " PG_BULK_ROUNDS=$begin-$end";
 

@@ -13,6 +13,7 @@ use Time::HiRes qw(time usleep);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
+use Load qw(begin_session);
 use Queue;
 
 my $queue = Queue->new('queue', 'max_prepared_transactions = 5', 'wal_level = logical');
@@ -396,8 +397,12 @@ $node->backup('backup');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
 $standby->start;
+my $second = PostgreSQL::Test::Cluster->new('second');
+$second->init_from_backup($node, 'backup', has_streaming => 1);
+$second->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$second->start;
 my $there = bless { %$queue, node => $standby }, 'Queue';
-$node->wait_for_catchup($standby);
+$node->wait_for_catchup($_) for $standby, $second;
 is($there->status($running), 'running', 'a standby shows what runs on its primary');
 is($there->processes, 0, '... and runs nothing');
 like(($standby->psql('postgres', "SELECT bulk_enqueue('$one', 't')"))[2], qr/cannot execute bulk_enqueue\(\) during recovery/, '... nor can anybody make it');
@@ -409,4 +414,14 @@ $there->feed($pipe, 1 .. 5);
 is($there->ends($running), 'succeeded', 'after a promotion the job runs there');
 count_is(5, '... once', $there);
 $standby->stop;
+
+# ... where the library is not preloaded, for somebody who has waited since before.
+$there->{node} = $second;
+my ($waiter, $end) = begin_session($second, "SELECT bulk_wait($running)");
+ok($there->becomes("SELECT state = 'active' AND query ~ 'bulk_wait' FROM pg_stat_activity WHERE pid = $waiter"), 'somebody waits on a standby');
+$second->promote;
+$there->feed($pipe, 1 .. 5);
+is(($end->())[0], "succeeded\n", '... and the job runs once that is promoted');
+count_is(5, '... once', $there);
+$second->stop;
 done_testing();

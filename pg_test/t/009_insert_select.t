@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 
 use Cases qw(add_chapter add_generated);
 use Corpus qw(csv chapters);
-use Differential qw(bulk_fdw soak seed);
+use Differential qw(bulk_fdw sample seed);
 use LoadDifferential;
 use InsertDifferential;
 use Load qw(load_server standby_of numbers_file begin_session healthy rows_of standby_equal checksums_ok kinds make_tables);
@@ -237,7 +237,7 @@ for my $name (sort keys %trials)
 	$suite->expect_disagreement("the comparison sees $name", $pattern, "a,b\nc,d\n", 2, csv(), oracle => $oracle);
 }
 $suite->{random} = 1;
-$suite->{share} = soak() ? 1 : 0.03;
+$suite->{share} = sample(0.03, 1);
 add_chapter($suite, $_) for chapters();
 add_generated($suite);
 $suite->run;

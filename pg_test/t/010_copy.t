@@ -166,6 +166,7 @@ my @cases = (
 
 	# What is evaluated beforehand is evaluated once, and not for who may not insert.
 	[ "$plain; $noisy", '', '(FORMAT binary) WHERE noisy()', $three, 'The format is binary' ],
+	[ "$plain; $noisy $log CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION log()", '', 'WHERE noisy()', $three, 'has BEFORE or INSTEAD OF row triggers' ],
 	[ "$noisy CREATE TABLE t (a int, b boolean DEFAULT noisy()); GRANT ALL ON SCHEMA c TO filtered; SET ROLE filtered", '(a)', '', "1\n", undef ],
 
 	# Transactions; what is behind BEGIN ends with the case.
@@ -256,6 +257,39 @@ my (undef, $loaded) = $node->psql('postgres', qq{SET ROLE filtered; SELECT rows_
 is($loaded, '2', 'a condition that reads no column wants no right to read');
 my (undef, undef, $err) = $node->psql('postgres', qq{SET ROLE filtered; SELECT * FROM bulk_load('$directory/numbers', 'filled', '{"where": "a > 1"}')});
 like($err, qr/permission denied for table filled/, '... and one that reads a column does');
+
+# What makes no sense is refused before a program begins. If one had, it would have been waited for by the next statement.
+$node->safe_psql('postgres', 'CREATE TABLE two (a int, b text)');
+my $ran = "$directory/ran";
+for my $case (
+	[ "COPY two (a) FROM PROGRAM 'touch $ran' (FORMAT csv, FORCE_NULL (b))", '42P10' ],
+	[ qq{SELECT bulk_load('touch $ran', 'two', '{"program": true, "format": "csv", "columns": ["a"], "force_null": ["b"]}')}, '42P10' ],
+	[ qq{SELECT bulk_load('touch $ran', 'two', '{"program": true, "encoding": "latin1", "encoding_errors": "reject", "on_error": "ignore"}')}, '0A000' ],
+	[ qq{SELECT * FROM bulk_read('touch $ran', '{"program": true, "format": "csv", "force_null": ["b"]}') AS t (a int)}, '42P10' ])
+{
+	my ($statement, $sqlstate) = @$case;
+	my (undef, undef, $told) = $node->psql('postgres', "\\set VERBOSITY sqlstate\nSET pg_bulk.copy = on;\n$statement;\nSELECT;\n", on_error_stop => 0);
+	like($told, qr/ERROR:  $sqlstate/, "refused: $statement");
+	ok(!-e $ran, '... and the program has not been run');
+}
+$node->safe_psql('postgres', "SET pg_bulk.copy = on; COPY two (a) FROM PROGRAM 'touch $ran'");
+ok(-e $ran, '... which another COPY runs');
+
+# ... and before a pipe is opened, whose writer would have nobody to write to later.
+{
+	my $pipe = "$directory/refused";
+	system('mkfifo', '-m', '644', $pipe) == 0 or die;
+	defined(my $writer = fork) or die;
+	exec 'sh', '-c', "echo 5 > '$pipe'" or die if !$writer;
+	select undef, undef, undef, 0.1;
+	my $late;
+	$node->psql('postgres', "SET pg_bulk.copy = on;\nCOPY two (a) FROM '$pipe' (FORMAT csv, FORCE_NULL (b));\nCOPY two (a) FROM '$pipe';\n",
+		on_error_stop => 0, timeout => 10, timed_out => \$late);
+	ok(!$late, 'a pipe is not opened for a COPY that is refused');
+	kill 'KILL', $writer if $late;
+	waitpid $writer, 0;
+	is($node->safe_psql('postgres', 'SELECT sum(a) FROM two'), '5', '... but read by the next one');
+}
 
 $node->append_conf('postgresql.conf', "pg_bulk.allowed_directories = '/nowhere'");
 $node->reload;

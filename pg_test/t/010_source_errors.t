@@ -46,10 +46,10 @@ sub outcome
 	return $error ne '' ? $error : $out;
 }
 
-# Descriptors of the backend but those of the server's own cache, of relations that are still there.
+# What the backend has open but what the server keeps: relations that are still there, and the segment of the log it wrote to last.
 sub open_files
 {
-	return scalar grep { !m{/(?:base|global)/[\d/_.a-z]+$} } map { readlink($_) // '' } glob("/proc/$backend/fd/*");
+	return join ' ', sort map { s{.*/(?=\w+/)}{}r } grep { !m{/(?:(?:base|global)/[\d/_.a-z]+|pg_wal/\w+)$} } map { readlink($_) // '' } glob("/proc/$backend/fd/*");
 }
 
 # Bad files: 3,000 good lines, what is wrong, and 3,000 more; some 150 kB.
@@ -187,15 +187,15 @@ SQL
 # Nothing is left of all that.
 my $leaves = sub {
 	my @files = map { glob $node->data_dir . "/base/pgsql_tmp/$_" } '*';
-	return join ' ', open_files(), scalar(@files), $session->query_safe(q(SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND relation IS DISTINCT FROM 'pg_locks'::regclass)),
-	  $session->query_safe(q(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'));
+	return join ' ', scalar(@files), $session->query_safe(q(SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND relation IS DISTINCT FROM 'pg_locks'::regclass)),
+	  $session->query_safe(q(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker')), open_files();
 };
 my $again = sub { outcome("SELECT rows_loaded FROM bulk_load(${\sql_string($_[0])}, 't', '{\"format\": \"csv\", \"workers\": 2}')") for 1 .. 5; };
 for my $of ("$directory/0", "$directory/0.packed", "$directory/0.members", "$directory/0.d/*")
 {
 	$again->($of);
 	my $left = $leaves->();
-	like($left, qr/^\d+ 0 0 0$/, "$of leaves nothing" =~ s/\S*\///r);
+	like($left, qr/^0 0 0 /, "$of leaves nothing" =~ s/\S*\///r);
 	$again->($of);
 	is($leaves->(), $left, '... however often it is loaded');
 }

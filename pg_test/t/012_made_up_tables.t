@@ -80,15 +80,21 @@ sub random_table
 	my $numbers = join ', ', map { "random() AS r$_" } 1 .. @columns;
 	my ($start, $count, $chunk_size, $workers) = (rand, int rand pick(20, 300, 1500), pick('64', '1kB', '256kB'), pick(0, 0, 1, 2));
 	my $truncate = rand() < 0.3 ? ', "truncate": true' : '';
-	# COPY and the load may fail, in the same way: of a row that no page takes.
+	return "SELECT setseed($start) \\gset\n$create" .
+		compared("SELECT $values FROM (SELECT $numbers FROM generate_series(1, $count)) numbers", $chunk_size, qq("workers": $workers$truncate));
+}
+
+# The rows of a query are loaded into the tables, which are there. COPY and the load may fail, in the same way: of a row that no page takes.
+sub compared
+{
+	my ($query, $chunk_size, $options) = @_;
 	return <<"SQL";
-SELECT setseed($start) \\gset
-${create}COPY (SELECT $values FROM (SELECT $numbers FROM generate_series(1, $count)) numbers) TO :'file';
+COPY ($query) TO :'file';
 SET pg_bulk.chunk_size = '$chunk_size';
 \\set ON_ERROR_STOP 0
 COPY copied FROM :'file';
 \\set copied :SQLSTATE
-SELECT rows_loaded FROM bulk_load(:'file', 'loaded', '{"writer": "direct", "workers": $workers$truncate}') \\gset
+SELECT rows_loaded FROM bulk_load(:'file', 'loaded', '{"writer": "direct", $options}') \\gset
 \\set loaded :SQLSTATE
 \\set ON_ERROR_STOP 1
 SELECT 'states: ' || :'copied' || ', ' || :'loaded' WHERE :'copied' <> :'loaded';
@@ -104,6 +110,14 @@ SQL
 
 my ($tables, $rows, $external, $failed, @complaints) = (0, 0, 0, 0);
 my $path = $node->basedir . '/made_up.data';
+
+# Values that are longer than a pointer to where they are stored elsewhere, but for the short header that a tuple gives them, beside one that
+# makes the row too long, and stays.
+my $columns = '(long text, wide bytea, middle text, range int8range)';
+my $storage = join '', map { "CREATE TABLE $_ $columns;\nALTER TABLE $_ ALTER long SET STORAGE MAIN, ALTER wide SET STORAGE PLAIN;\n" } qw(copied loaded);
+my $short = $storage . compared("SELECT repeat(md5(i::text), 40), decode(repeat(md5(i::text), 60), 'hex'), repeat('x', 18 + i % 8), int8range(i, 101) FROM generate_series(1, 100) i",
+	'1kB', '"workers": 0');
+is($node->safe_psql('postgres', "\\set file '$path'\n$short"), '100|24|00000', 'a value is as long as it is in a tuple');
 my $end = time + $seconds;
 do
 {

@@ -13,8 +13,10 @@ use crate::error::OrRaise;
 use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
+use crate::pg::owner::as_owner;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
+use crate::pg::unguarded::Opaque;
 
 /// # Safety
 /// Called by ANALYZE.
@@ -92,9 +94,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
         let rows = open_rows(relation, &options).or_raise();
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let estate = pg_sys::CreateExecutorState();
-        // As do_analyze_rel (analyze.c) has functions called: also where it is a parent of somebody else's that is analyzed.
-        let owner = (*(*relation).rd_rel).relowner;
-        let filter = filter::begin(&options, relation, estate, owner).or_raise();
+        let filter = filter::begin(&options, relation, estate).or_raise();
         let econtext = pg_sys::MakePerTupleExprContext(estate);
         let mut state = pg_sys::ReservoirStateData::default();
         pg_sys::reservoir_init_selection_state(&raw mut state, target);
@@ -310,6 +310,16 @@ unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_s
     }
 }
 
+/// What ANALYZE asks for, and what it is told.
+struct Call {
+    relation: pg_sys::Relation,
+    elevel: i32,
+    rows: *mut pg_sys::HeapTuple,
+    target: i32,
+    seen: f64,
+    sampled: i32,
+}
+
 /// # Safety
 /// Called by ANALYZE.
 unsafe extern "C-unwind" fn acquire_sample_rows(
@@ -320,10 +330,24 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     total_rows: *mut f64,
     total_dead_rows: *mut f64,
 ) -> i32 {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: ANALYZE's own structures, and a sampling made here.
+    // SAFETY: ANALYZE's own structures; nothing here has a destructor. ANALYZE calls functions as the owner of the table that it was asked for
+    // (do_analyze_rel, analyze.c), which may be a parent of this one: a filter, its defaults, input functions are the owner's of this one.
     unsafe {
-        let sampling = begin_sampling(relation, target);
+        let mut call = Call { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
+        as_owner(relation, sample, (&raw mut call).cast());
+        *total_rows = call.seen;
+        *total_dead_rows = 0.0;
+        call.sampled
+    }
+}
+
+/// # Safety
+/// A plain frame; what ANALYZE asks for.
+unsafe extern "C-unwind" fn sample(call: Opaque) {
+    // SAFETY: the caller vouches for it, and a sampling made here; nothing here has a destructor.
+    unsafe {
+        let call = call.cast::<Call>();
+        let sampling = begin_sampling((*call).relation, (*call).target);
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(copy_context),
@@ -340,12 +364,11 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
                 pg_sys::CurrentMemoryContext = old;
             }
             if (*sampling).filter.is_none() || makes_row(sampling) {
-                keep_sample(sampling, relation, rows);
+                keep_sample(sampling, (*call).relation, (*call).rows);
             }
         }
         pg_sys::error_context_stack = context.previous;
-        *total_rows = (*sampling).seen;
-        *total_dead_rows = 0.0;
-        end_sampling(sampling, relation, elevel)
+        (*call).seen = (*sampling).seen;
+        (*call).sampled = end_sampling(sampling, (*call).relation, (*call).elevel);
     }
 }

@@ -85,16 +85,15 @@ pub unsafe fn depend(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
 /// For a scan of the table. Guarded; allocates in the executor's memory.
 ///
 /// # Safety
-/// The open table, and the state of a query that is executed; another user than the current one to call it as, if there is one.
+/// The open table, and the state of a query that is executed.
 pub unsafe fn begin(
     options: &TableOptions,
     relation: pg_sys::Relation,
     estate: *mut pg_sys::EState,
-    user: pg_sys::Oid,
 ) -> Result<Option<RowFilter>> {
     let Some(filter) = &options.filter else { return Ok(None) };
     // SAFETY: passed on.
-    unsafe { RowFilter::new(filter.function()?, relation, options.copy.on_error, estate, user) }.map(Some)
+    unsafe { RowFilter::new(filter.function()?, relation, options.copy.on_error, estate) }.map(Some)
 }
 
 /// Call the function for the record whose fields were converted.

@@ -40,7 +40,6 @@ use crate::pg::build_id::check_build;
 use crate::pg::files::FileList;
 use crate::pg::parallel::at_detach;
 use crate::pg::points::point;
-use crate::pg::row::Rows;
 use crate::pg::units::{FileState, Units};
 use crate::pg::worker_errors;
 
@@ -185,10 +184,8 @@ pub unsafe extern "C-unwind" fn initialize_worker(
         let shared = shared.cast::<Shared>().cast_const();
         check_build((*shared).build).or_raise();
         point!("scan.worker");
-        let file = (*shared).file;
-        let is_same = |rows: &Rows| rows.stream().identity().is_some_and(|identity| identity.continues(file));
         let list = list_of(shared);
-        open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, is_same).or_raise();
+        open_in_worker(node, (*shared).encoding, list, (*shared).descriptor, (*shared).file).or_raise();
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0) + 1;
         scan.part = Some(Part::new(shared, number, true));

@@ -168,11 +168,6 @@ impl Scan {
         self.rows.take().map_or(Ok(()), |mut rows| rows.close())
     }
 
-    /// The file's or program's name.
-    pub fn name(&self) -> String {
-        self.options.location.as_ref().map_or_else(String::new, |location| location.display().into_owned())
-    }
-
     /// Names of the columns converted before and after the quals.
     pub fn converted(&self) -> [Vec<CString>; 2] {
         let name = |i: &usize| {

@@ -4,6 +4,9 @@
 //! not move until [`Arena::reset`], so their addresses may be given out as PostgreSQL datums for as long as the
 //! row is current. It keeps one block of ordinary size between rows; what one huge row needed is given back.
 
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
 /// Size of the block that is kept between rows, in bytes.
 const BLOCK: usize = 64 * 1024;
 /// Bytes that can be read from the start of any slice on, however short it is.
@@ -26,27 +29,28 @@ impl Arena {
         Self::default()
     }
 
-    /// `len` zeroed-or-stale bytes, 8-byte aligned. The caller writes every byte that matters.
+    /// `len` zeroed-or-stale bytes, 8-byte aligned. The caller writes every byte that matters. `None` if there is no memory: the
+    /// server says so in its own way.
     #[inline]
-    pub fn alloc(&mut self, len: usize) -> &mut [u8] {
+    pub fn alloc(&mut self, len: usize) -> Option<&mut [u8]> {
         let words = len.div_ceil(8);
         let fits = self.blocks.last().is_some_and(|b| b.len() - SLACK_WORDS - self.used >= words);
         if !fits {
-            self.grow(words);
+            self.grow(words)?;
         }
         let at = self.used;
         self.used += words;
-        match self.blocks.last_mut() {
-            Some(block) => &mut as_bytes(&mut block[at..at + words])[..len],
-            None => &mut [],
-        }
+        let block = self.blocks.last_mut()?;
+        as_bytes(block.get_mut(at..at + words)?).get_mut(..len)
     }
 
     #[cold]
-    fn grow(&mut self, words: usize) {
-        let size = (words + SLACK_WORDS).max(BLOCK / 8);
-        self.blocks.push(vec![0u64; size].into_boxed_slice());
+    fn grow(&mut self, words: usize) -> Option<()> {
+        let size = words.checked_add(SLACK_WORDS)?.max(BLOCK / 8);
+        self.blocks.try_reserve(1).ok()?;
+        self.blocks.push(zeroed(size)?);
         self.used = 0;
+        Some(())
     }
 
     /// Forget everything handed out. Blocks beyond the first ordinary one go back to the system.
@@ -65,6 +69,17 @@ impl Arena {
     }
 }
 
+/// So many words (one at least), if there is memory for them: what std has for that ends the process where there is none, or writes
+/// zeros where the system has done so.
+#[allow(unsafe_code, reason = "std cannot yet be asked for zeroed memory that may not be there")]
+fn zeroed(words: usize) -> Option<Box<[u64]>> {
+    let layout = Layout::array::<u64>(words.max(1)).ok()?;
+    // SAFETY: the layout is not empty.
+    let first = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?.cast::<u64>();
+    // SAFETY: just allocated as an array of so many words is, which zeros are, and nobody else's.
+    Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first.as_ptr(), words.max(1))) })
+}
+
 /// The same memory as bytes.
 #[inline]
 #[allow(unsafe_code, reason = "a view of initialised integers as bytes has no safe spelling in std")]
@@ -79,14 +94,15 @@ mod tests {
 
     #[test]
     fn slices_are_aligned_and_do_not_overlap() {
+        let before = if cfg!(miri) { 8 } else { 200 };
         let mut a = Arena::new();
         let mut seen: Vec<(usize, usize)> = Vec::new();
         for i in 0..5000usize {
-            let s = a.alloc(i % 70);
+            let s = a.alloc(i % 70).unwrap();
             let p = s.as_ptr() as usize;
             assert!(s.is_empty() || p.is_multiple_of(8));
             if !s.is_empty() {
-                assert!(seen.iter().rev().take(200).all(|&(q, l)| p >= q + l || p + s.len() <= q));
+                assert!(seen.iter().rev().take(before).all(|&(q, l)| p >= q + l || p + s.len() <= q));
                 seen.push((p, s.len()));
             }
         }
@@ -95,11 +111,23 @@ mod tests {
     #[test]
     fn a_huge_row_is_given_back() {
         let mut a = Arena::new();
-        a.alloc(10);
-        a.alloc(10 << 20);
+        a.alloc(10).unwrap();
+        a.alloc(10 << 20).unwrap();
         a.reset();
         assert_eq!(a.blocks.iter().map(|b| b.len()).sum::<usize>(), BLOCK / 8);
-        a.alloc(10);
+        a.alloc(10).unwrap();
         assert_eq!(a.blocks.len(), 1);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it ends where memory does")]
+    fn there_may_be_no_memory() {
+        let mut a = Arena::new();
+        for words in [usize::MAX / 8, usize::MAX / 16, usize::MAX / 64] {
+            assert!(a.alloc(8 * words).is_none());
+        }
+        assert_eq!(a.alloc(10).map(|s| s.len()), Some(10));
+        assert!(a.alloc(1 << 60).is_none());
+        assert_eq!(a.alloc(0).map(|s| s.len()), Some(0));
     }
 }

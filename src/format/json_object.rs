@@ -108,6 +108,8 @@ pub struct Object {
     keeps_others: bool,
     /// Those, with their keys.
     others: Vec<Range<usize>>,
+    /// There is no memory for more of them.
+    lacks_memory: bool,
     unicode: Unicode,
     /// A key without escapes.
     unescaped: Vec<u8>,
@@ -142,9 +144,16 @@ impl Object {
         self.walk(line, Unicode::Any, true, encode)
     }
 
+    /// Was there no memory for the members of the line that was looked at? They are not known then.
+    #[must_use]
+    pub fn lacks_memory(&self) -> bool {
+        self.lacks_memory
+    }
+
     fn walk(&mut self, line: &[u8], unicode: Unicode, known: bool, encode: Encode<'_>) -> Option<()> {
         self.found.iter_mut().for_each(|found| found.kind = Kind::Missing);
         self.others.clear();
+        self.lacks_memory = false;
         let mut tokens = Tokens::new(line, unicode);
         let Token::OpenObject = tokens.next()? else { return None };
         tokens.skip_blanks();
@@ -182,7 +191,13 @@ impl Object {
             };
             match key.and_then(|key| self.found.get_mut(key)) {
                 Some(found) => *found = Found { kind, at: from..tokens.at },
-                None if self.keeps_others => self.others.push(start..tokens.at),
+                None if self.keeps_others => {
+                    self.lacks_memory = self.others.try_reserve(1).is_err();
+                    if self.lacks_memory {
+                        return None;
+                    }
+                    self.others.push(start..tokens.at);
+                }
                 None => (),
             }
             match tokens.next()? {
@@ -236,6 +251,8 @@ impl Object {
 
     /// Append an object of the members that no key asks for, as they are in the line.
     pub fn write_others(&self, line: &[u8], out: &mut Vec<u8>) {
+        let length: usize = self.others.iter().map(|member| member.len() + 2).sum();
+        out.reserve(length + 2);
         out.push(b'{');
         for (i, member) in self.others.iter().enumerate() {
             if i > 0 {

@@ -14,6 +14,20 @@
 //! The fast path must only ever be right; the exact path must know everything. Tests hold the two against each other
 //! at every buffer size, and both against a naive reader that fits on a page.
 
+// Nothing that SQL reaches may panic: where it is certain that a thing cannot fail, the place says why.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::indexing_slicing
+    )
+)]
+
 pub mod arena;
 pub mod binary;
 pub mod block;
@@ -28,7 +42,13 @@ pub mod json_array;
 pub mod json_object;
 pub mod line;
 #[doc(hidden)]
-#[allow(clippy::missing_panics_doc, reason = "an oracle")]
+#[allow(
+    clippy::missing_panics_doc,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "an oracle of tests"
+)]
 pub mod naive;
 pub mod number;
 pub mod page;

@@ -4,6 +4,7 @@
 //! That the exact readers themselves agree with COPY is shown against a server.
 
 pub mod stretches;
+pub mod tolerant;
 
 use crate::dialect::{Dialect, Eol};
 use crate::field;
@@ -58,20 +59,25 @@ pub fn rows(d: &Dialect, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {
         if last && content == 0 {
             return (rows, None);
         }
-        let line = &rest[..content];
-        let mut ends = Vec::new();
-        if let Err(e) = field::split_line(d, line, usize::MAX, &mut ends) {
-            return (rows, Some((number, ReadError::Field(e))));
+        match record(d, number, at, &rest[..content]) {
+            Ok(row) => rows.push(row),
+            Err(e) => return (rows, Some((number, e))),
         }
-        let mut start = 0;
-        let mut cells = Vec::new();
-        for end in ends {
-            cells.push(cell(d, &line[start..end as usize]));
-            start = end as usize + d.separator.len();
-        }
-        rows.push(Row { number, offset: at as u64, line: line.to_vec(), cells });
         at += next;
     }
+}
+
+/// The record of a line.
+fn record(d: &Dialect, number: u64, at: usize, line: &[u8]) -> Result<Row, ReadError> {
+    let mut ends = Vec::new();
+    field::split_line(d, line, usize::MAX, &mut ends).map_err(ReadError::Field)?;
+    let mut start = 0;
+    let mut cells = Vec::new();
+    for end in ends {
+        cells.push(cell(d, &line[start..end as usize]));
+        start = end as usize + d.separator.len();
+    }
+    Ok(Row { number, offset: at as u64, line: line.to_vec(), cells })
 }
 
 fn records(length: usize, data: &[u8]) -> (Vec<Row>, Option<(u64, ReadError)>) {

@@ -202,6 +202,8 @@ pub struct Reader {
     /// Lines with errors are passed.
     tolerant: bool,
     invalid: Invalid,
+    /// Lines of so many bytes do not fit.
+    line_limit: usize,
     /// Nothing is read behind a `\.`, wherever it stands.
     ends_at_marker: bool,
     /// Bytes before this position may be invalid.
@@ -228,7 +230,7 @@ impl Reader {
             scanner: None,
             pos: 0,
             chunk_end: 0,
-            cut: CutState::default(),
+            cut: CutState::watching(),
             nothing_in: 0,
             glances: false,
             exact_next: false,
@@ -244,6 +246,7 @@ impl Reader {
             chunk_lines: None,
             exact_line: None,
             tolerant: false,
+            line_limit: LINE_LIMIT,
             invalid: Invalid::Ends,
             ends_at_marker: false,
             dirty_end: 0,
@@ -256,6 +259,12 @@ impl Reader {
     pub fn tolerate(&mut self) {
         self.tolerant = true;
         self.invalid = Invalid::Reported;
+    }
+
+    /// Lines that do not fit are shorter than COPY's ([`LINE_LIMIT`]), so that a test can have some.
+    #[doc(hidden)]
+    pub fn limit_lines(&mut self, bytes: usize) {
+        self.line_limit = bytes.min(LINE_LIMIT);
     }
 
     /// Records with invalid bytes become this from now on.
@@ -330,7 +339,7 @@ impl Reader {
                 if self.pos < self.dirty_end {
                     return self.exact();
                 }
-                if self.chunk_end - self.pos < LINE_LIMIT {
+                if self.chunk_end - self.pos < self.line_limit {
                     let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
                     scanner.split(data, self.pos, &mut self.batch);
                     self.pos = self.batch.resume;
@@ -358,7 +367,8 @@ impl Reader {
                 self.chunk_lines = Some(self.cut.lines);
                 self.cut.taken();
                 self.chunk_end += last;
-            } else if self.window.is_closed() || tail.len() >= LINE_LIMIT {
+            } else if self.window.is_closed() || tail.len() >= self.line_limit || self.cut.odd {
+                // COPY raises an error when it comes to the byte that shows it, and a source may wait for that.
                 return self.exact();
             } else {
                 return Event::NeedData;
@@ -424,14 +434,23 @@ impl Reader {
         self.current.start
     }
 
-    /// How far lines behind the chunk may be complete.
+    /// How far lines behind the chunk may be complete, or it may be certain that they are wrong.
     ///
     /// In CSV COPY looks at the byte behind a carriage return before it takes the line that this ends. That matters
-    /// where the byte turns out to be invalid: the error is this line's. So one at the end has to wait.
+    /// where the byte turns out to be invalid: the error is this line's. So one at the end has to wait; as does what may
+    /// become an end marker in text.
     fn complete_end(&self) -> usize {
         let bytes = self.window.bytes();
-        let waits = self.eol == Some(Eol::Cr) && self.dialect.is_csv() && !self.window.is_at_end();
-        bytes.len() - usize::from(waits && bytes.len() > self.chunk_end && bytes.ends_with(b"\r"))
+        let open: &[&[u8]] = match self.eol {
+            _ if self.window.is_at_end() => &[],
+            Some(Eol::CrNl) if !self.dialect.is_csv() => &[b"\\.", b"\\.\r"],
+            _ if !self.dialect.is_csv() => &[b"\\."],
+            Some(Eol::Cr | Eol::Nl) => &[b"\r"],
+            _ => &[],
+        };
+        let open = open.iter().find(|open| bytes.ends_with(open)).map_or(0, |open| open.len());
+        let end = bytes.len() - open;
+        if end < self.chunk_end { bytes.len() } else { end }
     }
 
     /// Skip a byte order mark; false if the first bytes are not there yet.

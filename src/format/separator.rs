@@ -70,6 +70,7 @@ impl Separator {
 
     /// The byte of this number. Behind the last one there are NULs.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "the remainder is within")]
     pub(crate) fn at(&self, number: usize) -> u8 {
         self.bytes[number % LONGEST]
     }

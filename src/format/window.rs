@@ -10,6 +10,11 @@
 //! and grows by a sixteenth, not by doubling, so that one huge record costs little more than its own size; the system moves
 //! large buffers without copying them.
 
+use crate::scan::kernel::FLAG;
+
+/// The buffer is never longer: a position shares its word with [`FLAG`]. What a record may have for COPY is less.
+const MOST: usize = FLAG as usize - 64;
+
 /// The buffer.
 #[derive(Debug)]
 pub struct Window {
@@ -143,15 +148,18 @@ impl Window {
         }
         let wanted = self.filled + self.read_size;
         if wanted > self.buf.len() {
-            let len = wanted.max(self.filled + self.filled / 16);
+            let len = wanted.max((self.filled + self.filled / 16).min(MOST));
             self.grow(len)?;
         }
         Some(moved)
     }
 
-    /// Make the buffer `len` bytes long. A record may be larger than memory, and an allocation that fails must not be the
-    /// end of the process.
+    /// Make the buffer `len` bytes long, which is more than it is. A record may be larger than memory, and an allocation that
+    /// fails must not be the end of the process.
     fn grow(&mut self, len: usize) -> Option<()> {
+        if len > MOST {
+            return None;
+        }
         self.buf.try_reserve_exact(len - self.buf.len()).ok()?;
         self.buf.resize(len, 0);
         Some(())

@@ -30,7 +30,7 @@ use super::feed::Feed;
 use crate::error::{OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::soft::OnError;
-use crate::pg::statement::{self, Checked};
+use crate::pg::statement::{self, About, Checked};
 
 /// Load through an INSERT.
 ///
@@ -41,7 +41,8 @@ pub unsafe fn load(load: *mut Load) {
     unsafe {
         let feed = begin(load);
         let defaults = Checked { relid: (*load).target.relid, inserted: set_by_defaults(feed) };
-        let processed = statement::run(insert(load, feed), (*feed).token, defaults);
+        let about = About::Rows { table: (*load).target.relid, function: function(load) };
+        let processed = statement::run(insert(load, feed), (*feed).token, about, defaults);
         end(load, feed, processed);
     }
 }
@@ -67,6 +68,22 @@ unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::B
         numbers.fold(std::ptr::null_mut(), |set, attnum| {
             pg_sys::bms_add_member(set, attnum - pg_sys::FirstLowInvalidHeapAttributeNumber)
         })
+    }
+}
+
+/// Our function of the name, whatever others there are.
+///
+/// # Safety
+/// As [`load`].
+#[pg_guard]
+unsafe extern "C-unwind" fn function(load: *const Load) -> pg_sys::Oid {
+    // SAFETY: the caller vouches for the load; guarded calls, on a list of names made here.
+    unsafe {
+        let schema = pg_sys::makeString(pg_sys::get_namespace_name((*load).schema));
+        let name = pg_sys::makeString(pg_sys::pstrdup(c"bulk_rows".as_ptr()));
+        let names = pg_sys::lappend(pg_sys::lappend(std::ptr::null_mut(), schema.cast()), name.cast());
+        let arguments = [pg_sys::ANYELEMENTOID, pg_sys::INT8OID];
+        pg_sys::LookupFuncName(names, 2, arguments.as_ptr(), false)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ProcessUtility ─► consider ─► WHERE ─► begin ─┬─ no: core's COPY, as if nothing had been
-//!                     statement    as DoCopy     table, rights     └─ yes: the load, and COPY's command tag
+//!               statement, table    as DoCopy     rights, rows     └─ yes: the load, and COPY's command tag
 //! ```
 //!
 //! With `pg_bulk.copy` on, a COPY goes to the direct writer where nobody could tell the two apart but by the time they take. The
@@ -84,7 +84,7 @@ pub unsafe fn take(
     }
 }
 
-/// Look at the statement by itself; if it may be one for a load, the table, locked as COPY locks it. Else null.
+/// Look at the statement and its table by themselves; if they may be those of a load, the table, locked as COPY locks it. Else null.
 ///
 /// # Safety
 /// A COPY FROM.
@@ -92,14 +92,20 @@ pub unsafe fn take(
 unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched: bool) -> pg_sys::Relation {
     // SAFETY: the caller vouches for it; guarded calls.
     unsafe {
-        // Options before the condition: what is folded in it may run code, which core is going to run, too.
-        match judge::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement)) {
-            Ok(_) => pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed()),
+        // Options and table before the condition and the rights: what is folded in it may run code, and who watches them is told that
+        // they are asked. Core is going to do both, too.
+        let options = match judge::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement))
+        {
+            Ok((options, _)) => options,
             Err(why) => {
                 tell(statement, Some(&why));
-                std::ptr::null_mut()
+                return std::ptr::null_mut();
             }
-        }
+        };
+        let relation = pg_sys::table_openrv((*statement).relation, pg_sys::RowExclusiveLock.cast_signed());
+        let Err(why) = judge::of_table(relation, &options) else { return relation };
+        hand_on(statement, relation, &why);
+        std::ptr::null_mut()
     }
 }
 
@@ -118,11 +124,22 @@ unsafe extern "C-unwind" fn begin(
         match run::begin(&*statement, relation, *clause) {
             Ok(load) => load,
             Err(why) => {
-                tell(statement, Some(&why));
-                pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
+                hand_on(statement, relation, &why);
                 std::ptr::null_mut()
             }
         }
+    }
+}
+
+/// It is core's: say why, and close the table. Guarded.
+///
+/// # Safety
+/// A COPY, and its table, open and locked.
+unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation, why: &str) {
+    // SAFETY: the caller vouches for both; guarded calls. The lock is kept, for core.
+    unsafe {
+        tell(statement, Some(why));
+        pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
     }
 }
 

@@ -87,7 +87,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::row::Rows;
 use crate::pg::soft;
-use crate::pg::statement::{self, Checked};
+use crate::pg::statement::{self, About, Checked};
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::usage::Usage;
 
@@ -197,7 +197,7 @@ pub unsafe fn perform(load: *mut Load) {
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).truncate_statement {
-            statement::run(truncate.as_ptr(), 0, Checked::NONE);
+            statement::run(truncate.as_ptr(), 0, About::Anything, Checked::NONE);
         }
         reopen(load);
         if (*load).truncate_statement.is_some() {
@@ -242,7 +242,7 @@ pub unsafe fn perform(load: *mut Load) {
 
         finish(load);
         if let Some(analyze) = &(*load).analyze_statement {
-            statement::run(analyze.as_ptr(), 0, Checked::NONE);
+            statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE);
         }
         record(load);
     }

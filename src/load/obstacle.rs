@@ -11,6 +11,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgList, pg_sys};
 
 use super::duplicate::Keep;
+use super::options::LoadOptions;
 use super::volatile;
 use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
@@ -90,6 +91,25 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
             pg_sys::relation_close(relation, pg_sys::NoLock.cast_signed());
         }
     }
+}
+
+/// Obstacles of leaves that rows will go to, once these are known for good: since the first look somebody may have attached one
+/// (which takes no lock that a load's would stand against), or a trigger for statements have changed one. Guarded.
+///
+/// # Safety
+/// Open relations that are locked.
+pub unsafe fn of_open_leaves(leaves: &[pg_sys::Relation], options: &LoadOptions) -> Vec<String> {
+    let mut found = Vec::new();
+    for &leaf in leaves {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            of_storage(leaf, options.duplicates.keep, &mut found);
+            if options.is_statement() {
+                of_conditions(leaf, &mut found);
+            }
+        }
+    }
+    found
 }
 
 /// Obstacles of leaves, for who must not wait for a lock that only some rows would need: that somebody has such a lock is

@@ -252,7 +252,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .detail("What is remembered of files would be there longer than the table."));
     }
-    let list = if load.options.copy.is_literal { None } else { load.options.location.files()? };
+    let list = load.options.copy.files(&load.options.location)?;
     let mut met = match &list {
         Some(list) => list.files.iter().map(|file| Met::new(&list.location(file))).collect::<Result<Vec<_>>>()?,
         None => vec![Met::new(&load.options.location)?],

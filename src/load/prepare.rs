@@ -44,8 +44,9 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.target.check_insert(mapping.as_ref(), load.where_clause.rights).or_raise();
     // SAFETY: the relation is open.
     load.target.obstacles = unsafe { obstacle::of_target(relation, load.options.duplicates.keep) };
-    // A column gets its default, too, where an object lacks its key.
-    let set = mapping.as_ref().filter(|_| !load.options.copy.dialect.json);
+    let dialect = &load.options.copy.dialect;
+    // A column gets its default, too, where an object lacks its key, or a field asks for it.
+    let set = mapping.as_ref().filter(|_| !dialect.json && dialect.default.is_none());
     // SAFETY: the relation is open, and the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(relation, set, load.where_clause.conditions) };
     load.target.obstacles.extend(volatile);

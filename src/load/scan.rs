@@ -211,11 +211,29 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
             token = pg_sys::ExecEvalExpr(state, (*node).ss.ps.ps_ExprContext, &raw mut is_null);
         }
         let feed = feed::running(token.value() as i64);
-        let natts = (*(*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor).natts;
-        if is_null || feed.is_null() || natts != (*(*(*feed).slot).tts_tupleDescriptor).natts {
+        if is_null || feed.is_null() {
+            refuse();
+        }
+        let wanted = (*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor;
+        if !are_the_same(wanted, (*(*feed).slot).tts_tupleDescriptor) {
             refuse();
         }
         (*node.cast::<Scan>()).feed = feed;
+    }
+}
+
+/// Are values of one row values of the other?
+///
+/// # Safety
+/// Two descriptors.
+unsafe fn are_the_same(one: pg_sys::TupleDesc, other: pg_sys::TupleDesc) -> bool {
+    // SAFETY: the caller vouches for both; attributes below natts exist.
+    unsafe {
+        (*one).natts == (*other).natts
+            && (0..usize::try_from((*one).natts).unwrap_or(0)).all(|index| {
+                let (one, other) = (&*compat::attribute(one, index), &*compat::attribute(other, index));
+                other.attisdropped || one.atttypid == other.atttypid
+            })
     }
 }
 

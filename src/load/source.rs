@@ -24,6 +24,7 @@ use crate::pg::option_value::HeaderOption;
 use crate::pg::row::Rows;
 use crate::pg::server_text::from_server;
 use crate::pg::soft::OnError;
+use crate::pg::source::Location;
 use crate::pg::stream::Header;
 
 /// One more file whose rows an INSERT takes.
@@ -223,8 +224,9 @@ fn as_identifier(name: &CStr) -> CString {
     CString::new(clipped).unwrap_or_default()
 }
 
-/// Open the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Guarded; the
-/// current memory context must outlive the rows.
+/// Open the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. What is wrong with the
+/// columns is said before, as by BeginCopyFrom (copyfrom.c): a program must not begin, nor a FIFO get a reader, for nothing. Guarded;
+/// the current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
     if let (Some(foreign), Some(mapping)) = (options.foreign, mapping) {
         return foreign_rows(foreign, options, mapping);
@@ -235,11 +237,14 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
         Some(_) => options.copy.header(),
         None => Header { fields: true, ..options.copy.header() },
     };
-    let stream = options.copy.open(&options.location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
-    let defaults = options.match_by_name && stream.files().is_some();
+    let list = options.copy.files(&options.location)?;
+    let defaults = options.match_by_name && list.is_some();
     // A query makes values of its own.
     let fields = mapping.filter(|_| options.query.is_none());
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
+    let listed = list.map(Location::Files);
+    let location = listed.as_ref().unwrap_or(&options.location);
+    let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file tells.
     let known = (stream.files().is_some() && options.match_by_name && mapping.is_some()).then(|| columns.clone());

@@ -317,7 +317,7 @@ pub fn rename(name: &CStr) {
 
 /// Let no transaction of this session be ended for its length. Guarded.
 pub fn take_time() {
-    if compat::MAJOR >= 17 {
+    if compat::HAS_TRANSACTION_TIMEOUT {
         force(c"transaction_timeout", c"0");
     }
 }

@@ -8,6 +8,7 @@ use pg_bulk_format::refine::Refinement;
 use pgrx::pg_sys;
 
 use super::compat;
+use super::expression;
 use super::key_options::Key;
 
 /// Where a column's value comes from.
@@ -87,7 +88,7 @@ pub fn session(charset: Charset) -> Session {
         };
         (utc, pg_sys::IntervalStyle == pg_sys::INTSTYLE_SQL_STANDARD.cast_signed())
     };
-    Session { charset, server_major: compat::MAJOR, utc, interval_sql_standard }
+    Session { charset, zone_letters: compat::ZONE_LETTERS, utc, interval_sql_standard }
 }
 
 impl Column {
@@ -153,6 +154,14 @@ impl Column {
             typmod: form.atttypmod,
             type_oid: form.atttypid,
         }
+    }
+
+    /// What functions remember from one call to the next is forgotten: see [`expression::anew`]. Guarded; allocates in the current memory
+    /// context.
+    pub fn renew(&mut self) {
+        self.input.fn_extra = std::ptr::null_mut();
+        // SAFETY: made by `default_expression`.
+        self.default = unsafe { expression::anew(self.default) };
     }
 
     /// A field that no attribute takes.

@@ -14,10 +14,13 @@ mod planner;
 mod rights;
 mod soft;
 mod statistics;
+pub mod unguarded;
 mod version;
 
 use pg_bulk_format::dialect::EndMarker;
 use pgrx::pg_sys;
+
+use self::version::MAJOR;
 
 pub use self::background::{
     CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
@@ -43,7 +46,7 @@ pub use self::rights::{
 };
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
-pub use self::version::MAJOR;
+pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS};
 
 /// What `\.` means to this server's COPY.
 pub fn end_marker() -> EndMarker {
@@ -148,6 +151,16 @@ pub unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
         let minimal = pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed();
         permanent && !(minimal && is_new_file(relation))
     }
+}
+
+/// Is a heap's page to be dirty before visibilitymap_set logs that all of it is visible? It is where the page gets the record's LSN
+/// (XLogHintBitIsNeeded). From 17 on, XLogRegisterBuffer asserts it in any case.
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn dirties_visible(relation: pg_sys::Relation) -> bool {
+    // SAFETY: passed on; a setting, and a guarded call that reads shared memory.
+    unsafe { needs_wal(relation) && (MAJOR >= 17 || pg_sys::wal_log_hints || pg_sys::DataChecksumsEnabled()) }
 }
 
 /// May rows be gone that an old snapshot sees? Then a new index says from when on it may be used (EarlyPruningEnabled).

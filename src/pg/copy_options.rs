@@ -5,6 +5,7 @@
 //! is given, and the SQLSTATEs of those that make no sense, are not (`option_value`).
 
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use pg_bulk_format::dialect::{Dialect, DialectError, Format, FormatOptions};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -14,6 +15,7 @@ use super::compat::{self, copy_words};
 use super::compression::Compressed;
 use super::encoding::{self, EncodingErrors, Encodings, Treatment, encoding_by_name};
 use super::field_options::FieldDraft;
+use super::files::FileList;
 use super::option_value::{Caller, ColumnSet, HeaderOption, Value, count, invalid, text};
 use super::received;
 use super::slice_options;
@@ -447,10 +449,16 @@ impl CopyOptions {
         Ok(encodings.keeping_bom(self.keeps_bom).by_part(matches!(self.shape, Shape::Fixed | Shape::Binary)))
     }
 
-    /// The records of a location, of so many fields. Guarded.
+    /// The files that a location stands for, if they are several. None of them is opened. Guarded, and interruptible.
+    pub fn files(&self, location: &Location) -> Result<Option<Rc<FileList>>> {
+        if self.is_literal { Ok(None) } else { location.files() }
+    }
+
+    /// The records of a location, of so many fields. What is wrong with the options is said before anything is opened. Guarded.
     pub fn open(&self, location: &Location, mut header: Header, fields: usize) -> Result<Stream> {
         let encodings = self.encodings()?;
-        let files = if self.is_literal { None } else { location.files()? };
+        self.check_encoding_errors(&encodings)?;
+        let files = self.files(location)?;
         // Files have their columns in different orders (`header.rs`).
         let has_names = header.lines == 1 && !self.by_position && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
@@ -463,7 +471,12 @@ impl CopyOptions {
         if let Some(files) = files {
             stream = stream.with_files(files, self.compressed, header, fields);
         }
-        let invalid = self.encoding_errors();
+        stream.tolerate(self.on_error == OnError::Table, self.encoding_errors());
+        Ok(stream)
+    }
+
+    /// Can what is to become of invalid bytes be done with these encodings?
+    fn check_encoding_errors(&self, encodings: &Encodings) -> Result<()> {
         if self.encoding_errors == Some(EncodingErrors::Reject)
             && !matches!(encodings.treatment(), Treatment::Utf8 | Treatment::Nothing)
         {
@@ -471,13 +484,12 @@ impl CopyOptions {
                 "encoding_errors \"reject\" requires format \"fixed\", or a file in UTF8 that is not converted";
             return Err(unsupported(message));
         }
-        if invalid == EncodingErrors::Replace && !encodings.are_mended() {
+        if self.encoding_errors() == EncodingErrors::Replace && !encodings.are_mended() {
             let server = Encodings::server_name();
             let message = format!("encoding_errors \"replace\" is not supported in encoding \"{server}\"");
             return Err(unsupported(&message));
         }
-        stream.tolerate(self.on_error == OnError::Table, invalid);
-        Ok(stream)
+        Ok(())
     }
 
     /// What invalid bytes lead to. If it is not said, who keeps rejects also keeps records with such bytes.

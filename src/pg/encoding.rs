@@ -168,12 +168,14 @@ impl Encodings {
         usize::try_from(unsafe { pg_sys::pg_encoding_max_length(self.file) }).unwrap_or(1)
     }
 
-    /// The server's characters, as decoders want to know them.
+    /// The server's characters, as decoders want to know them. What nobody verifies as UTF-8 need not be any: then only ASCII is
+    /// certain, and input functions count what else there is.
     pub fn charset(&self) -> Charset {
         // SAFETY: a table lookup.
         let max_char = unsafe { pg_sys::pg_database_encoding_max_length() };
         match self.server {
-            UTF8 => Charset::Utf8,
+            UTF8 if self.file == UTF8 || self.conversion.is_some() => Charset::Utf8,
+            UTF8 => Charset::MultiByte,
             _ if max_char == 1 => Charset::SingleByte,
             _ => Charset::MultiByte,
         }

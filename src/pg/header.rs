@@ -217,7 +217,7 @@ impl Rows {
     /// `HEADER MATCH`.
     pub(super) fn check_header(&mut self) -> Result<()> {
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
-            self.check_escapes()?;
+            self.check_escapes(true)?;
         }
         let reader = &self.stream.reader;
         // A table without columns has lines without fields.

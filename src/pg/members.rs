@@ -215,6 +215,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// The length of a zstd frame (RFC 8878, 3.1.1), or of one to skip. `most` is not too long.
+#[expect(clippy::indexing_slicing, reason = "two bits choose among four")]
 fn frame(bytes: &[u8], most: usize) -> Length {
     let Some(head) = bytes.get(..8) else { return Length::Behind(8) };
     if matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) {

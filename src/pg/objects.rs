@@ -136,10 +136,14 @@ impl Objects {
 
     #[cold]
     fn ask(&mut self, line: &[u8]) -> Result<()> {
+        if self.object.lacks_memory() {
+            return Err(error::out_of_memory());
+        }
         check(line)?;
         let what = match line.trim_ascii_start().first() {
             Some(b'{') => match self.object.read_known(line, &mut encode) {
                 Some(()) => return Ok(()),
+                None if self.object.lacks_memory() => return Err(error::out_of_memory()),
                 None => "not known",
             },
             Some(b'[') => "an array",

@@ -2,7 +2,8 @@
 //!
 //! What an index is made with (expressions, conditions, functions that compare) is its table's owner's, and while an index is
 //! built it runs as him, where it can do nothing that outlives it: index_build (index.c). Otherwise whoever owns a table
-//! could have his code run by whoever loads it.
+//! could have his code run by whoever loads it. And whoever loads must not choose what names in that code mean: what
+//! he puts into their place would run with the owner's rights.
 
 use pgrx::pg_sys;
 
@@ -11,6 +12,23 @@ use super::compat;
 use super::unguarded::{self as c, Opaque};
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
+
+/// Run `work` with the search path that code of a table's owner is to have. The user is changed by what is called. An error leaves
+/// it to the end of the (sub)transaction to put the path back.
+///
+/// # Safety
+/// A plain frame; an open table.
+pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
+    // SAFETY: the caller vouches for frame and table.
+    unsafe {
+        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+        c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        let level = c::NewGUCNestLevel();
+        compat::restrict_search_path(user, (*(*table).rd_rel).relowner);
+        work();
+        c::AtEOXact_GUC(false, level);
+    }
+}
 
 /// Run `body(argument)` as the owner of a table. An error goes on with the user put back: it may take a while until it ends
 /// the transaction.
@@ -23,9 +41,10 @@ pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" f
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        c::SetUserIdAndSecContext((*(*table).rd_rel).relowner, context | RESTRICTED);
+        let owner = (*(*table).rd_rel).relowner;
+        c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();
-        compat::restrict_search_path();
+        compat::restrict_search_path(user, owner);
         let error = attempt(body, argument);
         if error.is_null() {
             c::AtEOXact_GUC(false, level);

@@ -129,6 +129,7 @@ impl Progress {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "one of the server's own parameters")]
     fn is_ours(&self) -> bool {
         // SAFETY: the entry is this backend's own; only this backend writes it.
         unsafe {

@@ -11,6 +11,7 @@
 //! `record`, columns without a field in `others`, the queue in `queue`. Where it can be, many rows are decoded together (`block`).
 
 mod block;
+mod leaders;
 mod others;
 mod queue;
 mod record;
@@ -24,6 +25,7 @@ use pg_bulk_format::block::Block;
 use pg_bulk_format::reader::{Reader, Value};
 use pgrx::pg_sys;
 
+pub use self::leaders::leaders_rows;
 pub(super) use self::queue::{Queued, What};
 use self::record::LARGE;
 use self::session::SessionMark;
@@ -229,6 +231,13 @@ impl Rows {
         &self.columns
     }
 
+    /// See [`Column::renew`]: also for those that headers are compared with, of which copies are made. Guarded; allocates in the current memory context.
+    pub fn renew_columns(&mut self) {
+        let first = self.first_header.as_mut().map(|first| &mut first.columns);
+        let others = self.known.iter_mut().chain(first).flatten();
+        self.columns.iter_mut().chain(others).for_each(Column::renew);
+    }
+
     /// Indexes of the columns that belong to an attribute.
     pub fn all(&self) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
@@ -293,7 +302,7 @@ impl Rows {
             self.check_memory()?;
         }
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
-            self.check_escapes()?;
+            self.check_escapes(false)?;
         }
         let fields = self.reader().fields();
         if self.is_checked {

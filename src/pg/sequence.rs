@@ -88,7 +88,7 @@ struct PageTuple {
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters {
     oid: pg_sys::Oid,
-    rule: Rule,
+    pub rule: Rule,
     temporary: bool,
 }
 

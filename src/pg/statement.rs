@@ -2,13 +2,18 @@
 //!
 //! What SPI would do for us, in a plain frame and without its error context: the statement is a detail of ours, and
 //! errors of triggers and constraints keep all their fields and say only where in the file they happened.
+//!
+//! A statement is text, and in a text tables and functions have names. Since the text was thought of, code of users may have run, and
+//! who owns a schema may give a name to something else: other columns, a view, a function that suits the call better. So what the names have been found to
+//! mean is looked at before anything else is done with them ([`About`]).
 
 use std::ffi::c_char;
 
-use pgrx::pg_sys;
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::compat;
 use super::unguarded as c;
+use crate::error::Error;
 
 /// Columns that a statement may insert into, whatever the user's rights: they are asked for elsewhere.
 #[derive(Debug, Clone, Copy)]
@@ -22,24 +27,36 @@ impl Checked {
     pub const NONE: Checked = Checked { relid: pg_sys::InvalidOid, inserted: std::ptr::null_mut() };
 }
 
+/// What the names of a statement must mean.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub enum About {
+    /// It is said by those who may do it, and means what they may do.
+    Anything,
+    /// No table but this one.
+    Table(pg_sys::Oid),
+    /// No table but this one, and no function but this one, which returns the table's rows.
+    Rows { table: pg_sys::Oid, function: pg_sys::Oid },
+}
+
 /// Run a statement that is one of ours, and say how many rows it processed. `$1` in it is `argument`, a bigint.
 /// As in SPI, each query sees what came before it, and what comes after sees them.
 ///
 /// # Safety
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
 /// context, in which everything is allocated.
-pub unsafe fn run(source: *const c_char, argument: i64, checked: Checked) -> u64 {
+pub unsafe fn run(source: *const c_char, argument: i64, about: About, checked: Checked) -> u64 {
     // SAFETY: passed on; None_Receiver is a constant of the server's.
-    unsafe { run_in(source, argument, checked, std::ptr::null_mut(), pg_sys::None_Receiver) }
+    unsafe { run_in(source, argument, about, checked, std::ptr::null_mut(), pg_sys::None_Receiver) }
 }
 
 /// The same for a query that knows the relations of an environment: the number of its rows.
 ///
 /// # Safety
 /// As [`run`]; the environment outlives the call.
-pub unsafe fn count(source: *const c_char, environment: *mut pg_sys::QueryEnvironment) -> u64 {
+pub unsafe fn count(source: *const c_char, about: About, environment: *mut pg_sys::QueryEnvironment) -> u64 {
     // SAFETY: passed on; None_Receiver is a constant of the server's.
-    unsafe { run_in(source, 0, Checked::NONE, environment, pg_sys::None_Receiver) }
+    unsafe { run_in(source, 0, about, Checked::NONE, environment, pg_sys::None_Receiver) }
 }
 
 /// The same, with a receiver for the rows.
@@ -48,11 +65,12 @@ pub unsafe fn count(source: *const c_char, environment: *mut pg_sys::QueryEnviro
 /// As [`count`]; the receiver outlives the call, and its functions are for plain frames.
 pub unsafe fn each(
     source: *const c_char,
+    about: About,
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
     // SAFETY: passed on.
-    unsafe { run_in(source, 0, Checked::NONE, environment, receiver) }
+    unsafe { run_in(source, 0, about, Checked::NONE, environment, receiver) }
 }
 
 /// # Safety
@@ -60,6 +78,7 @@ pub unsafe fn each(
 unsafe fn run_in(
     source: *const c_char,
     argument: i64,
+    about: About,
     checked: Checked,
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
@@ -81,8 +100,9 @@ unsafe fn run_in(
             c::CommandCounterIncrement();
             c::PushActiveSnapshot(c::GetTransactionSnapshot());
             let raw = element::<pg_sys::RawStmt>(parsed, i);
-            let queries = c::pg_analyze_and_rewrite_fixedparams(raw, source, &raw const bigint, 1, environment);
-            let plans = c::pg_plan_queries(queries, source, 0, std::ptr::null_mut());
+            let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
+            verify(query, about);
+            let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, std::ptr::null_mut());
             for i in 0..len(plans) {
                 if i > 0 {
                     c::CommandCounterIncrement();
@@ -96,6 +116,52 @@ unsafe fn run_in(
         }
         c::CommandCounterIncrement();
         processed
+    }
+}
+
+/// Raise an error if names mean something else.
+///
+/// # Safety
+/// A query that was analyzed, and not rewritten.
+#[pg_guard]
+unsafe extern "C-unwind" fn verify(query: *const pg_sys::Query, about: About) {
+    // SAFETY: the caller vouches for the query.
+    if !unsafe { is_about(query, about) } {
+        replaced().raise();
+    }
+}
+
+/// A name does not mean what it did.
+pub fn replaced() -> Error {
+    let message = "a table or function of the load was renamed or replaced meanwhile";
+    Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+}
+
+/// # Safety
+/// As [`verify`]. Guarded.
+unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
+    let (table, function) = match about {
+        About::Anything => return true,
+        About::Table(table) => (table, pg_sys::InvalidOid),
+        About::Rows { table, function } => (table, function),
+    };
+    // SAFETY: the caller vouches for the query; what an entry is its kind says, and what a node is its tag. A guarded call.
+    unsafe {
+        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
+        entries.iter_ptr().all(|entry| match (*entry).rtekind {
+            pg_sys::RTEKind::RTE_RELATION => (*entry).relid == table,
+            pg_sys::RTEKind::RTE_SUBQUERY => is_about((*entry).subquery, about),
+            pg_sys::RTEKind::RTE_FUNCTION => {
+                let functions = PgList::<pg_sys::RangeTblFunction>::from_pg((*entry).functions);
+                functions.iter_ptr().all(|called| {
+                    let call = (*called).funcexpr.cast::<pg_sys::FuncExpr>();
+                    (*call).xpr.type_ == pg_sys::NodeTag::T_FuncExpr
+                        && (*call).funcid == function
+                        && (*call).funcresulttype == pg_sys::get_rel_type_id(table)
+                })
+            }
+            _ => true,
+        })
     }
 }
 

@@ -154,6 +154,7 @@ impl Stretches {
     }
 
     /// For who waits for a stretch's turn.
+    #[expect(clippy::indexing_slicing, reason = "the remainder is within")]
     fn turned(&self, number: u64) -> &Changed {
         &self.turned[(number % TURNS as u64) as usize]
     }

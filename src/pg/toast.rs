@@ -18,6 +18,12 @@ const HAS_NULLS: u8 = 0x04;
 const INCOMPRESSIBLE: u8 = 0x20;
 /// TYPSTORAGE_EXTENDED (pg_type.h)
 const EXTENDED: u8 = b'x';
+/// TYPSTORAGE_PLAIN (pg_type.h)
+const PLAIN: u8 = b'p';
+/// MAXALIGN(TOAST_POINTER_SIZE) (toast_tuple_find_biggest_attribute, toast_helper.c)
+const POINTER: usize = 24;
+/// VARHDRSZ - VARHDRSZ_SHORT (postgres.h)
+const LESS: usize = 3;
 const TUPLE_HEADER: usize = 23;
 /// TOAST_TUPLE_TARGET (heaptoast.h): four tuples a page.
 const TARGET: usize = 2032;
@@ -69,7 +75,7 @@ pub struct Toaster {
 }
 
 impl Toaster {
-    /// Take a row of a relation.
+    /// Take a row of a relation, with values as a tuple has them. Guarded; allocates in the current memory context.
     ///
     /// # Safety
     /// An open relation, and arrays as long as its descriptor.
@@ -81,6 +87,12 @@ impl Toaster {
             self.values.extend_from_slice(std::slice::from_raw_parts(values, natts));
             self.nulls.clear();
             self.nulls.extend_from_slice(std::slice::from_raw_parts(nulls, natts));
+            for (index, (value, null)) in self.values.iter_mut().zip(&self.nulls).enumerate() {
+                let attribute = &*compat::attribute((*relation).rd_att, index);
+                if !null && attribute.attlen == -1 && attribute.attstorage.cast_unsigned() != PLAIN {
+                    *value = packed(*value);
+                }
+            }
         }
     }
 
@@ -179,6 +191,29 @@ impl Toaster {
             }
         }
         true
+    }
+}
+
+/// A value with the short header that heap_fill_tuple (heaptuple.c) would give it, if that makes a difference: core has made
+/// a tuple before, and what is no longer than a pointer then is not stored elsewhere. Guarded.
+///
+/// # Safety
+/// A value of variable length.
+unsafe fn packed(value: pg_sys::Datum) -> pg_sys::Datum {
+    // SAFETY: the caller vouches for the value, which has as many bytes as it says.
+    unsafe {
+        let varlena = value.cast_mut_ptr::<pg_sys::varlena>();
+        if !pgrx::varatt_is_4b_u(varlena) {
+            return value;
+        }
+        let size = pgrx::varsize_4b(varlena);
+        if size <= POINTER || size - LESS > POINTER {
+            return value;
+        }
+        let short = pg_sys::palloc(size - LESS).cast::<pg_sys::varlena>();
+        pgrx::set_varsize_1b(short, i32::try_from(size - LESS).unwrap_or(i32::MAX));
+        std::ptr::copy_nonoverlapping(varlena.cast::<u8>().add(4), short.cast::<u8>().add(1), size - 4);
+        short.into()
     }
 }
 

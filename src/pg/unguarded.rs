@@ -15,6 +15,7 @@ use pgrx::pg_sys;
 pub use self::access::*;
 pub use self::client::*;
 pub use self::process::*;
+pub use super::compat::unguarded::*;
 
 unsafe extern "C-unwind" {
     /// fmgr.c. Runs a type's input function; null `str` for NULL.
@@ -264,14 +265,14 @@ unsafe extern "C-unwind" {
     /// fmgr.c. A value of variable length as it is in memory of its own, or itself.
     pub fn pg_detoast_datum(datum: *mut pg_sys::varlena) -> *mut pg_sys::varlena;
     pub fn assign_record_type_identifier(type_id: pg_sys::Oid, typmod: i32) -> u64;
-    /// postgres.c.
-    pub fn pg_analyze_and_rewrite_fixedparams(
-        parsetree: *mut pg_sys::RawStmt,
-        query_string: *const c_char,
+    /// analyze.c.
+    pub fn parse_analyze_fixedparams(
+        parseTree: *mut pg_sys::RawStmt,
+        sourceText: *const c_char,
         paramTypes: *const pg_sys::Oid,
         numParams: c_int,
         queryEnv: *mut pg_sys::QueryEnvironment,
-    ) -> *mut pg_sys::List;
+    ) -> *mut pg_sys::Query;
     /// analyze.c. Locks what is named; runs input functions.
     pub fn transformStmt(pstate: *mut pg_sys::ParseState, parseTree: *mut pg_sys::Node) -> *mut pg_sys::Query;
     /// parse_target.c. Runs input functions.
@@ -305,17 +306,6 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::QueryDesc;
     /// execMain.c.
     pub fn ExecutorStart(queryDesc: *mut pg_sys::QueryDesc, eflags: c_int);
-    #[cfg(not(feature = "pg18"))]
-    /// execMain.c.
-    pub fn ExecutorRun(
-        queryDesc: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        execute_once: bool,
-    );
-    #[cfg(feature = "pg18")]
-    /// execMain.c.
-    pub fn ExecutorRun(queryDesc: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
     /// execMain.c.
     pub fn ExecutorFinish(queryDesc: *mut pg_sys::QueryDesc);
     /// execMain.c.
@@ -380,9 +370,6 @@ unsafe extern "C-unwind" {
     pub fn NewGUCNestLevel() -> c_int;
     /// guc.c. Puts settings back that were made since.
     pub fn AtEOXact_GUC(is_commit: bool, level: c_int);
-    #[cfg(any(feature = "pg17", feature = "pg18"))]
-    /// namespace.c. Until the nest level ends.
-    pub fn RestrictSearchPath();
     /// snapmgr.c.
     pub fn GetTransactionSnapshot() -> pg_sys::Snapshot;
     /// snapmgr.c.

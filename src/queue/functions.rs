@@ -25,17 +25,23 @@ use crate::pg::unguarded;
 const TRIES: u32 = 500;
 const PAUSE: i64 = 10;
 
-/// Settings that the meaning of a file depends on, or of a query, or of what is evaluated for their rows.
-const SETTINGS: [&CStr; 16] = [
+/// Settings that the meaning of a file depends on, or of a query, or of what is evaluated for their rows; of those that anybody may
+/// set, for what only a superuser may say is the owner's session's. The rest says by which plan something is done, with how much memory, in which
+/// form it is stored, or only warns (escape_string_warning), or the job has its own (isolation, lock_timeout). quote_all_identifiers would change
+/// the names in our own tables, too.
+const SETTINGS: [&CStr; 19] = [
     c"client_encoding",
     c"DateStyle",
     c"TimeZone",
     c"IntervalStyle",
+    c"timezone_abbreviations",
+    c"array_nulls",
     c"lc_monetary",
     c"search_path",
     c"row_security",
     c"standard_conforming_strings",
     c"backslash_quote",
+    c"transform_null_equals",
     c"bytea_output",
     c"extra_float_digits",
     c"xmlbinary",

@@ -2,7 +2,7 @@
 //!
 //! Without a time limit (nor `lock_timeout`, which is not meant for this), the caller waits for a running job by its lock, so that the server notices if the job in turn
 //! waits for a lock of the caller's: that is a deadlock, which it resolves. Otherwise it looks again and again, less often
-//! from time to time. That would be no help to a job which waits for itself, by a trigger of its table, say: it is an error.
+//! from time to time, and so it does on a standby. That would be no help to a job which waits for itself, by a trigger of its table, say: it is an error.
 //! Each look sees what is committed by then, whatever the isolation level.
 
 use std::time::{Duration, Instant};
@@ -56,15 +56,15 @@ fn duration(interval: &pg_sys::Interval) -> Duration {
 }
 
 fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
-    // SAFETY: guarded calls.
-    let (caller, in_recovery) = unsafe { (pg_sys::GetUserId(), pg_sys::RecoveryInProgress()) };
+    // SAFETY: a guarded call.
+    let caller = unsafe { pg_sys::GetUserId() };
     // SAFETY: a setting.
-    let by_lock = deadline.is_none() && !in_recovery && unsafe { pg_sys::LockTimeout } == 0;
+    let may_lock = deadline.is_none() && unsafe { pg_sys::LockTimeout } == 0;
     // SAFETY: variables of this process.
     let own_pid = unsafe { (!pg_sys::MyBgworkerEntry.is_null()).then_some(pg_sys::MyProcPid) };
     let is_own = own_pid.is_some() && queue.job_lock(job).holder() == own_pid;
     let mut pause = FIRST_PAUSE;
-    let mut care_at = Instant::now() + if by_lock { CARE_AFTER } else { Duration::ZERO };
+    let mut care_at = Instant::now() + if may_lock { CARE_AFTER } else { Duration::ZERO };
     let mut waited = false;
     loop {
         let (status, xmin) = queue.status(job, caller)?.ok_or_else(|| unknown(job))?;
@@ -74,6 +74,9 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("The job can begin when the transaction has committed."));
         }
+        // A standby may be promoted meanwhile; from then on it has jobs of its own.
+        // SAFETY: a guarded call.
+        let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
         let now = Instant::now();
         if !matches!(status.as_str(), "queued" | "running") {
             return Ok(status);
@@ -91,7 +94,7 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         // A job that is still running when its lock is free has lost its process.
-        if status == "running" && by_lock && !waited {
+        if status == "running" && may_lock && !in_recovery && !waited {
             let lock = queue.job_lock(job);
             lock.take(Mode::Share, Until::TransactionEnd);
             lock.release(Mode::Share, Until::TransactionEnd);

@@ -18,12 +18,12 @@ use crate::fdw::filter;
 use crate::fdw::options::TableOptions;
 use crate::fdw::order::Check;
 use crate::fdw::private::{Wanted, order_of};
-use crate::pg::chunk::changed;
+use crate::pg::chunk::Identity;
 use crate::pg::compat;
 use crate::pg::files::FileList;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::progress::Progress;
-use crate::pg::row::Rows;
+use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::source::{Descriptor, Location};
 
 /// Open a table's file and make its columns ready. Guarded; the current memory context must outlive the rows.
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let wanted = Wanted::from_private((*plan).fdw_private);
         let order = Check::new(&order_of((*plan).fdw_private), relation);
-        let filter = filter::begin(&options, relation, estate, pg_sys::InvalidOid).or_raise();
+        let filter = filter::begin(&options, relation, estate).or_raise();
         // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
         // is read unless a row is asked for.
         let rechecks = !(*estate).es_epq_active.is_null();
@@ -119,8 +119,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
     }
 }
 
-/// In a worker of a scan by several processes: open the leader's files or file, which are in this encoding. `is_same` says whether it is
-/// that one. The file of the table's name may be gone by now, or another one; then it is what the leader has open.
+/// In a worker of a scan by several processes: open the leader's files, or the file that it has open as `leaders`. They are in this encoding.
 ///
 /// # Safety
 /// The executor's own structures, and a scan that BeginForeignScan made. Guarded.
@@ -129,39 +128,28 @@ pub unsafe fn open_in_worker(
     encoding: i32,
     list: Option<FileList>,
     leaders: Descriptor,
-    is_same: impl Fn(&Rows) -> bool,
+    file: Identity,
 ) -> Result<()> {
     // SAFETY: the caller vouches for it.
     let scan = unsafe { &mut *(*node).fdw_state.cast::<Scan>() };
     scan.options.copy.encoding = Some(encoding);
-    if let Some(list) = list {
-        let list = list.made_of(scan.options.location()?);
-        scan.options.location = Some(Location::Files(Rc::new(list)));
-        let rows = open_rows(scan.relation, &scan.options)?;
-        scan.begin(rows);
-        return Ok(());
-    }
-    if let Ok(mut rows) = open_rows(scan.relation, &scan.options) {
-        if is_same(&rows) {
-            scan.begin(rows);
-            return Ok(());
+    let location = scan.options.location()?.clone();
+    let rows = match list {
+        Some(list) => {
+            scan.options.location = Some(Location::Files(Rc::new(list.made_of(&location))));
+            open_rows(scan.relation, &scan.options)?
         }
-        rows.close()?;
-    }
-    let named = scan.options.location.replace(leaders.location());
-    let opened = open_rows(scan.relation, &scan.options);
-    scan.options.location = named;
-    match opened {
-        Ok(mut rows) if is_same(&rows) => {
-            let location = scan.options.location()?;
+        None => leaders_rows(&location, leaders, file, |opened| {
+            let named = scan.options.location.replace(opened.clone());
+            let rows = open_rows(scan.relation, &scan.options);
+            scan.options.location = named;
+            let mut rows = rows?;
             rows.described = location.described();
-            rows.stream_mut().source_mut().name_it(location);
-            rows.name_file();
-            scan.begin(rows);
-            Ok(())
-        }
-        _ => Err(changed(&scan.name())),
-    }
+            Ok(rows)
+        })?,
+    };
+    scan.begin(rows);
+    Ok(())
 }
 
 /// Open what BeginForeignScan left closed.

@@ -218,7 +218,8 @@ impl Down<'_> {
         let count = unsafe { self.sort_out(quote, null, &mut others) };
         let slots = if S::NEEDS_SLOT { count * SLOT } else { 0 };
         let mut unused = [0; SLOT];
-        let slots = self.arena.alloc(slots).as_mut_ptr().cast::<[u8; SLOT]>();
+        let Some(slots) = self.arena.alloc(slots) else { return self.decode(decode) };
+        let slots = slots.as_mut_ptr().cast::<[u8; SLOT]>();
         for (i, other) in others.iter().enumerate().take(count) {
             // SAFETY: as in `sort_out`; there is a slot for each.
             let sure = unsafe {

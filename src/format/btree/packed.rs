@@ -154,7 +154,6 @@ pub fn unpack<W: Word>(block: &[u8], to: &mut Vec<Entry<W>>) -> Result<bool, Try
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn entries<W: Word>(count: u64, key: impl Fn(u64) -> u128, row: impl Fn(u64) -> (u32, u16)) -> Vec<Entry<W>> {

@@ -182,6 +182,7 @@ fn split<W: Word>(here: &mut [Entry<W>], there: &mut [Entry<W>], home: Home, sta
 
 /// Moves entries into the other place, by their digits of so many bits, and sorts those of each digit.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "digits are masked to what there is of ends")]
 fn scatter<W: Word>(
     here: &mut [Entry<W>],
     there: &mut [Entry<W>],

@@ -88,6 +88,7 @@ impl KeyShape {
 
     /// The data of a tuple without nulls whose data is not longer than this, as bytes.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "one of two halves")]
     pub(super) fn short_data<W: Word>(&self, key: W) -> [u8; SHORT] {
         let mut halves = [0u64; 2];
         for column in self.columns() {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn decode(oid: u32, text: &str, a: &mut Arena) -> Option<Vec<u8>> {
-        let session = Session { charset: Charset::Utf8, server_major: 15, utc: true, interval_sql_standard: false };
+        let session = Session { charset: Charset::Utf8, zone_letters: false, utc: true, interval_sql_standard: false };
         Decoder::for_type(oid, -1, &session).unwrap().decode(text.as_bytes(), a).map(varlena_bytes)
     }
 

@@ -126,6 +126,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    #[expect(clippy::indexing_slicing, reason = "a loop of 8 over 8; there are no iterators in a constant")]
     pub(super) const fn new(pattern: &[u8; 8]) -> Self {
         let mut lift = [0u8; 8];
         let mut i = 0;

@@ -60,7 +60,7 @@ pub(super) fn interval(field: &[u8], arena: &mut Arena) -> Option<Datum> {
             _ => return None,
         }
     }
-    let out = arena.alloc(16);
+    let out = arena.alloc(16)?;
     let (time, date) = out.split_first_chunk_mut::<8>()?;
     *time = micros.to_le_bytes();
     let (day, month) = date.split_first_chunk_mut::<4>()?;

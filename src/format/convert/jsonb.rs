@@ -105,7 +105,7 @@ fn build(builder: &mut Builder<'_>, arena: &mut Arena) -> Option<Datum> {
     let scratch = &mut builder.scratch;
     if let [scalar] = scratch.entries[..] {
         // Nothing was closed, or it would not be among the entries.
-        container(ARRAY | SCALAR | 1, std::iter::once(scalar), builder.text, &scratch.data, &mut scratch.container);
+        container(ARRAY | SCALAR | 1, std::iter::once(scalar), builder.text, &scratch.data, &mut scratch.container)?;
     }
     varlena::copy(&scratch.container, arena)
 }
@@ -116,13 +116,13 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn push_string(&mut self, text: &Text<'_>) {
+    fn push_string(&mut self, text: &Text<'_>) -> Option<()> {
         let Scratch { entries, data, .. } = &mut self.scratch;
         if !text.escaped {
             let (start, len) = (text.at as u32, text.raw.len() as u32);
-            entries.push(Entry { kind: IS_STRING, in_text: true, start, len });
-            return;
+            return push(entries, Entry { kind: IS_STRING, in_text: true, start, len });
         }
+        data.try_reserve(text.raw.len()).ok()?;
         let start = data.len();
         let mut raw = text.raw;
         while let Some(at) = memchr::memchr(b'\\', raw)
@@ -140,13 +140,13 @@ impl Builder<'_> {
             raw = rest;
         }
         data.extend_from_slice(raw);
-        self.push_data(IS_STRING, start);
+        self.push_data(IS_STRING, start)
     }
 
     /// A child whose bytes are the data from `start` on.
-    fn push_data(&mut self, kind: u32, start: usize) {
+    fn push_data(&mut self, kind: u32, start: usize) -> Option<()> {
         let len = (self.scratch.data.len() - start) as u32;
-        self.scratch.entries.push(Entry { kind, in_text: false, start: start as u32, len });
+        push(&mut self.scratch.entries, Entry { kind, in_text: false, start: start as u32, len })
     }
 }
 
@@ -163,26 +163,25 @@ impl<'a> Sink<'a> for Builder<'a> {
         let children = entries.get(frame.entries..)?;
         if frame.object {
             let (pairs, _) = children.as_chunks::<2>();
-            sort(pairs, self.text, data, order);
+            sort(pairs, self.text, data, order)?;
             let key = |&i: &u32| pairs.get(i as usize).map(|p| p[0]);
             let value = |&i: &u32| pairs.get(i as usize).map(|p| p[1]);
             let sorted = order.iter().filter_map(key).chain(order.iter().filter_map(value));
-            container(OBJECT | order.len() as u32, sorted, self.text, data, out);
+            container(OBJECT | order.len() as u32, sorted, self.text, data, out)?;
         } else {
-            container(ARRAY | children.len() as u32, children.iter().copied(), self.text, data, out);
+            container(ARRAY | children.len() as u32, children.iter().copied(), self.text, data, out)?;
         }
         entries.truncate(frame.entries);
         data.truncate(frame.data);
         if !frames.is_empty() {
-            data.extend_from_slice(out);
-            self.push_data(IS_CONTAINER, frame.data);
+            append(data, out)?;
+            return self.push_data(IS_CONTAINER, frame.data);
         }
         Some(())
     }
 
     fn key(&mut self, key: Text<'a>) -> Option<()> {
-        self.push_string(&key);
-        Some(())
+        self.push_string(&key)
     }
 
     fn scalar(&mut self, value: Scalar<'a>) -> Option<()> {
@@ -192,21 +191,37 @@ impl<'a> Sink<'a> for Builder<'a> {
             Scalar::Null => self.push_data(IS_NULL, start),
             Scalar::Bool(false) => self.push_data(IS_FALSE, start),
             Scalar::Bool(true) => self.push_data(IS_TRUE, start),
-            Scalar::Number(_, true) => return None,
+            Scalar::Number(_, true) => None,
             // Also those that a later equal key hides: jsonb_in reads every number.
             Scalar::Number(text, false) => {
                 let number = Number::parse(text, None)?;
                 let size = varlena::HEADER + number.size();
                 let data = &mut self.scratch.data;
+                data.try_reserve(size).ok()?;
                 data.resize(start + size, 0);
                 let (header, body) = data.get_mut(start..)?.split_first_chunk_mut::<{ varlena::HEADER }>()?;
                 *header = ((size as u32) << 2).to_le_bytes();
                 number.write(body);
-                self.push_data(IS_NUMERIC, start);
+                self.push_data(IS_NUMERIC, start)
             }
         }
-        Some(())
     }
+}
+
+/// One more, if there is memory. What is built of a text is a multiple of its length, so nobody has asked for that before.
+#[inline]
+fn push<T>(to: &mut Vec<T>, one: T) -> Option<()> {
+    to.try_reserve(1).ok()?;
+    to.push(one);
+    Some(())
+}
+
+/// The same for bytes.
+#[inline]
+fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
+    to.try_reserve(bytes.len()).ok()?;
+    to.extend_from_slice(bytes);
+    Some(())
 }
 
 /// A child's bytes.
@@ -218,8 +233,9 @@ fn bytes<'a>(entry: &Entry, text: &'a [u8], data: &'a [u8]) -> &'a [u8] {
 }
 
 /// The pairs in the order of their keys, without those that a later equal key replaces.
-fn sort(pairs: &[[Entry; 2]], text: &[u8], data: &[u8], order: &mut Vec<u32>) {
+fn sort(pairs: &[[Entry; 2]], text: &[u8], data: &[u8], order: &mut Vec<u32>) -> Option<()> {
     order.clear();
+    order.try_reserve(pairs.len()).ok()?;
     order.extend(0..pairs.len() as u32);
     let key = |i: u32| pairs.get(i as usize).map_or(&[][..], |p| bytes(&p[0], text, data));
     order.sort_unstable_by(|&i, &j| {
@@ -227,21 +243,30 @@ fn sort(pairs: &[[Entry; 2]], text: &[u8], data: &[u8], order: &mut Vec<u32>) {
         a.len().cmp(&b.len()).then_with(|| a.cmp(b)).then(j.cmp(&i))
     });
     order.dedup_by(|later, first| key(*later) == key(*first));
+    Some(())
 }
 
 /// Lay out a container; `header` has its kind and number of children.
-fn container(header: u32, children: impl Iterator<Item = Entry> + Clone, text: &[u8], data: &[u8], out: &mut Vec<u8>) {
+fn container(
+    header: u32,
+    children: impl Iterator<Item = Entry> + Clone,
+    text: &[u8],
+    data: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
     out.clear();
-    out.extend_from_slice(&header.to_le_bytes());
     let words = 4 + 4 * children.clone().count();
+    out.try_reserve(words).ok()?;
+    out.extend_from_slice(&header.to_le_bytes());
     out.resize(words, 0);
     let mut total = 0;
     for (i, child) in children.enumerate() {
         let before = out.len();
         if matches!(child.kind, IS_NUMERIC | IS_CONTAINER) {
+            out.try_reserve(4).ok()?;
             out.resize(before.next_multiple_of(4), 0);
         }
-        out.extend_from_slice(bytes(&child, text, data));
+        append(out, bytes(&child, text, data))?;
         let len = (out.len() - before) as u32;
         total += len;
         let word = child.kind | if i % STRIDE == 0 { HAS_OFFSET | total } else { len };
@@ -249,6 +274,7 @@ fn container(header: u32, children: impl Iterator<Item = Entry> + Clone, text: &
             place.copy_from_slice(&word.to_le_bytes());
         }
     }
+    Some(())
 }
 
 #[cfg(test)]

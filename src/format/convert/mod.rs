@@ -48,11 +48,11 @@ const _: () =
 /// What is known of the server encoding's characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
-    /// UTF-8.
+    /// UTF-8, and it is valid.
     Utf8,
     /// One byte, one character (also SQL_ASCII).
     SingleByte,
-    /// Any other; ASCII bytes stand for themselves only, as in every server encoding.
+    /// Any other, or what may not be valid; ASCII bytes stand for themselves only, as in every server encoding.
     MultiByte,
 }
 
@@ -61,8 +61,8 @@ pub enum Charset {
 pub struct Session {
     /// Of the server encoding.
     pub charset: Charset,
-    /// Major version of the server, 15 to 18.
-    pub server_major: u32,
+    /// The letters T and Z can be names of time zones, of TimeZone's own, as they can from PostgreSQL 18 on.
+    pub zone_letters: bool,
     /// TimeZone is exactly UTC or GMT, without an offset.
     pub utc: bool,
     /// IntervalStyle is sql_standard, which reads a leading sign differently.
@@ -199,7 +199,7 @@ impl Decoder {
             oids::TIME => Decoder::Time { precision },
             oids::TIMESTAMP => Decoder::Timestamp { precision },
             oids::TIMESTAMPTZ => {
-                let letters = session.utc || session.server_major < 18;
+                let letters = session.utc || !session.zone_letters;
                 Decoder::Timestamptz { precision, utc: session.utc, letters }
             }
             oids::INT4RANGE => Decoder::Int4Range,

@@ -228,7 +228,7 @@ fn short(field: &[u8], typmod: Option<NumericTypmod>, arena: &mut Arena) -> Opti
     };
     let (fits, value) = pack(packed, negative, scale as u32, typmod);
     // Every byte of the room is written, so none of the copies depends on the size.
-    let room = arena.alloc(VALUE).first_chunk_mut::<VALUE>()?;
+    let room = arena.alloc(VALUE)?.first_chunk_mut::<VALUE>()?;
     *room = value;
     fits.then(|| varlena::address(room))
 }

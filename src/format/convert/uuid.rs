@@ -49,7 +49,7 @@ pub(super) fn uuid(field: &[u8], arena: &mut Arena) -> Option<Datum> {
         digits::hex(&[d0, d1, d2, d3, e0, e1, e2, e3])?,
         digits::hex(&[f0, f1, f2, f3, f4, f5, f6, f7])?,
     ];
-    let out = arena.alloc(16);
+    let out = arena.alloc(16)?;
     out.copy_from_slice(words.as_flattened());
     Some(varlena::address(out))
 }

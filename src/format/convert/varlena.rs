@@ -15,7 +15,7 @@ const MAX_SIZE: usize = 0x3fff_ffff;
 #[inline(always)]
 pub(super) fn alloc(len: usize, arena: &mut Arena) -> Option<(Datum, &mut [u8])> {
     let total = len.checked_add(HEADER).filter(|&t| t <= MAX_SIZE)?;
-    let (header, body) = arena.alloc(total).split_first_chunk_mut::<HEADER>()?;
+    let (header, body) = arena.alloc(total)?.split_first_chunk_mut::<HEADER>()?;
     *header = ((total as u32) << 2).to_le_bytes();
     Some((address(header), body))
 }

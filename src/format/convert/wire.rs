@@ -94,7 +94,7 @@ impl Wire {
             Kind::Bytea => varlena::copy(field, arena),
             Kind::Uuid => {
                 let uuid: [u8; 16] = one(field)?;
-                let to = arena.alloc(uuid.len());
+                let to = arena.alloc(uuid.len())?;
                 to.copy_from_slice(&uuid);
                 Some(varlena::address(to))
             }

@@ -276,7 +276,7 @@ mod tests {
     /// As a caller that is compiled for it.
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     unsafe fn decode(short: &impl Short, window: &[u8; WINDOW], len: usize, a: &mut Arena) -> Option<Datum> {
-        let slot = a.alloc(SLOT).first_chunk_mut().unwrap();
+        let slot = a.alloc(SLOT)?.first_chunk_mut()?;
         // SAFETY: the test asked whether it is available.
         let (sure, datum) = unsafe { short.decode(window, len, slot) };
         sure.then_some(datum)

@@ -4,7 +4,6 @@
 //! that search goes on where it has stopped, however long the record gets.
 
 use super::{Current, Reader};
-use crate::line::LINE_LIMIT;
 use crate::scan::{CutState, Scanner};
 
 /// So many bytes are split when most records are going to be passed by.
@@ -16,7 +15,7 @@ impl Reader {
         let end = self.complete_end();
         let len = end.saturating_sub(self.pos);
         // What had none is not looked at again before there is twice as much, so that all such looks take no more than one.
-        if len <= 2 * self.nothing_in || len >= LINE_LIMIT || self.pos < self.dirty_end {
+        if len <= 2 * self.nothing_in || len >= self.line_limit || self.pos < self.dirty_end {
             return false;
         }
         let end = if self.glances { end.min(self.pos + GLANCE) } else { end };
@@ -39,7 +38,7 @@ impl Reader {
         if pos > self.chunk_end {
             self.chunk_end = pos;
             self.chunk_lines = None;
-            self.cut = CutState::default();
+            self.cut = CutState::watching();
         }
     }
 }

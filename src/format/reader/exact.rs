@@ -7,7 +7,7 @@ use super::lines::count;
 use super::{COPY_BLOCK, Current, Event, Invalid, ReadError, Reader};
 use crate::dialect::Eol;
 use crate::field;
-use crate::line::{self, LINE_LIMIT, Line};
+use crate::line::{self, Line};
 use crate::scan::kernel::FLAG;
 use crate::scan::{CutState, Needles, Scanner};
 use crate::verify::utf8_valid_up_to;
@@ -32,39 +32,18 @@ impl Reader {
         let (content, next, embedded, last) = match line {
             Line::Complete { content, next, embedded } => (content, next, embedded, false),
             Line::End { content, next, embedded } => (content, next, embedded, true),
-            Line::NeedMore { embedded } if self.window.is_failed() => {
-                return self.fail(self.pos, number(embedded), None, ReadError::Encoding);
-            }
-            Line::NeedMore { .. } => {
-                self.retry_at = length + length / 4 + 1;
-                if length >= LINE_LIMIT {
-                    // How many lines it has is known at the end of COPY's block.
-                    let seen = self.noticed();
-                    if length >= seen
-                        && let Some(event) = self.too_long(length, length)
-                    {
-                        return event;
-                    }
-                    self.retry_at = seen;
-                }
-                self.exact_next = true;
-                return Event::NeedData;
-            }
+            Line::NeedMore { embedded } => return self.wait(length, number(embedded)),
             Line::Error { kind, .. } if self.tolerant && self.header_left == 0 => {
                 let at_end = closed && !self.window.is_failed();
-                match line::skip_line(&self.dialect, self.eol, tail, at_end) {
-                    Some((content, next, last)) => {
-                        let counted = tail.get(..content).unwrap_or_default();
-                        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), counted) } else { 0 };
-                        return self.leave_out(content, next, base + embedded, last, ReadError::Line(kind));
-                    }
-                    None if closed => return self.fail(self.pos, base, None, ReadError::Encoding),
-                    None => {
-                        self.retry_at = length + length / 4 + 1;
-                        self.exact_next = true;
-                        return Event::NeedData;
-                    }
+                let Some((content, next, last)) = line::skip_line(&self.dialect, self.eol, tail, at_end) else {
+                    return self.wait(length, base);
+                };
+                let counted = tail.get(..content).unwrap_or_default();
+                let embedded = if self.dialect.is_csv() { count(Eol::counted(self.eol), counted) } else { 0 };
+                if let Some(event) = self.too_long(content, next) {
+                    return event;
                 }
+                return self.leave_out(content, next, base + embedded, last, ReadError::Line(kind));
             }
             Line::Error { kind, embedded } => {
                 return self.fail(self.pos, number(embedded), None, ReadError::Line(kind));
@@ -87,6 +66,23 @@ impl Reader {
             }
         }
         self.finish_exact(content, next, number(embedded), last)
+    }
+
+    /// A line's first `length` bytes do not tell where it ends, whatever is wrong with it; `number` is COPY's up to there.
+    fn wait(&mut self, length: usize, number: u64) -> Event {
+        // How many lines one that is too long has is known at the end of COPY's block.
+        let noticed = self.noticed();
+        if length >= noticed
+            && let Some(event) = self.too_long(length, length)
+        {
+            return event;
+        }
+        if self.window.is_failed() {
+            return self.fail(self.pos, number, None, ReadError::Encoding);
+        }
+        self.retry_at = (length + length / 4 + 1).min(noticed);
+        self.exact_next = true;
+        Event::NeedData
     }
 
     /// A line of `content` bytes was read; make a record of it.
@@ -141,7 +137,7 @@ impl Reader {
         self.exact_line = Some(number);
         if self.pos > self.chunk_end || last {
             self.chunk_end = self.pos;
-            self.cut = CutState::default();
+            self.cut = CutState::watching();
         }
     }
 
@@ -168,14 +164,14 @@ impl Reader {
     /// It appends its input block by block, and notices when it appends the block that is too much.
     fn noticed(&self) -> usize {
         let start = self.window.stream_offset(self.pos);
-        let end = (start + LINE_LIMIT as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
+        let end = (start + self.line_limit as u64).div_ceil(COPY_BLOCK) * COPY_BLOCK;
         usize::try_from(end - start).unwrap_or(usize::MAX)
     }
 
     /// The error for a line if its first `len` bytes do not fit COPY's line buffer; `content` without its end. COPY
     /// appends them when it has found the end, if it has not noticed before.
     fn too_long(&mut self, content: usize, len: usize) -> Option<Event> {
-        if len < LINE_LIMIT {
+        if len < self.line_limit {
             return None;
         }
         let noticed = self.noticed();

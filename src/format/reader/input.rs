@@ -11,6 +11,7 @@ impl Reader {
     /// # Panics
     /// If there is no memory: who reads what may not fit calls [`Reader::try_space`].
     #[doc(hidden)]
+    #[expect(clippy::expect_used, reason = "for tests, fuzzing and benchmarks")]
     pub fn space(&mut self) -> &mut [u8] {
         self.try_space().expect("memory")
     }
@@ -23,6 +24,7 @@ impl Reader {
         self.current = Current { start: self.pos, next: self.pos, ..Current::default() };
         let moved = self.window.make_space(self.pos)?;
         self.pos -= moved;
+        (self.current.start, self.current.next) = (self.pos, self.pos);
         self.chunk_end -= moved;
         self.line_pos -= moved;
         self.dirty_end = self.dirty_end.saturating_sub(moved);

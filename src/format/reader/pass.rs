@@ -1,7 +1,6 @@
 //! Records that nobody wants to look at: they are passed by, and counted.
 
 use super::{Current, Reader};
-use crate::line::LINE_LIMIT;
 use crate::scan::kernel::FLAG;
 
 impl Reader {
@@ -20,7 +19,7 @@ impl Reader {
         self.glances = true;
         let end = self.complete_end();
         let is_known = !(self.finished || self.bom_pending || self.header_left > 0 || self.exact_next);
-        let is_certain = self.pos >= self.dirty_end && self.pos < end && end - self.pos < LINE_LIMIT;
+        let is_certain = self.pos >= self.dirty_end && self.pos < end && end - self.pos < self.line_limit;
         let Some(scanner) = self.scanner.filter(|_| !self.has_next() && is_known && is_certain) else { return count };
         let tally = scanner.tally(self.window.bytes().get(..end).unwrap_or_default(), self.pos, fields);
         if tally.records > 0 {

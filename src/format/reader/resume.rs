@@ -21,7 +21,7 @@ impl Reader {
         self.eol = Some(place.eol);
         self.scanner = Needles::new(&self.dialect, place.eol).map(|n| Scanner::new(n, self.level));
         (self.pos, self.chunk_end, self.line_pos) = (pos, pos, pos);
-        self.cut = CutState::default();
+        self.cut = CutState::watching();
         self.nothing_in = 0;
         self.exact_next = false;
         self.retry_at = 0;

@@ -257,9 +257,21 @@ pub struct CutState {
     pub last: Option<usize>,
     /// Lines up to there, as COPY counts them: line ends of the counted kind, quoted or not; in text, records.
     pub lines: u64,
+    /// Somebody wants to know of what is odd behind it.
+    watches: bool,
+    /// There is something odd behind it, among the bytes looked at in whole blocks.
+    odd_before: bool,
+    /// There is something odd behind it, so that the exact reader need not wait for a line end.
+    pub odd: bool,
 }
 
 impl CutState {
+    /// A search that also notices what is odd behind the last line end.
+    #[must_use]
+    pub fn watching() -> CutState {
+        CutState { watches: true, ..CutState::default() }
+    }
+
     /// A search in bytes before which `carry` was reached.
     #[must_use]
     pub fn behind(carry: Carry) -> CutState {
@@ -294,7 +306,7 @@ impl CutState {
         let Some(last) = self.last.take() else { return };
         if last > self.scanned {
             // Found in a partial block; what follows is looked at from the record's start.
-            *self = CutState::default();
+            *self = CutState { watches: self.watches, ..CutState::default() };
         } else {
             self.scanned -= last;
             self.seen -= self.lines;
@@ -311,23 +323,30 @@ impl CutState {
 pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState) {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
-        match n.mode {
-            Mode::Text => cut_mode::<I, TEXT>(n, data, state),
-            Mode::Csv => cut_mode::<I, CSV>(n, data, state),
-            Mode::CsvEscape => cut_mode::<I, CSV_ESCAPE>(n, data, state),
-            Mode::Lines | Mode::Unquoted => cut_mode::<I, LINES>(n, data, state),
+        match (n.mode, state.watches) {
+            (Mode::Text, false) => cut_mode::<I, TEXT, false>(n, data, state),
+            (Mode::Csv, false) => cut_mode::<I, CSV, false>(n, data, state),
+            (Mode::CsvEscape, false) => cut_mode::<I, CSV_ESCAPE, false>(n, data, state),
+            (Mode::Lines | Mode::Unquoted, false) => cut_mode::<I, LINES, false>(n, data, state),
+            (Mode::Text, true) => cut_mode::<I, TEXT, true>(n, data, state),
+            (Mode::Csv, true) => cut_mode::<I, CSV, true>(n, data, state),
+            (Mode::CsvEscape, true) => cut_mode::<I, CSV_ESCAPE, true>(n, data, state),
+            (Mode::Lines | Mode::Unquoted, true) => cut_mode::<I, LINES, true>(n, data, state),
         }
     }
 }
 
+/// `WATCH`: what is odd matters.
+///
 /// # Safety
 /// `I`'s instructions are there.
 #[inline(always)]
-unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut CutState) {
+unsafe fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(n: &Needles, data: &[u8], state: &mut CutState) {
     let counted = Eol::counted(Some(n.eol));
     let mut carry = state.carry;
     let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
+    let mut odd = state.odd_before;
     while at < data.len() {
         let whole = at + 64 <= data.len();
         // SAFETY: at < data.len(); the caller vouches for the instruction set.
@@ -337,14 +356,26 @@ unsafe fn cut_mode<I: Isa, const MODE: u8>(n: &Needles, data: &[u8], state: &mut
             (m, if has_a_record_a_line(MODE) { m.line_end } else { I::eq(block, counted) })
         };
         last.see(at, m.line_end, lines, seen);
+        if WATCH {
+            // What is before a line end is for whoever splits the record.
+            let behind = m.line_end.checked_ilog2().map_or(!0, |top| (!0 << top) << 1);
+            let there = if whole { !0 } else { !(!0 << (data.len() - at)) };
+            odd = (odd && m.line_end == 0) || m.odd & behind & there != 0;
+        }
         if !whole {
             break;
+        }
+        if WATCH {
+            state.odd_before = odd;
         }
         seen += u64::from(lines.count_ones());
         at += 64;
         state.carry = carry;
         state.scanned = at;
         state.seen = seen;
+    }
+    if WATCH {
+        state.odd = odd;
     }
     if let Some((end, lines)) = last.end() {
         (state.last, state.lines) = (Some(end), lines);

@@ -165,6 +165,7 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
 /// # Safety
 /// `I`'s instructions are there, and `at < data.len()`.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "less than a block is left")]
 pub(super) unsafe fn load<I: Isa>(data: &[u8], at: usize) -> I::Block {
     if at + 64 <= data.len() {
         // SAFETY: 64 bytes are left.

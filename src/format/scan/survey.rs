@@ -154,6 +154,7 @@ const MOST: usize = 255;
 /// There is a sum for each byte of a block, so that one comparison and one addition do for as many bytes as the machine's
 /// vectors have; each of its instruction sets gets a copy of this.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "each array is as long as a block")]
 pub(crate) fn sums(n: &Needles, data: &[u8]) -> Sums {
     let (quote, counted, sought) = (n.quote, Eol::counted(Some(n.eol)), n.special());
     let (blocks, rest) = data.as_chunks::<64>();

@@ -112,6 +112,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
             // SAFETY: the caller vouches for the instruction set.
             let found = unsafe { I::compress(m.line_end, ends) };
             // `ended` is below `fields`, which is not above 64, and so is `count`.
+            #[expect(clippy::indexing_slicing, reason = "masked to their lengths")]
             let expected =
                 (expected.line_ends[ended & 63] & low(count), expected.ended[(ended + count as usize) & 127]);
             if found == expected.0 {

@@ -105,7 +105,7 @@ fn dialect(style: usize) -> Dialect {
 }
 
 fn decoders() -> Vec<Decoder> {
-    let session = Session { charset: Charset::Utf8, server_major: 15, utc: true, interval_sql_standard: false };
+    let session = Session { charset: Charset::Utf8, zone_letters: false, utc: true, interval_sql_standard: false };
     TYPES.iter().map(|&(oid, typmod, _)| Decoder::for_type(oid, typmod, &session).unwrap()).collect()
 }
 

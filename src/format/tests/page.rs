@@ -114,12 +114,12 @@ fn any_tuples() -> impl Strategy<Value = Vec<Vec<u8>>> {
         1 => 23usize..26,
         1 => 24usize..MAX_TUPLE_SIZE + 1,
     ];
-    prop::collection::vec(length, 0..1500)
+    prop::collection::vec(length, 0..if cfg!(miri) { 100 } else { 1500 })
         .prop_map(|lengths| lengths.iter().enumerate().map(|(i, length)| tuple(i, *length)).collect())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 5 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 200 }))]
 
     /// Any number of batches, the last page of each carried over to the next, are the pages of one.
     #[test]
@@ -182,14 +182,15 @@ proptest! {
 
 #[test]
 fn places_are_told_and_read_back() {
-    let mut batch = PageBatch::new(64, 0, true).unwrap();
-    let tuples: Vec<_> = (0..20_000).map(|i| tuple(i, 30 + i % 60)).collect();
+    let pages = if cfg!(miri) { 4 } else { 64 };
+    let mut batch = PageBatch::new(pages, 0, true).unwrap();
+    let tuples: Vec<_> = (0..pages * 300).map(|i| tuple(i, 30 + i % 60)).collect();
     let mut places = Vec::new();
     for tuple in &tuples {
         let Some(place) = batch.add(tuple) else { break };
         places.push(place);
     }
-    assert_eq!(batch.finish(), 64);
+    assert_eq!(batch.finish(), pages);
     let mut seen = 0;
     for ((page, offset, bytes), (place, tuple)) in batch.all_tuples().zip(places.iter().zip(&tuples)) {
         assert_eq!((page, offset), *place);

@@ -5,7 +5,8 @@ mod dialects;
 
 use dialects::{dialect, levels};
 use pg_bulk_format::dialect::{Dialect, EndMarker};
-use pg_bulk_format::naive;
+use pg_bulk_format::line::LINE_LIMIT;
+use pg_bulk_format::naive::{self, tolerant};
 use pg_bulk_format::reader::{Event, ReadError, Reader, Settings, Value};
 use pg_bulk_format::scan::Level;
 use proptest::prelude::*;
@@ -41,8 +42,15 @@ fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
 
 fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
     let expected = naive::rows(d, data);
+    let expected_lines = tolerant::lines(d, LINE_LIMIT, data);
     for level in levels() {
         for &size in sizes {
+            let (got, _) = tolerant::read_in_pieces(settings(d, size, level), LINE_LIMIT, data, size);
+            assert!(
+                got == expected_lines,
+                "{level:?}, {size} bytes at a time, {d:?}, {:?}",
+                String::from_utf8_lossy(data)
+            );
             let got = naive::read_in_pieces(settings(d, size, level), data, size);
             assert_eq!(got, expected, "{level:?}, {size} bytes at a time, {d:?}, {:?}", String::from_utf8_lossy(data));
         }

@@ -198,7 +198,7 @@ fn value_of(attribute: Attribute, big: bool) -> BoxedStrategy<Value> {
 /// Columns, some of which are null if there are any, and big or external only if they may be.
 fn any_row() -> impl Strategy<Value = Row> {
     let nulls = prop_oneof![2 => Just(0.0), 1 => Just(0.1), 1 => Just(0.9)];
-    (nulls, prop::bool::weighted(0.2), 0usize..40).prop_flat_map(|(nulls, big, count)| {
+    (nulls, prop::bool::weighted(0.2), 0usize..if cfg!(miri) { 9 } else { 40 }).prop_flat_map(|(nulls, big, count)| {
         let column = any_attribute().prop_flat_map(move |attribute| {
             let value = (value_of(attribute, big), prop::bool::weighted(nulls));
             let value = value.prop_map(|(value, null)| if null { Value::Null } else { value });
@@ -211,7 +211,7 @@ fn any_row() -> impl Strategy<Value = Row> {
 const STAMP: Stamp = Stamp { xmin: 0x0102_0304, cid: 0x0506_0708, frozen: false };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 1000 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1000 }))]
 
     #[test]
     fn tuples_are_the_twins(before in any_row(), row in any_row(), toast: bool, frozen: bool) {
@@ -235,7 +235,7 @@ fn given(row: &[(Attribute, Value)], tuple: &[u8], limit: usize) -> Option<Vec<u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1000 }))]
 
     /// A tuple comes out as it went in; one of other columns, one that ends too early or too late, or any bytes at all do not.
     #[test]
@@ -291,7 +291,7 @@ fn value(row: &[(Attribute, Value)], other: &[u8; 23], buffer: &mut FormBuffer) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 1000 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1000 }))]
 
     /// A value is the table's tuple but for the head of its header, and what a function has made of it can be stored as that.
     #[test]

@@ -18,6 +18,7 @@ impl Layout {
     /// The layout of values of a type with these attributes, of which another value has this header. None if no tuple descriptor has
     /// such attributes, or that value has not.
     #[must_use]
+    #[expect(clippy::indexing_slicing, reason = "parts of a header, whose length is a constant")]
     pub fn of_values(attributes: &[Attribute], other: &[u8; TUPLE_HEADER]) -> Option<Self> {
         let word = |at: usize| u16::from_ne_bytes([other[at], other[at + 1]]);
         if usize::from(word(T_INFOMASK2) & NATTS) != attributes.len() {

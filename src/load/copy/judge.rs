@@ -71,20 +71,14 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
     }
 }
 
-/// What is to be said of the table, and of what goes into it: the leaves that are locked for it. Guarded.
+/// What can be said of the table itself, for which nobody needs rights, and nothing of anybody's is evaluated. Guarded.
 ///
 /// # Safety
-/// The table, open and locked, options and columns that belong to it, and the condition.
-pub unsafe fn of_table(
-    relation: pg_sys::Relation,
-    options: &LoadOptions,
-    clause: &WhereClause,
-    mapping: &Mapping,
-) -> Answer<Vec<pg_sys::Oid>> {
-    // SAFETY: the caller vouches for all; guarded calls on an open relation.
+/// A relation, open and locked.
+pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Answer<()> {
+    // SAFETY: the caller vouches for the relation; guarded calls.
     unsafe {
         let form = &*(*relation).rd_rel;
-        let relid = (*relation).rd_id;
         let kind = form.relkind.cast_unsigned();
         if kind != pg_sys::RELKIND_RELATION && kind != pg_sys::RELKIND_PARTITIONED_TABLE {
             return no("The target is not a table.");
@@ -98,18 +92,36 @@ pub unsafe fn of_table(
             // It may change the settings that fields are read by.
             found.push("The table has a BEFORE statement trigger.".into());
         }
-        found.extend(volatile::obstacles(relation, Some(mapping), clause.conditions));
+        if found.is_empty() && obstacle::is_distributed((*relation).rd_id) {
+            found.push("The table is distributed by Citus.".into());
+        }
+        if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
+            found.push("Its rows cannot be frozen.".into());
+        }
+        found.into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+/// What is to be said of what goes into the table, which must be one: the leaves that are locked for it. Guarded.
+///
+/// # Safety
+/// The table, open and locked, columns that belong to it, and the condition.
+pub unsafe fn of_rows(
+    relation: pg_sys::Relation,
+    options: &LoadOptions,
+    clause: &WhereClause,
+    mapping: &Mapping,
+) -> Answer<Vec<pg_sys::Oid>> {
+    // SAFETY: the caller vouches for all; guarded calls on an open relation.
+    unsafe {
+        // A field may ask for its column's default.
+        let set = options.copy.dialect.default.is_none().then_some(mapping);
+        let mut found = volatile::obstacles(relation, set, clause.conditions);
         if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
             found.push("The condition takes ids of a sequence.".into());
         }
         if take_turns(relation, mapping) {
             found.push("Two columns take turns at the ids of a sequence.".into());
-        }
-        if found.is_empty() && obstacle::is_distributed(relid) {
-            found.push("The table is distributed by Citus.".into());
-        }
-        if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
-            found.push("Its rows cannot be frozen.".into());
         }
         // If the answer is no already, no lock is needed.
         let locked = if found.is_empty() { obstacle::of_free_leaves(relation, &mut found) } else { Vec::new() };

@@ -89,7 +89,7 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
                 }
                 Ok(Value::List(names))
             }
-            "default" if compat::MAJOR < 16 => no("There is no such option."),
+            "default" if !compat::COPY_HAS_DEFAULT => no("There is no such option."),
             "format" | "delimiter" | "null" | "quote" | "escape" | "encoding" | "default" => match string {
                 Some(string) if name == "format" && string == c"binary" => no("The format is binary."),
                 Some(string) if name == "format" && string != c"text" && string != c"csv" => {

@@ -37,7 +37,7 @@ pub unsafe fn begin(
         }
         let Ok(target) = Target::of_open(relation) else { return no("The target is not a table.") };
         target.check_insert(Some(&mapping), clause.rights).or_raise();
-        let locked = judge::of_table(relation, &options, &clause, &mapping)?;
+        let locked = judge::of_rows(relation, &options, &clause, &mapping)?;
         let memory = memory_context();
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(relation, &options, Some(&mapping));

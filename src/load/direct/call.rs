@@ -12,6 +12,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
 use super::row_value::RowValue;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::compat;
+use crate::pg::expression;
 use crate::pg::row::RowArrays;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded;
@@ -87,6 +88,15 @@ impl Call {
                 slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
                 known: Cell::new(Known::NONE),
             }
+        }
+    }
+
+    /// See [`expression::anew`]. Guarded.
+    pub fn renew(&mut self) {
+        // SAFETY: made in `new`.
+        self.state = unsafe { expression::anew(self.state) };
+        if let Some(value) = &mut self.value {
+            value.renew();
         }
     }
 

@@ -34,6 +34,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::original::Original;
 use crate::pg::points::{point, point_plain};
+use crate::pg::session_state::SessionState;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded::{self, Opaque};
 
@@ -48,12 +49,14 @@ pub unsafe fn load(load: *mut Load) {
         let mut original = Original::new();
         let mut context = pg_sys::ErrorContextCallback::default();
         Original::push(&raw mut original, &raw mut context);
+        let state = SessionState::note();
         let error = attempt(all, (&raw mut call).cast());
         if !error.is_null() {
-            let error = fail(call.leader, error, &raw mut original);
+            let error = fail(call.leader, error, &raw mut original, state);
             Original::pop(&raw mut original, &raw mut context);
             unguarded::ReThrowError(error);
         }
+        state.keep();
         Original::pop(&raw mut original, &raw mut context);
     }
 }
@@ -72,6 +75,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         let call = call.cast::<Call>();
         let load = (*call).load;
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
+        point_plain!("load.begin");
         set_up(load, executor.as_mut_ptr());
         // Statement triggers may do to the table and its partitions what they want, so they come before anything is
         // known of these.

@@ -3,10 +3,11 @@
 //! A constant is evaluated once. The next id of a sequence is taken from a range, reserved for each chunk in the order
 //! of the chunks, so that ids ascend as the file does. All else is evaluated for each row, in a plain frame.
 
-use pg_bulk_format::id_range::{IdRange, Position};
+use pg_bulk_format::id_range::{IdRange, Position, Rule};
 use pgrx::pg_sys;
 
 use crate::error::Result;
+use crate::pg::expression;
 use crate::pg::row::RowArrays;
 use crate::pg::sequence::{Parameters, Sequence};
 use crate::pg::sequence_default::SequenceDefault;
@@ -43,6 +44,19 @@ struct Ids {
     refills: bool,
     /// Ids that are taken at a time then.
     ahead: u64,
+    /// Rows are looked at again, and get ids that nobody has taken.
+    made_up: bool,
+}
+
+impl Ids {
+    /// Ids as the sequence might give them, however many; and where it stood.
+    fn make_up(&self) -> (IdRange, Position) {
+        let rule = Rule { cycle: true, ..self.sequence.parameters().rule };
+        let is_inside = (rule.min..=rule.max).contains(&self.used.last_value);
+        let first = Position { last_value: if rule.increment > 0 { rule.min } else { rule.max }, is_called: false };
+        let position = if is_inside { self.used } else { first };
+        (IdRange::after(position, &rule, AHEAD), position)
+    }
 }
 
 /// The defaults of a load.
@@ -78,6 +92,7 @@ impl Defaults {
                     gives_back: false,
                     refills: true,
                     ahead: AHEAD,
+                    made_up: false,
                 });
                 continue;
             }
@@ -112,6 +127,20 @@ impl Defaults {
             self::Default::Expression { state, .. } => Some(*state),
             self::Default::Constant { .. } => None,
         })
+    }
+
+    /// For rows that are looked at again: see [`expression::anew`]. Their ids are made up: what was taken was for other rows, and no more is to
+    /// be taken, nor to be given back. Guarded; allocates in the current memory context.
+    pub fn renew(&mut self) {
+        for ids in &mut self.ids {
+            (ids.range, ids.refills, ids.gives_back, ids.made_up) = (None, true, false, true);
+        }
+        for default in &mut self.list {
+            if let self::Default::Expression { state, .. } = default {
+                // SAFETY: made by `default_expression`.
+                *state = unsafe { expression::anew(*state) };
+            }
+        }
     }
 
     /// Are there ids to be taken?
@@ -199,7 +228,7 @@ impl Defaults {
         }
         for ids in &mut self.ids {
             if ids.refills && ids.range.as_ref().is_none_or(|range| range.left() == 0 && !range.is_short()) {
-                let (range, position) = ids.sequence.take(ids.ahead)?;
+                let (range, position) = if ids.made_up { ids.make_up() } else { ids.sequence.take(ids.ahead)? };
                 (ids.range, ids.used) = (Some(range), position);
                 ids.ahead = (ids.ahead * 2).min(AHEAD);
             }

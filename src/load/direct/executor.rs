@@ -4,6 +4,7 @@
 use pgrx::pg_sys;
 
 use crate::pg::compat;
+use crate::pg::expression;
 use crate::pg::unguarded;
 
 /// Executor state of a load's target.
@@ -29,10 +30,27 @@ pub struct Executor {
 /// Set it up for an open relation. `inserted` are the attributes that rows are given values for, `condition` the where
 /// option's expression or null, `instrument` says what is measured of triggers. Guarded; allocates in the current memory context.
 pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
-    // SAFETY: guarded calls on an open, locked relation; nodes are made in the current context.
+    // SAFETY: a guarded call on an open, locked relation.
+    unsafe { make(relation, inserted, condition, instrument, std::ptr::null_mut()) }
+}
+
+/// With the partitions as that directory knows them, or as they are.
+///
+/// # Safety
+/// An open, locked relation; a directory of another executor state, which is not freed before this one is used for the last time, or null.
+/// Guarded.
+unsafe fn make(
+    relation: pg_sys::Relation,
+    inserted: &[i16],
+    condition: *mut pg_sys::Node,
+    instrument: i32,
+    directory: pg_sys::PartitionDirectory,
+) -> Executor {
+    // SAFETY: guarded calls; the caller vouches for the relation; nodes are made in the current context.
     unsafe {
         let estate = pg_sys::CreateExecutorState();
         (*estate).es_instrument = instrument;
+        (*estate).es_partition_directory = directory;
         let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
         compat::init_range_table(estate, relation, inserted);
         let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
@@ -76,6 +94,19 @@ pub fn set_up(relation: pg_sys::Relation, inserted: &[i16], condition: *mut pg_s
         pg_sys::MemoryContextSwitchTo(old);
         let leaf = form.relispartition && !partitioned;
         Executor { estate, target, econtext, slot, mtstate, routing, condition, checks, leaf, generated }
+    }
+}
+
+/// The same for rows that are looked at again after an error, which may have left each expression in the middle
+/// ([`expression::anew`]); the first one is not used any more, nor torn down, as an
+/// error ends the load. Rows go where they went. Guarded; allocates in the current memory context.
+pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
+    // SAFETY: the executor's own structures.
+    unsafe {
+        let relation = (*executor.target).ri_RelationDesc;
+        let (instrument, directory) = ((*executor.estate).es_instrument, (*executor.estate).es_partition_directory);
+        let again = make(relation, inserted, std::ptr::null_mut(), instrument, directory);
+        Executor { condition: expression::anew(executor.condition), ..again }
     }
 }
 

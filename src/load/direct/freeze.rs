@@ -6,6 +6,7 @@
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
+use crate::pg::compat;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// PD_ALL_VISIBLE (bufpage.h)
@@ -25,7 +26,7 @@ pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
             return Err(Error::new(Code::ERRCODE_INVALID_TRANSACTION_STATE, message));
         }
         let own = pg_sys::GetCurrentSubTransactionId();
-        if (*relation).rd_createSubid != own && crate::pg::compat::new_file_subid(relation) != own {
+        if (*relation).rd_createSubid != own && compat::new_file_subid(relation) != own {
             let message = "cannot perform COPY FREEZE because the table was not created or truncated in the current \
                            subtransaction";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
@@ -41,6 +42,7 @@ pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
 pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
     // SAFETY: guarded calls on an open relation; as heap_multi_insert (heapam.c) sets the bits, with the page locked.
     unsafe {
+        let dirties = compat::dirties_visible(relation);
         let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
         let mut map = pg_sys::InvalidBuffer.cast_signed();
         for block in start..pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) {
@@ -53,6 +55,10 @@ pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
             if (*page).pd_flags & ALL_VISIBLE != 0 {
                 let bits = pg_sys::VISIBILITYMAP_ALL_VISIBLE | pg_sys::VISIBILITYMAP_ALL_FROZEN;
                 let none = pg_sys::InvalidTransactionId;
+                // The page was written around shared buffers and says so already; still as lazy_scan_prune (vacuumlazy.c) does it.
+                if dirties {
+                    pg_sys::MarkBufferDirty(buffer);
+                }
                 pg_sys::visibilitymap_set(relation, block, buffer, 0, map, none, bits as u8);
             }
             pg_sys::UnlockReleaseBuffer(buffer);

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use crate::pg::compat;
-use crate::pg::statement;
+use crate::pg::statement::{self, About};
 use crate::pg::unguarded as c;
 
 /// What the query calls the keys.
@@ -30,8 +30,6 @@ pub struct KeyQuery {
     beside: CString,
     /// The referenced table.
     pub parent: pg_sys::Oid,
-    /// The owner of the referenced table.
-    owner: pg_sys::Oid,
     /// The referring columns.
     pub columns: Vec<i16>,
     /// The referenced columns.
@@ -92,7 +90,6 @@ impl KeyQuery {
             let unlocked = found_in(b"ONLY ", name);
             let numbers = [unlocked.as_slice(), b" FOR KEY SHARE OF x"].concat();
             let text = [b"SELECT FROM (".as_slice(), &numbers, b") found GROUP BY number"].concat();
-            let owner = form.relowner;
             pg_sys::table_close(parent, pg_sys::NoLock.cast_signed());
             (is_plain && sortable).then(|| KeyQuery {
                 text: CString::new(text).unwrap_or_default(),
@@ -100,7 +97,6 @@ impl KeyQuery {
                 unlocked: CString::new(unlocked).unwrap_or_default(),
                 beside: CString::new(found_in(b"", ROWS)).unwrap_or_default(),
                 parent: key.confrelid,
-                owner,
                 columns: key.conkey.iter().take(count).copied().collect(),
                 referenced: key.confkey.iter().take(count).copied().collect(),
                 full,
@@ -119,8 +115,8 @@ impl KeyQuery {
         unsafe {
             let environment = environment(self.keys(keys, count), Beside::NOTHING);
             let mut before = Settings::default();
-            enter(&raw mut before, self.owner);
-            let found = statement::count(self.text.as_ptr(), environment);
+            enter(&raw mut before, self.parent);
+            let found = statement::count(self.text.as_ptr(), self.about(), environment);
             leave(&raw const before);
             found
         }
@@ -136,14 +132,19 @@ impl KeyQuery {
             let environment = environment(self.keys(keys, count), Beside::NOTHING);
             let mut before = Settings::default();
             let mut receiver = Receiver::new(found);
-            enter(&raw mut before, self.owner);
-            statement::each(self.numbers.as_ptr(), environment, (&raw mut receiver).cast());
+            enter(&raw mut before, self.parent);
+            statement::each(self.numbers.as_ptr(), self.about(), environment, (&raw mut receiver).cast());
             leave(&raw const before);
         }
     }
 }
 
 impl KeyQuery {
+    /// Since the text was made code of users may have run, and the name be another table's, or a view's.
+    fn about(&self) -> About {
+        About::Table(self.parent)
+    }
+
     fn keys(&self, store: *mut pg_sys::Tuplestorestate, count: u64) -> Beside {
         Beside { descriptor: self.descriptor, store, count, alone: false }
     }
@@ -158,12 +159,12 @@ impl KeyQuery {
             let environment = environment(self.keys(keys, count), beside);
             let mut before = Settings::default();
             let mut receiver = Receiver::new(found);
-            enter(&raw mut before, self.owner);
+            enter(&raw mut before, self.parent);
             if !beside.alone {
-                statement::each(self.unlocked.as_ptr(), environment, (&raw mut receiver).cast());
+                statement::each(self.unlocked.as_ptr(), self.about(), environment, (&raw mut receiver).cast());
             }
             if !beside.store.is_null() {
-                statement::each(self.beside.as_ptr(), environment, (&raw mut receiver).cast());
+                statement::each(self.beside.as_ptr(), self.about(), environment, (&raw mut receiver).cast());
             }
             leave(&raw const before);
         }
@@ -180,6 +181,12 @@ pub struct Beside {
     pub count: u64,
     /// No row of the table counts.
     pub alone: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { parent: std::ptr::null_mut(), user: pg_sys::InvalidOid, security: 0, level: 0 }
+    }
 }
 
 impl Beside {
@@ -287,8 +294,10 @@ unsafe extern "C-unwind" fn environment(keys: Beside, rows: Beside) -> *mut pg_s
 }
 
 /// What is different while a query runs as the server's own would.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Settings {
+    /// The referenced table, open: nobody drops what is in use.
+    parent: pg_sys::Relation,
     user: pg_sys::Oid,
     security: i32,
     level: i32,
@@ -298,11 +307,16 @@ struct Settings {
 /// validating a constraint has, as RI_Initial_Check does. After an error, the abort does what [`leave`] would.
 ///
 /// # Safety
-/// A valid place to remember what there was.
+/// A valid place to remember what there was; a table that is locked.
 #[pg_guard]
-unsafe extern "C-unwind" fn enter(before: *mut Settings, owner: pg_sys::Oid) {
-    // SAFETY: the caller vouches for it; guarded calls.
+unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
+    // SAFETY: the caller vouches for both; guarded calls.
     unsafe {
+        (*before).parent = pg_sys::try_relation_open(parent, pg_sys::NoLock.cast_signed());
+        if (*before).parent.is_null() {
+            statement::replaced().raise();
+        }
+        let owner = (*(*(*before).parent).rd_rel).relowner;
         pg_sys::GetUserIdAndSecContext(&raw mut (*before).user, &raw mut (*before).security);
         (*before).level = pg_sys::NewGUCNestLevel();
         let memory = pg_sys::maintenance_work_mem;
@@ -333,5 +347,6 @@ unsafe extern "C-unwind" fn leave(before: *const Settings) {
     unsafe {
         pg_sys::SetUserIdAndSecContext((*before).user, (*before).security);
         pg_sys::AtEOXact_GUC(true, (*before).level);
+        pg_sys::relation_close((*before).parent, pg_sys::NoLock.cast_signed());
     }
 }

@@ -64,6 +64,8 @@ pub struct Leader {
     pub notes: Vec<String>,
     /// The row that is to blame, if too many were left out.
     pub too_much: Option<TooMuch>,
+    /// It was looked for again: what is wrong is known, and a file of a list cannot be begun like that once more.
+    pub looked_again: bool,
     /// The error context outside of the load's own.
     pub(super) outer: *mut pg_sys::ErrorContextCallback,
     pub counts: Counts,

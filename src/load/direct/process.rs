@@ -21,7 +21,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::at_once::InBlock;
 pub use self::turn::File;
 use super::defaults::Defaults;
-use super::executor::Executor;
+use super::executor::{Executor, set_up_again};
 use super::heap::Heap;
 use super::index_keys::{Collector, KeyPlan};
 use super::join::Join;
@@ -40,6 +40,7 @@ use crate::pg::compat;
 use crate::pg::file_figures::ByFile;
 use crate::pg::progress::Figures;
 use crate::pg::row::Rows;
+use crate::pg::row_violation::RowViolation;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
@@ -63,6 +64,8 @@ pub struct Process {
     pub pins: Pins,
     /// The memory context that [`run`](super::row_loop::run) was called in.
     pub memory: pg_sys::MemoryContext,
+    /// While it runs and keeps rejects: who tells which errors are a row's. Else null.
+    pub violation: *mut RowViolation,
     /// Rows are made and judged, but there is no heap for them.
     pub is_dry: bool,
     /// Then, what their keys go to; null if they have none that matter.
@@ -209,6 +212,7 @@ impl Process {
             rejects,
             pins: Pins::default(),
             memory: std::ptr::null_mut(),
+            violation: std::ptr::null_mut(),
             is_dry,
             keys: std::ptr::null_mut(),
             skip_left: skip,
@@ -267,8 +271,28 @@ impl Process {
         self.by_oid.get(&oid.to_u32()).copied()
     }
 
-    /// Read the file in order from a place in a stretch on, and store nothing. Guarded.
-    pub fn look_again(&mut self, stretch: u64, place: Place) -> Result<()> {
+    /// Read the file in order from a place in a stretch on, and store nothing. An error may have ended anything in the middle, so that nothing is
+    /// called any more of what was called then ([`expression`](crate::pg::expression)). `inserted` is as for the executor. Guarded.
+    pub fn look_again(&mut self, stretch: u64, place: Place, inserted: &[i16]) -> Result<()> {
+        // SAFETY: the executor's own memory, which stays.
+        let old = unsafe { pg_sys::MemoryContextSwitchTo((*self.executor.estate).es_query_cxt) };
+        self.pins.forget();
+        self.rows.renew_columns();
+        match (&self.join, &mut self.projection) {
+            // The plan above the scan is not run again: which lines are bad, the scan knows.
+            (Some(_), Some(projection)) => projection.forget_conditions(),
+            (_, projection) => {
+                self.executor = set_up_again(&self.executor, inserted);
+                self.fields = self.executor.econtext;
+                self.last_leaf = (std::ptr::null_mut(), 0);
+                if let Some(projection) = projection {
+                    projection.renew();
+                }
+                self.defaults.renew();
+            }
+        }
+        // SAFETY: the context of before.
+        unsafe { pg_sys::MemoryContextSwitchTo(old) };
         let chunks = std::mem::replace(&mut self.chunks, Chunks::InOrder);
         self.records_left = u64::MAX;
         self.is_dry = true;

@@ -20,6 +20,7 @@ use super::way::Way;
 use crate::pg::attempt::attempt;
 use crate::pg::compat;
 use crate::pg::original::gettext;
+use crate::pg::owner::along_safe_path;
 use crate::pg::points::point_plain;
 use crate::pg::unguarded::{self as c, Opaque};
 use crate::pg::usage::Cpu;
@@ -27,6 +28,7 @@ use crate::pg::usage::Cpu;
 /// What the errors of a build need.
 #[derive(Debug)]
 struct Build {
+    relation: pg_sys::Relation,
     index: *const Index,
     persistence: c_char,
     /// The user may see the keys of the table.
@@ -49,7 +51,7 @@ pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: us
             }
             c::check_for_interrupts();
             let began = Instant::now();
-            let mut build = Build { index, persistence, reveals: may_see_keys(relation, index.oid) };
+            let mut build = Build { relation, index, persistence, reveals: may_see_keys(relation, index.oid) };
             let build = (&raw mut build).cast::<Build>();
             let error = attempt(reindex, build.cast());
             if !error.is_null() {
@@ -70,7 +72,7 @@ unsafe extern "C-unwind" fn reindex(build: Opaque) {
     unsafe {
         let build = build.cast::<Build>();
         point_plain!("load.rebuild");
-        compat::reindex_index((*(*build).index).oid, (*build).persistence);
+        along_safe_path((*build).relation, || compat::reindex_index((*(*build).index).oid, (*build).persistence));
         c::CommandCounterIncrement();
         point_plain!("load.rebuilt");
     }

@@ -25,6 +25,7 @@ use crate::error::{self, Error, OrRaise};
 use crate::load::rejects::Complaint;
 use crate::pg::attempt::attempt;
 use crate::pg::row::{RowArrays, Rows};
+use crate::pg::row_violation::{RowViolation, judge};
 use crate::pg::stages::Stage;
 use crate::pg::unguarded::{self, Opaque};
 use crate::pg::{compat, original};
@@ -108,6 +109,28 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
     }
 }
 
+/// The same rows once more, to find the one that was too many, after [`Process::look_again`]. Of a join, the scan's only.
+///
+/// # Safety
+/// As [`run`].
+pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
+    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    unsafe {
+        if (*process).join.is_none() {
+            run(process);
+            return;
+        }
+        let memory = pg_sys::CurrentMemoryContext;
+        let of_record = (*(*process).fields).ecxt_per_tuple_memory;
+        let mut filtered = 0;
+        unguarded::MemoryContextReset(of_record);
+        while fetch(process.cast(), &raw mut filtered) {
+            unguarded::MemoryContextReset(of_record);
+        }
+        pg_sys::CurrentMemoryContext = memory;
+    }
+}
+
 /// Load the rows there are for this process, but for the pages that are not full in the end.
 ///
 /// # Safety
@@ -121,17 +144,22 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
             rows(process.cast());
             return;
         }
+        let mut callback = pg_sys::ErrorContextCallback::default();
+        let mut violation = std::mem::MaybeUninit::<RowViolation>::uninit();
+        RowViolation::push(&raw mut callback, violation.as_mut_ptr());
+        (*process).violation = violation.as_mut_ptr();
         loop {
             // Where errors are copied to.
             pg_sys::CurrentMemoryContext = (*(*process).executor.econtext).ecxt_per_tuple_memory;
-            let snapshot = unguarded::GetActiveSnapshot();
             let error = attempt(rows, process.cast());
             if error.is_null() {
+                pg_sys::error_context_stack = callback.previous;
+                (*process).violation = std::ptr::null_mut();
                 return;
             }
             pg_sys::CurrentMemoryContext = memory;
-            // Of a row that a function has written, whose statement is under way with a snapshot of its own, it is said in the same words.
-            if !compat::is_violation((*error).funcname) || unguarded::GetActiveSnapshot() != snapshot {
+            if !violation.assume_init_mut().is_of_row(error) {
+                (*process).violation = std::ptr::null_mut();
                 unguarded::ReThrowError(error);
             }
             // The error goes with the row.
@@ -152,6 +180,7 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
         let e = (*process).executor;
         let rows = &raw mut (*process).rows;
         let memory = (*process).memory;
+        let violation = (*process).violation;
         let per_tuple = (*e.econtext).ecxt_per_tuple_memory;
         let arrays = RowArrays { values: (*e.slot).tts_values, nulls: (*e.slot).tts_isnull };
         let projection = match (*process).projection.as_mut() {
@@ -247,7 +276,9 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
             }
             let mut relinfo = e.target;
             if !e.routing.is_null() {
+                judge(violation, true);
                 relinfo = unguarded::ExecFindPartition(e.mtstate, e.target, e.routing, slot, e.estate);
+                judge(violation, false);
                 let map = compat::root_to_leaf(relinfo, e.estate);
                 if !map.is_null() {
                     slot = unguarded::execute_attr_map_slot((*map).attrMap, slot, (*relinfo).ri_PartitionTupleSlot);
@@ -262,12 +293,16 @@ unsafe extern "C-unwind" fn rows(process: Opaque) {
                 (*process).pins.note(relinfo);
                 // What is said of a row goes with it.
                 pg_sys::CurrentMemoryContext = per_tuple;
+                judge(violation, true);
                 unguarded::ExecConstraints(relinfo, slot, e.estate);
+                judge(violation, false);
                 (*process).pins.forget();
             }
             if e.leaf {
                 pg_sys::CurrentMemoryContext = per_tuple;
+                judge(violation, true);
                 unguarded::ExecPartitionCheck(relinfo, slot, e.estate, true);
+                judge(violation, false);
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_null() {

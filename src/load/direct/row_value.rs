@@ -10,6 +10,7 @@ use pg_bulk_format::tuple::{FormBuffer, Layout, Source, TUPLE_HEADER};
 use pgrx::{PgList, pg_sys};
 
 use super::heap;
+use crate::pg::expression;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded;
 
@@ -54,6 +55,12 @@ impl RowValue {
             let state = pg_sys::ExecInitExpr(call.cast(), std::ptr::null_mut());
             Some(RowValue { state, layout, buffer: FormBuffer::new() })
         }
+    }
+
+    /// See [`expression::anew`]. Guarded.
+    pub fn renew(&mut self) {
+        // SAFETY: made in `new`.
+        self.state = unsafe { expression::anew(self.state) };
     }
 
     /// The value of a row that was decoded together with others; none if it is to be made as that of any other row. It is there until

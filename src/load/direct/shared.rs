@@ -35,6 +35,8 @@ pub struct Shared {
     /// The build of the leader's library.
     pub build: u64,
     pub file: Identity,
+    /// What the leader has open.
+    pub leaders: Descriptor,
     /// What a compressed file is shared by.
     pub ring: Descriptor,
     stretches: Stretches,
@@ -74,6 +76,7 @@ impl Shared {
         Shared {
             build,
             file,
+            leaders: Descriptor::NONE,
             ring: Descriptor::NONE,
             stretches: Stretches::new(grid, place),
             baton: Baton::new(),

@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 
 use super::index_keys::Planned;
 use super::join;
-use super::projection::Text;
+use super::nodes::Text;
 use crate::pg::append::Traits;
 use crate::pg::sequence::Parameters;
 

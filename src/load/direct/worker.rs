@@ -3,6 +3,7 @@
 //! It makes from the spec what the leader made from the call, works until there are no more chunks, and leaves. An error
 //! waits until it is known to be the earliest of the file, and is then raised as it is.
 
+use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
@@ -16,9 +17,10 @@ use super::failure;
 use super::index_keys::KeyPlan;
 use super::join::{self, Join, figures};
 use super::leaves;
+use super::nodes::Text;
 use super::origin::Traces;
 use super::process::{Parts, Process};
-use super::projection::{Projection, Text};
+use super::projection::Projection;
 use super::rejects::{Rejects, Tally};
 use super::row_loop;
 use super::shared::{
@@ -32,13 +34,13 @@ use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
 use crate::pg::attempt::attempt;
 use crate::pg::build_id::check_build;
-use crate::pg::chunk::changed;
 use crate::pg::chunks::Chunks;
 use crate::pg::context::copy_context;
 use crate::pg::file_figures::ByFile;
 use crate::pg::files::FileList;
 use crate::pg::parallel::lookup;
 use crate::pg::points::point;
+use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::sequence::Sequence;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
@@ -151,6 +153,23 @@ unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_
     unsafe { usage::end_share(lookup(toc, KEY_SHARES).cast::<Share>().add(process.number - 1)) };
 }
 
+/// The rows of the leader's file, or of the first of its list. Guarded; memory as in [`source::open_rows`].
+fn open(relation: pg_sys::Relation, options: &mut LoadOptions, mapping: &Mapping, shared: &Shared) -> Result<Rows> {
+    if matches!(options.location, Location::Files(_)) {
+        return source::open_rows(relation, options, Some(mapping));
+    }
+    let location = options.location.clone();
+    let described = if options.is_copy { CString::default() } else { location.described() };
+    leaders_rows(&location, shared.leaders, shared.file, |opened| {
+        options.location = opened.clone();
+        let rows = source::open_rows(relation, options, Some(mapping));
+        options.location = location.clone();
+        let mut rows = rows?;
+        rows.described = described.clone();
+        Ok(rows)
+    })
+}
+
 /// # Safety
 /// As [`pg_bulk_load_worker`]; a guarded frame.
 unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> Result<Process> {
@@ -207,15 +226,12 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         join.joined().complete(&mut mapping);
         mapping.computed = text.sets.clone();
     }
-    let mut rows = source::open_rows(relation, &options, Some(&mapping))?;
     // SAFETY: set above; the leader's memory outlives its workers.
     let shared_state = unsafe { &*shared };
+    let mut rows = open(relation, &mut options, &mapping, shared_state)?;
     rows.stream_mut().wait_for_turns();
     if list.is_none() {
         rows.take_names()?;
-    }
-    if list.is_none() && rows.stream().identity() != Some(shared_state.file) {
-        return Err(changed(&options.location.display()));
     }
     if options.once {
         rows.stream_mut().insist(shared_state.file)?;

@@ -37,6 +37,7 @@ impl Leader {
         let stream = self.process.rows.stream();
         let list = stream.files().cloned();
         let Some(file) = stream.identity() else { return Ok(()) };
+        let leaders = stream.descriptor();
         let start = Place { eol: Eol::Nl, offset: 0, lines: 0 };
         let place = if list.is_some() { Some(start) } else { self.process.rows.reader().place_behind() };
         let Some(place) = place else { return Ok(()) };
@@ -108,7 +109,7 @@ impl Leader {
         // SAFETY: room of these sizes, aligned for everything.
         let queues: Vec<_> = unsafe {
             shared.write(Shared::new(file, grid, place, bad, build_id()));
-            (*shared).ring = descriptor;
+            ((*shared).leaders, (*shared).ring) = (leaders, descriptor);
             (*shared).kept.store(self.alone.kept.load(Relaxed), Relaxed);
             for i in 0..stretches {
                 rejects.add(i).write(Tally::new());
@@ -243,11 +244,15 @@ impl Leader {
         self.process.rejects.too_much(shared)
     }
 
-    /// Get ready to find that row again. False if there is none. Guarded.
+    /// Get ready to find that row again. False if there is none, or it was looked for already. Guarded.
     pub fn look_again(&mut self) -> Result<bool> {
+        if self.looked_again {
+            return Ok(false);
+        }
         let Some(TooMuch { stretch, place, before }) = self.too_much.or_else(|| self.find_too_much()) else {
             return Ok(false);
         };
+        self.looked_again = true;
         let process = &mut self.process;
         process.shared = &raw const *self.alone;
         self.counters = std::ptr::null();
@@ -260,7 +265,7 @@ impl Leader {
         }
         process.rejects = process.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
-        process.look_again(stretch, place)?;
+        process.look_again(stretch, place, &self.spec.inserted)?;
         Ok(true)
     }
 

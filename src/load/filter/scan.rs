@@ -5,7 +5,7 @@
 //! - The option is text, since whoever makes the table may want a function that returns its rows, which cannot be there before. So it is looked
 //!   up when the table is used. Nobody's search path has a say in that, nor in what its arguments' types are called.
 //! - It is called as functions of a view are: by the current user, who needs EXECUTE, along the session's search path. So nobody has code run
-//!   as somebody else by choosing what a name in its body means. Only ANALYZE calls it as the table's owner, as it calls all else.
+//!   as somebody else by choosing what a name in its body means. Only ANALYZE is the table's owner, whatever it calls.
 //!
 //! The record is the function's, and what it makes is the table's row: columns of the table have no fields.
 
@@ -107,35 +107,16 @@ unsafe fn returns_rows_of(function: pg_sys::Oid, relid: pg_sys::Oid) -> bool {
     }
 }
 
-/// Do `work` as that user. Guarded; an error leaves it to the end of the (sub)transaction to bring the user back.
-fn as_user<T>(other: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
-    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: guarded calls with valid pointers, in a transaction.
-    unsafe {
-        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        if other == pg_sys::InvalidOid || user == other {
-            return work();
-        }
-        pg_sys::SetUserIdAndSecContext(other, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
-        let done = work();
-        pg_sys::SetUserIdAndSecContext(user, context);
-        done
-    }
-}
-
 /// Ready to run.
 #[derive(Debug)]
 pub struct RowFilter {
     projection: Projection,
     /// Of its own, since what a scan's is of is the table's row. Its memory is that of the row.
     econtext: *mut pg_sys::ExprContext,
-    /// Whom it is called as, if that is not the current user anyway.
-    user: pg_sys::Oid,
 }
 
 impl RowFilter {
-    /// For a scan of that table, to be called as that user; no user is whoever is the current one then. Guarded; allocates in the executor's
-    /// memory.
+    /// For a scan of that table. Guarded; allocates in the executor's memory.
     ///
     /// # Safety
     /// The open table, and the state of a query that is executed.
@@ -144,24 +125,21 @@ impl RowFilter {
         relation: pg_sys::Relation,
         on_error: OnError,
         estate: *mut pg_sys::EState,
-        user: pg_sys::Oid,
     ) -> Result<RowFilter> {
         // SAFETY: guarded calls; the caller vouches for table and state.
         unsafe {
             let memory = (*estate).es_query_cxt;
             let old = pg_sys::MemoryContextSwitchTo(memory);
             // Rights to functions are asked when expressions are made ready. The path is the session's, which the function's body may use.
-            let projection = as_user(user, || {
-                check(function)?;
-                let mut nodes = Nodes::NONE;
-                let into = &raw mut nodes;
-                c::guard(|| analysis::analyze_table(relation, function, into));
-                let descriptor = super::descriptor(function, relation)?;
-                Result::Ok(Projection::over(nodes, descriptor, &[], on_error, memory))
-            })?;
+            check(function)?;
+            let mut nodes = Nodes::NONE;
+            let into = &raw mut nodes;
+            c::guard(|| analysis::analyze_table(relation, function, into));
+            let descriptor = super::descriptor(function, relation)?;
+            let projection = Projection::over(nodes, descriptor, &[], on_error, memory);
             let econtext = pg_sys::CreateExprContext(estate);
             pg_sys::MemoryContextSwitchTo(old);
-            Ok(RowFilter { projection, econtext, user })
+            Ok(RowFilter { projection, econtext })
         }
     }
 
@@ -176,23 +154,13 @@ impl RowFilter {
 /// # Safety
 /// A plain frame; a valid filter that nobody else uses, and arrays of the table's row.
 pub unsafe fn make(this: *const RowFilter, arrays: RowArrays) -> Made {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor. An error leaves it to the end of the (sub)transaction to
-    // bring the user back, as of a security-definer function (fmgr.c).
+    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
     unsafe {
         let econtext = (*this).econtext;
         let memory = pg_sys::CurrentMemoryContext;
         c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
         pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
-        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        let is_other = (*this).user != pg_sys::InvalidOid && (*this).user != user;
-        if is_other {
-            c::SetUserIdAndSecContext((*this).user, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
-        }
         let made = filter(&raw const (*this).projection, econtext, arrays);
-        if is_other {
-            c::SetUserIdAndSecContext(user, context);
-        }
         pg_sys::CurrentMemoryContext = memory;
         made
     }

@@ -168,15 +168,32 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
     }
 }
 
-/// Leave only safe schemas in the search path until a nest level of settings ends, as maintenance does from 17 on
-/// (`RestrictSearchPath`).
+/// Leave only safe schemas in the search path until a nest level of settings ends, before code of `owner` runs for `user`,
+/// as maintenance does from 17 on (`RestrictSearchPath`). In older versions maintenance is for owners, who may choose what names in
+/// their code mean; here it is not, and somebody else may not: his functions would run with the owner's rights.
 ///
 /// # Safety
 /// A plain frame in a nest level of its own.
-pub unsafe fn restrict_search_path() {
+pub unsafe fn restrict_search_path(user: pg_sys::Oid, owner: pg_sys::Oid) {
+    use crate::pg::unguarded as c;
     #[cfg(any(feature = "pg17", feature = "pg18"))]
-    // SAFETY: passed on.
+    let _ = (user, owner);
+    // SAFETY: passed on; the setting ends with the nest level.
     unsafe {
-        crate::pg::unguarded::RestrictSearchPath();
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        c::RestrictSearchPath();
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        if !c::has_privs_of_role(user, owner) {
+            c::set_config_option(
+                c"search_path".as_ptr(),
+                c"pg_catalog, pg_temp".as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use pg_bulk_format::reader::Value;
+use pg_bulk_format::reader::{Record, Value};
 
 use super::{Attention, Rows};
 use crate::error::{self, Result};
@@ -78,15 +78,19 @@ impl Rows {
     }
 
     /// Text: an octal or hexadecimal escape may make an invalid character, in any field, wanted or not.
-    /// A line for a table without columns is not looked into.
+    /// A line for a table without columns is not looked into. COPY looks for a DEFAULT marker in a field before it goes to the next
+    /// one (CopyReadAttributesText); those of a header are none.
     #[cold]
-    pub(in super::super) fn check_escapes(&mut self) -> Result<()> {
+    pub(in super::super) fn check_escapes(&mut self, is_header: bool) -> Result<()> {
         let invalid = self.stream.invalid();
         if self.fields == 0 || invalid == EncodingErrors::Replace {
             return Ok(());
         }
         let reader = &self.stream.reader;
         for i in 0..reader.fields() {
+            if self.default.is_some() && !is_header {
+                self.check_default(&reader.record(), i)?;
+            }
             if let Value::Escaped(raw) = reader.value(i) {
                 self.unescaped.clear();
                 if reader.unescape(raw, &mut self.unescaped) {
@@ -113,12 +117,18 @@ impl Rows {
     #[cold]
     fn check_defaults(&self, fields: usize) -> Result<()> {
         let record = self.reader().record();
-        for (i, column) in self.columns.iter().enumerate().take(fields) {
-            let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
-            let value = || trim.map_or_else(|| record.value(i), |trim| record.trimmed(i, trim));
-            if column.default.is_null() && !column.ignored && value() == Value::Default {
-                return Err(error::unexpected_default(&column.display_name()));
-            }
+        (0..fields.min(self.fields)).try_for_each(|field| self.check_default(&record, field))
+    }
+
+    /// Is a field the DEFAULT marker although its column has no default? One behind those of columns is too many, whatever it is.
+    fn check_default(&self, record: &Record<'_>, field: usize) -> Result<()> {
+        let Some(column) = self.columns.get(..self.fields).and_then(|columns| columns.get(field)) else {
+            return Ok(());
+        };
+        let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
+        let value = || trim.map_or_else(|| record.value(field), |trim| record.trimmed(field, trim));
+        if column.default.is_null() && !column.ignored && value() == Value::Default {
+            return Err(error::unexpected_default(&column.display_name()));
         }
         Ok(())
     }

@@ -11,23 +11,6 @@ unsafe extern "C-unwind" {
     pub fn datumCopy(value: pg_sys::Datum, typByVal: bool, typLen: c_int) -> pg_sys::Datum;
     /// predicate.c.
     pub fn TransferPredicateLocksToHeapRelation(relation: pg_sys::Relation);
-    /// nbtsearch.c.
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    pub fn _bt_get_endpoint(
-        relation: pg_sys::Relation,
-        level: u32,
-        rightmost: bool,
-        snapshot: pg_sys::Snapshot,
-    ) -> pg_sys::Buffer;
-    /// nbtsearch.c.
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    pub fn _bt_get_endpoint(relation: pg_sys::Relation, level: u32, rightmost: bool) -> pg_sys::Buffer;
-    /// nbtpage.c. Extends the file, or takes a page that was recycled.
-    #[cfg(feature = "pg15")]
-    pub fn _bt_getbuf(relation: pg_sys::Relation, block: pg_sys::BlockNumber, access: c_int) -> pg_sys::Buffer;
-    /// nbtpage.c. Extends the file, or takes a page that was recycled.
-    #[cfg(not(feature = "pg15"))]
-    pub fn _bt_allocbuf(relation: pg_sys::Relation, heap: pg_sys::Relation) -> pg_sys::Buffer;
     /// predicate.c.
     pub fn PredicateLockPageSplit(relation: pg_sys::Relation, old: pg_sys::BlockNumber, new: pg_sys::BlockNumber);
     /// expandeddatum.c. Raises nothing.
@@ -36,39 +19,8 @@ unsafe extern "C-unwind" {
     pub fn RecordFreeIndexPage(relation: pg_sys::Relation, block: pg_sys::BlockNumber);
     /// xloginsert.c. Not in a critical section.
     pub fn XLogEnsureRecordSpace(max_block_id: c_int, ndatas: c_int);
-    /// pg_locale.c; gone from 18 on. Looks into the catalogs.
-    #[cfg(not(feature = "pg18"))]
-    pub fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;
     /// pg_locale.c. Looks into the catalogs; what it returns stays. Null for the database's, up to 16, unless ICU provides it.
     pub fn pg_newlocale_from_collation(collation: pg_sys::Oid) -> Opaque;
-    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
-    #[cfg(feature = "pg15")]
-    pub fn _bt_search(
-        relation: pg_sys::Relation,
-        key: Opaque,
-        buffer: *mut pg_sys::Buffer,
-        access: c_int,
-        snapshot: pg_sys::Snapshot,
-    ) -> Opaque;
-    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
-    #[cfg(feature = "pg16")]
-    pub fn _bt_search(
-        relation: pg_sys::Relation,
-        heap: pg_sys::Relation,
-        key: Opaque,
-        buffer: *mut pg_sys::Buffer,
-        access: c_int,
-        snapshot: pg_sys::Snapshot,
-    ) -> Opaque;
-    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    pub fn _bt_search(
-        relation: pg_sys::Relation,
-        heap: pg_sys::Relation,
-        key: Opaque,
-        buffer: *mut pg_sys::Buffer,
-        access: c_int,
-    ) -> Opaque;
     /// nbtutils.c, or nbtsearch.c. Frees memory; raises nothing.
     pub fn _bt_freestack(stack: Opaque);
     /// nbtutils.c. Reads the metapage if there is a tuple, and looks procedures up.
@@ -122,12 +74,6 @@ unsafe extern "C-unwind" {
     );
     /// nbtutils.c.
     pub fn _bt_allequalimage(relation: pg_sys::Relation, debugmessage: bool) -> bool;
-    /// storage.c.
-    #[cfg(feature = "pg15")]
-    pub fn log_smgrcreate(locator: *const pg_sys::RelFileNode, fork: pg_sys::ForkNumber::Type);
-    /// storage.c.
-    #[cfg(not(feature = "pg15"))]
-    pub fn log_smgrcreate(locator: *const pg_sys::RelFileLocator, fork: pg_sys::ForkNumber::Type);
     /// bufmgr.c.
     pub fn ReadBufferExtended(
         relation: pg_sys::Relation,
@@ -159,29 +105,6 @@ unsafe extern "C-unwind" {
     pub fn ExecPrepareQual(qual: *mut pg_sys::List, estate: *mut pg_sys::EState) -> *mut pg_sys::ExprState;
     /// execIndexing.c. Runs immutable functions.
     pub fn ExecOpenIndices(relinfo: *mut pg_sys::ResultRelInfo, speculative: bool);
-    #[cfg(feature = "pg15")]
-    /// execIndexing.c.
-    pub fn ExecInsertIndexTuples(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        slot: *mut pg_sys::TupleTableSlot,
-        estate: *mut pg_sys::EState,
-        update: bool,
-        no_duplicate_error: bool,
-        conflict: *mut bool,
-        arbiters: *mut pg_sys::List,
-    ) -> *mut pg_sys::List;
-    #[cfg(not(feature = "pg15"))]
-    /// execIndexing.c.
-    pub fn ExecInsertIndexTuples(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        slot: *mut pg_sys::TupleTableSlot,
-        estate: *mut pg_sys::EState,
-        update: bool,
-        no_duplicate_error: bool,
-        conflict: *mut bool,
-        arbiters: *mut pg_sys::List,
-        only_summarizing: bool,
-    ) -> *mut pg_sys::List;
     /// index.c. Runs the index's expressions.
     pub fn FormIndexDatum(
         info: *mut pg_sys::IndexInfo,
@@ -265,23 +188,6 @@ unsafe extern "C-unwind" {
     pub fn tuplesort_rescan(state: *mut pg_sys::Tuplesortstate);
     /// tuplesort.c.
     pub fn tuplesort_end(state: *mut pg_sys::Tuplesortstate);
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    /// index.c.
-    pub fn reindex_index(
-        index: pg_sys::Oid,
-        skip_checks: bool,
-        persistence: c_char,
-        params: *mut pg_sys::ReindexParams,
-    );
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    /// index.c.
-    pub fn reindex_index(
-        statement: *const pg_sys::ReindexStmt,
-        index: pg_sys::Oid,
-        skip_checks: bool,
-        persistence: c_char,
-        params: *const pg_sys::ReindexParams,
-    );
     /// indexam.c.
     pub fn index_getprocinfo(index: pg_sys::Relation, attnum: i16, procnum: u16) -> *mut pg_sys::FmgrInfo;
     /// fmgr.c. Calls a function.
@@ -291,25 +197,6 @@ unsafe extern "C-unwind" {
         arg1: pg_sys::Datum,
         arg2: pg_sys::Datum,
     ) -> pg_sys::Datum;
-    #[cfg(not(feature = "pg18"))]
-    /// execIndexing.c. Waits for other transactions; false if another row is in the way.
-    pub fn ExecCheckIndexConstraints(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        slot: *mut pg_sys::TupleTableSlot,
-        estate: *mut pg_sys::EState,
-        conflict: pg_sys::ItemPointer,
-        arbiters: *mut pg_sys::List,
-    ) -> bool;
-    #[cfg(feature = "pg18")]
-    /// execIndexing.c. Waits for other transactions; false if another row than `own` is in the way.
-    pub fn ExecCheckIndexConstraints(
-        relinfo: *mut pg_sys::ResultRelInfo,
-        slot: *mut pg_sys::TupleTableSlot,
-        estate: *mut pg_sys::EState,
-        conflict: pg_sys::ItemPointer,
-        own: pg_sys::ItemPointer,
-        arbiters: *mut pg_sys::List,
-    ) -> bool;
     /// scankey.c. Looks the procedure up.
     pub fn ScanKeyEntryInitialize(
         entry: pg_sys::ScanKey,
@@ -321,25 +208,6 @@ unsafe extern "C-unwind" {
         procedure: pg_sys::RegProcedure,
         argument: pg_sys::Datum,
     );
-    #[cfg(not(feature = "pg18"))]
-    /// indexam.c.
-    pub fn index_beginscan(
-        heap: pg_sys::Relation,
-        index: pg_sys::Relation,
-        snapshot: pg_sys::Snapshot,
-        keys: c_int,
-        order_bys: c_int,
-    ) -> pg_sys::IndexScanDesc;
-    #[cfg(feature = "pg18")]
-    /// indexam.c.
-    pub fn index_beginscan(
-        heap: pg_sys::Relation,
-        index: pg_sys::Relation,
-        snapshot: pg_sys::Snapshot,
-        instrument: *mut pg_sys::IndexScanInstrumentation,
-        keys: c_int,
-        order_bys: c_int,
-    ) -> pg_sys::IndexScanDesc;
     /// indexam.c.
     pub fn index_rescan(
         scan: pg_sys::IndexScanDesc,

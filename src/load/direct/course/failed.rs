@@ -12,6 +12,7 @@ use crate::load::direct::{failure, row_loop};
 use crate::pg::attempt::attempt;
 use crate::pg::context::copy_context;
 use crate::pg::original::Original;
+use crate::pg::session_state::SessionState;
 use crate::pg::unguarded::Opaque;
 
 /// Raise the error about the row that was too many for `reject_limit`, if there is one.
@@ -33,7 +34,7 @@ pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
         };
         pg_sys::error_context_stack = &raw mut context;
         (*process).rows.elsewhere.end();
-        row_loop::run(process);
+        row_loop::run_again(process);
         // Values that are bad once and good another time.
         pg_sys::error_context_stack = context.previous;
         raise_too_many(leader);
@@ -59,16 +60,19 @@ unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
 /// An error ended the load: the one to be raised, which is an earlier one of the file if there is one.
 ///
 /// # Safety
-/// A plain frame; a valid leader or null, and an error that was caught.
+/// A plain frame; a valid leader or null, an error that was caught, and what was noted before.
 pub(super) unsafe fn fail(
     leader: *mut Leader,
     error: *mut pg_sys::ErrorData,
     original: *mut Original,
+    state: SessionState,
 ) -> *mut pg_sys::ErrorData {
     // SAFETY: the caller vouches for it.
     unsafe {
         let mut error = error;
         failure::recover();
+        // Rows may be looked at once more, by code of users.
+        state.restore();
         // A worker raises an error only if it is the earliest.
         let is_own = !Original::restore(original, error);
         if is_own && !leader.is_null() && (*leader).parallel.is_some() && failure::is_about_a_row(error) {

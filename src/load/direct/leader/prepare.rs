@@ -17,16 +17,18 @@ use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::leaves;
 use crate::load::direct::new_files;
+use crate::load::direct::nodes::Nodes;
 use crate::load::direct::offender::Offender;
 use crate::load::direct::origin::{Target, Traces};
 use crate::load::direct::process::{Parts, Process};
-use crate::load::direct::projection::{Nodes, Projection};
+use crate::load::direct::projection::Projection;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::shared::Shared;
 use crate::load::direct::spec::Spec;
 use crate::load::direct::statement::inserted_by;
 use crate::load::direct::wide::Wide;
 use crate::load::files::Files;
+use crate::load::obstacle;
 use crate::load::options::IndexesOption;
 use crate::load::report::Counts;
 use crate::load::source;
@@ -61,6 +63,16 @@ impl Leader {
         let relations = unsafe { leaves::lock_leaves(relation) };
         // SAFETY: a guarded call on what the executor was set up for.
         unsafe { leaves::pin_partitions(relation, executor.estate) };
+        // A table that is none of several has been held all the while, and triggers that its statement adds are for the next one.
+        if !load.is_dry && relations.iter().any(|&leaf| leaf != relation) {
+            // SAFETY: opened and locked above.
+            if let Some(obstacle) = unsafe { obstacle::of_open_leaves(&relations, options) }.into_iter().next() {
+                let message =
+                    format!("partitions of table \"{}\" changed while the load began", load.target.display_name());
+                let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+                return Err(error.detail(obstacle).hint("Load it again."));
+            }
+        }
         let expressions = source::defaults(relation, mapping);
         let mut defaults = Defaults::new(&expressions, |default| default.open())?;
         if options.is_statement() {
@@ -239,6 +251,7 @@ impl Leader {
             made: 0,
             notes: Vec::new(),
             too_much: None,
+            looked_again: false,
             outer: std::ptr::null_mut(),
             counts: Counts::default(),
             duplicates: options.duplicates.clone(),

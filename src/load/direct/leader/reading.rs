@@ -5,8 +5,8 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::guc;
+use crate::load::direct::nodes::Nodes;
 use crate::load::direct::origin::Traces;
-use crate::load::direct::projection::Nodes;
 use crate::load::options::LoadOptions;
 use crate::load::source::Mapping;
 use crate::pg::column::Column;

@@ -230,7 +230,8 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
         let of = |member: Member| list.get(member.number).map(|index| (member, index));
         let (members, indexes): (Vec<Member>, Vec<&Index>) = members.into_iter().filter_map(of).unzip();
         let persistence = (*(*relation).rd_rel).relpersistence;
-        let build = |index: &&Index| Build { index: *index, persistence, reveals: may_see_keys(relation, index.oid) };
+        let build =
+            |index: &&Index| Build { relation, index: *index, persistence, reveals: may_see_keys(relation, index.oid) };
         let builds = indexes.iter().map(build).collect();
         pg_sys::LockRelationOid((*relation).rd_id, SHARE);
         indexes.iter().for_each(|index| renew(relation, index.oid));

@@ -1,0 +1,96 @@
+//! Nodes of a plan: what is to be made of a row of the file, as the planner has it.
+//!
+//! A Var of INDEX_VAR is a column of the foreign table. A worker reads nodes from the text that nodeToString makes of them.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+
+use pgrx::{PgList, pg_sys};
+
+use crate::load::source::Mapping;
+
+/// Nodes of a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Nodes {
+    /// A TargetEntry for each attribute that gets something of the file, or an expression.
+    pub targets: *mut pg_sys::List,
+    /// Conditions that must all hold.
+    pub quals: *mut pg_sys::List,
+    /// A row of which the targets are made, as columns of OUTER_VAR; if there is none, that is no row that passes. Null if they are
+    /// made of the row of the file.
+    pub row: *mut pg_sys::Node,
+    /// All of it stands for the call of a function, a filter: it sees the whole row of the file, and its errors may be survived.
+    pub filters: bool,
+}
+
+impl Nodes {
+    pub const NONE: Nodes = {
+        let none = std::ptr::null_mut();
+        Nodes { targets: none, quals: none, row: std::ptr::null_mut(), filters: false }
+    };
+
+    /// Guarded.
+    pub fn text(self) -> Text {
+        // SAFETY: a guarded call; the string is copied.
+        let write = |node: *const c_void| unsafe { CStr::from_ptr(pg_sys::nodeToString(node)) }.to_owned();
+        let (targets, quals) = (write(self.targets.cast()), write(self.quals.cast()));
+        Text { targets, quals, row: write(self.row.cast()), filters: self.filters }
+    }
+
+    /// All of them, for somebody to look through. Guarded.
+    pub fn all(self) -> *mut pg_sys::Node {
+        // SAFETY: guarded calls on lists of nodes.
+        unsafe {
+            let all = pg_sys::list_concat_copy(self.targets, self.quals);
+            if self.row.is_null() { all.cast() } else { pg_sys::lappend(all, self.row.cast()).cast() }
+        }
+    }
+
+    /// What a mapping must know: the attributes that are set, and the columns of the file that are looked at. Guarded.
+    pub fn complete(self, mapping: &mut Mapping) {
+        // SAFETY: a list of TargetEntries.
+        let targets = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(self.targets) };
+        // SAFETY: as above.
+        mapping.computed = targets.iter_ptr().map(|entry| unsafe { (*entry).resno }).collect();
+        let mut wanted = columns_of(self.targets);
+        wanted.extend(columns_of(self.quals));
+        mapping.wanted = Some(wanted);
+    }
+}
+
+/// As text.
+#[derive(Debug, Clone)]
+pub struct Text {
+    pub targets: CString,
+    pub quals: CString,
+    pub row: CString,
+    pub filters: bool,
+}
+
+impl Text {
+    /// Guarded; allocates in the current memory context.
+    pub fn nodes(&self) -> Nodes {
+        // SAFETY: guarded calls with what nodeToString wrote.
+        let read = |text: &CString| unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()) };
+        let (targets, quals) = (read(&self.targets).cast(), read(&self.quals).cast());
+        Nodes { targets, quals, row: read(&self.row).cast(), filters: self.filters }
+    }
+}
+
+/// The numbers of the columns that some nodes look at. Guarded.
+pub fn columns_of(nodes: *mut pg_sys::List) -> Vec<i16> {
+    let mut found = Vec::new();
+    // SAFETY: guarded calls on expressions, and on a set made here.
+    unsafe {
+        let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();
+        pg_sys::pull_varattnos(nodes.cast(), pg_sys::INDEX_VAR as _, &raw mut set);
+        let mut member = -1;
+        loop {
+            member = pg_sys::bms_next_member(set, member);
+            if member < 0 {
+                break;
+            }
+            found.extend(i16::try_from(member + pg_sys::FirstLowInvalidHeapAttributeNumber));
+        }
+    }
+    found
+}
