@@ -85,34 +85,76 @@ pub const TYPES: [u32; 26] = [
     INT8RANGE,
 ];
 
+/// What an input says: a type, what its decoder must know, and a field.
+#[derive(Debug)]
+pub struct Case<'a> {
+    /// A type that has a decoder.
+    pub type_oid: u32,
+    /// What it is an array of.
+    pub of: Option<u32>,
+    /// -1, or what need not be one that the type can have.
+    pub typmod: i32,
+    /// The session's settings.
+    pub session: Session,
+    /// Valid in UTF-8, if that is the charset; without NULs in others.
+    pub text: &'a [u8],
+    /// A number below 256 that says nothing of the above but for its lower six bits, by which the first value is placed.
+    pub more: u8,
+}
+
+impl Case<'_> {
+    /// What an input says, if it says all that.
+    pub fn of(input: &[u8]) -> Option<Case<'_>> {
+        let (&[which, flags, a, b, c, more], text) = input.split_first_chunk::<HEAD>()?;
+        let which = usize::from(which) % (TYPES.len() + ARRAYS.len());
+        let (type_oid, of) = match which.checked_sub(TYPES.len()) {
+            Some(array) => (ARRAYS[array].0, Some(ARRAYS[array].1)),
+            None => (TYPES[which], None),
+        };
+        // Lengths stay short: what is padded to megabytes takes its time and finds nothing.
+        let typmod = match (flags & 7, of.unwrap_or(type_oid)) {
+            (0..3, _) => -1,
+            (3..6, NUMERIC) => (i32::from(a) << 16 | i32::from(b % 64)) + 4,
+            (6.., NUMERIC) => (i32::from(a) << 16 | i32::from(b) << 3 | i32::from(c & 7)) + 4,
+            (3, _) => i32::from(a % 7),
+            _ => i32::from(a) + i32::from(b % 8),
+        };
+        let charset = [Charset::Utf8, Charset::SingleByte, Charset::MultiByte][usize::from(flags >> 3 & 3) % 3];
+        let session = Session {
+            charset,
+            zone_letters: flags & 96 == 96,
+            utc: flags & 128 != 0,
+            interval_sql_standard: c & 1 != 0,
+        };
+        // Fields hold no NUL. UTF-8 is the encoding that has invalid text; in the others any bytes will do.
+        let text = match charset {
+            Charset::Utf8 => &text[..utf8_valid_up_to(text)],
+            _ => text.split(|&byte| byte == 0).next().unwrap_or_default(),
+        };
+        Some(Case { type_oid, of, typmod, session, text, more })
+    }
+
+    /// A column can have that typmod, which is all that a server must understand.
+    #[must_use]
+    pub fn is_of_a_column(&self) -> bool {
+        match self.of.unwrap_or(self.type_oid) {
+            _ if self.typmod == -1 => true,
+            BPCHAR | VARCHAR => self.typmod > 4,
+            BIT | VARBIT => self.typmod > 0,
+            TIME | TIMESTAMP | TIMESTAMPTZ => self.typmod <= 6,
+            NUMERIC => self.typmod >= 1 << 16,
+            _ => true,
+        }
+    }
+}
+
 /// Decode one input.
 pub fn run(input: &[u8]) {
-    let Some((&[which, flags, a, b, c, d], text)) = input.split_first_chunk::<HEAD>() else { return };
-    let which = usize::from(which) % (TYPES.len() + ARRAYS.len());
-    let (type_oid, of) = match which.checked_sub(TYPES.len()) {
-        Some(array) => (ARRAYS[array].0, Some(ARRAYS[array].1)),
-        None => (TYPES[which], None),
-    };
-    // Lengths stay short: what is padded to megabytes takes its time and finds nothing.
-    let typmod = match (flags & 7, of.unwrap_or(type_oid)) {
-        (0..3, _) => -1,
-        (3..6, NUMERIC) => (i32::from(a) << 16 | i32::from(b % 64)) + 4,
-        (6.., NUMERIC) => (i32::from(a) << 16 | i32::from(b) << 3 | i32::from(c & 7)) + 4,
-        (3, _) => i32::from(a % 7),
-        _ => i32::from(a) + i32::from(b % 8),
-    };
-    let charset = [Charset::Utf8, Charset::SingleByte, Charset::MultiByte][usize::from(flags >> 3 & 3) % 3];
-    let session =
-        Session { charset, zone_letters: flags & 96 == 96, utc: flags & 128 != 0, interval_sql_standard: c & 1 != 0 };
-    // Fields hold no NUL. UTF-8 is the encoding that has invalid text; in the others any bytes will do.
-    let text = match charset {
-        Charset::Utf8 => &text[..utf8_valid_up_to(text)],
-        _ => text.split(|&byte| byte == 0).next().unwrap_or_default(),
-    };
+    let Some(Case { type_oid, of, typmod, session, text, more }) = Case::of(input) else { return };
     let Some(decoder) = Decoder::for_type(type_oid, typmod, &session) else { return };
     let mut arena = Arena::new();
     // An odd word in front, so that not every value starts a block.
-    arena.alloc(usize::from(d % 64));
+    arena.alloc(usize::from(more % 64));
     let found = decoder.decode(text, &mut arena);
     match of.and_then(|of| Some((of, Decoder::for_type(of, typmod, &session)?))) {
         Some((of, element)) => check_array(of, element, text, found),

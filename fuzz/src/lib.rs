@@ -10,6 +10,8 @@
 //! tests include this file and run all on random inputs (src/format/tests/fuzz_smoke.rs), so that it neither rots nor
 //! waits for a fuzzer to find what is easy to find; they also run all that is in `corpus/`. The target `frames`, which needs
 //! the decoders of compressed files, is for itself.
+//!
+//! Where a server's own functions are to say what is right, the target runs in one: the crate in server/.
 
 pub mod binary;
 pub mod block;

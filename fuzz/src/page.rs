@@ -13,6 +13,16 @@ pub const HEAD: usize = 6;
 
 const XMIN: u32 = 0x0102_0304;
 
+/// Where pages are to be, and who else looks at them.
+pub struct Look<'a> {
+    /// Who stores the rows.
+    pub xmin: u32,
+    /// Of the first page; otherwise the input says.
+    pub first_block: Option<u32>,
+    /// Complete pages, from that block on.
+    pub pages: &'a mut dyn FnMut(u32, &[u8]),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
     Null,
@@ -62,22 +72,32 @@ fn value(attribute: Attribute, input: &mut &[u8]) -> Value {
 }
 
 /// Rows of one input, onto pages.
-#[allow(unsafe_code, reason = "datums are addresses")]
 pub fn run(input: &[u8]) {
-    let Some((&[flags, fill, pages, columns, every, first], mut rest)) = input.split_first_chunk::<HEAD>() else {
-        return;
-    };
-    let Some((types, more)) = rest.split_at_checked(usize::from(columns) % 40) else { return };
-    rest = more;
-    let attributes: Vec<Attribute> = types.iter().map(|&by| attribute(by)).collect();
+    if let Some(attributes) = attributes(input) {
+        run_for(input, &attributes, Look { xmin: XMIN, first_block: None, pages: &mut |_, _| () });
+    }
+}
+
+/// The attributes of the rows that an input has.
+pub fn attributes(input: &[u8]) -> Option<Vec<Attribute>> {
+    let (&[_, _, _, columns, _, _], rest) = input.split_first_chunk::<HEAD>()?;
+    let types = rest.get(..usize::from(columns) % 40)?;
+    Some(types.iter().map(|&by| attribute(by)).collect())
+}
+
+/// The rows of one input, whose attributes are these, onto pages that others look at, too.
+#[allow(unsafe_code, reason = "datums are addresses")]
+pub fn run_for(input: &[u8], attributes: &[Attribute], mut look: Look) {
+    let Some((&[flags, fill, pages, _, every, first], rest)) = input.split_first_chunk::<HEAD>() else { return };
+    let Some(mut rest) = rest.get(attributes.len()..) else { return };
     let frozen = flags & 1 != 0;
     let limit = if flags & 2 != 0 { MAX_TUPLE_SIZE } else { TOAST_TUPLE_THRESHOLD };
-    let Some(layout) = Layout::new(&attributes, Stamp { xmin: XMIN, cid: 5, frozen }, limit) else {
+    let Some(layout) = Layout::new(attributes, Stamp { xmin: look.xmin, cid: 5, frozen }, limit) else {
         panic!("a layout")
     };
     let reserve = PAGE_SIZE * (100 - usize::from(fill.clamp(10, 100))) / 100;
     let Some(mut batch) = PageBatch::new(1 + usize::from(pages % 8), reserve, frozen) else { panic!("memory") };
-    let mut block = u32::from(first) << 10 | 0xfff0;
+    let mut block = look.first_block.unwrap_or(u32::from(first) << 10 | 0xfff0);
     let (mut buffer, mut rows, mut taken) = (FormBuffer::new(), Vec::new(), 0);
     for number in 0..5000 {
         if rest.is_empty() {
@@ -94,19 +114,19 @@ pub fn run(input: &[u8]) {
             continue;
         };
         if batch.add(tuple).is_none() {
-            take(&mut batch, &attributes, &rows, &mut taken, &mut block, reserve);
+            take(&mut batch, attributes, &rows, &mut taken, &mut block, reserve, &mut look);
             assert!(batch.add(tuple).is_some(), "an empty batch has room");
         }
         rows.push(row);
         if every != 0 && number % usize::from(every) == 0 {
-            take(&mut batch, &attributes, &rows, &mut taken, &mut block, reserve);
+            take(&mut batch, attributes, &rows, &mut taken, &mut block, reserve, &mut look);
             if flags & 4 != 0 {
                 batch.shrink();
             }
         }
     }
     batch.finish();
-    take(&mut batch, &attributes, &rows, &mut taken, &mut block, reserve);
+    take(&mut batch, attributes, &rows, &mut taken, &mut block, reserve, &mut look);
     assert_eq!(taken, rows.len(), "all are on a page");
 }
 
@@ -127,10 +147,12 @@ fn take(
     taken: &mut usize,
     block: &mut u32,
     reserve: usize,
+    look: &mut Look,
 ) {
     batch.set_block_numbers(*block);
+    (look.pages)(*block, batch.pages());
     for page in batch.pages().chunks(PAGE_SIZE) {
-        *taken += check_page(page, attributes, &rows[*taken..], *block, reserve);
+        *taken += check_page(page, attributes, &rows[*taken..], *block, reserve, look.xmin);
         *block += 1;
     }
     batch.take_full();
@@ -145,7 +167,14 @@ fn long(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// One page, whose first tuple is the first of `rows`. Returns how many it has.
-fn check_page(page: &[u8], attributes: &[Attribute], rows: &[Vec<Value>], block: u32, reserve: usize) -> usize {
+fn check_page(
+    page: &[u8],
+    attributes: &[Attribute],
+    rows: &[Vec<Value>],
+    block: u32,
+    reserve: usize,
+    xmin: u32,
+) -> usize {
     let (lower, upper) = (short(page, 12), short(page, 14));
     assert_eq!((short(page, 16), short(page, 18)), (PAGE_SIZE, PAGE_SIZE | 4), "special, size and version");
     assert!((24..=upper).contains(&lower) && upper <= PAGE_SIZE && (lower - 24).is_multiple_of(4), "{lower}, {upper}");
@@ -164,15 +193,15 @@ fn check_page(page: &[u8], attributes: &[Attribute], rows: &[Vec<Value>], block:
         let tuple = &page[offset..offset + length];
         let place = ((short(tuple, 12) as u32) << 16 | short(tuple, 14) as u32, short(tuple, 16));
         assert_eq!(place, (block, i + 1), "t_ctid");
-        check_tuple(tuple, attributes, row);
+        check_tuple(tuple, attributes, row, xmin);
     }
     assert_eq!(end, upper, "nothing else is on the page");
     count
 }
 
 /// heap_deform_tuple
-fn check_tuple(tuple: &[u8], attributes: &[Attribute], row: &[Value]) {
-    assert_eq!((long(tuple, 0), long(tuple, 4), long(tuple, 8)), (XMIN, 0, 5), "xmin, xmax, cid");
+fn check_tuple(tuple: &[u8], attributes: &[Attribute], row: &[Value], xmin: u32) {
+    assert_eq!((long(tuple, 0), long(tuple, 4), long(tuple, 8)), (xmin, 0, 5), "xmin, xmax, cid");
     let (infomask, hoff) = (short(tuple, 20), usize::from(tuple[22]));
     assert_eq!(short(tuple, 18), attributes.len(), "attributes, and no other flag");
     let has_nulls = row.contains(&Value::Null);

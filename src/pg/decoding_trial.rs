@@ -10,15 +10,12 @@
 //! CREATE FUNCTION decoding_trial(samples text[], type oid, typmod int4, seed int8, fields int8) RETURNS int8 …
 //! ```
 
-use std::ffi::CString;
-
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Charset, Decoder};
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::pg_sys::PgTryBuilder;
 use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::column;
+use super::trial_input::Input;
 use crate::error::Error;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -64,7 +61,7 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
         let datum = pg_sys::Datum::from(found);
         // SAFETY: values of this type; what they point to is there until the next one.
         let as_decoded = unsafe { input.bytes(datum) };
-        let as_read = input.read(&field);
+        let as_read = input.read(field.as_bytes());
         if as_read.as_ref() != Ok(&as_decoded) {
             let as_read = as_read.map(|bytes| format!("{bytes:02x?}"));
             Error::new(Code::ERRCODE_DATA_EXCEPTION, format!("field {number}: {decoder:?} of {field:?}"))
@@ -73,104 +70,6 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
         }
     }
     pg_sys::Datum::from(sure)
-}
-
-/// A type's input function, or the one that receives.
-pub(super) struct Input {
-    function: pg_sys::FmgrInfo,
-    pub(super) typioparam: pg_sys::Oid,
-    pub(super) typmod: i32,
-    length: i16,
-    by_value: bool,
-    /// For what it makes of one field.
-    memory: PgMemoryContexts,
-}
-
-impl Input {
-    /// # Safety
-    /// Guarded; a type that is there.
-    unsafe fn new(oid: pg_sys::Oid, typmod: i32) -> Input {
-        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-        // SAFETY: a catalog lookup that fills what it is given.
-        unsafe { pg_sys::getTypeInputInfo(oid, &raw mut id, &raw mut typioparam) };
-        // SAFETY: its function.
-        unsafe { Input::of(oid, typmod, id, typioparam) }
-    }
-
-    /// # Safety
-    /// Guarded; a type that is there, and has a receive function.
-    pub(super) unsafe fn received(oid: pg_sys::Oid, typmod: i32) -> Input {
-        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-        // SAFETY: a catalog lookup that fills what it is given.
-        unsafe { pg_sys::getTypeBinaryInputInfo(oid, &raw mut id, &raw mut typioparam) };
-        // SAFETY: its function.
-        unsafe { Input::of(oid, typmod, id, typioparam) }
-    }
-
-    /// # Safety
-    /// Guarded; a type that is there, and a function of it.
-    unsafe fn of(oid: pg_sys::Oid, typmod: i32, id: pg_sys::Oid, typioparam: pg_sys::Oid) -> Input {
-        let mut function = pg_sys::FmgrInfo::default();
-        let (mut length, mut by_value) = (0, false);
-        // SAFETY: catalog lookups that fill what they are given.
-        unsafe {
-            pg_sys::fmgr_info(id, &raw mut function);
-            pg_sys::get_typlenbyval(oid, &raw mut length, &raw mut by_value);
-        }
-        Input { function, typioparam, typmod, length, by_value, memory: PgMemoryContexts::new("decoding trial") }
-    }
-
-    /// The bytes of a value. Those of one by value are what the server looks at.
-    ///
-    /// # Safety
-    /// A value of this type.
-    pub(super) unsafe fn bytes(&self, datum: pg_sys::Datum) -> Vec<u8> {
-        let length = usize::try_from(self.length).ok();
-        match length {
-            Some(length) if self.by_value => {
-                // As store_att_byval writes it; all of it must be as DatumGet… and …GetDatum leave it.
-                (datum.value() as u64).to_ne_bytes().into_iter().take(length.max(8)).collect()
-            }
-            // SAFETY: the caller vouches for the value; a varlena says how long it is.
-            _ => unsafe {
-                let address = datum.cast_mut_ptr::<u8>();
-                let length = length.unwrap_or_else(|| pgrx::varsize_any(address.cast()));
-                std::slice::from_raw_parts(address, length).to_vec()
-            },
-        }
-    }
-
-    /// The function, for a call.
-    pub(super) fn function(&self) -> *mut pg_sys::FmgrInfo {
-        (&raw const self.function).cast_mut()
-    }
-
-    /// From now on memory is what goes with the next field. Returns what it was.
-    ///
-    /// # Safety
-    /// Guarded; nothing is needed any more of what was made of the last one.
-    pub(super) unsafe fn begin(&self) -> pg_sys::MemoryContext {
-        // SAFETY: a context of ours, which nobody has put anything into but the one before.
-        unsafe {
-            pg_sys::MemoryContextReset(self.memory.value());
-            pg_sys::MemoryContextSwitchTo(self.memory.value())
-        }
-    }
-
-    /// What the function makes of a field, or says of it.
-    fn read(&self, field: &str) -> Result<Vec<u8>, String> {
-        let text = CString::new(field).map_err(|_| "a NUL".to_owned())?;
-        // SAFETY: the function gets a string; what it returns is copied before it goes.
-        let read = || unsafe {
-            let before = self.begin();
-            let text = text.as_ptr().cast_mut();
-            let datum = pg_sys::InputFunctionCall(self.function(), text, self.typioparam, self.typmod);
-            pg_sys::MemoryContextSwitchTo(before);
-            Ok(self.bytes(datum))
-        };
-        // The transaction ends with the error that comes of it.
-        PgTryBuilder::new(read).catch_others(|error| Err(format!("{error:?}"))).execute()
-    }
 }
 
 /// SplitMix64.

@@ -96,6 +96,8 @@ pub mod statement;
 pub mod stream;
 pub mod stretches;
 pub mod toast;
+#[cfg(feature = "points")]
+pub mod trial_input;
 pub mod tuple_sort;
 pub mod turn;
 pub mod unguarded;

@@ -9,14 +9,12 @@
 //! CREATE FUNCTION receiving_trial(samples bytea[], type oid, typmod int4, seed int8, fields int8) RETURNS int8 …
 //! ```
 
-use std::ffi::c_char;
-
 use pg_bulk_format::arena::Arena;
 use pg_bulk_format::convert::{Charset, Wire};
-use pgrx::pg_sys::PgTryBuilder;
 use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
 
-use super::decoding_trial::{Input, Random};
+use super::decoding_trial::Random;
+use super::trial_input::Input;
 use crate::error::Error;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -58,14 +56,14 @@ pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCal
     let input = unsafe { Input::received(oid, typmod) };
     let mut sure = 0i64;
     for number in 0..fields {
-        let mut field = random.bytes(&samples);
+        let field = random.bytes(&samples);
         arena.reset();
         let Some(found) = decoder.decode(&field, &mut arena) else { continue };
         sure += 1;
         let datum = pg_sys::Datum::from(found as usize);
         // SAFETY: values of this type; what they point to is there until the next one.
         let as_decoded = unsafe { input.bytes(datum) };
-        let as_received = receive(&input, &mut field);
+        let as_received = input.receive(&field);
         if as_received.as_ref() != Ok(&as_decoded) {
             let as_received = as_received.map(|bytes| format!("{bytes:02x?}"));
             Error::new(Code::ERRCODE_DATA_EXCEPTION, format!("field {number}: {decoder:?} of {field:02x?}"))
@@ -74,25 +72,6 @@ pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCal
         }
     }
     pg_sys::Datum::from(sure)
-}
-
-/// What the function makes of a field, or says of it.
-fn receive(input: &Input, field: &mut Vec<u8>) -> Result<Vec<u8>, String> {
-    let len = i32::try_from(field.len()).unwrap_or(0);
-    field.push(0);
-    let data = field.as_mut_ptr().cast::<c_char>();
-    // SAFETY: the function gets a buffer that ends in a zero byte; what it returns is copied before it goes.
-    let read = || unsafe {
-        let before = input.begin();
-        let mut buffer = pg_sys::StringInfoData { data, len, maxlen: len + 1, cursor: 0 };
-        let datum = pg_sys::ReceiveFunctionCall(input.function(), &raw mut buffer, input.typioparam, input.typmod);
-        pg_sys::MemoryContextSwitchTo(before);
-        if buffer.cursor == buffer.len { Ok(input.bytes(datum)) } else { Err("bytes are left".to_owned()) }
-    };
-    // The transaction ends with the error that comes of it.
-    let received = PgTryBuilder::new(read).catch_others(|error| Err(format!("{error:?}"))).execute();
-    field.pop();
-    received
 }
 
 impl Random {

@@ -4,6 +4,7 @@
 //! texts are ones that some decoder takes, with a byte or two changed.
 
 #[path = "../../../fuzz/src/lib.rs"]
+#[allow(dead_code, reason = "what targets within a server take")]
 mod fuzz;
 
 /// SplitMix64.

@@ -1,0 +1,86 @@
+//! Decoders of text fields, and the types' input functions.
+//!
+//! A decoder may say nothing. What it is sure of must be what the input function returns, to the last byte: in databases of
+//! encodings of each kind, and under settings that input functions look at.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use pg_bulk_format::arena::Arena;
+use pg_bulk_format::convert::{Charset, Decoder, Session};
+use pg_bulk_fuzz::decode::Case;
+use pgrx::pg_sys;
+
+use crate::trial_input::Input;
+use crate::version;
+
+thread_local! {
+    /// By type and typmod. There are not many.
+    static INPUTS: RefCell<HashMap<(u32, i32), Input>> = RefCell::new(HashMap::new());
+}
+
+/// Decode one input, and ask the server.
+pub fn run(input: &[u8]) {
+    let Some(case) = Case::of(input).filter(Case::is_of_a_column) else { return };
+    let Case { type_oid, typmod, session, text, more, .. } = case;
+    if !enter(session.charset, text) {
+        return;
+    }
+    set(&session, more);
+    // Where such letters may be names, they are, whatever the input says.
+    let session = Session { zone_letters: session.zone_letters || version::ZONE_LETTERS, ..session };
+    let Some(decoder) = Decoder::for_type(type_oid, typmod, &session) else { return };
+    let mut arena = Arena::new();
+    arena.alloc(usize::from(more % 64));
+    let Some(found) = decoder.decode(text, &mut arena) else { return };
+    INPUTS.with_borrow_mut(|inputs| {
+        // SAFETY: within a function that the server has called; a type of its own.
+        let input = inputs.entry((type_oid, typmod)).or_insert_with(|| unsafe { Input::new(type_oid.into(), typmod) });
+        // SAFETY: the decoder made a value of this type, which is there as long as the arena.
+        let decoded = unsafe { input.bytes(pg_sys::Datum::from(found as usize)) };
+        let read = input.read(text);
+        assert_eq!(
+            Ok(decoded),
+            read,
+            "{decoder:?}, typmod {typmod}, {session:?}, of {:?}",
+            String::from_utf8_lossy(text)
+        );
+    });
+}
+
+/// Go on as in a database whose encoding is of that kind, if the text can be one there.
+fn enter(charset: Charset, text: &[u8]) -> bool {
+    let encoding = match charset {
+        Charset::Utf8 => pg_sys::pg_enc::PG_UTF8,
+        Charset::SingleByte => pg_sys::pg_enc::PG_LATIN1,
+        Charset::MultiByte => pg_sys::pg_enc::PG_EUC_JP,
+    } as i32;
+    let Ok(len) = i32::try_from(text.len()) else { return false };
+    // SAFETY: so many bytes; the encoding is one that servers can have. Nothing in this process is stored as text after that.
+    unsafe {
+        pg_sys::SetDatabaseEncoding(encoding);
+        pg_sys::pg_verify_mbstr(encoding, text.as_ptr().cast(), len, true)
+    }
+}
+
+/// Settings as the session says, and some by `more`, which decoders are not told of.
+fn set(session: &Session, more: u8) {
+    let zone = match (session.utc, more >> 6) {
+        (true, _) => c"UTC",
+        (false, 0) => c"Europe/Berlin",
+        (false, 1) => c"America/St_Johns",
+        (false, _) => c"Asia/Tokyo",
+    };
+    let order = match more >> 6 {
+        0 => pg_sys::DATEORDER_YMD,
+        1 => pg_sys::DATEORDER_DMY,
+        _ => pg_sys::DATEORDER_MDY,
+    };
+    let style = if session.interval_sql_standard { pg_sys::INTSTYLE_SQL_STANDARD } else { pg_sys::INTSTYLE_POSTGRES };
+    // SAFETY: variables of this process that SET would change, values that they can have; zones are kept once they are loaded.
+    unsafe {
+        pg_sys::session_timezone = pg_sys::pg_tzset(zone.as_ptr());
+        pg_sys::DateOrder = order as i32;
+        pg_sys::IntervalStyle = style as i32;
+    }
+}
