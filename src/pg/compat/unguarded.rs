@@ -20,6 +20,9 @@ unsafe extern "C-unwind" {
     /// execMain.c.
     #[cfg(feature = "pg18")]
     pub fn ExecutorRun(queryDesc: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
+    /// acl.c. Looks into the catalogs. From 17 on nobody asks it from a plain frame.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    pub fn has_privs_of_role(member: pg_sys::Oid, role: pg_sys::Oid) -> bool;
     /// namespace.c. Until the nest level ends.
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     pub fn RestrictSearchPath();

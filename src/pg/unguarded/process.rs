@@ -45,8 +45,6 @@ unsafe extern "C-unwind" {
         level: c_int,
         is_reload: bool,
     ) -> c_int;
-    /// acl.c. Looks into the catalogs.
-    pub fn has_privs_of_role(member: pg_sys::Oid, role: pg_sys::Oid) -> bool;
     /// timeout.c. Raises nothing.
     pub fn disable_all_timeouts(keep_indicators: bool);
 }
