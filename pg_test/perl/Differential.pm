@@ -44,6 +44,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Options qw(sql_string text_columns column_name copy_options scan_options scan_columns load_options);
+use Restart qw(comes_back);
 
 our @EXPORT_OK = qw(bulk_fdw soak sample seed start_server escaped write_bytes install_wrapper);
 
@@ -298,7 +299,7 @@ sub disagreements
 	{
 		my $stderr = $self->run_session(@left);
 		# A crash takes the server through recovery.
-		$node->poll_query_until($database, 'SELECT true') or BAIL_OUT('the server does not come back');
+		comes_back($node) or BAIL_OUT('the server does not come back');
 		my %done = map { $_ => 1 } split /\n/, $node->safe_psql($database, 'SELECT id FROM done');
 		my @not_done = grep { !$done{ $_->{id} } } @left;
 		last unless @not_done;

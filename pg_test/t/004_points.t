@@ -16,6 +16,7 @@ use PostgreSQL::Test::Utils;
 
 use Differential qw(install_wrapper start_server write_bytes);
 use Points qw(point_names point_set point_wait point_waiting point_taken point_clear);
+use Restart qw(comes_back);
 
 my $node = start_server('points');
 install_wrapper($node, 'postgres');
@@ -166,7 +167,7 @@ for my $command ('signal=9', 'error', 'no such command')
 	point_set($node, $point, $command);
 	like(outcome('SELECT sum(a + 0) FROM t'), qr/server closed the connection/, "$point: $command ends the process");
 	point_clear($node);
-	ok($node->poll_query_until('postgres', 'SELECT true'), '... and the server comes back');
+	ok(comes_back($node), '... and the server comes back');
 }
 like(slurp_file($node->logfile), qr{pg_bulk_points/source.read cannot raise an error\n}, 'the log says why');
 like(slurp_file($node->logfile), qr{pg_bulk_points/source.ready is told what no point understands\n}, '... each time');

@@ -24,6 +24,7 @@ use PostgreSQL::Test::Utils;
 use Differential qw(soak seed);
 use Load qw(checksums_ok healthy load_server not_ahead standby_of);
 use PowerLoss;
+use Restart qw(comes_back);
 use Schedule;
 
 use constant SESSIONS => 4;
@@ -72,7 +73,7 @@ sub children { my ($pid) = @_; open my $file, '<', "/proc/$pid/task/$pid/childre
 my @deaf;
 sub stop_fast
 {
-	$node->poll_query_until('postgres', 'SELECT true');
+	comes_back($node);
 	my $postmaster = $node->{_pid};
 	return if $node->stop('fast', fail_ok => 1);
 	my %there = map { $_ => eval { slurp_file("/proc/$_/cmdline") } // '' } children($postmaster);
@@ -116,7 +117,7 @@ is($children, SESSIONS, 'all sessions have come to their end');
 is(join(', ', @deaf), '', 'all processes obey a shutdown');
 
 # The server is there, the queue comes to rest, and nothing is left of a transaction.
-ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is there');
+ok(comes_back($node), 'the server is there');
 $node->safe_psql('postgres', 'SELECT bulk_resume()');
 ok($node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM bulk_jobs WHERE status IN ('queued', 'running'))"), 'the queue comes to rest')
 	or diag $node->safe_psql('postgres', "SELECT status, waits_for, attempt, error_message, pid FROM bulk_jobs WHERE status IN ('queued', 'running')");
