@@ -60,7 +60,9 @@ sub start {
         my ($uid, $gid) = (getpwnam $user)[2, 3];
         chown($uid, $gid, "$base/cluster", $self->{socket}) == 2 or die "$0: chown: $!\n";
     }
-    $self->as_server('"$0" -D "$1" -U bench -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$1.log"',
+    # From PostgreSQL 18 on a cluster has checksums unless it is told.
+    my ($bare) = qx("$self->{bindir}/initdb" --help) =~ /(--no-data-checksums)/;
+    $self->as_server('"$0" -D "$1" -U bench -A trust -E UTF8 --locale=C.UTF-8 --no-sync ' . ($bare // '') . ' >"$1.log"',
         "$self->{bindir}/initdb", $data);
     $self->configure('postgresql.conf', @settings, "include_if_exists = 'variant.conf'");
     $self->command('start');

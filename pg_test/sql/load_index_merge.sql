@@ -17,7 +17,7 @@ RESET client_min_messages;
 \i :helpers
 \set helpers :data '/build_helpers.sql'
 \i :helpers
--- How each index came by the rows, and where its statistics, its pages or its size are others than after REINDEX.
+-- How each index came by the rows (a worker that is late finds nothing to do), and where its statistics, its pages or its size are others than after REINDEX.
 CREATE FUNCTION merged(file text, target regclass, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	result record;
@@ -27,7 +27,7 @@ DECLARE
 BEGIN
 	SELECT * INTO result FROM bulk_load(data_path(file), target, '{"lock": "share", "indexes": "merge"}' || options);
 	RETURN NEXT result.rows_loaded || ' rows';
-	RETURN QUERY SELECT concat_ws(' from ', i ->> 'method', i ->> 'from') || ': ' || count(*) || coalesce(', by several processes: ' || nullif(count(i ->> 'workers'), 0), '')
+	RETURN QUERY SELECT concat_ws(' from ', i ->> 'method', i ->> 'from') || ': ' || count(*) || CASE WHEN count(i ->> 'workers') > 0 THEN ', not all by one process' ELSE '' END
 		FROM jsonb_array_elements(result.indexes) i GROUP BY i ->> 'method', i ->> 'from' ORDER BY 1;
 	RETURN QUERY SELECT faults(target);
 	FOR index IN SELECT (i ->> 'index')::regclass FROM jsonb_array_elements(result.indexes) i WHERE i ->> 'method' = 'merge' ORDER BY i ->> 'index' LOOP
