@@ -169,6 +169,41 @@ DO $$ BEGIN
 	EXCEPTION WHEN insufficient_privilege THEN NULL;
 	END;
 END $$;
+-- Dropped, or altered, where nothing is to be said against it, and back again.
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+BEGIN;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+SAVEPOINT s;
+DROP FOREIGN TABLE c;
+ROLLBACK TO s;
+SELECT count(*) FROM c;
+ROLLBACK TO s;
+COMMIT;
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+BEGIN;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+SAVEPOINT s;
+SAVEPOINT inner_one;
+DROP FOREIGN TABLE c;
+RELEASE inner_one;
+SELECT 1;
+ROLLBACK TO s;
+COMMIT;
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+DO $$ BEGIN
+	CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+	BEGIN
+		DROP FOREIGN TABLE c;
+		RAISE 'back';
+	EXCEPTION WHEN raise_exception THEN NULL;
+	END;
+END $$;
 \c -
 SET search_path = directory_servers, public;
 SET ROLE dir_user;

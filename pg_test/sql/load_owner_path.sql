@@ -25,15 +25,24 @@ CREATE SCHEMA path_evil AUTHORIZATION path_loader;
 GRANT ALL ON SCHEMA load_owner_path TO path_owner, path_loader;
 SELECT string_agg(concat_ws(E'\t', a, 'W' || a), E'\n') || E'\n' AS rows FROM generate_series(1, 3000) a \gset
 CALL write_file('owner_path', :'rows');
+SELECT string_agg(concat_ws(E'\t', a, 'W' || a || repeat(' ', 400)), E'\n') || E'\n' AS rows FROM generate_series(1, 3000) a \gset
+CALL write_file('owner_path_big', :'rows');
 
 SET ROLE path_owner;
 CREATE FUNCTION norm(word text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN lower(word); END $$;
+CREATE FUNCTION norm_sql(word text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT lower(word) $$;
 CREATE TABLE t (id int, word text);
 CREATE INDEX t_btree ON t (load_owner_path.norm(word));
 CREATE INDEX t_partial ON t (id) WHERE load_owner_path.norm(word) > 'w2';
 CREATE INDEX t_hash ON t USING hash (load_owner_path.norm(word));
+-- A call that the planner puts the function's body in the place of, whenever somebody asks first.
+CREATE INDEX t_sql ON t (load_owner_path.norm_sql(word));
+CREATE INDEX t_sql_partial ON t (id) WHERE load_owner_path.norm_sql(word) > 'w2';
+CREATE INDEX t_sql_hash ON t USING hash (load_owner_path.norm_sql(word));
 CREATE INDEX t_gin ON t USING gin (string_to_array(load_owner_path.norm(word), '1'));
-GRANT INSERT, SELECT, TRUNCATE ON t TO path_loader;
+CREATE TABLE fresh (id int, word text);
+CREATE INDEX fresh_constant ON fresh ((load_owner_path.norm_sql('W5') || id));
+GRANT INSERT, SELECT, TRUNCATE ON t, fresh TO path_loader;
 SET ROLE path_loader;
 GRANT USAGE ON SCHEMA path_evil TO PUBLIC;
 CREATE FUNCTION path_evil.tell() RETURNS void LANGUAGE plpgsql PARALLEL SAFE AS $$
@@ -52,6 +61,7 @@ END $$;
 SET search_path = path_evil, pg_catalog, load_owner_path, public;
 SET pg_bulk.chunk_size = '8kB';
 -- Whoever loads, and which way the indexes take.
+SELECT count(*) FROM t WHERE load_owner_path.norm_sql(word) = 'w7';
 SELECT rows_loaded, (SELECT string_agg(i ->> 'from', ' ' ORDER BY i ->> 'index') FROM jsonb_array_elements(indexes) i)
 	FROM bulk_load(data_path('owner_path'), 't', '{"truncate": true, "workers": 0}');
 SELECT rows_loaded, (SELECT string_agg(i ->> 'from', ' ' ORDER BY i ->> 'index') FROM jsonb_array_elements(indexes) i)
@@ -60,11 +70,14 @@ SELECT rows_loaded, (SELECT string_agg(i ->> 'from', ' ' ORDER BY i ->> 'index')
 	FROM bulk_load(data_path('owner_path'), 't', '{"truncate": true, "workers": 0, "indexes": "rebuild"}');
 SELECT rows_loaded, (SELECT string_agg(i ->> 'from', ' ' ORDER BY i ->> 'index') FROM jsonb_array_elements(indexes) i)
 	FROM bulk_load(data_path('owner_path'), 't', '{"truncate": true, "workers": 2, "indexes": "rebuild"}');
+-- An empty table that nobody looks at: its file is new, and its indexes are built anew, before the first row.
+SELECT rows_loaded FROM bulk_load(data_path('owner_path_big'), 'fresh', '{"workers": 0}');
 -- The path is the loader's again.
 SHOW search_path;
 RESET ROLE;
 SET search_path = load_owner_path, public;
 SELECT * FROM faults('t');
+SELECT * FROM faults('fresh');
 
 -- ANALYZE of a parent, whose owner has a child that is somebody else's.
 SET ROLE path_owner;

@@ -10,7 +10,8 @@
 //!   seen, and nobody need use the table.
 //!
 //! Rows of pg_foreign_table are looked for that this transaction has written, with the file name. What was to be settled stays so until no such
-//! row is against the rules: a subtransaction that catches the error does not get past it.
+//! row is against the rules: a subtransaction that catches the error does not get past it. What a subtransaction has settled is to be settled
+//! again when one is rolled back ([`at_subtransaction_end`]): that may bring back a row that was dropped, or altered, in it.
 //!
 //! **A directory cannot be taken away again**, or tables that were made without the role would read everything: an
 //! object_access_hook sees to it. Who alters a server calls the validator first, so the library is there by then. For the same reason a server that is
@@ -43,6 +44,8 @@ const MOST: usize = 10_000;
 
 thread_local! {
     static TO_SETTLE: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
+    /// What was settled within subtransactions.
+    static SETTLED: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -85,6 +88,7 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
     let by = unsafe {
         if !IS_REGISTERED.replace(true) {
             pg_sys::RegisterXactCallback(Some(at_transaction_end), std::ptr::null_mut());
+            pg_sys::RegisterSubXactCallback(Some(at_subtransaction_end), std::ptr::null_mut());
         }
         pg_sys::GetUserId()
     };
@@ -114,6 +118,13 @@ pub fn settle() -> Result<()> {
         }
     }
     TO_SETTLE.with_borrow_mut(Vec::clear);
+    // SAFETY: reads a variable of this process.
+    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1 {
+        SETTLED.with_borrow_mut(|settled| {
+            settled.extend(named);
+            settled.dedup();
+        });
+    }
     Ok(())
 }
 
@@ -191,11 +202,26 @@ fn each_row(catalog: pg_sys::Oid, mut look: impl FnMut(pg_sys::HeapTuple, &[Opti
 /// # Safety
 /// Called by the server.
 unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
-    use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE};
+    use pg_sys::XactEvent::{
+        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE, XACT_EVENT_PREPARE,
+    };
     match event {
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => settle_guarded(),
-        XACT_EVENT_ABORT => forget(),
+        XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => forget(),
         _ => (),
+    }
+}
+
+/// # Safety
+/// Called by the server.
+unsafe extern "C-unwind" fn at_subtransaction_end(
+    event: pg_sys::SubXactEvent::Type,
+    _own: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _argument: *mut c_void,
+) {
+    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
+        unsettle();
     }
 }
 
@@ -209,6 +235,12 @@ extern "C-unwind" fn settle_guarded() {
 /// Raises nothing.
 extern "C-unwind" fn forget() {
     TO_SETTLE.with_borrow_mut(Vec::clear);
+    SETTLED.with_borrow_mut(Vec::clear);
+}
+
+/// Raises nothing.
+extern "C-unwind" fn unsettle() {
+    SETTLED.with_borrow_mut(|settled| TO_SETTLE.with_borrow_mut(|list| list.append(settled)));
 }
 
 /// A utility statement is done. May raise; a plain frame.

@@ -4,6 +4,10 @@
 //! built it runs as him, where it can do nothing that outlives it: index_build (index.c). Otherwise whoever owns a table
 //! could have his code run by whoever loads it. And whoever loads must not choose what names in that code mean: what
 //! he puts into their place would run with the owner's rights.
+//!
+//! The tricky point is that names may have got their meaning before. The relation cache keeps expressions and conditions as the
+//! planner makes them for whoever asks first: calls of functions in SQL are their bodies then, with names along the path of that
+//! moment ([`forget_expressions`]).
 
 use pgrx::pg_sys;
 
@@ -23,6 +27,7 @@ pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        forget_expressions(table);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, (*(*table).rd_rel).relowner);
         work();
@@ -42,6 +47,7 @@ pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" f
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         let owner = (*(*table).rd_rel).relowner;
+        forget_expressions(table);
         c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, owner);
@@ -53,5 +59,27 @@ pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" f
         if !error.is_null() {
             c::ReThrowError(error);
         }
+    }
+}
+
+/// Have the expressions and conditions of a table's indexes read anew by who asks next (RelationGetIndexExpressions and
+/// RelationGetIndexPredicate, relcache.c, which give away copies). What was kept stays in the entry's memory as long as the entry.
+///
+/// # Safety
+/// A plain frame; an open table, whose indexes nobody can drop.
+unsafe fn forget_expressions(table: pg_sys::Relation) {
+    // SAFETY: the caller vouches for frame and table; so many elements are in a list, which is ours.
+    unsafe {
+        let list = c::RelationGetIndexList(table);
+        let count = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+        for number in 0..count {
+            let index = c::RelationIdGetRelation((*(*list).elements.add(number)).oid_value);
+            if !index.is_null() {
+                (*index).rd_indexprs = std::ptr::null_mut();
+                (*index).rd_indpred = std::ptr::null_mut();
+                c::RelationClose(index);
+            }
+        }
+        c::list_free(list);
     }
 }

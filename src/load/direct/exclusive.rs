@@ -9,6 +9,8 @@ use pgrx::{PgList, pg_sys};
 
 use crate::error::Result;
 use crate::pg::compat;
+use crate::pg::owner::along_safe_path;
+use crate::pg::unguarded::guard;
 
 /// A file of fewer bytes is not worth keeping anybody out.
 pub const WORTH_EXCLUSIVE: u64 = 1 << 20;
@@ -55,7 +57,8 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
             pg_sys::table_close(toast, NO_LOCK);
         }
         pg_sys::CommandCounterIncrement();
-        compat::reindex_relation(relid, pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed());
+        let flags = pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed();
+        guard(|| along_safe_path(relation, || compat::reindex_relation(relid, flags)));
     }
     Ok(true)
 }

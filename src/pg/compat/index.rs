@@ -176,13 +176,14 @@ pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
 /// # Safety
 /// A table that is locked exclusively; a guarded frame outside of parallel mode.
 pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
+    use crate::pg::unguarded::reindex_relation;
     let params = pg_sys::ReindexParams::default();
     // SAFETY: passed on; the parameters are only read.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        pg_sys::reindex_relation(relid, flags, (&raw const params).cast_mut());
+        reindex_relation(relid, flags, (&raw const params).cast_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        pg_sys::reindex_relation(std::ptr::null(), relid, flags, &raw const params);
+        reindex_relation(std::ptr::null(), relid, flags, &raw const params);
     }
 }
 

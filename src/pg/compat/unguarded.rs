@@ -120,6 +120,17 @@ unsafe extern "C-unwind" {
         persistence: c_char,
         params: *const pg_sys::ReindexParams,
     );
+    /// index.c.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    pub fn reindex_relation(relid: pg_sys::Oid, flags: c_int, params: *mut pg_sys::ReindexParams) -> bool;
+    /// index.c.
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    pub fn reindex_relation(
+        statement: *const pg_sys::ReindexStmt,
+        relid: pg_sys::Oid,
+        flags: c_int,
+        params: *const pg_sys::ReindexParams,
+    ) -> bool;
     /// execIndexing.c. Waits for other transactions; false if another row is in the way.
     #[cfg(not(feature = "pg18"))]
     pub fn ExecCheckIndexConstraints(
