@@ -207,6 +207,42 @@ END $$;
 \c -
 SET search_path = directory_servers, public;
 SET ROLE dir_user;
+-- Brought back in a subtransaction that goes on, and one that was altered.
+BEGIN;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd');
+SAVEPOINT s;
+SAVEPOINT inner_one;
+ALTER FOREIGN TABLE c OPTIONS (SET filename 'a.csv');
+ROLLBACK TO inner_one;
+RELEASE s;
+COMMIT;
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+BEGIN;
+SAVEPOINT s;
+CREATE FOREIGN TABLE c (id int, word text) SERVER dir_own OPTIONS (filename '/etc/passwd')\; SAVEPOINT inner_one\; DROP FOREIGN TABLE c\; SELECT 1\; ROLLBACK TO inner_one;
+SAVEPOINT inner_two;
+ROLLBACK TO inner_two;
+COMMIT;
+\c -
+SET search_path = directory_servers, public;
+SET ROLE dir_user;
+-- What is gone for good is not looked for any more, and takes nobody's place.
+DO $$ BEGIN
+	FOR i IN 1 .. 10001 LOOP
+		BEGIN
+			EXECUTE format('CREATE FOREIGN TABLE c (id int, word text) SERVER dir_files OPTIONS (filename %L)', 'a' || i);
+			RAISE 'back';
+		EXCEPTION WHEN raise_exception THEN NULL;
+		END;
+	END LOOP;
+	BEGIN
+		CREATE FOREIGN TABLE c (id int, word text) SERVER dir_files OPTIONS (filename 'a.csv', format 'csv');
+	EXCEPTION WHEN raise_exception THEN NULL;
+	END;
+	DROP FOREIGN TABLE c;
+END $$;
 CREATE FOREIGN TABLE c (id int, word text) SERVER dir_files OPTIONS (filename 'a.csv', format 'csv')\; TABLE c;
 DROP FOREIGN TABLE c;
 RESET ROLE;

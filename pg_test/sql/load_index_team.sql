@@ -178,10 +178,10 @@ CREATE INDEX wrong_reads ON wrong USING hash (reads(a));
 SELECT error_of($$SELECT * FROM bulk_load(data_path('team_twice'), 'wrong', '{"indexes": "rebuild", "lock": "share"}')$$) LIMIT 1;
 DROP TABLE wrong;
 
--- Functions are run as the table's owner, wherever they are run, and each process has its share of memory.
+-- Functions are run as the table's owner for who has his privileges, wherever they are run, and each process has its share of memory.
 CREATE ROLE load_index_team_owner;
 CREATE ROLE load_index_team_loader;
-GRANT pg_read_server_files TO load_index_team_loader;
+GRANT pg_read_server_files, load_index_team_owner TO load_index_team_loader;
 GRANT USAGE, CREATE ON SCHEMA load_index_team TO load_index_team_owner, load_index_team_loader;
 -- One that has no workers has all memory.
 GRANT pg_read_all_stats TO load_index_team_owner;

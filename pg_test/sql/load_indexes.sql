@@ -301,7 +301,7 @@ SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 'building
 UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'building_ready'::regclass;
 SELECT faults('building');
 
--- Expressions of indexes are the user's to evaluate, or the owner's while an index is rebuilt; their errors keep all
+-- Expressions of indexes are the user's to evaluate, since he has not the owner's rights; their errors keep all
 -- that they say.
 CREATE FUNCTION watched(a int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN

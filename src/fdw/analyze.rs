@@ -2,6 +2,11 @@
 //!
 //! Every record is read, so that the sample is fair and the row count exact; only records that enter the sample are
 //! converted, which is what makes it quick. The sampling is core's (Vitter's algorithm, commands/analyze.c).
+//!
+//! Rows are made as the table's owner, whoever asks. ANALYZE of a parent asks as the parent's owner, and somebody who merely maintains
+//! tables may ask, too: code that these may have had a hand in is not run then, and the table is left out ([`may_sample`]).
+
+use std::ffi::CStr;
 
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{pg_guard, pg_sys};
@@ -14,7 +19,9 @@ use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
 use crate::pg::owner::as_owner;
+use crate::pg::plain_code::table_is_plain;
 use crate::pg::row::{RowArrays, Rows};
+use crate::pg::server_text::from_server;
 use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
 use crate::pg::unguarded::Opaque;
 
@@ -28,6 +35,10 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
 ) -> bool {
     // SAFETY: an open relation.
     let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
+    // SAFETY: as above.
+    if !unsafe { may_sample(relation, &options) } {
+        return false;
+    }
     // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
     let location = options.location().or_raise();
     if let Some(list) = location.files().or_raise() {
@@ -52,6 +63,34 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
         *function = Some(acquire_sample_rows);
     }
     true
+}
+
+/// May rows be made as the table's owner because of the current user, who may be the owner of a parent? Warns if not. Guarded.
+///
+/// # Safety
+/// An open foreign table.
+unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool {
+    // SAFETY: the caller vouches for the table; guarded calls.
+    unsafe {
+        let user = pg_sys::GetUserId();
+        if pg_sys::has_privs_of_role(user, (*(*relation).rd_rel).relowner) {
+            return true;
+        }
+        if options.filter.is_none() && table_is_plain(relation) {
+            return true;
+        }
+        let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+        let role = from_server(CStr::from_ptr(pg_sys::GetUserNameFromId(user, false)));
+        pgrx::ereport!(
+            pgrx::PgLogLevel::WARNING,
+            pgrx::PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            format!("foreign table \"{name}\" is not analyzed"),
+            format!(
+                "Its filter, types or defaults have code that is not built in, and would run as its owner, whose privileges role \"{role}\" does not have."
+            )
+        );
+        false
+    }
 }
 
 /// A sampling scan.

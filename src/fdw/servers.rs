@@ -11,13 +11,15 @@
 //!
 //! Rows of pg_foreign_table are looked for that this transaction has written, with the file name. What was to be settled stays so until no such
 //! row is against the rules: a subtransaction that catches the error does not get past it. What a subtransaction has settled is to be settled
-//! again when one is rolled back ([`at_subtransaction_end`]): that may bring back a row that was dropped, or altered, in it.
+//! again when one is rolled back ([`at_subtransaction_end`]): that may bring back a row that was dropped, or altered, in it. It is
+//! remembered as long as there is such a row, or may be one again.
 //!
 //! **A directory cannot be taken away again**, or tables that were made without the role would read everything: an
 //! object_access_hook sees to it. Who alters a server calls the validator first, so the library is there by then. For the same reason a server that is
 //! an extension's member is given none: pg_dump leaves members to CREATE EXTENSION, and what was altered is lost.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -29,7 +31,7 @@ use crate::pg::option_value::{stored, text};
 use crate::pg::server_text::from_server;
 
 /// A table's source that somebody has named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Named {
     option: &'static str,
     value: Vec<u8>,
@@ -45,7 +47,9 @@ const MOST: usize = 10_000;
 thread_local! {
     static TO_SETTLE: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
     /// What was settled within subtransactions.
-    static SETTLED: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
+    static SETTLED: RefCell<HashSet<Named>> = RefCell::default();
+    /// It is to be settled again.
+    static AGAIN: Cell<bool> = const { Cell::new(false) };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -95,7 +99,7 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
     let named = Named { option, value: value.to_bytes().to_vec(), by };
     TO_SETTLE.with_borrow_mut(|list| {
         if list.len() >= MOST {
-            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many foreign tables in one statement"));
+            return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many foreign tables in one transaction"));
         }
         if !list.contains(&named) {
             list.push(named);
@@ -106,25 +110,34 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
 
 /// Were the options set that the tables' servers allow? Guarded.
 pub fn settle() -> Result<()> {
-    let named = TO_SETTLE.with_borrow(Clone::clone);
-    if named.is_empty() {
+    if !has_to_settle() {
         return Ok(());
     }
-    for (server, options) in written() {
-        for named in &named {
-            if options.iter().any(|(name, value)| name == named.option && *value == named.value) {
+    let mut named: HashSet<Named> = TO_SETTLE.with_borrow(|list| list.iter().cloned().collect());
+    if AGAIN.get() {
+        SETTLED.with_borrow(|settled| named.extend(settled.iter().cloned()));
+    }
+    for (server, options) in written(Rows::Now) {
+        for (option, value) in &options {
+            for named in named.iter().filter(|named| named.option == option && named.value == *value) {
                 check(server, named)?;
             }
         }
     }
-    TO_SETTLE.with_borrow_mut(Vec::clear);
     // SAFETY: reads a variable of this process.
-    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1 {
-        SETTLED.with_borrow_mut(|settled| {
-            settled.extend(named);
-            settled.dedup();
-        });
+    let in_subtransaction = unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1;
+    let mut remembered = SETTLED.with_borrow(|settled| settled.clone());
+    if in_subtransaction {
+        remembered.extend(named);
     }
+    if !remembered.is_empty() {
+        let options: HashSet<(String, Vec<u8>)> =
+            written(Rows::OnceMore).into_iter().flat_map(|(_, options)| options).collect();
+        remembered.retain(|named| options.contains(&(named.option.to_string(), named.value.clone())));
+    }
+    TO_SETTLE.with_borrow_mut(Vec::clear);
+    AGAIN.set(false);
+    SETTLED.set(remembered);
     Ok(())
 }
 
@@ -156,12 +169,21 @@ pub fn no_programs(server: pg_sys::Oid) -> Error {
     Error::new(Code::ERRCODE_FDW_INVALID_OPTION_NAME, message).detail("It has a directory of files.")
 }
 
-/// The servers and options of foreign tables that this transaction has made or altered. Guarded.
-fn written() -> Vec<Written> {
+/// Which rows of a catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// As they are now, the last command's among them.
+    Now,
+    /// Also those that are no more, of which some are again if a subtransaction is rolled back.
+    OnceMore,
+}
+
+/// The servers and options of foreign tables that this transaction has made or altered, and not rolled back. Guarded.
+fn written(which: Rows) -> Vec<Written> {
     let mut found = Vec::new();
     // SAFETY: guarded calls; the row of a table begins with its oid and its server's, and ends with its options.
     unsafe {
-        each_row(pg_sys::ForeignTableRelationId, |tuple, values| {
+        each_row(pg_sys::ForeignTableRelationId, which, |tuple, values| {
             let xmin = (*(*tuple).t_data).t_choice.t_heap.t_xmin;
             if !pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
                 return;
@@ -174,13 +196,16 @@ fn written() -> Vec<Written> {
     found
 }
 
-/// The rows of a catalog as they are now, the last command's among them. Guarded.
-fn each_row(catalog: pg_sys::Oid, mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>])) {
+/// The rows of a catalog. Guarded.
+fn each_row(catalog: pg_sys::Oid, which: Rows, mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>])) {
     // SAFETY: guarded calls on a catalog; there is room for each attribute.
     unsafe {
         let lock = pg_sys::AccessShareLock.cast_signed();
         let relation = pg_sys::table_open(catalog, lock);
-        let snapshot = &raw mut pg_sys::SnapshotSelfData;
+        let snapshot = match which {
+            Rows::Now => &raw mut pg_sys::SnapshotSelfData,
+            Rows::OnceMore => &raw mut pg_sys::SnapshotAnyData,
+        };
         let none = std::ptr::null_mut();
         let scan = pg_sys::systable_beginscan(relation, pg_sys::InvalidOid, false, snapshot, 0, none);
         loop {
@@ -235,12 +260,13 @@ extern "C-unwind" fn settle_guarded() {
 /// Raises nothing.
 extern "C-unwind" fn forget() {
     TO_SETTLE.with_borrow_mut(Vec::clear);
-    SETTLED.with_borrow_mut(Vec::clear);
+    SETTLED.set(HashSet::new());
+    AGAIN.set(false);
 }
 
 /// Raises nothing.
 extern "C-unwind" fn unsettle() {
-    SETTLED.with_borrow_mut(|settled| TO_SETTLE.with_borrow_mut(|list| list.append(settled)));
+    AGAIN.set(SETTLED.with_borrow(|settled| !settled.is_empty()));
 }
 
 /// A utility statement is done. May raise; a plain frame.
@@ -252,7 +278,7 @@ pub fn end_statement() {
 
 /// Raises nothing.
 fn has_to_settle() -> bool {
-    TO_SETTLE.with_borrow(|list| !list.is_empty())
+    AGAIN.get() || TO_SETTLE.with_borrow(|list| !list.is_empty())
 }
 
 /// # Safety
@@ -287,7 +313,7 @@ extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
     let mut new = None;
     // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its options.
     unsafe {
-        each_row(pg_sys::ForeignServerRelationId, |_, values| {
+        each_row(pg_sys::ForeignServerRelationId, Rows::Now, |_, values| {
             let [Some(oid), .., options] = *values else { return };
             if oid.value() as u32 == server.to_u32() {
                 let options = options.map(|options| stored(pg_sys::untransformRelOptions(options))).unwrap_or_default();

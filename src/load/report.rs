@@ -66,6 +66,7 @@ pub enum Why {
     InUse,
     Invalid,
     Keys,
+    Owner,
 }
 
 impl Why {
@@ -88,6 +89,7 @@ impl Why {
             Why::InUse => "the index was in use",
             Why::Invalid => "the index is not valid",
             Why::Keys => "some keys cannot be merged",
+            Why::Owner => "its code is the owner's",
         }
     }
 }

@@ -6,12 +6,11 @@ use pgrx::pg_sys;
 
 use super::column::Column;
 use super::compat;
+use super::index_functions;
 use super::unguarded;
 
 /// PROPARALLEL_SAFE (pg_proc.h)
 const SAFE: i8 = b's' as i8;
-/// BTMaxStrategyNumber (stratnum.h)
-const BTREE_STRATEGIES: i16 = 5;
 
 /// Judges expressions. Guarded.
 #[derive(Debug)]
@@ -48,30 +47,11 @@ impl Hazards {
     /// # Safety
     /// An open index of one of the server's own access methods.
     pub unsafe fn index_is_safe(&self, index: pg_sys::Relation) -> bool {
-        // SAFETY: the caller vouches for the index, which has so many keys, each with an operator family and a type that this is for;
-        // guarded calls.
+        // SAFETY: the caller vouches for the index; guarded calls.
         unsafe {
-            let is_safe = |function| function == pg_sys::InvalidOid || self.function_is_safe(function);
-            let method = (*(*index).rd_rel).relam;
-            let support = (*(*index).rd_indam).amsupport;
             self.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
                 && self.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
-                && (1..=(*(*index).rd_index).indnkeyatts).all(|column| {
-                    let place = usize::try_from(column - 1).unwrap_or(0);
-                    (1..=support).all(|number| is_safe(pg_sys::index_getprocid(index, column, number)))
-                        // minmax compares by operators of the family (brin_minmax.c).
-                        && (method != pg_sys::BRIN_AM_OID || (1..=BTREE_STRATEGIES).all(|strategy| {
-                            let (family, of) = (*(*index).rd_opfamily.add(place), *(*index).rd_opcintype.add(place));
-                            let operator = pg_sys::get_opfamily_member(family, of, of, strategy);
-                            operator == pg_sys::InvalidOid || is_safe(pg_sys::get_opcode(operator))
-                        }))
-                        // Where its class says nothing, keys are compared as their type is (initGinState, ginutil.c).
-                        && (method != pg_sys::GIN_AM_OID || {
-                            let of = (*compat::attribute((*index).rd_att, place)).atttypid;
-                            let compares = pg_sys::TYPECACHE_CMP_PROC.cast_signed();
-                            is_safe((*pg_sys::lookup_type_cache(of, compares)).cmp_proc)
-                        })
-                })
+                && index_functions::all(index, |function| self.function_is_safe(function))
         }
     }
 

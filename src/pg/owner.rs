@@ -5,17 +5,27 @@
 //! could have his code run by whoever loads it. And whoever loads must not choose what names in that code mean: what
 //! he puts into their place would run with the owner's rights.
 //!
-//! The tricky point is that names may have got their meaning before. The relation cache keeps expressions and conditions as the
-//! planner makes them for whoever asks first: calls of functions in SQL are their bodies then, with names along the path of that
-//! moment ([`forget_expressions`]).
+//! The tricky point is that a search path does not see to that alone. What names mean may be kept by the session since the user had the
+//! same code run along a path of his choice ([`plain_code`](super::plain_code)), and nothing has that forgotten. So whoever may not have the
+//! owner's rights anyway has nothing run with them but what is plain ([`may_run`]). The rest is run as he is, as in an INSERT.
 
 use pgrx::pg_sys;
 
 use super::attempt::attempt;
 use super::compat;
+use super::plain_code::index_is_plain;
 use super::unguarded::{self as c, Opaque};
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
+
+/// May what an index is made with be run as its table's owner, because of the current user? Guarded.
+///
+/// # Safety
+/// An open index.
+pub unsafe fn may_run(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the index, whose owner is its table's; guarded calls.
+    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*index).rd_rel).relowner) || index_is_plain(index) }
+}
 
 /// Run `work` with the search path that code of a table's owner is to have. The user is changed by what is called. An error leaves
 /// it to the end of the (sub)transaction to put the path back.
@@ -27,7 +37,6 @@ pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        forget_expressions(table);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, (*(*table).rd_rel).relowner);
         work();
@@ -47,7 +56,6 @@ pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" f
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         let owner = (*(*table).rd_rel).relowner;
-        forget_expressions(table);
         c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, owner);
@@ -59,27 +67,5 @@ pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" f
         if !error.is_null() {
             c::ReThrowError(error);
         }
-    }
-}
-
-/// Have the expressions and conditions of a table's indexes read anew by who asks next (RelationGetIndexExpressions and
-/// RelationGetIndexPredicate, relcache.c, which give away copies). What was kept stays in the entry's memory as long as the entry.
-///
-/// # Safety
-/// A plain frame; an open table, whose indexes nobody can drop.
-unsafe fn forget_expressions(table: pg_sys::Relation) {
-    // SAFETY: the caller vouches for frame and table; so many elements are in a list, which is ours.
-    unsafe {
-        let list = c::RelationGetIndexList(table);
-        let count = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
-        for number in 0..count {
-            let index = c::RelationIdGetRelation((*(*list).elements.add(number)).oid_value);
-            if !index.is_null() {
-                (*index).rd_indexprs = std::ptr::null_mut();
-                (*index).rd_indpred = std::ptr::null_mut();
-                c::RelationClose(index);
-            }
-        }
-        c::list_free(list);
     }
 }

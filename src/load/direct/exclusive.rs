@@ -9,7 +9,7 @@ use pgrx::{PgList, pg_sys};
 
 use crate::error::Result;
 use crate::pg::compat;
-use crate::pg::owner::along_safe_path;
+use crate::pg::owner::{along_safe_path, may_run};
 use crate::pg::unguarded::guard;
 
 /// A file of fewer bytes is not worth keeping anybody out.
@@ -38,12 +38,13 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
         // everybody out.
         let toast = (*(*relation).rd_rel).reltoastrelid;
         let mut belonging = Vec::new();
-        let are_valid =
+        let may_build =
             indexes_of(relid, &mut belonging) && (toast == pg_sys::InvalidOid || indexes_of(toast, &mut belonging));
         belonging.extend((toast != pg_sys::InvalidOid).then_some(toast));
         belonging.push(relid);
-        // An index that is not valid would be built, which its rows may not let.
-        if !are_valid || !lock_all(&belonging) {
+        // An index that is not valid would be built, which its rows may not let. And even where there are none, calls of functions with
+        // constants are evaluated, as the owner.
+        if !may_build || !lock_all(&belonging) {
             return Ok(false);
         }
         // Before we had the lock, somebody may have filled it.
@@ -63,7 +64,7 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
     Ok(true)
 }
 
-/// Add the indexes of a table. False if one of them cannot be used. Guarded.
+/// Add the indexes of a table. False if one of them cannot be used, or must not be built because of the current user. Guarded.
 ///
 /// # Safety
 /// A table that is locked, or belongs to one that is.
@@ -71,16 +72,16 @@ unsafe fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
     // SAFETY: the caller vouches for the table; guarded calls.
     unsafe {
         let table = pg_sys::table_open(relid, pg_sys::AccessShareLock.cast_signed());
-        let mut are_valid = true;
+        let mut may_build = true;
         for oid in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(table)).iter_oid() {
             let index = pg_sys::index_open(oid, pg_sys::AccessShareLock.cast_signed());
             let form = &*(*index).rd_index;
-            are_valid &= form.indisvalid && form.indisready && form.indislive;
+            may_build &= form.indisvalid && form.indisready && form.indislive && may_run(index);
             pg_sys::index_close(index, NO_LOCK);
             found.push(oid);
         }
         pg_sys::table_close(table, NO_LOCK);
-        are_valid
+        may_build
     }
 }
 

@@ -9,6 +9,9 @@
 //! * if it is asked for, where writers were kept out from the start (lock "share"), and readers let go of the index
 //!   within a while.
 //!
+//! But what an index is made with is run as the table's owner then, and that must not be for the sake of somebody else who may have had
+//! a hand in what it does ([`may_run`]).
+//!
 //! Locks are not upgraded: a load that holds RowExclusiveLock does not ask for more. Where an index cannot be rebuilt,
 //! keys are inserted, which is always right.
 
@@ -22,6 +25,7 @@ use super::way::Way;
 use crate::load::options::IndexesOption;
 use crate::load::report::Why;
 use crate::pg::append::Traits;
+use crate::pg::owner::may_run;
 use crate::pg::server_text::from_server;
 
 /// A new file and a line in the catalog take as long as to insert some thousand keys.
@@ -156,7 +160,13 @@ impl Rebuild {
         unsafe {
             let (way, why) = match self.plan(index) {
                 Ok(plan) => plan,
-                Err(why) => return (None, why),
+                Err(why) => {
+                    if why == Why::Owner {
+                        let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
+                        self.notes.push(format!("Index \"{name}\" has code that is not built in, and would run as the table's owner, whose privileges you have not; the new keys were inserted."));
+                    }
+                    return (None, why);
+                }
             };
             // As CheckTableNotInUse (tablecmds.c) asks: a query that is still running must not find another file.
             let own = i32::from(self.held.contains(&(*index).rd_id));
@@ -191,7 +201,11 @@ impl Rebuild {
             if self.wanted || is_evaluated() {
                 // Rebuilding would make an invalid one valid.
                 let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
-                return if is_valid { Ok((Way::Rebuilt, why)) } else { Err(Why::Invalid) };
+                return match is_valid {
+                    false => Err(Why::Invalid),
+                    true if !may_run(index) => Err(Why::Owner),
+                    true => Ok((Way::Rebuilt, why)),
+                };
             }
             if let Some(why) = self.refusal {
                 return Err(why);

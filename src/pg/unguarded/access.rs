@@ -282,12 +282,6 @@ unsafe extern "C-unwind" {
     pub fn list_concat(list: *mut pg_sys::List, more: *const pg_sys::List) -> *mut pg_sys::List;
     /// list.c.
     pub fn list_free(list: *mut pg_sys::List);
-    /// relcache.c. A list of the current memory context; may look into the catalogs.
-    pub fn RelationGetIndexList(relation: pg_sys::Relation) -> *mut pg_sys::List;
-    /// relcache.c. Null if it is gone; may look into the catalogs.
-    pub fn RelationIdGetRelation(relation: pg_sys::Oid) -> pg_sys::Relation;
-    /// relcache.c. Raises nothing.
-    pub fn RelationClose(relation: pg_sys::Relation);
     /// trigger.c.
     pub fn AfterTriggerBeginQuery();
     /// trigger.c. Fires the triggers of what was queued since, but for deferred ones.

@@ -49,6 +49,7 @@ use crate::pg::compat;
 use crate::pg::context::Elsewhere;
 use crate::pg::hazard::Hazards;
 use crate::pg::icu_collator::IcuCollator;
+use crate::pg::owner::may_run;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 
@@ -183,7 +184,7 @@ pub unsafe fn plan(
     }
 }
 
-/// Is an index a B-tree whose entries are tuples that any process may form and compare? Guarded.
+/// Is an index a B-tree whose entries are tuples that any process may form and compare, as the table's owner? Guarded.
 ///
 /// # Safety
 /// An open index.
@@ -193,6 +194,7 @@ unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards)
         let form = &*(*index).rd_index;
         is_immediate_btree(index)
             && (tuples == Tuples::All || !form.indisunique)
+            && may_run(index)
             && hazards.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
             && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
             && (1..=form.indnkeyatts).all(|column| {

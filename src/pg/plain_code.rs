@@ -1,0 +1,176 @@
+//! Code that means the same whoever has it run, and after whatever else.
+//!
+//! Functions of the server's own and those in C do what they do. All others may be made to do something else by what a session
+//! did before, whatever the search path is now: names in functions of procedural languages and in SQL mean what the search path
+//! says, and what they once were found to mean is kept. PL/pgSQL keeps the types of variables; the type cache keeps
+//! conditions of domains as they were planned for whoever came first, with bodies of functions in SQL in the place of calls, and within a
+//! transaction the plan of what a range calls.
+//!
+//! So here code is plain if it calls nothing but such functions, and makes no values of types that call others. What is not known
+//! to be plain is not. Expressions are looked at as the catalog has them: those of the relation cache have been planned, for which functions
+//! may have been run.
+
+use std::ffi::c_void;
+
+use pgrx::{pg_guard, pg_sys};
+
+use super::compat;
+use super::index_functions;
+
+/// Language oids: internal, c (pg_language.dat).
+const LANGUAGES: [u32; 2] = [12, 13];
+
+/// Are the expressions, conditions, types and operator classes of an index plain? Guarded.
+///
+/// # Safety
+/// An open index.
+pub unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the index, which has so many keys; guarded calls.
+    unsafe {
+        let form = &*(*index).rd_index;
+        let keys = usize::try_from(form.indnkeyatts).unwrap_or(0);
+        // The type of an expression is looked at with it.
+        let column_is_plain = |&attnum: &i16| {
+            attnum == 0 || type_is_plain(pg_sys::getBaseType(pg_sys::get_atttype(form.indrelid, attnum)))
+        };
+        form.indkey.values.as_slice(keys).iter().all(column_is_plain)
+            && index_functions::all(index, function_is_plain)
+            && stored_is_plain(index, pg_sys::Anum_pg_index_indexprs)
+            && stored_is_plain(index, pg_sys::Anum_pg_index_indpred)
+    }
+}
+
+/// Are the types and defaults of a table plain? Guarded.
+///
+/// # Safety
+/// An open table.
+pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the table, whose descriptor has so many attributes and defaults; guarded calls.
+    unsafe {
+        let descriptor = (*table).rd_att;
+        let types_are_plain = (0..usize::try_from((*descriptor).natts).unwrap_or(0)).all(|place| {
+            let attribute = compat::attribute(descriptor, place);
+            (*attribute).attisdropped || type_is_plain((*attribute).atttypid)
+        });
+        let constraints = (*descriptor).constr;
+        types_are_plain
+            && (constraints.is_null()
+                || (0..usize::from((*constraints).num_defval)).all(|number| {
+                    let default = (*constraints).defval.add(number);
+                    expression_is_plain(pg_sys::stringToNode((*default).adbin).cast())
+                }))
+    }
+}
+
+/// Is what an index's row of pg_index has in this attribute plain, if it has anything there?
+///
+/// # Safety
+/// An open index; the number of an attribute that is an expression. Guarded.
+unsafe fn stored_is_plain(index: pg_sys::Relation, attribute: u32) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
+    let mut is_null = true;
+    // SAFETY: the caller vouches for both; guarded calls.
+    unsafe {
+        let tuple = (*index).rd_indextuple;
+        let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
+        if is_null {
+            return true;
+        }
+        let text = pg_sys::text_to_cstring(value.cast_mut_ptr());
+        let is_plain = expression_is_plain(pg_sys::stringToNode(text).cast());
+        pg_sys::pfree(text.cast());
+        is_plain
+    }
+}
+
+/// Does an expression call nothing that is not plain, and make no value that is not? Guarded.
+///
+/// # Safety
+/// An expression, a list of them, or null.
+pub unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: the caller vouches for it; a guarded call.
+    unsafe { !is_other(node, std::ptr::null_mut()) }
+}
+
+/// Is it built in, or in C? Guarded.
+pub fn function_is_plain(function: pg_sys::Oid) -> bool {
+    if is_built_in(function) {
+        return true;
+    }
+    let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
+    // SAFETY: guarded catalog lookups; the tuple is released when it was looked at.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return false;
+        }
+        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang.to_u32();
+        pg_sys::ReleaseSysCache(tuple);
+        LANGUAGES.contains(&language)
+    }
+}
+
+/// Are values of a type made and compared by nothing but the type's own functions, which are in C? Those of domains, and of types that
+/// are made of others, may call what these say. Guarded.
+pub fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
+    if is_built_in(type_oid) {
+        return true;
+    }
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        match pg_sys::get_typtype(type_oid).cast_unsigned() {
+            pg_sys::TYPTYPE_ENUM => true,
+            pg_sys::TYPTYPE_BASE => {
+                let element = pg_sys::get_element_type(type_oid);
+                element == pg_sys::InvalidOid || is_comparable(element)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A type that built-in functions compare.
+fn is_comparable(type_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    is_built_in(type_oid) || unsafe { pg_sys::get_typtype(type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_ENUM
+}
+
+/// Not even a superuser drops or, but for what is after initdb's own, makes such.
+fn is_built_in(oid: pg_sys::Oid) -> bool {
+    oid.to_u32() < pg_sys::FirstUnpinnedObjectId
+}
+
+/// Is there a node in an expression that is not plain?
+///
+/// # Safety
+/// Called with the nodes of an expression.
+#[pg_guard]
+unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+    use pg_sys::NodeTag::*;
+    // SAFETY: the caller vouches for the node, whose tag says what it is; guarded calls.
+    unsafe {
+        if node.is_null() {
+            return false;
+        }
+        let makes_plain = match (*node).type_ {
+            T_List | T_CaseWhen => true,
+            // A column is there already, and of a domain it is what its base type is.
+            T_Var => type_is_plain(pg_sys::getBaseType(pg_sys::exprType(node))),
+            // What the type's cache compares with.
+            T_MinMaxExpr => is_comparable(pg_sys::exprType(node)),
+            T_Const | T_FuncExpr | T_OpExpr | T_DistinctExpr | T_NullIfExpr | T_ScalarArrayOpExpr | T_BoolExpr
+            | T_RelabelType | T_CoerceViaIO | T_ArrayCoerceExpr | T_ArrayExpr | T_CaseExpr | T_CaseTestExpr
+            | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
+            | T_RowCompareExpr | T_SQLValueFunction => type_is_plain(pg_sys::exprType(node)),
+            _ => false,
+        };
+        !makes_plain
+            || pg_sys::check_functions_in_node(node, Some(is_other_function), context)
+            || pg_sys::expression_tree_walker(node, Some(is_other), context)
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn is_other_function(function: pg_sys::Oid, _context: *mut c_void) -> bool {
+    !function_is_plain(function)
+}
