@@ -3,8 +3,8 @@
 //! Every record is read, so that the sample is fair and the row count exact; only records that enter the sample are
 //! converted, which is what makes it quick. The sampling is core's (Vitter's algorithm, commands/analyze.c).
 //!
-//! Rows are made as the table's owner, whoever asks. ANALYZE of a parent asks as the parent's owner, and somebody who merely maintains
-//! tables may ask, too: code that these may have had a hand in is not run then, and the table is left out ([`may_sample`]).
+//! Rows are made as the table's owner, whoever asks. The owner of a parent may ask, and somebody who merely maintains tables: code that
+//! these may have had a hand in is not run then, and the table is left out ([`may_sample`]).
 
 use std::ffi::CStr;
 
@@ -35,47 +35,46 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
 ) -> bool {
     // SAFETY: an open relation.
     let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
-    // SAFETY: as above.
-    if !unsafe { may_sample(relation, &options) } {
-        return false;
-    }
     // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
     let location = options.location().or_raise();
-    if let Some(list) = location.files().or_raise() {
-        // SAFETY: ANALYZE's own variables.
-        unsafe {
-            *pages = u32::try_from(list.size().div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1);
-            *function = Some(acquire_sample_rows);
+    let size = if let Some(list) = location.files().or_raise() {
+        list.size()
+    } else if location.path().is_some() {
+        let message = || format!("could not stat file \"{}\"", location.display());
+        let meta = location.metadata().map_err(|e| crate::error::Error::file_access(&message(), &e)).or_raise();
+        if !meta.is_file() {
+            return false;
         }
-        return true;
-    }
-    if location.path().is_none() {
+        meta.len()
+    } else {
         return false;
-    }
-    let message = || format!("could not stat file \"{}\"", location.display());
-    let meta = location.metadata().map_err(|e| crate::error::Error::file_access(&message(), &e)).or_raise();
-    if !meta.is_file() {
-        return false;
-    }
-    // SAFETY: ANALYZE's own variables. At least one page: zero would mean "never analyzed".
+    };
+    // SAFETY: an open relation, and ANALYZE's own variables. At least one page: zero would mean "never analyzed".
     unsafe {
-        *pages = u32::try_from(meta.len().div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1);
+        if !may_sample(relation, &options) {
+            return false;
+        }
+        *pages = u32::try_from(size.div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX).max(1);
         *function = Some(acquire_sample_rows);
     }
     true
 }
 
-/// May rows be made as the table's owner because of the current user, who may be the owner of a parent? Warns if not. Guarded.
+/// May rows be made as the table's owner because of who asks? Warns if not. Guarded.
+///
+/// The current user is the owner of a parent where that is analyzed (do_analyze_rel, analyze.c); of who has said so only the outer user
+/// is left, whom functions with rights of their own have not changed.
 ///
 /// # Safety
 /// An open foreign table.
 unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool {
     // SAFETY: the caller vouches for the table; guarded calls.
     unsafe {
-        let user = pg_sys::GetUserId();
-        if pg_sys::has_privs_of_role(user, (*(*relation).rd_rel).relowner) {
+        let owner = (*(*relation).rd_rel).relowner;
+        let who = [pg_sys::GetUserId(), pg_sys::GetOuterUserId()];
+        let Some(user) = who.into_iter().find(|&user| !pg_sys::has_privs_of_role(user, owner)) else {
             return true;
-        }
+        };
         if options.filter.is_none() && table_is_plain(relation) {
             return true;
         }

@@ -124,13 +124,12 @@ pub fn settle() -> Result<()> {
             }
         }
     }
+    // At the top nothing that is no more comes back, and what is there was looked at.
+    let mut remembered = HashSet::new();
     // SAFETY: reads a variable of this process.
-    let in_subtransaction = unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1;
-    let mut remembered = SETTLED.with_borrow(|settled| settled.clone());
-    if in_subtransaction {
+    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1 {
+        remembered = SETTLED.with_borrow(|settled| settled.clone());
         remembered.extend(named);
-    }
-    if !remembered.is_empty() {
         let options: HashSet<(String, Vec<u8>)> =
             written(Rows::OnceMore).into_iter().flat_map(|(_, options)| options).collect();
         remembered.retain(|named| options.contains(&(named.option.to_string(), named.value.clone())));

@@ -6,8 +6,8 @@
 //! conditions of domains as they were planned for whoever came first, with bodies of functions in SQL in the place of calls, and within a
 //! transaction the plan of what a range calls.
 //!
-//! So here code is plain if it calls nothing but such functions, and makes no values of types that call others. What is not known
-//! to be plain is not. Expressions are looked at as the catalog has them: those of the relation cache have been planned, for which functions
+//! So here code is plain if it calls nothing but such functions, and makes no values of types that call others. Expressions call
+//! only those that are immutable, for of the others some call more than they say. What is not known to be plain is not. Expressions are looked at as the catalog has them: those of the relation cache have been planned, for which functions
 //! may have been run.
 
 use std::ffi::c_void;
@@ -17,8 +17,23 @@ use pgrx::{pg_guard, pg_sys};
 use super::compat;
 use super::index_functions;
 
-/// Language oids: internal, c (pg_language.dat).
-const LANGUAGES: [u32; 2] = [12, 13];
+/// ClanguageId (pg_language.dat)
+const C_LANGUAGE: u32 = 13;
+/// PROVOLATILE_IMMUTABLE (pg_proc.h)
+const IMMUTABLE: u8 = b'i';
+
+/// Functions of the server's own that are not immutable and call nobody else's. Others do: some run what a text says, some the input
+/// function of a type that they are told; a value becomes text, or JSON, by a cast that its type's owner has made.
+const HARMLESS: &[u32] = &[
+    pg_sys::F_NOW,
+    pg_sys::F_TRANSACTION_TIMESTAMP,
+    pg_sys::F_STATEMENT_TIMESTAMP,
+    pg_sys::F_CLOCK_TIMESTAMP,
+    pg_sys::F_NEXTVAL,
+    pg_sys::F_GEN_RANDOM_UUID,
+    pg_sys::F_DATE_TIMESTAMPTZ,
+    pg_sys::F_TIMESTAMP_TIMESTAMPTZ,
+];
 
 /// Are the expressions, conditions, types and operator classes of an index plain? Guarded.
 ///
@@ -104,35 +119,38 @@ pub fn function_is_plain(function: pg_sys::Oid) -> bool {
         if tuple.is_null() {
             return false;
         }
-        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang.to_u32();
+        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang;
         pg_sys::ReleaseSysCache(tuple);
-        LANGUAGES.contains(&language)
+        language.to_u32() == C_LANGUAGE
     }
 }
 
-/// Are values of a type made and compared by nothing but the type's own functions, which are in C? Those of domains, and of types that
-/// are made of others, may call what these say. Guarded.
+/// Are values of a type made and compared by nothing but functions that are plain? Those of domains, and of types that are made of others,
+/// may call what these say. Guarded.
 pub fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
-    if is_built_in(type_oid) {
-        return true;
-    }
     // SAFETY: guarded catalog lookups.
     unsafe {
-        match pg_sys::get_typtype(type_oid).cast_unsigned() {
-            pg_sys::TYPTYPE_ENUM => true,
-            pg_sys::TYPTYPE_BASE => {
-                let element = pg_sys::get_element_type(type_oid);
-                element == pg_sys::InvalidOid || is_comparable(element)
-            }
-            _ => false,
+        let element = pg_sys::get_element_type(type_oid);
+        if element != pg_sys::InvalidOid {
+            return type_is_plain(element) && is_compared_plainly(element);
         }
+        let kind = pg_sys::get_typtype(type_oid).cast_unsigned();
+        // A type's own functions are in C.
+        is_built_in(type_oid) || kind == pg_sys::TYPTYPE_ENUM || kind == pg_sys::TYPTYPE_BASE
     }
 }
 
-/// A type that built-in functions compare.
-fn is_comparable(type_oid: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    is_built_in(type_oid) || unsafe { pg_sys::get_typtype(type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_ENUM
+/// Is what the type's cache compares and hashes values with plain, which need not be the type's own?
+fn is_compared_plainly(type_oid: pg_sys::Oid) -> bool {
+    const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC | pg_sys::TYPECACHE_HASH_PROC;
+    // SAFETY: guarded catalog lookups; an entry of the type cache stays.
+    unsafe {
+        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
+        let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
+        [equals, entry.cmp_proc, entry.hash_proc]
+            .into_iter()
+            .all(|function| function == pg_sys::InvalidOid || function_is_plain(function))
+    }
 }
 
 /// Not even a superuser drops or, but for what is after initdb's own, makes such.
@@ -157,7 +175,10 @@ unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_vo
             // A column is there already, and of a domain it is what its base type is.
             T_Var => type_is_plain(pg_sys::getBaseType(pg_sys::exprType(node))),
             // What the type's cache compares with.
-            T_MinMaxExpr => is_comparable(pg_sys::exprType(node)),
+            T_MinMaxExpr => {
+                let type_oid = pg_sys::exprType(node);
+                type_is_plain(type_oid) && is_compared_plainly(type_oid)
+            }
             T_Const | T_FuncExpr | T_OpExpr | T_DistinctExpr | T_NullIfExpr | T_ScalarArrayOpExpr | T_BoolExpr
             | T_RelabelType | T_CoerceViaIO | T_ArrayCoerceExpr | T_ArrayExpr | T_CaseExpr | T_CaseTestExpr
             | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
@@ -172,5 +193,7 @@ unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_vo
 
 #[pg_guard]
 unsafe extern "C-unwind" fn is_other_function(function: pg_sys::Oid, _context: *mut c_void) -> bool {
-    !function_is_plain(function)
+    // SAFETY: a guarded catalog lookup.
+    let only_computes = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
+    !function_is_plain(function) || !(HARMLESS.contains(&function.to_u32()) || only_computes())
 }

@@ -223,6 +223,9 @@ impl Rebuild {
                 Err(Why::Behind)
             } else if !can_read(index) {
                 Err(Why::OldVersion)
+            } else if !may_run(index) {
+                // What cannot be merged after all is rebuilt.
+                Err(Why::Owner)
             } else {
                 Ok((Way::Merged, if always { Why::Asked } else { Why::Many }))
             }
