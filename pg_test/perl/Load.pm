@@ -35,7 +35,7 @@ use PostgreSQL::Test::Utils;
 
 use Options qw(sql_string);
 
-our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session healthy indexes_find not_ahead rows_of standby_equal checksums_ok kinds make_tables);
+our @EXPORT_OK = qw(load_server standby_of numbers_file load_sql begin_session entries_complaints entries_complete healthy indexes_find not_ahead rows_of standby_equal checksums_ok kinds make_tables);
 
 # Rows are (id int, word text, at timestamp). Of each kind one table.
 my %kinds = (
@@ -249,6 +249,99 @@ sub healthy
 	my ($node, $name, $database) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(complaints($node, $database), '', "amcheck is content: $name");
+}
+
+=pod
+
+=head2 entries_complete(node, name, database)
+
+What amcheck does not look at, and a search for all keys does not go through: by hash and GIN indexes, and by those with a condition, as many rows are
+found as by a sequential scan. Each is planned for as if it were its table's only one, and must be used. Not on a standby.
+
+=cut
+
+my $entries = <<'SQL';
+\set VERBOSITY terse
+SET search_path = public;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_material = off;
+SET enable_memoize = off;
+DO $$
+DECLARE
+	index record;
+	query text;
+	line text;
+	used boolean;
+	by_index bigint;
+	by_scan bigint;
+BEGIN
+	FOR index IN
+		SELECT indexrelid, indrelid::regclass AS relation, relname AS name, amname AS method, coalesce(pg_get_expr(indpred, indrelid), 'true') AS condition,
+			pg_get_indexdef(indexrelid, 1, true) AS key
+		FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_am ON pg_am.oid = relam
+		WHERE indisvalid AND relkind = 'i' AND relpersistence <> 't' AND relnamespace <> ALL ('{pg_catalog,pg_toast,information_schema}'::regnamespace[])
+			AND (amname IN ('hash', 'gin') OR indpred IS NOT NULL)
+		ORDER BY 3
+	LOOP
+		-- Of many values, some.
+		query := format(CASE index.method
+			WHEN 'hash' THEN 'SELECT count(*) FROM (SELECT DISTINCT %1$s AS wanted FROM ONLY %2$s WHERE %3$s) w, LATERAL (SELECT FROM ONLY %2$s WHERE %1$s = wanted AND %3$s) found'
+			WHEN 'gin' THEN 'SELECT count(*) FROM (SELECT DISTINCT ON (md5(%1$s::text)) %1$s AS wanted FROM ONLY %2$s WHERE %3$s ORDER BY md5(%1$s::text) LIMIT 300) w, LATERAL (SELECT FROM ONLY %2$s WHERE %1$s @> wanted AND %3$s) found'
+			ELSE 'SELECT count(*) FROM ONLY %2$s WHERE %1$s IS NOT NULL AND %3$s' END, index.key, index.relation, index.condition);
+		SET LOCAL enable_seqscan = on;
+		SET LOCAL enable_indexscan = off;
+		SET LOCAL enable_indexonlyscan = off;
+		SET LOCAL enable_bitmapscan = off;
+		IF index.method = 'hash' THEN
+			EXECUTE format('SELECT count(*) FROM ONLY %s WHERE %s IS NOT NULL AND %s', index.relation, index.key, index.condition) INTO by_scan;
+		ELSE
+			EXECUTE query INTO by_scan;
+		END IF;
+		CONTINUE WHEN by_scan = 0;
+		BEGIN
+			UPDATE pg_index SET indisvalid = false WHERE indrelid = index.relation AND indexrelid <> index.indexrelid;
+			SET LOCAL enable_seqscan = off;
+			SET LOCAL enable_indexscan = on;
+			SET LOCAL enable_indexonlyscan = on;
+			SET LOCAL enable_bitmapscan = on;
+			used := false;
+			FOR line IN EXECUTE 'EXPLAIN ' || query LOOP
+				used := used OR line ~ ('Index (Only )?Scan (using|on) ' || index.name || ' ');
+			END LOOP;
+			EXECUTE query INTO by_index;
+			RAISE SQLSTATE 'UNDO0';
+		EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
+			NULL;
+		END;
+		IF NOT used THEN
+			RAISE WARNING 'index % is not used', index.name;
+		ELSIF by_index <> by_scan THEN
+			RAISE WARNING 'index % finds % rows of %', index.name, by_index, by_scan;
+		ELSE
+			RAISE INFO 'index % finds all of %', index.name, by_scan;
+		END IF;
+	END LOOP;
+END $$;
+SQL
+
+sub entries_said
+{
+	my ($node, $database) = @_;
+	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $entries, on_error_stop => 0);
+	return split /\n/, $stderr;
+}
+
+sub entries_complaints { return join "\n", grep { !/INFO:  index/ } entries_said(@_); }
+
+# Returns those that were looked at.
+sub entries_complete
+{
+	my ($node, $name, $database) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @said = entries_said($node, $database);
+	is(join("\n", grep { !/INFO:  index/ } @said), '', "$name: hash, GIN and partial indexes find all rows");
+	return map { /INFO:  index (\S+) finds all/ ? $1 : () } @said;
 }
 
 =pod

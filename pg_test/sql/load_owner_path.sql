@@ -62,7 +62,12 @@ CREATE TABLE checked (id int, word text);
 CREATE INDEX checked_btree ON checked ((word::load_owner_path.normal));
 CREATE TABLE spans (id int, word text, span load_owner_path.span);
 CREATE INDEX spans_gist ON spans USING gist (span);
+CREATE TABLE counted (id int, word text);
+CREATE INDEX counted_brin ON counted USING brin (id);
+CREATE INDEX counted_btree ON counted (id, (word IS NULL));
+CREATE STATISTICS counted_words ON (load_owner_path.norm_typed('x') || word) FROM counted;
 GRANT INSERT, SELECT, TRUNCATE ON t, fresh, typed, checked, spans TO path_loader;
+GRANT INSERT, SELECT, UPDATE ON counted TO path_loader;
 SET ROLE path_loader;
 GRANT USAGE ON SCHEMA path_evil TO PUBLIC;
 CREATE FUNCTION path_evil.tell() RETURNS void LANGUAGE plpgsql PARALLEL SAFE AS $$
@@ -114,6 +119,12 @@ BEGIN;
 INSERT INTO spans SELECT i, 'w', format('[%s,%s)', i, i + i % 5)::span FROM generate_series(1, 3000) i;
 SELECT load_kept('spans', '{"workers": 0}', 'owner_path_spans'), load_kept('spans', '{"indexes": "rebuild"}', 'owner_path_spans');
 COMMIT;
+-- What the server evaluates when it is asked to build an index: extended statistics.
+INSERT INTO counted SELECT i, 'w' FROM generate_series(1, 3000) i;
+BEGIN;
+LOCK TABLE counted IN SHARE ROW EXCLUSIVE MODE;
+SELECT load_kept('counted', '{"truncate": false, "indexes": "rebuild", "workers": 0}');
+COMMIT;
 -- The path is the loader's again.
 SHOW search_path;
 -- Whoever has these rights has them built, as the owner.
@@ -136,6 +147,7 @@ SELECT * FROM faults('fresh');
 SELECT * FROM faults('typed');
 SELECT * FROM faults('checked');
 SELECT * FROM faults('spans');
+SELECT * FROM faults('counted');
 
 -- What is built in, or in C, nobody has a hand in: such indexes are built, as the owner, whoever loads. All else is not.
 SET client_min_messages = warning;

@@ -212,6 +212,15 @@ DELETE FROM bulk_rejects;
 UPDATE bulk_rejects SET message = '';
 SET pg_bulk.reject_cap = 7;
 RESET ROLE;
+-- Nothing is evaluated for its indexes.
+BEGIN;
+CREATE INDEX ON bulk_reject (lower(message));
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "table"}')$$);
+ROLLBACK;
+BEGIN;
+CREATE INDEX ON bulk_reject (load_id) WHERE line_number > 1;
+SELECT error_of($$SELECT bulk_load(data_path('t'), 'numbers', '{"on_error": "table"}')$$);
+ROLLBACK;
 DROP OWNED BY reject_loader, reject_other;
 DROP ROLE reject_loader, reject_other;
 SELECT count(*) > 0 FROM bulk_rejects;

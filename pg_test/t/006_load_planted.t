@@ -17,6 +17,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Differential qw(write_bytes);
+use Load qw(entries_complaints entries_complete);
 
 use constant { PAGE => 8192, SPECIAL => 8176, HEADER => 24, ALTERNATIVE_TID => 0x2000, IS_POSTING => 0x2000, COUNT => 0x0fff, INCOMPLETE_SPLIT => 0x80 };
 
@@ -239,5 +240,23 @@ for my $workers (0, 2)
 		SELECT faults('halved')"), qr/^\|\|\nolder: .* "older" can each be found by an independent index search$/, '... and nothing is wrong with them, but that amcheck cannot look at all of the old one');
 }
 
+# Rows that an index of another kind does not have, or only by its condition: what looks for them in random schedules must find each.
+$node->safe_psql('postgres', <<"SQL");
+CREATE TABLE entries (n int, w text, a text[]);
+INSERT INTO entries SELECT i, 'word ' || i, string_to_array('word ' || i || ' both', ' ') FROM generate_series(1, 500) i;
+CREATE INDEX entries_hash ON entries USING hash (w);
+CREATE INDEX entries_gin ON entries USING gin (a);
+CREATE INDEX entries_some ON entries (n) WHERE length(w) > 6;
+CREATE INDEX entries_hash_some ON entries USING hash (n) WHERE length(w) > 6;
+SQL
+is(join(' ', entries_complete($node, 'nothing planted')), 'entries_gin entries_hash entries_hash_some entries_some', '... each is looked at');
+for my $index ('hash', 'gin', 'some', 'hash_some')
+{
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false WHERE indexrelid = 'entries_$index'::regclass");
+	$node->safe_psql('postgres', "INSERT INTO entries VALUES (600, 'word 600', '{0a,0b}')");
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = true WHERE indexrelid = 'entries_$index'::regclass");
+	like(entries_complaints($node), qr/WARNING:  index entries_$index finds [0-9]+ rows of [0-9]+/, "a row that is missing in $index is found");
+	$node->safe_psql('postgres', "REINDEX INDEX entries_$index; DELETE FROM entries WHERE n = 600");
+}
 $node->stop;
 done_testing();

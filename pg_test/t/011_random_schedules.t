@@ -22,7 +22,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 use Differential qw(soak seed);
-use Load qw(checksums_ok healthy load_server not_ahead standby_of);
+use Load qw(checksums_ok entries_complete healthy load_server not_ahead standby_of);
 use PowerLoss;
 use Restart qw(comes_back);
 use Schedule;
@@ -38,6 +38,8 @@ my $node = load_server('schedules', wal_level => 'replica', autovacuum => 'on', 
 my $directory = PostgreSQL::Test::Utils::tempdir('schedules');
 chmod 0777, $directory;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_visibility; CREATE EXTENSION pg_freespacemap; ' . Schedule->create(SESSIONS));
+# Some indexes of each kind are there all the time; more come and go.
+$node->safe_psql('postgres', 'CREATE INDEX keyed_hash ON keyed USING hash (word); CREATE INDEX plain_gin ON plain USING gin ((string_to_array(word, chr(32)))); CREATE INDEX parts_some ON parts (id) WHERE length(word) > 7');
 $node->safe_psql('postgres', "CREATE FOREIGN TABLE source_$_ (id int, word text) SERVER bulk_files OPTIONS (filename '/', format 'csv')") for 1 .. SESSIONS;
 # It is away now and then, while there are checkpoints.
 my $standby = standby_of($node, 'standby', slot => 1);
@@ -159,6 +161,9 @@ my @unfinished = split /\n/, $node->safe_psql('postgres', 'SELECT indexrelid::re
 $node->safe_psql('postgres', "DROP INDEX IF EXISTS $_") for @unfinished;
 note 'valid indexes, and others that were dropped: ', $node->safe_psql('postgres', "SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = indexrelid WHERE relname LIKE 'extra%'"), ', ', scalar @unfinished;
 healthy($node, 'after all of it');
+my %complete = map { $_ => 1 } entries_complete($node, 'after all of it');
+note 'looked at: ', join ', ', sort keys %complete;
+is(join(', ', grep { !$complete{$_} } 'keyed_hash', 'plain_gin', 'parts_0_id_idx', 'parts_1_id_idx'), '', '... among them those that are there all the time');
 my $visibility = "SELECT c.oid::regclass, t_ctid FROM pg_class c, LATERAL (SELECT t_ctid FROM pg_check_visible(c.oid) UNION ALL SELECT t_ctid FROM pg_check_frozen(c.oid)) v WHERE relkind IN ('r', 't', 'm') AND relpersistence = 'p' AND relnamespace <> 'pg_catalog'::regnamespace";
 is($node->safe_psql('postgres', $visibility), '', 'the visibility map is right');
 not_ahead($node, 'after all of it');
@@ -183,6 +188,7 @@ $node->stop('immediate');
 $node->start;
 is($node->safe_psql('postgres', $digest), $all, 'after a crash there is the same');
 healthy($node, 'after a crash');
+entries_complete($node, 'after a crash');
 checksums_ok($node);
 $standby->stop;
 $node->stop;

@@ -13,7 +13,7 @@ use pgrx::pg_sys;
 
 use super::attempt::attempt;
 use super::compat;
-use super::plain_code::index_is_plain;
+use super::plain_code::build_is_plain;
 use super::unguarded::{self as c, Opaque};
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
@@ -24,7 +24,7 @@ const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
 /// An open index.
 pub unsafe fn may_run(index: pg_sys::Relation) -> bool {
     // SAFETY: the caller vouches for the index, whose owner is its table's; guarded calls.
-    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*index).rd_rel).relowner) || index_is_plain(index) }
+    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*index).rd_rel).relowner) || build_is_plain(index) }
 }
 
 /// Run `work` with the search path that code of a table's owner is to have. The user is changed by what is called. An error leaves

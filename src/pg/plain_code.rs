@@ -12,11 +12,12 @@
 
 use std::ffi::c_void;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgList, pg_guard, pg_sys};
 
 use super::compat;
 use super::index_functions;
 
+const INDEXES: i32 = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
 /// ClanguageId (pg_language.dat)
 const C_LANGUAGE: u32 = 13;
 /// PROVOLATILE_IMMUTABLE (pg_proc.h)
@@ -35,11 +36,42 @@ const HARMLESS: &[u32] = &[
     pg_sys::F_TIMESTAMP_TIMESTAMPTZ,
 ];
 
-/// Are the expressions, conditions, types and operator classes of an index plain? Guarded.
+/// Is all plain that is run while an index is built? Also where others build it, the server asks how many workers it should have, and
+/// is told what extended statistics the table has: plan_create_index_workers (planner.c), get_relation_statistics (plancat.c). Guarded.
 ///
 /// # Safety
-/// An open index.
-pub unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
+/// An open index of a table that is locked.
+pub unsafe fn build_is_plain(index: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the index; guarded calls.
+    unsafe { index_is_plain(index) && statistics_are_plain((*(*index).rd_index).indrelid) }
+}
+
+/// # Safety
+/// A table that is locked. Guarded.
+unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::STATEXTOID.cast_signed();
+    // SAFETY: guarded calls; the list is ours, and tuples are released when they were looked at.
+    unsafe {
+        let table = pg_sys::table_open(table, pg_sys::NoLock.cast_signed());
+        let list = pg_sys::RelationGetStatExtList(table);
+        pg_sys::table_close(table, pg_sys::NoLock.cast_signed());
+        PgList::<pg_sys::Oid>::from_pg(list).iter_oid().all(|statistics| {
+            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(statistics));
+            if tuple.is_null() {
+                return true;
+            }
+            let are_plain = stored_is_plain(cache, tuple, pg_sys::Anum_pg_statistic_ext_stxexprs);
+            pg_sys::ReleaseSysCache(tuple);
+            are_plain
+        })
+    }
+}
+
+/// Are the expressions, conditions, types and operator classes of an index plain?
+///
+/// # Safety
+/// An open index. Guarded.
+unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
     // SAFETY: the caller vouches for the index, which has so many keys; guarded calls.
     unsafe {
         let form = &*(*index).rd_index;
@@ -50,8 +82,8 @@ pub unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
         };
         form.indkey.values.as_slice(keys).iter().all(column_is_plain)
             && index_functions::all(index, function_is_plain)
-            && stored_is_plain(index, pg_sys::Anum_pg_index_indexprs)
-            && stored_is_plain(index, pg_sys::Anum_pg_index_indpred)
+            && stored_is_plain(INDEXES, (*index).rd_indextuple, pg_sys::Anum_pg_index_indexprs)
+            && stored_is_plain(INDEXES, (*index).rd_indextuple, pg_sys::Anum_pg_index_indpred)
     }
 }
 
@@ -77,16 +109,14 @@ pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
     }
 }
 
-/// Is what an index's row of pg_index has in this attribute plain, if it has anything there?
+/// Is what a row of a catalog has in this attribute plain, if it has anything there?
 ///
 /// # Safety
-/// An open index; the number of an attribute that is an expression. Guarded.
-unsafe fn stored_is_plain(index: pg_sys::Relation, attribute: u32) -> bool {
-    let cache = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
+/// A row of that cache's catalog; the number of an attribute that is an expression, or a list of such. Guarded.
+unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) -> bool {
     let mut is_null = true;
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: the caller vouches for all; guarded calls.
     unsafe {
-        let tuple = (*index).rd_indextuple;
         let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
         if is_null {
             return true;
@@ -107,7 +137,7 @@ pub unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
     unsafe { !is_other(node, std::ptr::null_mut()) }
 }
 
-/// Is it built in, or in C? Guarded.
+/// Is it built in, or in C, and does it evaluate no defaults of its arguments? Guarded.
 pub fn function_is_plain(function: pg_sys::Oid) -> bool {
     if is_built_in(function) {
         return true;
@@ -119,9 +149,10 @@ pub fn function_is_plain(function: pg_sys::Oid) -> bool {
         if tuple.is_null() {
             return false;
         }
-        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang;
+        let form = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+        let is_plain = form.prolang.to_u32() == C_LANGUAGE && form.pronargdefaults == 0;
         pg_sys::ReleaseSysCache(tuple);
-        language.to_u32() == C_LANGUAGE
+        is_plain
     }
 }
 
@@ -182,7 +213,12 @@ unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_vo
             T_Const | T_FuncExpr | T_OpExpr | T_DistinctExpr | T_NullIfExpr | T_ScalarArrayOpExpr | T_BoolExpr
             | T_RelabelType | T_CoerceViaIO | T_ArrayCoerceExpr | T_ArrayExpr | T_CaseExpr | T_CaseTestExpr
             | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
-            | T_RowCompareExpr | T_SQLValueFunction => type_is_plain(pg_sys::exprType(node)),
+            | T_SQLValueFunction => type_is_plain(pg_sys::exprType(node)),
+            // Not the operators are called, but what their families sort by.
+            T_RowCompareExpr => {
+                let families = (*node.cast::<pg_sys::RowCompareExpr>()).opfamilies;
+                PgList::<pg_sys::Oid>::from_pg(families).iter_oid().all(is_built_in)
+            }
             _ => false,
         };
         !makes_plain

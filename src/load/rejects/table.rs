@@ -79,7 +79,7 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
         pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         let local = pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed();
         pg_sys::SetUserIdAndSecContext((*(*relation).rd_rel).relowner, context | local);
-        let mut writer = Writer::new(relation);
+        let mut writer = Writer::new(relation)?;
         let now = pg_sys::Datum::from(pg_sys::GetCurrentTimestamp());
         spool.for_each(|reject| {
             writer.add(&about, &reject, now);
@@ -109,7 +109,7 @@ struct Writer {
 impl Writer {
     /// # Safety
     /// An open relation that is locked. Guarded.
-    unsafe fn new(relation: pg_sys::Relation) -> Writer {
+    unsafe fn new(relation: pg_sys::Relation) -> Result<Writer> {
         // SAFETY: the caller vouches for the relation; guarded calls.
         unsafe {
             let memory = pg_sys::AllocSetContextCreateExtended(
@@ -120,7 +120,17 @@ impl Writer {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             );
             let indexes = pg_sys::CatalogOpenIndexes(relation);
-            Writer { relation, indexes, slots: Vec::new(), used: 0, bytes: 0, memory }
+            // As in a catalog, nothing is evaluated for them (CatalogIndexInsert, indexing.c).
+            let is_computed = |i| {
+                let info = *(*indexes).ri_IndexRelationInfo.add(i);
+                !((*info).ii_Expressions.is_null() && (*info).ii_Predicate.is_null())
+            };
+            if (0..usize::try_from((*indexes).ri_NumIndices).unwrap_or(0)).any(is_computed) {
+                let message = "table \"bulk_reject\" is not what it was when the extension was created";
+                let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+                return Err(error.detail("It has an index with an expression or a condition."));
+            }
+            Ok(Writer { relation, indexes, slots: Vec::new(), used: 0, bytes: 0, memory })
         }
     }
 
