@@ -198,7 +198,7 @@ my $line = qr{load\ \d+\ from\ file\ "\Q$directory/one\E"\ into\ table\ "postgre
 	\t+system\ usage:\ .*}x;
 like($log, $line, 'the log, with stages');
 like($stderr, $line, 'a client that asks for it');
-# Of the time of three processes, little may be lost between the stages. Where others want the processors, workers may come late, or be at their end late.
+# Of the time of three processes, little may be lost between the stages. Where others want the processors, workers may come late, and stages go on for longer than the phase.
 my (%spent, $stages);
 for my $try (1 .. 20)
 {

@@ -7,8 +7,8 @@
 //! transaction the plan of what a range calls.
 //!
 //! So here code is plain if it calls nothing but such functions, and makes no values of types that call others. Expressions call
-//! only those that are immutable, for of the others some call more than they say. What is not known to be plain is not. Expressions are looked at as the catalog has them: those of the relation cache have been planned, for which functions
-//! may have been run.
+//! only those that are immutable, for of the others some call more than they say. What is not known to be plain is not. Expressions
+//! are looked at as the catalog has them: those of the relation cache have been planned, for which functions may have been run.
 
 use std::ffi::c_void;
 
@@ -132,13 +132,13 @@ unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) 
 ///
 /// # Safety
 /// An expression, a list of them, or null.
-pub unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
+unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
     // SAFETY: the caller vouches for it; a guarded call.
     unsafe { !is_other(node, std::ptr::null_mut()) }
 }
 
 /// Is it built in, or in C, and does it evaluate no defaults of its arguments? Guarded.
-pub fn function_is_plain(function: pg_sys::Oid) -> bool {
+fn function_is_plain(function: pg_sys::Oid) -> bool {
     if is_built_in(function) {
         return true;
     }
@@ -158,7 +158,7 @@ pub fn function_is_plain(function: pg_sys::Oid) -> bool {
 
 /// Are values of a type made and compared by nothing but functions that are plain? Those of domains, and of types that are made of others,
 /// may call what these say. Guarded.
-pub fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
+fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
         let element = pg_sys::get_element_type(type_oid);
@@ -184,7 +184,7 @@ fn is_compared_plainly(type_oid: pg_sys::Oid) -> bool {
     }
 }
 
-/// Not even a superuser drops or, but for what is after initdb's own, makes such.
+/// What initdb has made, and nobody drops or makes.
 fn is_built_in(oid: pg_sys::Oid) -> bool {
     oid.to_u32() < pg_sys::FirstUnpinnedObjectId
 }
