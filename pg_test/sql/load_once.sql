@@ -241,6 +241,14 @@ RESET ROLE;
 \! cp "$PGB_DATA/once/a.csv" "$PGB_DATA/once/as.csv"
 \setenv PGDATABASE :DBNAME
 \! for role in loader other; do psql -XAtq -c "SET ROLE once_$role; SELECT rows_loaded FROM bulk_load('$PGB_DATA/once/as.csv', 'load_once.t', '{\"format\": \"csv\", \"once\": true}')" 2>&1 | sed -E 's#"[^"]*/#"#g; s/Load [0-9]+/Load N/; s/ at .*/ at some time./'; done
+-- Whoever may load may keep a file from others, who are told so; force loads it.
+CALL write_file('once/never.csv', E'8,eight\n');
+SET ROLE once_other;
+SELECT once('once/never.csv', '{"where": "false"}');
+SET ROLE once_loader;
+SELECT once('once/never.csv'), once('once/never.csv', '{"force": true}');
+RESET ROLE;
+SELECT bulk_forget('t', data_path('once/never.csv'));
 SELECT bulk_forget('t', data_path('once/none.csv')), bulk_forget('t', data_path('once/a.csv'));
 SELECT known();
 BEGIN READ ONLY;

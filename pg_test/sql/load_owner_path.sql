@@ -161,6 +161,13 @@ CREATE FUNCTION less(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE 
 CREATE FUNCTION same(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN a::text = b::text; END $$;
 CREATE OPERATOR < (FUNCTION = less, LEFTARG = json, RIGHTARG = json);
 CREATE OPERATOR = (FUNCTION = same, LEFTARG = json, RIGHTARG = json);
+-- Rows are compared by what the operators' family sorts by.
+CREATE OPERATOR <<< (FUNCTION = text_lt, LEFTARG = text, RIGHTARG = text);
+CREATE OPERATOR CLASS row_ops FOR TYPE text USING btree AS
+	OPERATOR 1 <<<, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_sql(text, text);
+-- What an argument is by default, is evaluated with the call.
+CREATE FUNCTION distance(a int, b int DEFAULT length(load_owner_path.norm_sql('x'))) RETURNS int LANGUAGE c IMMUTABLE STRICT AS '$libdir/btree_gist', 'int4_dist';
+CREATE FUNCTION distance_of(a int, b int) RETURNS int LANGUAGE c IMMUTABLE STRICT AS '$libdir/btree_gist', 'int4_dist';
 CREATE OPERATOR CLASS json_ops DEFAULT FOR TYPE json USING btree AS OPERATOR 1 <, OPERATOR 3 =, FUNCTION 1 compare_json(json, json);
 SET ROLE path_owner;
 CREATE TYPE mood AS ENUM ('good', 'bad');
@@ -191,6 +198,7 @@ CREATE INDEX plain_range ON kinds USING gist (part);
 CREATE INDEX plain_hash ON kinds USING hash (lower(word));
 CREATE INDEX plain_brin ON kinds USING brin (id);
 CREATE INDEX plain_c ON kinds USING gist (id gist_int4_ops, word);
+CREATE INDEX plain_arguments ON kinds (distance_of(id, 1));
 CREATE INDEX other_sql ON kinds (norm_sql(word));
 CREATE INDEX other_language ON kinds (lower(norm(word)));
 CREATE INDEX other_condition ON kinds (id) WHERE norm_sql(word) <> '';
@@ -205,6 +213,8 @@ CREATE INDEX other_domains ON kinds ((ARRAY[word]::normal[]));
 CREATE INDEX other_domain_array ON kinds (checks);
 CREATE INDEX other_composite ON kinds (couple);
 CREATE INDEX other_row ON kinds ((ROW(id, word)::pair));
+CREATE INDEX other_rows ON kinds (((word, word) <<< ('W5', 'W6')));
+CREATE INDEX other_arguments ON kinds (distance(id));
 CREATE INDEX other_range ON kinds USING gist (spanned);
 CREATE INDEX other_range_made ON kinds USING gist (span(id, id + 1));
 CREATE INDEX other_class ON kinds (word sql_ops);

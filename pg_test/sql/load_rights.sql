@@ -144,7 +144,9 @@ SET search_path = load_rights, public;
 \set ECHO none
 SELECT set_config('test.dir', :'data', false) AS data \gset
 \set ECHO all
+-- It can be told whether there is a file.
 SELECT says('f.csv', 't');
+SELECT says('missing.csv', 't');
 ALTER SYSTEM RESET pg_bulk.allowed_directories;
 SELECT pg_reload_conf();
 \c -
