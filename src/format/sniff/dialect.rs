@@ -119,7 +119,7 @@ pub fn dialect(sample: &[u8], whole: bool, given: &Given) -> Dialect {
         let is_json = types.has(Type::Json) && given.quote.is_none();
         let is_free = |byte: u8| memchr::memchr(byte, sample).is_none();
         if is_json && is_free(NO_QUOTE) && is_free(NO_DELIMITER) {
-            return csv(given, NO_DELIMITER, NO_QUOTE, NO_QUOTE);
+            return csv(given, NO_DELIMITER, NO_QUOTE, given.escape.unwrap_or(NO_QUOTE));
         }
         if !types.is_empty() && !is_json {
             return best_csv(sample, whole, given, b',').dialect;
@@ -337,6 +337,10 @@ mod tests {
         assert!(!dialect(b"a,b\n1,2\n", true, &text).is_csv());
         let null = Given { null: Some(b"NA".to_vec()), ..given() };
         assert_eq!(dialect(b"a,b\n1,NA\n", true, &null).null, b"NA");
+        // Also where nothing is in quotes.
+        let escape = Given { escape: Some(b'\\'), ..given() };
+        assert_eq!(dialect(b"a,b\n1,2\n", true, &escape).escape, b'\\');
+        assert_eq!(dialect(b"{\"a\": 1}\n{\"a\": 2}\n", true, &escape).escape, b'\\');
     }
 
     #[test]

@@ -178,6 +178,74 @@ fn count() {
     }
 }
 
+/// Titles, names and values of a few kinds, mostly in records of one length.
+#[test]
+fn sniff() {
+    for seed in 0..INPUTS / 4 {
+        let random = &mut Random(seed);
+        let mut input = random.number().to_le_bytes()[..fuzz::sniff::HEAD].to_vec();
+        let (columns, delimiter) = (1 + random.below(4), b",;\t|:"[random.below(5)]);
+        for title in 0..random.below(3) {
+            input.extend(random.one(&["# made at noon\n", "\n", "Report\n", "name,id\n"]).bytes().skip(title));
+        }
+        let (start, length) = (random.below(TEXTS.len()), 1 + random.below(8));
+        for _ in 0..random.below(25) {
+            for column in 0..columns + usize::from(random.below(20) == 0) {
+                if column > 0 {
+                    input.push(delimiter);
+                }
+                let text = TEXTS[(start + column * 7 + random.below(length)) % TEXTS.len()];
+                match random.below(8) {
+                    0 => input.extend(format!("\"{text}\"").bytes()),
+                    _ => input.extend(text.bytes()),
+                }
+            }
+            input.extend(random.one(&["\n", "\n", "\n", "\r\n", ""]).bytes());
+        }
+        fuzz::sniff::run(&input);
+    }
+}
+
+/// Numbers and dates as they are written elsewhere, with a byte or two changed in half of them.
+#[test]
+fn forms() {
+    const TEXTS: &[&str] = &[
+        "1.234.567,89",
+        "1,234,567.89",
+        "-12 345,5e-3",
+        "+1'000.",
+        ",5",
+        "NaN",
+        "1_000",
+        "DD.MM.YYYY\x0031.12.2024",
+        "MM/DD/YY HH12:MI AM\x0002/29/68 12:30 pm",
+        "YYYYMMDDHH24MISSUS\x0020240102030405678901",
+        "YYYY-DDMM\x002024-3112",
+        "Month DD, YYYY\0september 1, 0001",
+        "\"on \"DD-Mon-YYYY\" at \"HH24:MI:SS.MS\0on 5-OCT-1999 at 7:05:09.25",
+        "HH24:MI\x0023:59",
+        " \t a\\ \\\\ \t",
+        "\u{7f}\u{1}\u{2}\u{3}\u{4}\u{5}\u{6}\u{7}",
+        "\0\0\u{1}\0",
+    ];
+    const BYTES: &[u8] = b"0123456789+-.,:e /'_\\\"YMDHIS\0\t\xff";
+    for seed in 0..INPUTS * 5 {
+        let random = &mut Random(seed);
+        let mut text = random.one(TEXTS).as_bytes().to_vec();
+        for _ in 0..random.below(4) {
+            let (at, byte) = (random.below(text.len() + 1), BYTES[random.below(BYTES.len())]);
+            match (random.below(3), text.get_mut(at)) {
+                (0, Some(changed)) => *changed = byte,
+                (1, Some(_)) => _ = text.remove(at),
+                _ => text.insert(at, byte),
+            }
+        }
+        let mut input = random.number().to_le_bytes()[..fuzz::forms::HEAD].to_vec();
+        input.extend(text);
+        fuzz::forms::run(&input);
+    }
+}
+
 /// Lines of some members, with a byte or two changed in half of them.
 #[test]
 fn json() {
@@ -310,15 +378,17 @@ fn block() {
 #[test]
 fn corpus() {
     type Target = (&'static str, fn(&[u8]));
-    let targets: [Target; 9] = [
+    let targets: [Target; 11] = [
         ("binary", fuzz::binary::run),
         ("block", fuzz::block::run),
         ("count", fuzz::count::run),
         ("decode", fuzz::decode::run),
+        ("forms", fuzz::forms::run),
         ("json", fuzz::json::run),
         ("page", fuzz::page::run),
         ("reader", fuzz::reader::run),
         ("scan", fuzz::scan::run),
+        ("sniff", fuzz::sniff::run),
         ("stretches", fuzz::stretches::run),
     ];
     for (name, run) in targets {

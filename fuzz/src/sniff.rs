@@ -1,0 +1,133 @@
+//! What is guessed of a file, whatever it is: what was said is not guessed, what is proposed can be read, and a value that speaks for a type
+//! is one of it.
+
+use std::collections::HashSet;
+
+use pg_bulk_format::dialect::{EndMarker, Eol, Format};
+use pg_bulk_format::naive::{self, Cell};
+use pg_bulk_format::sniff::dialect::{Given, dialect};
+use pg_bulk_format::sniff::header::{Header, header};
+use pg_bulk_format::sniff::names::names;
+use pg_bulk_format::sniff::place::first_record;
+use pg_bulk_format::sniff::preamble::{comments, preamble};
+use pg_bulk_format::sniff::shape::{Shape, Type};
+use pg_bulk_format::verify::utf8_valid_up_to;
+
+use super::reader::chosen;
+
+/// Length of the head.
+pub const HEAD: usize = 3;
+
+/// No two of them have a character in common.
+const DELIMITERS: &[u8] = b",;\t|:x";
+const QUOTES: &[u8] = b"\"'q";
+const ESCAPES: &[u8] = b"\\";
+const MARKERS: [&[u8]; 4] = [b"", b"\\N", b"NULL", b"-"];
+
+/// Look at one input.
+pub fn run(input: &[u8]) {
+    let Some((&[flags, characters, more], sample)) = input.split_first_chunk::<HEAD>() else { return };
+    let is_text = flags & 3 == 1;
+    let given = Given {
+        format: [None, Some(Format::Text), Some(Format::Csv), None][usize::from(flags & 3)],
+        delimiter: (flags & 4 != 0).then(|| chosen(&DELIMITERS[..if is_text { 5 } else { 6 }], characters)),
+        quote: (flags & 8 != 0 && !is_text).then(|| chosen(QUOTES, characters >> 4)),
+        escape: (flags & 16 != 0 && !is_text).then(|| chosen(ESCAPES, 0)),
+        null: (flags & 32 != 0).then(|| chosen(&MARKERS, more).to_vec()),
+        end_marker: if more & 64 != 0 { EndMarker::Since18 } else { EndMarker::Until17 },
+    };
+    let whole = flags & 64 != 0;
+    // What the slow twin reads another way: such a mark is a part of its first field, and what is no UTF-8 ends its data.
+    let sample = sample.strip_prefix(b"\xef\xbb\xbf").unwrap_or(sample);
+    let sample = &sample[..utf8_valid_up_to(sample)];
+    let found = dialect(sample, whole, &given);
+    let shown = || format!("{given:?}, whole: {whole}: {found:?}");
+    assert!(given.format.is_none_or(|format| format == found.format), "{}", shown());
+    assert!(given.delimiter.is_none_or(|delimiter| delimiter == found.delimiter), "{}", shown());
+    assert!(found.separator.bytes() == [found.delimiter], "{}", shown());
+    assert!(given.null.as_ref().is_none_or(|null| *null == found.null), "{}", shown());
+    if found.is_csv() {
+        assert!(given.quote.is_none_or(|quote| quote == found.quote), "{}", shown());
+        assert!(given.escape.is_none_or(|escape| escape == found.escape), "{}", shown());
+    } else {
+        assert_eq!((given.quote, given.escape), (None, None), "{}", shown());
+    }
+    assert!(comments(sample) <= sample.len());
+
+    // The file as it is read then.
+    let (rows, error) = naive::rows(&found, sample);
+    let ahead = preamble(sample, whole, &found);
+    assert!(ahead <= rows.len(), "{ahead} of {} records are in front: {}", rows.len(), shown());
+    assert!(rows[..ahead].iter().all(|row| row.cells.len() == 1), "{ahead} records are in front: {}", shown());
+    let is_comment = |line: &[u8]| line.first() == Some(&b'#') || line.trim_ascii().is_empty();
+    let has_titles = !rows[..ahead].iter().all(|row| is_comment(&row.line));
+    let behind = rows.len() - ahead;
+    if whole && error.is_none() && ahead > 0 {
+        assert!(rows.len() > ahead && rows[ahead].cells.len() > 1, "nothing is behind {ahead} records: {}", shown());
+    }
+    let width = rows.get(ahead).map_or(0, |row| row.cells.len());
+    assert!(
+        !has_titles || (behind > 3 && width > 2),
+        "{ahead} titles above {behind} records of {width} fields: {}",
+        shown()
+    );
+    match header(sample, whole, &found, ahead) {
+        Header::Column(column) => assert!(column < width, "column {column} of {width} has a header: {}", shown()),
+        Header::Words => assert!(width > 0, "{}", shown()),
+        Header::None => (),
+    }
+    let eol = [Eol::Nl, Eol::Cr, Eol::CrNl][usize::from(more) % 3];
+    if let Some(at) = first_record(sample, &found, eol, width) {
+        let before = at.checked_sub(1).and_then(|last| sample.get(last));
+        assert_eq!(before, Some(if eol == Eol::Cr { &b'\r' } else { &b'\n' }), "a record begins at {at}: {}", shown());
+    }
+
+    let mut values = Vec::new();
+    for row in rows.iter().take(200) {
+        values.extend(row.cells.iter().map(|cell| match cell {
+            Cell::Bytes(value) => Some(value.clone()),
+            Cell::Null | Cell::Default => None,
+        }));
+    }
+    for value in values.iter().flatten() {
+        speaks_for(value);
+    }
+    let (columns, longest) = (width.min(50), 2 + usize::from(more & 15));
+    let called =
+        names(Some(&values[..values.len().min(width)]), columns, longest.max(10), |name, most| name.len().min(most));
+    assert_eq!(called.iter().collect::<HashSet<_>>().len(), columns, "{called:?}");
+    assert!(called.iter().all(|name| !name.is_empty() && name.len() <= longest.max(10)), "{called:?}");
+}
+
+/// Is a value one of each type that it speaks for, as far as a few lines can tell?
+fn speaks_for(value: &[u8]) {
+    let shape = Shape::of(value);
+    let text = String::from_utf8_lossy(value);
+    let text = text.trim_matches(' ');
+    assert_eq!(shape.proves.and(shape.types), shape.proves, "{text:?}");
+    for one in shape.types.iter() {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let has = |bytes: &str| text.bytes().all(|byte| byte.is_ascii_digit() || bytes.contains(char::from(byte)));
+        let is_so = match one {
+            Type::Boolean => ["t", "f", "true", "false"].contains(&text.to_ascii_lowercase().as_str()),
+            Type::Integer | Type::Bigint => digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.is_empty(),
+            Type::Numeric => has(".-") && digits.parse::<f64>().is_ok(),
+            // What is written must come back as it was.
+            Type::Double => text.parse::<f64>().is_ok_and(|number| !number.is_finite() || text.parse() == Ok(number)),
+            Type::Date => has("-/.") && (8..=10).contains(&text.len()),
+            Type::Time => text.contains(':') && !text.contains(['/', '-']) && !text.ends_with(['.', ':']),
+            Type::Timestamp => text.len() >= 8,
+            Type::Timestamptz => text.contains(':') && text.len() > 12,
+            Type::Uuid => value.len() == 36 && value.iter().filter(|&&byte| byte == b'-').count() == 4,
+            Type::Json | Type::Jsonb => {
+                (text.starts_with('{') && text.ends_with('}')) || (text.starts_with('[') && text.ends_with(']'))
+            }
+        };
+        assert!(is_so, "{text:?} speaks for {}", one.name());
+    }
+    assert_eq!(
+        shape.day.is_some(),
+        [Type::Date, Type::Timestamp, Type::Timestamptz].iter().any(|&one| shape.types.has(one)),
+        "{text:?}"
+    );
+}
