@@ -113,7 +113,14 @@ sub file_case
 	write_bytes($path, $content);
 	point_set($node, $point, 'wait');
 	my $load = $faults->begin($faults->load_sql('changing'));
-	$point eq 'chunk.claimed' ? point_wait($node, $point, 3) : $faults->wait_at($point);
+	if ($point eq 'chunk.claimed') { point_wait($node, $point, 3) }
+	else
+	{
+		$faults->wait_at($point);
+		# The leader has read what it will, and waits for the others: of a file that changes earlier, it would say something else.
+		$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'client backend'
+			AND query ~ 'bulk_load' AND wait_event_type IN ('Extension', 'IPC') AND pid <> pg_backend_pid()") or die 'the leader does not wait';
+	}
 	$change->();
 	point_clear($node);
 	like($load->end, $expected, "$name: the load");
