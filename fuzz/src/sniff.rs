@@ -1,5 +1,5 @@
-//! What is guessed of a file, whatever it is: what was said is not guessed, what is proposed can be read, and a value that speaks for a type
-//! is one of it.
+//! What is guessed of a file, whatever it is: what was said is not guessed, what is to be passed over or has names is there, and a value that
+//! speaks for a type is one of it.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub const HEAD: usize = 3;
 /// No two of them have a character in common.
 const DELIMITERS: &[u8] = b",;\t|:x";
 const QUOTES: &[u8] = b"\"'q";
-const ESCAPES: &[u8] = b"\\";
+const ESCAPE: u8 = b'\\';
 const MARKERS: [&[u8]; 4] = [b"", b"\\N", b"NULL", b"-"];
 
 /// Look at one input.
@@ -32,7 +32,7 @@ pub fn run(input: &[u8]) {
         format: [None, Some(Format::Text), Some(Format::Csv), None][usize::from(flags & 3)],
         delimiter: (flags & 4 != 0).then(|| chosen(&DELIMITERS[..if is_text { 5 } else { 6 }], characters)),
         quote: (flags & 8 != 0 && !is_text).then(|| chosen(QUOTES, characters >> 4)),
-        escape: (flags & 16 != 0 && !is_text).then(|| chosen(ESCAPES, 0)),
+        escape: (flags & 16 != 0 && !is_text).then_some(ESCAPE),
         null: (flags & 32 != 0).then(|| chosen(&MARKERS, more).to_vec()),
         end_marker: if more & 64 != 0 { EndMarker::Since18 } else { EndMarker::Until17 },
     };
@@ -92,11 +92,10 @@ pub fn run(input: &[u8]) {
     for value in values.iter().flatten() {
         speaks_for(value);
     }
-    let (columns, longest) = (width.min(50), 2 + usize::from(more & 15));
-    let called =
-        names(Some(&values[..values.len().min(width)]), columns, longest.max(10), |name, most| name.len().min(most));
+    let (columns, longest) = (width.min(50), 10 + usize::from(more & 7));
+    let called = names(Some(&values[..values.len().min(width)]), columns, longest, |name, most| name.len().min(most));
     assert_eq!(called.iter().collect::<HashSet<_>>().len(), columns, "{called:?}");
-    assert!(called.iter().all(|name| !name.is_empty() && name.len() <= longest.max(10)), "{called:?}");
+    assert!(called.iter().all(|name| !name.is_empty() && name.len() <= longest), "{called:?}");
 }
 
 /// Is a value one of each type that it speaks for, as far as a few lines can tell?

@@ -61,10 +61,10 @@ CREATE FUNCTION found(target text, OUT by_index text, OUT wrong bigint) RETURNS 
 		FROM conditions, format('SELECT count(*) FROM %I WHERE %s', target, condition) query)
 	SELECT string_agg(kind || ' ' || indexs, ', '), count(*) FILTER (WHERE indexs <> tables) FROM counts
 $$;
--- What the catalog says of a table and its indexes. How large a hash index becomes depends on what is known of the table before; in GiST, chance
--- chooses between places that are as good (gistchoose, gistutil.c).
+-- What the catalog says of a table and its indexes. How large a hash index becomes depends on what is known of the table before; in GiST, if it is
+-- not sorted, chance chooses between places that are as good (gistchoose, gistutil.c): there only whether it is large.
 CREATE FUNCTION said(target text) RETURNS SETOF text LANGUAGE sql AS $$
-	SELECT format('%s: %s rows, %s pages, %s all visible', c.oid::regclass, reltuples, CASE WHEN a.amname IN ('hash', 'gist') THEN -1 ELSE relpages END, relallvisible)
+	SELECT format('%s: %s rows, %s pages, %s all visible', c.oid::regclass, reltuples, CASE WHEN a.amname = 'hash' THEN '-1' WHEN relname LIKE '%\_some' THEN CASE WHEN relpages > 2 + reltuples / 100 THEN 'many' ELSE 'few' END ELSE relpages::text END, relallvisible)
 	FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam
 	WHERE c.oid = target::regclass OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = target::regclass)
 $$;
