@@ -69,7 +69,9 @@ pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
         if pg_sys::replorigin_session_origin != pg_sys::InvalidRepOriginId as pg_sys::RepOriginId {
             found.push("The session has a replication origin.".into());
         }
-        if (*form).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+        if (*form).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+            of_conditions(relation, keep, &mut found);
+        } else {
             of_storage(relation, keep, &mut found);
         }
     }
@@ -104,9 +106,6 @@ pub unsafe fn of_open_leaves(leaves: &[pg_sys::Relation], options: &LoadOptions)
         // SAFETY: the caller vouches for it.
         unsafe {
             of_storage(leaf, options.duplicates.keep, &mut found);
-            if options.is_statement() {
-                of_conditions(leaf, &mut found);
-            }
         }
     }
     found
@@ -138,7 +137,6 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
             if !relation.is_null() {
                 if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
                     of_storage(relation, Keep::Error, found);
-                    of_conditions(relation, found);
                 }
                 pg_sys::relation_close(relation, no_lock);
             }
@@ -156,22 +154,22 @@ pub fn release(locked: &[pg_sys::Oid]) {
     locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
 }
 
-/// Conditions of row triggers that may look at the table: they are evaluated when all rows are in. Guarded.
+/// Conditions (WHEN) of row triggers that call anything but built-in immutable functions. COPY evaluates them as it inserts each row,
+/// the direct writer when all rows are in: any other function could see the difference, or change rows that are still to come.
 ///
 /// # Safety
-/// An open relation.
-pub unsafe fn of_conditions(relation: pg_sys::Relation, found: &mut Vec<String>) {
+/// An open relation. Guarded.
+unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<String>) {
     // SAFETY: the caller vouches for the relation; guarded calls on an expression as the catalog has it.
     unsafe {
-        let is_volatile = |trigger: &pg_sys::Trigger| {
+        let is_other = |trigger: &pg_sys::Trigger| {
             let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
-            is_row
-                && !trigger.tgqual.is_null()
-                && pg_sys::contain_volatile_functions(pg_sys::stringToNode(trigger.tgqual).cast())
+            is_row && !trigger.tgqual.is_null() && volatile::calls_users(pg_sys::stringToNode(trigger.tgqual).cast())
         };
-        if has_trigger(relation, INSERT, is_volatile) {
+        if has_trigger(relation, events_of(keep), is_other) {
             let name = name_of(relation);
-            found.push(format!("The condition of a trigger of table \"{name}\" calls a volatile function."));
+            let why = "calls a function that is not built in and immutable";
+            found.push(format!("The condition of a trigger of table \"{name}\" {why}."));
         }
     }
 }
@@ -204,14 +202,14 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
             // TRIGGER_TYPE_AFTER is neither of the two.
             kind & ROW != 0 && kind & (BEFORE | INSTEAD) != 0
         };
-        let events = if keep == Keep::New { INSERT | UPDATE } else { INSERT };
-        if has_trigger(relation, events, comes_before) {
+        if has_trigger(relation, events_of(keep), comes_before) {
             found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
         }
         if keep != Keep::Error && Traits::of(relation).logical {
             // A row that loses has been inserted and deleted again: a subscriber would fail at the first of the two.
             found.push(format!("Changes of table \"{name}\" are decoded."));
         }
+        of_conditions(relation, keep, found);
         volatile::of_constraints(relation, found);
     }
 }
@@ -223,6 +221,11 @@ const BEFORE: u16 = pg_sys::TRIGGER_TYPE_BEFORE as u16;
 const INSTEAD: u16 = pg_sys::TRIGGER_TYPE_INSTEAD as u16;
 const INSERT: u16 = pg_sys::TRIGGER_TYPE_INSERT as u16;
 const UPDATE: u16 = pg_sys::TRIGGER_TYPE_UPDATE as u16;
+
+/// The events that happen to rows of a load.
+fn events_of(keep: Keep) -> u16 {
+    if keep == Keep::New { INSERT | UPDATE } else { INSERT }
+}
 
 /// Is there an enabled trigger that runs before an INSERT's rows come?
 ///

@@ -26,6 +26,8 @@ const HARMLESS: [u32; 6] = [
 ];
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
+/// PROVOLATILE_IMMUTABLE
+const IMMUTABLE: u8 = b'i';
 
 /// The same of the CHECK constraints and domains of a relation that rows are written to. Guarded.
 ///
@@ -154,4 +156,31 @@ unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) 
 unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_void) -> bool {
     // SAFETY: a guarded catalog lookup.
     !HARMLESS.contains(&function.to_u32()) && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
+}
+
+/// Does an expression call anything but functions that are built in and immutable, or use a domain?
+///
+/// # Safety
+/// An expression, or a list of such. Guarded.
+pub unsafe fn calls_users(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: the caller vouches for the expression; a guarded call.
+    unsafe { walk_users(node, std::ptr::null_mut()) }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn walk_users(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+    // SAFETY: called with the nodes of an expression; guarded calls.
+    unsafe {
+        !node.is_null()
+            && ((*node).type_ == pg_sys::NodeTag::T_CoerceToDomain
+                || pg_sys::check_functions_in_node(node, Some(is_users), context)
+                || pg_sys::expression_tree_walker(node, Some(walk_users), context))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn is_users(function: pg_sys::Oid, _context: *mut c_void) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    let is_immutable = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
+    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || !is_immutable()
 }

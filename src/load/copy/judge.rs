@@ -87,7 +87,6 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
             return no("The table is another session's.");
         }
         let mut found = obstacle::of_named(relation, Keep::Error);
-        obstacle::of_conditions(relation, &mut found);
         if obstacle::has_before_statement(relation) {
             // It may change the settings that fields are read by.
             found.push("The table has a BEFORE statement trigger.".into());

@@ -279,6 +279,10 @@ impl Leader {
         for index in 0..self.spec.traits.len() {
             collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
         }
+        if self.held.is_disturbed()? {
+            // A function may have changed rows, or inserted others: the table says what there is now.
+            collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
+        }
         self.process.release();
         point!("load.settle");
         let written = |(index, &(oid, traits))| Written {
@@ -300,6 +304,7 @@ impl Leader {
     fn finish(&mut self, settling: &mut Settling, counts: &mut Counts) -> Result<()> {
         self.process.rows.close()?;
         settling.close_files();
+        self.held.close();
         executor::tear_down(&self.process.executor);
         if let Some(files) = self.process.plan.files.take() {
             files.release();

@@ -4,9 +4,13 @@
 //! on disk before them, at wal_level minimal there need not be any, and its indexes can be built when the rows are in.
 //! So an empty table gets such a file, if its exclusive lock is to be had without waiting for anybody. It is not a
 //! TRUNCATE: no trigger fires, and nothing is said to subscribers.
+//!
+//! A table with foreign keys gets none. Their check waits for sessions that have locked a parent row, and such a session may
+//! itself wait for the table: with the exclusive lock that is a deadlock, which COPY does not have.
 
 use pgrx::{PgList, pg_sys};
 
+use super::leaves::may_refer;
 use crate::error::Result;
 use crate::pg::compat;
 use crate::pg::owner::{along_safe_path, may_run};
@@ -31,7 +35,7 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
         let persistence = (*(*relation).rd_rel).relpersistence;
         let temporary = persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
         let new = compat::is_new_file(relation);
-        if temporary || new || !is_unused(relation, references) || !may_truncate(relid) {
+        if temporary || new || may_refer(relation) || !is_unused(relation, references) || !may_truncate(relid) {
             return Ok(false);
         }
         // A new file takes locks of all that belongs to the table, and whoever waits for one while he has the others keeps

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::pg_sys;
 
 pub use self::further::Further;
+use super::held::Held;
 use super::offender::Offender;
 use super::origin::{Earlier, Target};
 use super::process::Process;
@@ -82,6 +83,8 @@ pub struct Leader {
     pub name: String,
     /// The statistics know of the rows.
     pub(super) told: bool,
+    /// The relations that rows may go to, open until triggers have fired.
+    pub held: Held,
 }
 
 impl Leader {

@@ -21,6 +21,7 @@ mod failure;
 mod foreign_keys;
 mod freeze;
 mod heap;
+mod held;
 mod index_keys;
 mod indexes;
 mod join;

@@ -3,11 +3,19 @@
 //! They are where no row was before, but for a few that heap_insert put elsewhere, and others may have inserted theirs in
 //! between. A row is ours if its xid and command are: nobody else has this xid, and no other command of ours has this
 //! command id. Pages are read through shared buffers, as anybody reads them: from here on they may be in use.
+//!
+//! The tricky point: a function that ran during the load may have deleted, updated or locked rows of the load, and may
+//! have undone it. COPY inserts index entries and queues triggers before such a function can see the row. So a row counts
+//! whatever its xmax is, and its command is the one that inserted it, also where a combo command id hides that one.
+
+use std::ffi::CStr;
 
 use pg_bulk_format::page::MAX_TUPLES;
-use pgrx::pg_sys;
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::heap::block_of;
+use crate::error::Error;
+use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
@@ -22,6 +30,8 @@ pub struct NewRows {
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
     pub xmin: u32,
     pub cid: u32,
+    /// Rows may be taken out of the table again. Then none of them may have been deleted or updated by somebody else.
+    pub removes: bool,
 }
 
 impl NewRows {
@@ -94,6 +104,9 @@ impl NewRows {
             c::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK.cast_signed());
             for &offset in own.iter().take(count) {
                 let id = pg_sys::PageGetItemId(page, offset);
+                if self.removes && is_gone(pg_sys::PageGetItem(page, id).cast()) {
+                    refuse(self.relation);
+                }
                 let mut tuple = pg_sys::HeapTupleData {
                     t_len: (*id).lp_len(),
                     t_self: pg_sys::ItemPointerData {
@@ -117,13 +130,75 @@ impl NewRows {
     /// Did this load insert the tuple?
     ///
     /// # Safety
-    /// A tuple's header.
+    /// A tuple's header, on a page that is locked.
     unsafe fn is_ours(&self, tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
-        // SAFETY: the caller vouches for it. A row of ours that nobody has deleted has no combo command id.
+        // SAFETY: the caller vouches for it.
         unsafe {
             let heap = (*tuple).t_choice.t_heap;
-            let is_deleted = (*tuple).t_infomask & pg_sys::HEAP_COMBOCID as u16 != 0;
-            heap.t_xmin.into_inner() == self.xmin && heap.t_field3.t_cid == self.cid && !is_deleted
+            if heap.t_xmin.into_inner() != self.xmin {
+                return false;
+            }
+            let cid = heap.t_field3.t_cid;
+            let infomask = (*tuple).t_infomask;
+            if infomask & pg_sys::HEAP_COMBOCID as u16 != 0 {
+                return inserting_command(tuple) == self.cid;
+            }
+            // HeapTupleHeaderAdjustCmax (combocid.c) makes no combo command id for a frozen row: the deleting command takes
+            // the place of the inserting one. Only a load with option freeze inserts frozen rows under this xid.
+            let is_frozen = infomask & pg_sys::HEAP_XMIN_FROZEN as u16 == pg_sys::HEAP_XMIN_FROZEN as u16;
+            cid == self.cid || is_frozen && infomask & pg_sys::HEAP_XMAX_INVALID as u16 == 0
         }
     }
+}
+
+/// The command that inserted a tuple with a combo command id (HeapTupleHeaderGetCmin, combocid.c).
+///
+/// # Safety
+/// The header of a tuple that this transaction has inserted.
+unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys::CommandId {
+    // SAFETY: the caller vouches for it; only the fixed part of the header is copied and looked at. The function raises nothing.
+    unsafe {
+        let mut head = std::mem::zeroed::<pg_sys::HeapTupleHeaderData>();
+        head.t_choice = (*tuple).t_choice;
+        // It asserts that the inserting transaction is the current one, which a frozen tuple does not show.
+        head.t_infomask = (*tuple).t_infomask & !(pg_sys::HEAP_XMIN_FROZEN as u16);
+        c::HeapTupleHeaderGetCmin(&raw mut head)
+    }
+}
+
+/// Has this transaction deleted or updated the tuple, for all that is known now?
+///
+/// # Safety
+/// The header of a tuple that this transaction has inserted, on a page that is pinned.
+unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
+    const UNTOUCHED: u16 = (pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_LOCK_ONLY) as u16;
+    // SAFETY: the caller vouches for it. Nobody else can delete a row that is not committed. Neither function raises anything: the
+    // members of a multixact of this transaction are in memory.
+    unsafe {
+        let infomask = (*tuple).t_infomask;
+        if infomask & UNTOUCHED != 0 {
+            return false;
+        }
+        let xmax = if infomask & pg_sys::HEAP_XMAX_IS_MULTI as u16 != 0 {
+            c::HeapTupleGetUpdateXid(tuple)
+        } else {
+            (*tuple).t_choice.t_heap.t_xmax
+        };
+        c::TransactionIdIsCurrentTransactionId(xmax)
+    }
+}
+
+/// Rows that a load may take out again must be as it has inserted them.
+///
+/// # Safety
+/// An open relation.
+#[pg_guard]
+unsafe extern "C-unwind" fn refuse(relation: pg_sys::Relation) {
+    // SAFETY: the caller vouches for the relation.
+    let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+    let message = format!("a function has deleted or updated rows of table \"{name}\" while they were being loaded");
+    Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .detail("With on_error = table or on_duplicate, the load cannot tell which of its rows are left.")
+        .hint("Load without these options, or without the function.")
+        .raise();
 }

@@ -34,6 +34,7 @@ use self::sift::sift;
 use super::executor::Executor;
 use super::foreign_keys::ForeignKeys;
 use super::freeze;
+use super::held::Held;
 use super::index_keys::{Collector, KeyStream, Sources};
 use super::indexes::{Indexes, Survival};
 use super::leader::Leader;
@@ -230,12 +231,15 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         (*offender).relation = (*written).index;
         let relinfo = open(settling, written);
         let relation = (*relinfo).ri_RelationDesc;
+        let held = &raw mut (*leader).held;
         enter((*settling).phases, Phase::Indexes);
         // A row that is inserted and deleted again would be inserted by whoever is told of changes, which may fail.
         let keeps = (*leader).process.rejects.keeps();
         let arbiter = (*leader).arbiter;
         let survives = (keeps || arbiter.is_some()) && !(*written).traits.logical;
         c::ExecOpenIndices(relinfo, survives);
+        // From here on the executor's references hold them, as long as they may be held.
+        let_indexes_go(held, written);
         let table = look(settling, written, relinfo, survives);
         let_go(written, table);
         pg_sys::CurrentMemoryContext = (*table).memory;
@@ -262,6 +266,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
                 enter((*settling).phases, Phase::Rebuild);
                 rebuild(settling, table);
             }
+            hold_indexes_again(held, written);
             pg_sys::CurrentMemoryContext = caller;
             refer::put_off(settling, table);
             return;
@@ -301,6 +306,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             }
             rebuild(settling, table);
         }
+        hold_indexes_again(held, written);
         if !(*table).keys.are_none() {
             enter((*settling).phases, Phase::ForeignKeys);
         }
@@ -315,6 +321,22 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
     }
+}
+
+/// # Safety
+/// A valid leader's relations, and one of them.
+#[pg_guard]
+unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Written) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*held).let_go((*written).index) }
+}
+
+/// # Safety
+/// As [`let_indexes_go`].
+#[pg_guard]
+unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const Written) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*held).hold_again((*written).index) }
 }
 
 /// Rebuild the indexes that are to be rebuilt by the server's code.
@@ -382,7 +404,8 @@ unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Writ
     // SAFETY: the caller vouches for it; guarded calls. The result relation is made as ExecInitPartitionInfo
     // (execPartition.c) makes one, unless that is what happened, or it is the target.
     unsafe {
-        let (Settling { executor, stamp, .. }, written) = (&*settling, &*written);
+        let (Settling { executor, stamp, leader, .. }, written) = (&*settling, &*written);
+        (**leader).held.check(written.index, written.start).or_raise();
         let relation = pg_sys::table_open(written.oid, NO_LOCK);
         if stamp.frozen {
             freeze::set_visibility(relation, written.start);
@@ -468,6 +491,7 @@ unsafe extern "C-unwind" fn look(
                 elsewhere: written.elsewhere.clone(),
                 xmin: stamp.xmin,
                 cid: stamp.cid,
+                removes: survives,
             },
             slot: pg_sys::table_slot_create(relation, std::ptr::null_mut()),
             other: pg_sys::table_slot_create(relation, std::ptr::null_mut()),

@@ -428,7 +428,6 @@ unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
         let mut found = Vec::new();
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);
         found.extend(obstacle::of_named(relation, Keep::Error));
-        obstacle::of_conditions(relation, &mut found);
         // If the answer is no already, no lock is needed.
         if leaves && found.is_empty() {
             obstacle::of_free_leaves(relation, &mut found);

@@ -95,6 +95,12 @@ unsafe extern "C-unwind" {
     pub fn GetAccessStrategy(kind: pg_sys::BufferAccessStrategyType::Type) -> pg_sys::BufferAccessStrategy;
     /// freelist.c.
     pub fn FreeAccessStrategy(strategy: pg_sys::BufferAccessStrategy);
+    /// combocid.c. The command that inserted a tuple of this transaction. Raises nothing.
+    pub fn HeapTupleHeaderGetCmin(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys::CommandId;
+    /// heapam.c. The transaction that updated or deleted a tuple whose xmax is a multixact; reads its members.
+    pub fn HeapTupleGetUpdateXid(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys::TransactionId;
+    /// xact.c. Raises nothing.
+    pub fn TransactionIdIsCurrentTransactionId(xid: pg_sys::TransactionId) -> bool;
     /// execTuples.c. The slot gets a pin of its own.
     pub fn ExecStoreBufferHeapTuple(
         tuple: pg_sys::HeapTuple,

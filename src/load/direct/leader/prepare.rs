@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::load::direct::defaults::Defaults;
 use crate::load::direct::executor::Executor;
+use crate::load::direct::held::Held;
 use crate::load::direct::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::load::direct::join::{Join, Joined};
 use crate::load::direct::key_check::KeyCheck;
@@ -89,7 +90,7 @@ impl Leader {
         let mut list = Vec::new();
         let traces = traces(&rows);
         // SAFETY: as above; closed, the locks stay.
-        let (is_safe, complain, keys) = unsafe {
+        let (is_safe, complain, keys, held) = unsafe {
             let hazards = Hazards::new();
             let safe = relations.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(relation)
@@ -128,8 +129,9 @@ impl Leader {
                 let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
             });
+            let held = if load.is_dry { Held::NONE } else { Held::hold(&relations, command) };
             leaves::close_leaves(relation, &relations);
-            (safe, complain, keys)
+            (safe, complain, keys, held)
         };
         let copy = &options.copy;
         // What a row of a join has for a place in the file, nobody would know.
@@ -262,6 +264,7 @@ impl Leader {
             header: copy.header(),
             name: options.location.display().to_string(),
             told: false,
+            held,
         };
         if shares_now {
             // When the workers of a later file come, the leader has keys already.

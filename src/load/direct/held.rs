@@ -1,0 +1,142 @@
+//! The relations of a load are held open, as COPY holds them, so that the server stops what must not happen to them meanwhile.
+//!
+//! ```text
+//!   hold ─► rows ─► indexes of one relation: let_go ─► built, swapped ─► hold_again ─► triggers ─► close
+//!             └ functions of users run here and are refused: TRUNCATE, CLUSTER, REINDEX, CREATE INDEX, ALTER, DROP
+//! ```
+//!
+//! A command that changes a relation's file or its indexes asks CheckTableNotInUse (tablecmds.c) whether this session has
+//! the relation open. COPY has its target, each partition it has routed rows to, and their indexes open until its triggers
+//! have fired. A load appends to files and builds indexes by itself, so it must not miss such a change at all: it holds
+//! every relation that a row may go to, from before its first row.
+//!
+//! References of the relation cache are enough for that. The lock of the table keeps other sessions away from its
+//! indexes, and locks of the indexes of thousands of partitions would fill the lock table.
+//!
+//! Two things a reference does not stop, and [`Held`] sees: commands that a function ran ([`Held::is_disturbed`]), and a file that
+//! is another one, or shorter, after all ([`Held::check`]).
+
+use std::ffi::CStr;
+
+use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::pg::server_text::from_server;
+
+/// The relations of a load, open.
+#[derive(Debug)]
+pub struct Held {
+    relations: Vec<Relation>,
+    /// The command of the load.
+    command: pg_sys::CommandId,
+    /// session_replication_role when the load began, which says which triggers fire.
+    replication_role: i32,
+}
+
+#[derive(Debug)]
+struct Relation {
+    relation: pg_sys::Relation,
+    /// Empty while they are let go of.
+    indexes: Vec<pg_sys::Relation>,
+    file: pg_sys::Oid,
+}
+
+impl Held {
+    /// Nothing is held.
+    pub const NONE: Held = Held { relations: Vec::new(), command: 0, replication_role: 0 };
+
+    /// Holds relations and their indexes. Guarded.
+    ///
+    /// # Safety
+    /// Relations that are open, and locked to the end of the transaction, so that the references found here are of the same ones.
+    pub unsafe fn hold(relations: &[pg_sys::Relation], command: pg_sys::CommandId) -> Held {
+        let hold = |&relation: &pg_sys::Relation| {
+            // SAFETY: an open relation; guarded calls.
+            unsafe {
+                let relation = pg_sys::RelationIdGetRelation((*relation).rd_id);
+                Relation { relation, indexes: indexes_of(relation), file: file_of(relation) }
+            }
+        };
+        // SAFETY: reads a setting.
+        let replication_role = unsafe { pg_sys::SessionReplicationRole };
+        Held { relations: relations.iter().map(hold).collect(), command, replication_role }
+    }
+
+    /// Has a function run commands since the load began that may have written something? What was collected of the rows is then not
+    /// used: it is read from the table. Raises an error if the function has changed which triggers fire, which COPY asks of each row and
+    /// a load once. Guarded.
+    pub fn is_disturbed(&self) -> Result<bool> {
+        // SAFETY: reads a setting and a counter of this process; a guarded call.
+        let (role, command) = unsafe { (pg_sys::SessionReplicationRole, pg_sys::GetCurrentCommandId(false)) };
+        if role != self.replication_role {
+            let message = "session_replication_role was changed while rows were being loaded";
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .detail("It says which triggers fire and whether foreign keys are checked."));
+        }
+        Ok(command != self.command)
+    }
+
+    /// Is the file of a relation the one that rows were appended to, from block `start` on? Guarded.
+    pub fn check(&self, number: usize, start: u32) -> Result<()> {
+        let Some(held) = self.relations.get(number) else { return Ok(()) };
+        // SAFETY: a relation that is held; a guarded call.
+        let (file, blocks, name) = unsafe {
+            let blocks =
+                pg_sys::RelationGetNumberOfBlocksInFork(held.relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+            (file_of(held.relation), blocks, (*(*held.relation).rd_rel).relname.data.as_ptr())
+        };
+        if file == held.file && blocks >= start.max(1) {
+            return Ok(());
+        }
+        // SAFETY: the name of a relation that is held.
+        let name = from_server(unsafe { CStr::from_ptr(name) });
+        let message = format!("table \"{name}\" was emptied or rewritten while rows were being loaded");
+        Err(Error::new(Code::ERRCODE_OBJECT_IN_USE, message).hint("A function that the load called has done it."))
+    }
+
+    /// Lets go of the indexes of a relation, which a command of the load needs closed. Guarded.
+    pub fn let_go(&mut self, number: usize) {
+        let Some(held) = self.relations.get_mut(number) else { return };
+        // SAFETY: references that are ours.
+        held.indexes.drain(..).for_each(|index| unsafe { pg_sys::RelationClose(index) });
+    }
+
+    /// Holds them again. Guarded.
+    pub fn hold_again(&mut self, number: usize) {
+        let Some(held) = self.relations.get_mut(number).filter(|held| held.indexes.is_empty()) else { return };
+        // SAFETY: a relation that is held.
+        held.indexes = unsafe { indexes_of(held.relation) };
+    }
+
+    /// Lets go of all. An error does so too, by the resource owner. Guarded.
+    pub fn close(&mut self) {
+        for held in self.relations.drain(..) {
+            for relation in held.indexes.into_iter().chain([held.relation]) {
+                // SAFETY: references that are ours.
+                unsafe { pg_sys::RelationClose(relation) };
+            }
+        }
+    }
+}
+
+/// The number of a relation's file in its folder, which changes when the table is rewritten.
+///
+/// # Safety
+/// An open relation.
+unsafe fn file_of(relation: pg_sys::Relation) -> pg_sys::Oid {
+    // SAFETY: the caller vouches for the relation.
+    unsafe { (*(*relation).rd_rel).relfilenode }
+}
+
+/// References to the indexes of a relation. Guarded.
+///
+/// # Safety
+/// An open relation that is locked.
+unsafe fn indexes_of(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
+    // SAFETY: the caller vouches for the relation; guarded calls. An index that is being dropped concurrently may be gone.
+    unsafe {
+        let list = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
+        let open = |oid| pg_sys::RelationIdGetRelation(oid);
+        list.iter_oid().map(open).filter(|index| !index.is_null()).collect()
+    }
+}
