@@ -112,8 +112,17 @@ SELECT fields($$SELECT bulk_load(data_path('three'), 'deferred')$$);
 DROP TRIGGER complain ON deferred;
 CREATE FUNCTION divide(a int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN 1 / (a - 1) > 0; END';
 CREATE TRIGGER divide AFTER INSERT ON deferred FOR EACH ROW WHEN (divide(NEW.a)) EXECUTE FUNCTION note('deferred');
+-- A condition that calls anything but built-in immutable functions is the executor's, which evaluates it with each row.
 SELECT fired('deferred');
+SELECT fired('deferred', options => '{}');
 DROP TRIGGER divide ON deferred;
+CREATE FUNCTION lies(a int) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT a > 0';
+CREATE TRIGGER lies AFTER INSERT ON deferred FOR EACH ROW WHEN (lies(NEW.a)) EXECUTE FUNCTION note('deferred');
+SELECT fired('deferred');
+DROP TRIGGER lies ON deferred;
+CREATE TRIGGER computes AFTER INSERT ON deferred FOR EACH ROW WHEN (abs(NEW.a) > 0) EXECUTE FUNCTION note('deferred');
+SELECT fired('deferred');
+DROP TRIGGER computes ON deferred;
 -- Triggers that load, and triggers that change what was loaded.
 CREATE TABLE copies (LIKE deferred);
 CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -132,6 +132,33 @@ pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
     }
 }
 
+/// How many rows of a relation this session has inserted, updated and deleted, also where it has undone that; None if nothing is
+/// counted (track_counts is off).
+///
+/// # Safety
+/// An open relation.
+pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
+    // SAFETY: the caller vouches for the relation, whose counters are null or valid, in a chain with one of each open subtransaction.
+    unsafe {
+        if !(*relation).pgstat_enabled {
+            return None;
+        }
+        let Some(status) = (*relation).pgstat_info.as_ref() else { return Some(0) };
+        #[cfg(feature = "pg15")]
+        let done =
+            status.t_counts.t_tuples_inserted + status.t_counts.t_tuples_updated + status.t_counts.t_tuples_deleted;
+        #[cfg(not(feature = "pg15"))]
+        let done = status.counts.tuples_inserted + status.counts.tuples_updated + status.counts.tuples_deleted;
+        let mut open = status.trans;
+        let mut changed = done;
+        while let Some(level) = open.as_ref() {
+            changed += level.tuples_inserted + level.tuples_updated + level.tuples_deleted;
+            open = level.upper;
+        }
+        Some(changed)
+    }
+}
+
 /// Are they the same?
 pub fn is_same_file(a: Locator, b: Locator) -> bool {
     #[cfg(feature = "pg15")]

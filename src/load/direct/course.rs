@@ -273,13 +273,14 @@ impl Leader {
     /// The rows are in. What has to wait for them is still to be done.
     fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
         let leader = &raw mut *self;
+        let disturbed = self.held.is_disturbed(|index| self.process.counted_rows_of(index))?;
         self.count_rows();
         self.process.origins.settle();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
             collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
         }
-        if self.held.is_disturbed()? {
+        if disturbed {
             // A function may have changed rows, or inserted others: the table says what there is now.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }

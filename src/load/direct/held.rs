@@ -13,14 +13,24 @@
 //! References of the relation cache are enough for that. The lock of the table keeps other sessions away from its
 //! indexes, and locks of the indexes of thousands of partitions would fill the lock table.
 //!
-//! Two things a reference does not stop, and [`Held`] sees: commands that a function ran ([`Held::is_disturbed`]), and a file that
-//! is another one, or shorter, after all ([`Held::check`]).
+//! Two things a reference does not stop, and [`Held`] sees: rows that a function inserted, updated or deleted
+//! ([`Held::is_disturbed`]), and a file that is another one, or shorter, after all ([`Held::check`]). What the load then does
+//! differently is said there, and nowhere else:
+//!
+//! | what moved | what the load does |
+//! |---|---|
+//! | rows of a relation, also undone | drops the index keys that it collected; indexes are built from the table, or inserted into |
+//! | the file | raises an error |
+//! | which triggers fire (session_replication_role) | raises an error: COPY asks for each row, a load once |
+//! | the state of constraints (SET CONSTRAINTS) | nothing: the state at the end counts, as under COPY |
+//! | triggers, rules, policies | nothing: the executor's copies are those of the beginning, as under COPY |
 
 use std::ffi::CStr;
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
+use crate::pg::compat;
 use crate::pg::server_text::from_server;
 
 /// The relations of a load, open.
@@ -39,6 +49,8 @@ struct Relation {
     /// Empty while they are let go of.
     indexes: Vec<pg_sys::Relation>,
     file: pg_sys::Oid,
+    /// Rows that this session had changed when the load began; None if nobody counts.
+    changed: Option<i64>,
 }
 
 impl Held {
@@ -54,7 +66,8 @@ impl Held {
             // SAFETY: an open relation; guarded calls.
             unsafe {
                 let relation = pg_sys::RelationIdGetRelation((*relation).rd_id);
-                Relation { relation, indexes: indexes_of(relation), file: file_of(relation) }
+                let (indexes, file) = (indexes_of(relation), file_of(relation));
+                Relation { relation, indexes, file, changed: compat::changed_rows(relation) }
             }
         };
         // SAFETY: reads a setting.
@@ -62,18 +75,28 @@ impl Held {
         Held { relations: relations.iter().map(hold).collect(), command, replication_role }
     }
 
-    /// Has a function run commands since the load began that may have written something? What was collected of the rows is then not
-    /// used: it is read from the table. Raises an error if the function has changed which triggers fire, which COPY asks of each row and
-    /// a load once. Guarded.
-    pub fn is_disturbed(&self) -> Result<bool> {
+    /// Has a function changed rows since the load began? `inserted` is how many rows of a relation the load has inserted by the server's
+    /// code, which counts them. Where nothing is counted, any command that may have written something is taken for such a change. Raises an
+    /// error if a function has changed which triggers fire. Guarded.
+    pub fn is_disturbed(&self, inserted: impl Fn(usize) -> u64) -> Result<bool> {
         // SAFETY: reads a setting and a counter of this process; a guarded call.
         let (role, command) = unsafe { (pg_sys::SessionReplicationRole, pg_sys::GetCurrentCommandId(false)) };
+        if self.relations.is_empty() {
+            return Ok(false);
+        }
         if role != self.replication_role {
             let message = "session_replication_role was changed while rows were being loaded";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .detail("It says which triggers fire and whether foreign keys are checked."));
         }
-        Ok(command != self.command)
+        // SAFETY: relations that are held.
+        let is_other = |(number, held): (usize, &Relation)| match unsafe { compat::changed_rows(held.relation) }
+            .zip(held.changed)
+        {
+            Some((now, then)) => i64::try_from(inserted(number)) != Ok(now - then),
+            None => true,
+        };
+        Ok(command != self.command && self.relations.iter().enumerate().any(is_other))
     }
 
     /// Is the file of a relation the one that rows were appended to, from block `start` on? Guarded.
@@ -81,8 +104,7 @@ impl Held {
         let Some(held) = self.relations.get(number) else { return Ok(()) };
         // SAFETY: a relation that is held; a guarded call.
         let (file, blocks, name) = unsafe {
-            let blocks =
-                pg_sys::RelationGetNumberOfBlocksInFork(held.relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+            let blocks = pg_sys::RelationGetNumberOfBlocksInFork(held.relation, pg_sys::ForkNumber::MAIN_FORKNUM);
             (file_of(held.relation), blocks, (*(*held.relation).rd_rel).relname.data.as_ptr())
         };
         if file == held.file && blocks >= start.max(1) {

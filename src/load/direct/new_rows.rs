@@ -30,7 +30,7 @@ pub struct NewRows {
     pub elsewhere: Vec<pg_sys::ItemPointerData>,
     pub xmin: u32,
     pub cid: u32,
-    /// Rows may be taken out of the table again. Then none of them may have been deleted or updated by somebody else.
+    /// The load takes rejects and duplicates out of the table again. Then deleted rows are no rows of it any more.
     pub removes: bool,
 }
 
@@ -104,8 +104,13 @@ impl NewRows {
             c::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK.cast_signed());
             for &offset in own.iter().take(count) {
                 let id = pg_sys::PageGetItemId(page, offset);
-                if self.removes && is_gone(pg_sys::PageGetItem(page, id).cast()) {
-                    refuse(self.relation);
+                let header = pg_sys::PageGetItem(page, id).cast::<pg_sys::HeapTupleHeaderData>();
+                if self.removes && is_gone(header) {
+                    // The load deletes and never updates. An update within the page leaves no index entry for the new row version.
+                    if !points_to(header, block, offset) {
+                        refuse(self.relation);
+                    }
+                    continue;
                 }
                 let mut tuple = pg_sys::HeapTupleData {
                     t_len: (*id).lp_len(),
@@ -188,7 +193,16 @@ unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
     }
 }
 
-/// Rows that a load may take out again must be as it has inserted them.
+/// Is this the last version of its row?
+///
+/// # Safety
+/// A tuple's header.
+unsafe fn points_to(tuple: *const pg_sys::HeapTupleHeaderData, block: u32, offset: u16) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { block_of(&(*tuple).t_ctid) == block && (*tuple).t_ctid.ip_posid == offset }
+}
+
+/// Rows that a load may take out again must not have been updated.
 ///
 /// # Safety
 /// An open relation.
@@ -196,9 +210,9 @@ unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
 unsafe extern "C-unwind" fn refuse(relation: pg_sys::Relation) {
     // SAFETY: the caller vouches for the relation.
     let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
-    let message = format!("a function has deleted or updated rows of table \"{name}\" while they were being loaded");
+    let message = format!("a function has updated rows of table \"{name}\" while they were being loaded");
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-        .detail("With on_error = table or on_duplicate, the load cannot tell which of its rows are left.")
+        .detail("With on_error = table or on_duplicate, the load may have to remove them.")
         .hint("Load without these options, or without the function.")
         .raise();
 }
