@@ -281,7 +281,7 @@ impl Leader {
             collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
         }
         if disturbed {
-            // A function may have changed rows, or inserted others: the table says what there is now.
+            // A function may have changed rows, or inserted others. Indexes are then built from the table.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
         self.process.release();

@@ -5,8 +5,8 @@
 //! So an empty table gets such a file, if its exclusive lock is to be had without waiting for anybody. It is not a
 //! TRUNCATE: no trigger fires, and nothing is said to subscribers.
 //!
-//! A table with foreign keys gets none. Their check waits for sessions that have locked a parent row, and such a session may
-//! itself wait for the table: with the exclusive lock that is a deadlock, which COPY does not have.
+//! A table with foreign keys gets none. Their check waits for sessions that have locked a parent row. Such a session may
+//! itself wait for the table. With the exclusive lock that is a deadlock, which COPY does not have.
 
 use pgrx::{PgList, pg_sys};
 

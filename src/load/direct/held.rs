@@ -1,4 +1,4 @@
-//! The relations of a load are held open, as COPY holds them, so that the server stops what must not happen to them meanwhile.
+//! A load holds its relations open, as COPY does, so that the server refuses commands that would change them meanwhile.
 //!
 //! ```text
 //!   hold ─► rows ─► indexes of one relation: let_go ─► built, swapped ─► hold_again ─► triggers ─► close
@@ -7,8 +7,8 @@
 //!
 //! A command that changes a relation's file or its indexes asks CheckTableNotInUse (tablecmds.c) whether this session has
 //! the relation open. COPY has its target, each partition it has routed rows to, and their indexes open until its triggers
-//! have fired. A load appends to files and builds indexes by itself, so it must not miss such a change at all: it holds
-//! every relation that a row may go to, from before its first row.
+//! have fired. A load appends to files and builds indexes by itself, so it must not miss such a change. It holds every
+//! relation that a row may go to, from before its first row.
 //!
 //! References of the relation cache are enough for that. The lock of the table keeps other sessions away from its
 //! indexes, and locks of the indexes of thousands of partitions would fill the lock table.
@@ -49,7 +49,7 @@ struct Relation {
     /// Empty while they are let go of.
     indexes: Vec<pg_sys::Relation>,
     file: pg_sys::Oid,
-    /// Rows that this session had changed when the load began; None if nobody counts.
+    /// Rows that this session had changed when the load began; None without track_counts.
     changed: Option<i64>,
 }
 
