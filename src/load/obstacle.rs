@@ -14,6 +14,7 @@ use super::duplicate::Keep;
 use super::options::LoadOptions;
 use super::volatile;
 use crate::pg::append::Traits;
+use crate::pg::plain_code::expression_is_plain;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
 
@@ -154,8 +155,9 @@ pub fn release(locked: &[pg_sys::Oid]) {
     locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
 }
 
-/// Conditions (WHEN) of row triggers that call anything but built-in immutable functions. COPY evaluates them as it inserts each row,
-/// the direct writer when all rows are in: any other function could see the difference, or change rows that are still to come.
+/// Conditions (WHEN) of row triggers that call anything but built-in immutable functions, or look at the session or at system columns.
+/// COPY evaluates them as it inserts each row, the direct writer when all rows are in: any other condition could see the
+/// difference, or change rows that are still to come.
 ///
 /// # Safety
 /// An open relation. Guarded.
@@ -164,7 +166,10 @@ unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<
     unsafe {
         let is_other = |trigger: &pg_sys::Trigger| {
             let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
-            is_row && !trigger.tgqual.is_null() && volatile::calls_users(pg_sys::stringToNode(trigger.tgqual).cast())
+            is_row && !trigger.tgqual.is_null() && {
+                let condition = pg_sys::stringToNode(trigger.tgqual).cast();
+                volatile::calls_users(condition) || !expression_is_plain(condition)
+            }
         };
         if has_trigger(relation, events_of(keep), is_other) {
             let name = name_of(relation);
@@ -172,6 +177,17 @@ unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<
             found.push(format!("The condition of a trigger of table \"{name}\" {why}."));
         }
     }
+}
+
+/// What a function may have brought upon a partition before its first row comes. Guarded.
+///
+/// # Safety
+/// An open relation that is locked.
+pub unsafe fn of_late_leaf(relation: pg_sys::Relation) -> Option<String> {
+    let mut found = Vec::new();
+    // SAFETY: passed on.
+    unsafe { of_storage(relation, Keep::Error, &mut found) };
+    found.into_iter().next()
 }
 
 /// Obstacles of a relation that rows are written to.

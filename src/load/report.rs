@@ -67,6 +67,7 @@ pub enum Why {
     Invalid,
     Keys,
     Owner,
+    Refers,
 }
 
 impl Why {
@@ -90,6 +91,7 @@ impl Why {
             Why::Invalid => "the index is not valid",
             Why::Keys => "some keys cannot be merged",
             Why::Owner => "its code is the owner's",
+            Why::Refers => "the table has foreign keys",
         }
     }
 }

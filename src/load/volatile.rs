@@ -158,7 +158,8 @@ unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_
     !HARMLESS.contains(&function.to_u32()) && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
 }
 
-/// Does an expression call anything but functions that are built in and immutable, or use a domain?
+/// Does an expression call anything but functions that are built in and immutable, or look at the session (`current_user`) or at
+/// a system column other than tableoid?
 ///
 /// # Safety
 /// An expression, or a list of such. Guarded.
@@ -172,9 +173,26 @@ unsafe extern "C-unwind" fn walk_users(node: *mut pg_sys::Node, context: *mut c_
     // SAFETY: called with the nodes of an expression; guarded calls.
     unsafe {
         !node.is_null()
-            && ((*node).type_ == pg_sys::NodeTag::T_CoerceToDomain
+            && (looks_around(node)
                 || pg_sys::check_functions_in_node(node, Some(is_users), context)
                 || pg_sys::expression_tree_walker(node, Some(walk_users), context))
+    }
+}
+
+/// # Safety
+/// A node of an expression, whose tag says what it is.
+unsafe fn looks_around(node: *const pg_sys::Node) -> bool {
+    use pg_sys::NodeTag::*;
+    // SAFETY: the caller vouches for the node.
+    unsafe {
+        match (*node).type_ {
+            T_CoerceToDomain | T_SQLValueFunction | T_NextValueExpr => true,
+            T_Var => {
+                let attribute = i32::from((*node.cast::<pg_sys::Var>()).varattno);
+                attribute < 0 && attribute != pg_sys::TableOidAttributeNumber
+            }
+            _ => false,
+        }
     }
 }
 

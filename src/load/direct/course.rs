@@ -14,7 +14,7 @@
 mod failed;
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::failed::{blame, fail};
 use super::executor::{self, Executor};
@@ -25,7 +25,7 @@ use super::process::Beginning;
 use super::row_loop;
 use super::settle::{self, Settling, Written};
 use super::statement::inserted_by;
-use crate::error::{OrRaise, Result};
+use crate::error::{Error, OrRaise, Result};
 use crate::load::Load;
 use crate::load::options::IndexesOption;
 use crate::load::query;
@@ -279,6 +279,11 @@ impl Leader {
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
             collectors.push(if self.total(index) > 0 { self.process.take_collectors(index)? } else { Vec::new() });
+        }
+        if disturbed && self.process.stamp.frozen {
+            let message = "a function has changed rows of the table while frozen rows were being loaded";
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .hint("Load without freeze, or without the function."));
         }
         if disturbed {
             // A function may have changed rows, or inserted others. Indexes are then built from the table.

@@ -35,6 +35,22 @@ pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
     Ok(())
 }
 
+/// Has a function locked a row of the page meanwhile? Such a lock leaves the page all-visible (heap_lock_tuple, heapam.c), but VACUUM has to
+/// look at it before its transaction id is gone.
+///
+/// # Safety
+/// A page of a heap that is locked.
+unsafe fn has_xmax(page: pg_sys::Page) -> bool {
+    // SAFETY: the caller vouches for the page; line pointers up to the last one, and tuples where these say so.
+    unsafe {
+        (1..=pg_sys::PageGetMaxOffsetNumber(page)).any(|offset| {
+            let id = pg_sys::PageGetItemId(page, offset);
+            let tuple = pg_sys::PageGetItem(page, id).cast::<pg_sys::HeapTupleHeaderData>();
+            (*id).lp_flags() == pg_sys::LP_NORMAL && (*tuple).t_infomask & pg_sys::HEAP_XMAX_INVALID as u16 == 0
+        })
+    }
+}
+
 /// Set the visibility map's bits for the pages of frozen rows from `start` on. Guarded.
 ///
 /// # Safety
@@ -53,7 +69,8 @@ pub unsafe fn set_visibility(relation: pg_sys::Relation, start: u32) {
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
             let page = pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>();
             if (*page).pd_flags & ALL_VISIBLE != 0 {
-                let bits = pg_sys::VISIBILITYMAP_ALL_VISIBLE | pg_sys::VISIBILITYMAP_ALL_FROZEN;
+                let frozen = if has_xmax(page.cast()) { 0 } else { pg_sys::VISIBILITYMAP_ALL_FROZEN };
+                let bits = pg_sys::VISIBILITYMAP_ALL_VISIBLE | frozen;
                 let none = pg_sys::InvalidTransactionId;
                 // The page was written around shared buffers and says so already; still as lazy_scan_prune (vacuumlazy.c) does it.
                 if dirties {

@@ -19,11 +19,12 @@
 //!
 //! | what moved | what the load does |
 //! |---|---|
-//! | rows of a relation, also undone | drops the index keys that it collected; indexes are built from the table, or inserted into |
+//! | rows of a relation, also undone | drops the index keys that it collected; indexes are built from the table, or inserted into. With option freeze it raises an error: a frozen row does not show which command inserted it |
 //! | the file | raises an error |
 //! | which triggers fire (session_replication_role) | raises an error: COPY asks for each row, a load once |
 //! | the state of constraints (SET CONSTRAINTS) | nothing: the state at the end counts, as under COPY |
-//! | triggers, rules, policies | nothing: the executor's copies are those of the beginning, as under COPY |
+//! | triggers of a partition without rows | raises an error if the direct writer could not have loaded it (`Process::open_heap`) |
+//! | other triggers, rules, policies | nothing: the executor's copies are those of the beginning, as under COPY |
 
 use std::ffi::CStr;
 
@@ -37,7 +38,7 @@ use crate::pg::server_text::from_server;
 #[derive(Debug)]
 pub struct Held {
     relations: Vec<Relation>,
-    /// The command of the load.
+    /// The current command when the load began.
     command: pg_sys::CommandId,
     /// session_replication_role when the load began, which says which triggers fire.
     replication_role: i32,
@@ -61,7 +62,7 @@ impl Held {
     ///
     /// # Safety
     /// Relations that are open, and locked to the end of the transaction, so that the references found here are of the same ones.
-    pub unsafe fn hold(relations: &[pg_sys::Relation], command: pg_sys::CommandId) -> Held {
+    pub unsafe fn hold(relations: &[pg_sys::Relation]) -> Held {
         let hold = |&relation: &pg_sys::Relation| {
             // SAFETY: an open relation; guarded calls.
             unsafe {
@@ -70,8 +71,9 @@ impl Held {
                 Relation { relation, indexes, file, changed: compat::changed_rows(relation) }
             }
         };
-        // SAFETY: reads a setting.
-        let replication_role = unsafe { pg_sys::SessionReplicationRole };
+        // SAFETY: reads a setting and a counter of this process; a guarded call.
+        let (replication_role, command) =
+            unsafe { (pg_sys::SessionReplicationRole, pg_sys::GetCurrentCommandId(false)) };
         Held { relations: relations.iter().map(hold).collect(), command, replication_role }
     }
 
@@ -94,9 +96,9 @@ impl Held {
             .zip(held.changed)
         {
             Some((now, then)) => i64::try_from(inserted(number)) != Ok(now - then),
-            None => true,
+            None => command != self.command,
         };
-        Ok(command != self.command && self.relations.iter().enumerate().any(is_other))
+        Ok(self.relations.iter().enumerate().any(is_other))
     }
 
     /// Is the file of a relation the one that rows were appended to, from block `start` on? Guarded.

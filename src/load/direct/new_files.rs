@@ -9,6 +9,9 @@
 //! * if it is asked for, where writers were kept out from the start (lock "share"), and readers let go of the index
 //!   within a while.
 //!
+//! Where others have the table open, a table with foreign keys gets no new index files. Their check waits for sessions that have locked a
+//! parent row. Such a session may wait for the index, which would be locked exclusively: a deadlock that COPY does not have.
+//!
 //! But what an index is made with is run as the table's owner then, and that must not be for the sake of somebody else who may have had
 //! a hand in what it does ([`may_run`]).
 //!
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 
 use super::index_keys::can_read;
+use super::leaves::may_refer;
 use super::way::Way;
 use crate::load::options::IndexesOption;
 use crate::load::report::Why;
@@ -98,12 +102,18 @@ impl Rebuild {
             let lock = pg_sys::ShareRowExclusiveLock.cast_signed();
             (may_merge(relation, traits), pg_sys::CheckRelationLockedByMe(relation, lock, true))
         };
-        let no_merge = (!may_merge).then_some(if traits.temporary { Why::Temporary } else { Why::Online });
+        // SAFETY: the caller vouches for the relation.
+        let refers = !alone && unsafe { may_refer(relation) };
+        let no_merge = match may_merge {
+            false => Some(if traits.temporary { Why::Temporary } else { Why::Online }),
+            true => refers.then_some(Why::Refers),
+        };
         let (wanted, refusal) = match option {
             IndexesOption::Insert => (false, Some(Why::Asked)),
             IndexesOption::Auto if empty => (rows >= FEWEST_ROWS, Some(Why::Few)),
             IndexesOption::Merge if empty => (true, None),
             IndexesOption::Auto | IndexesOption::Merge => (false, no_merge),
+            IndexesOption::Rebuild if refers && writers_wait => (false, Some(Why::Refers)),
             IndexesOption::Rebuild => (alone || writers_wait, Some(Why::Online)),
         };
         let merge = if empty { Vec::new() } else { collected };
@@ -116,7 +126,11 @@ impl Rebuild {
         if let Some(missed) = missed {
             // SAFETY: the caller vouches for the relation.
             let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
-            let only = if traits.temporary { "only if it is not temporary" } else { "only with lock \"share\"" };
+            let only = match refusal {
+                Some(Why::Refers) => "only if it has no foreign keys",
+                _ if traits.temporary => "only if it is not temporary",
+                _ => "only with lock \"share\"",
+            };
             notes.push(format!("Indexes of table \"{name}\" can be {missed} {only}; the new keys were inserted."));
         }
         Rebuild {

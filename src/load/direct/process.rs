@@ -32,6 +32,7 @@ use super::rejects::{Pins, Rejects};
 use super::shared::Shared;
 use super::wide::Wide;
 use crate::error::{Error, Result};
+use crate::load::obstacle;
 use crate::load::phase::Phases;
 use crate::load::query::Query;
 use crate::pg::append::Traits;
@@ -41,6 +42,7 @@ use crate::pg::file_figures::ByFile;
 use crate::pg::progress::Figures;
 use crate::pg::row::Rows;
 use crate::pg::row_violation::RowViolation;
+use crate::pg::server_text::from_server;
 use crate::pg::shared_files::SharedFiles;
 use crate::pg::shared_sorts::SharedSorts;
 use crate::pg::soft::Tolerance;
@@ -322,6 +324,19 @@ impl Process {
         }
         let index = self.number_of_relation(relation)?;
         let Some(&(_, traits)) = self.traits.get(index) else { return Ok(0) };
+        // The executor has just made its copy of the triggers. Only commands of functions can have added some since the load began.
+        // SAFETY: a guarded call; an open relation that is locked.
+        let late = unsafe {
+            (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
+                .then(|| obstacle::of_late_leaf(relation))
+                .flatten()
+        };
+        if let Some(obstacle) = late {
+            // SAFETY: the name of an open relation.
+            let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
+            let message = format!("a function has changed partition \"{name}\" while rows were being loaded");
+            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(obstacle));
+        }
         let mut heap = Heap::new(relation, traits, self.stamp)?;
         heap.index = index;
         if let Some(&start) = self.starts.get(index) {

@@ -307,6 +307,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
             rebuild(settling, table);
         }
         hold_indexes_again(held, written);
+        check_file(held, written);
         if !(*table).keys.are_none() {
             enter((*settling).phases, Phase::ForeignKeys);
         }
@@ -329,6 +330,16 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
 unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Written) {
     // SAFETY: the caller vouches for both.
     unsafe { (*held).let_go((*written).index) }
+}
+
+/// Code of index expressions has run meanwhile.
+///
+/// # Safety
+/// As [`let_indexes_go`].
+#[pg_guard]
+unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Written) {
+    // SAFETY: the caller vouches for both.
+    unsafe { (*held).check((*written).index, (*written).start).or_raise() }
 }
 
 /// # Safety

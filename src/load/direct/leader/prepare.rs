@@ -57,7 +57,13 @@ impl Leader {
             // What writes nothing needs no transaction id.
             let is_dry = load.is_dry;
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
-            (xmin.into_inner(), pg_sys::GetCurrentCommandId(!is_dry))
+            let command = pg_sys::GetCurrentCommandId(!is_dry);
+            if !is_dry {
+                // The command id is this load's alone: by xmin and command, a row is known to be one of its own. Functions that are not
+                // volatile get no command id of their own, and may call whatever writes to the table, such as another load.
+                pg_sys::CommandCounterIncrement();
+            }
+            (xmin.into_inner(), command)
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.freeze };
         // SAFETY: a guarded call on an open relation.
@@ -129,7 +135,7 @@ impl Leader {
                 let check = KeyCheck::new(executor, &relations, options, load.arbiter, traces);
                 PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(check)
             });
-            let held = if load.is_dry { Held::NONE } else { Held::hold(&relations, command) };
+            let held = if load.is_dry { Held::NONE } else { Held::hold(&relations) };
             leaves::close_leaves(relation, &relations);
             (safe, complain, keys, held)
         };
