@@ -14,7 +14,6 @@ use super::duplicate::Keep;
 use super::options::LoadOptions;
 use super::volatile;
 use crate::pg::append::Traits;
-use crate::pg::plain_code::expression_is_plain;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
 
@@ -166,10 +165,7 @@ unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<
     unsafe {
         let is_other = |trigger: &pg_sys::Trigger| {
             let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
-            is_row && !trigger.tgqual.is_null() && {
-                let condition = pg_sys::stringToNode(trigger.tgqual).cast();
-                volatile::calls_users(condition) || !expression_is_plain(condition)
-            }
+            is_row && !trigger.tgqual.is_null() && volatile::calls_users(pg_sys::stringToNode(trigger.tgqual).cast())
         };
         if has_trigger(relation, events_of(keep), is_other) {
             let name = name_of(relation);

@@ -159,7 +159,7 @@ unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_
 }
 
 /// Does an expression call anything but functions that are built in and immutable, or look at the session (`current_user`) or at
-/// a system column other than tableoid?
+/// a system column other than tableoid? Comparing a row, an array or a range calls the comparison functions of its parts.
 ///
 /// # Safety
 /// An expression, or a list of such. Guarded.
@@ -190,9 +190,43 @@ unsafe fn looks_around(node: *const pg_sys::Node) -> bool {
             T_Var => {
                 let attribute = i32::from((*node.cast::<pg_sys::Var>()).varattno);
                 attribute < 0 && attribute != pg_sys::TableOidAttributeNumber
+                    || !is_compared_by_server(pg_sys::exprType(node))
+            }
+            T_Const | T_Param | T_RowExpr | T_ArrayExpr | T_MinMaxExpr => {
+                !is_compared_by_server(pg_sys::exprType(node))
             }
             _ => false,
         }
+    }
+}
+
+/// Are values of a type, and those that they are made of, compared by built-in functions? Guarded.
+fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
+    const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC;
+    // SAFETY: guarded catalog lookups; an entry of the type cache stays; attributes below natts exist.
+    unsafe {
+        pg_sys::check_stack_depth();
+        match pg_sys::get_typtype(type_oid).cast_unsigned() {
+            pg_sys::TYPTYPE_DOMAIN => return is_compared_by_server(pg_sys::getBaseType(type_oid)),
+            pg_sys::TYPTYPE_COMPOSITE => {
+                let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
+                let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
+                let mut attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
+                return attributes.all(|attribute| attribute.attisdropped || is_compared_by_server(attribute.atttypid));
+            }
+            pg_sys::TYPTYPE_RANGE => return is_compared_by_server(pg_sys::get_range_subtype(type_oid)),
+            pg_sys::TYPTYPE_MULTIRANGE => return is_compared_by_server(pg_sys::get_multirange_range(type_oid)),
+            // Any row at all.
+            pg_sys::TYPTYPE_PSEUDO => return false,
+            _ => (),
+        }
+        let element = pg_sys::get_element_type(type_oid);
+        if element != pg_sys::InvalidOid {
+            return is_compared_by_server(element);
+        }
+        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
+        let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
+        [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
     }
 }
 

@@ -133,7 +133,7 @@ pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
 }
 
 /// How many rows of a relation this session has inserted, updated and deleted, also where it has undone that; None if nothing is
-/// counted (track_counts is off).
+/// counted (track_counts is off). Guarded.
 ///
 /// # Safety
 /// An open relation.
@@ -143,7 +143,11 @@ pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
         if !(*relation).pgstat_enabled {
             return None;
         }
-        let Some(status) = (*relation).pgstat_info.as_ref() else { return Some(0) };
+        if (*relation).pgstat_info.is_null() {
+            // Rows of earlier statements may be counted elsewhere, to be found when the next one is.
+            pg_sys::pgstat_assoc_relation(relation);
+        }
+        let Some(status) = (*relation).pgstat_info.as_ref() else { return None };
         #[cfg(feature = "pg15")]
         let done =
             status.t_counts.t_tuples_inserted + status.t_counts.t_tuples_updated + status.t_counts.t_tuples_deleted;

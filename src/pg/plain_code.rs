@@ -132,7 +132,7 @@ unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) 
 ///
 /// # Safety
 /// An expression, a list of them, or null.
-pub unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
+unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
     // SAFETY: the caller vouches for it; a guarded call.
     unsafe { !is_other(node, std::ptr::null_mut()) }
 }
