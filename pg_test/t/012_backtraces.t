@@ -30,7 +30,8 @@ my $BACKTRACE = qr/^\s*\d+: .*(?:pgrx|std|core|pg_bulk|postgres|<unknown>)|^\s*a
 
 # What each statement fails with: of pg_bulk itself, of the server's code below a guard of pgrx's, and of another process.
 my @ERRORS = (
-	[ "SELECT bulk_load('$twice', 'keyed', '{\"indexes\": \"rebuild\"}')", 'an index rebuild finds a duplicate', '23505' ],
+	[ "SELECT bulk_load('$twice', 'keyed', '{\"lock\": \"share\", \"indexes\": \"rebuild\"}')", 'an index rebuild finds a duplicate', '23505' ],
+	[ "SELECT bulk_load('$twice', 'keyed', '{\"lock\": \"share\", \"indexes\": \"merge\"}')", 'a merge finds a duplicate', '23505' ],
 	[ "SELECT bulk_load('$twice', 'hashed', '{\"lock\": \"share\", \"indexes\": \"rebuild\"}')", 'an exclusion constraint is rebuilt by the server', '23P01' ],
 	[ "SELECT bulk_load('$bad', 'plain', '{\"workers\": 2}')", 'a worker finds a bad number', '22P02' ],
 	[ "SELECT bulk_load('$bad', 'no_such_table', '{\"workers\": 2}')", 'the server does not know the table', '42P01' ],
@@ -63,10 +64,10 @@ SQL
 		my ($statement, $name, $state) = @$error;
 		my (undef, undef, $said) = $node->psql('postgres', "\\set VERBOSITY verbose\n$statement");
 		like($said, qr/ERROR:  $state:/, "$what: $name");
-		unlike($said, $BACKTRACE, "$what: ... and shows no backtrace");
+		unlike($said, $BACKTRACE, "$what: $name: no backtrace");
 	}
 	# What a job fails with is in the log, too.
-	my $job = $node->safe_psql('postgres', "SELECT bulk_enqueue('$twice', 'keyed', '{\"indexes\": \"rebuild\"}')");
+	my $job = $node->safe_psql('postgres', "SELECT bulk_enqueue('$twice', 'keyed', '{\"lock\": \"share\", \"indexes\": \"rebuild\"}')");
 	is($node->safe_psql('postgres', "SELECT bulk_wait($job, '1min')"), 'failed', "$what: a job fails");
 	unlike($node->safe_psql('postgres', "SELECT error_message FROM bulk_jobs WHERE job_id = $job"), $BACKTRACE, "$what: ... and shows no backtrace");
 	unlike(slurp_file($node->logfile), $BACKTRACE, "$what: nor does the log");
