@@ -329,6 +329,22 @@ AS 'MODULE_PATHNAME', 'bulk_enqueue';
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)
 IS 'have a background worker load a file into a table, once this transaction has committed';
 
+-- Everybody may call them, whatever somebody's default privileges are.
+DO $do$
+DECLARE
+    function pg_catalog.regprocedure;
+BEGIN
+    FOREACH function IN ARRAY ARRAY['@extschema@.bulk_load(text, regclass, jsonb, text[])', '@extschema@.bulk_load(bytea, regclass, jsonb, text[])',
+        '@extschema@.bulk_load(text, text, jsonb, text[])', '@extschema@.bulk_read(text, jsonb, text[])',
+        '@extschema@.bulk_sniff(text, jsonb, text[])', '@extschema@.bulk_check(text, regclass, jsonb, text[])',
+        '@extschema@.bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)']::pg_catalog.regprocedure[]
+    LOOP
+        CONTINUE WHEN (SELECT p.proacl IS NULL FROM pg_catalog.pg_proc p WHERE p.oid = function);
+        EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', function);
+    END LOOP;
+END
+$do$;
+
 -- A load into a table that it makes; what bulk_load does with option `create`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
