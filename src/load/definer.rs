@@ -1,21 +1,22 @@
-//! Options in a function with SECURITY DEFINER.
+//! Options in a SECURITY DEFINER function.
 //!
-//! Such a function lends its owner's rights to its caller, for what it does itself. If it hands on options that the caller has
-//! written, an option like `query` or `where` would lend these rights for anything at all. So options whose [`Reach`] is `Code` are
-//! refused there, unless the function allows them by the argument `allow` of `bulk_load` and its kin.
+//! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query` or `where` gives
+//! the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The function can allow options by the
+//! argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that have options.
 //!
-//! **Why an argument, and no setting in the function's SET clause.** A setting must count only if the function itself has made it: its
-//! caller can set anything before he calls it. Who has made a setting can be seen by a check hook, which is called as the owner
-//! (fmgr_security_definer, fmgr.c, changes the user first). But where the library is not preloaded, it is loaded in the middle of the
-//! function, and all settings of its prefix that were made before come to the hook then, as if the owner had made them
-//! (reapply_stacked_values, guc.c). PostgreSQL 15 does not keep the role that has made them. An argument is the function's own word in
-//! every case, and never comes from the JSON object.
+//! **Why an argument.** A setting in the function's SET clause would do as well, if pg_bulk could tell it from a setting that the
+//! caller has made before the call. A check hook sees the current user, and fmgr_security_definer (fmgr.c) changes the user before it
+//! applies the SET clause. But a library that is not preloaded is loaded in the middle of the function. The server then passes all
+//! earlier settings of its prefix to the hook, with the owner as the current user (reapply_stacked_values, guc.c). PostgreSQL 15
+//! does not record the role that made them. The argument comes from the function's text in every case, and never from the JSON object.
 //!
-//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE for as long as the function
-//! runs. SET ROLE and SET SESSION AUTHORIZATION do not. The flag alone counts, also where the owner is the session's own role:
-//! that role may have been made to call somebody else's function, which calls this one; and authors of a function find out
-//! when they test it themselves. The server sets the flag in few other places, where options are nobody's to hand on: triggers of
-//! foreign keys, and scripts of trusted extensions.
+//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE while the function runs. SET ROLE and SET
+//! SESSION AUTHORIZATION do not. The flag is enough, even if the owner is also the session's user:
+//!
+//! - A may call a function of B that runs as B. If that one calls a function of A, then B has chosen the options, and they run as A.
+//! - The author of a function sees the error when he tests it as himself.
+//!
+//! The server sets the flag in few other places: in queries of foreign keys, and in scripts of trusted extensions.
 
 use std::ffi::{CStr, CString};
 
@@ -29,19 +30,19 @@ use crate::pg::role::role_name;
 use crate::pg::server_text::from_server;
 use crate::pg::spi;
 
-/// What options may be given.
+/// The options that a call may have.
 #[derive(Debug)]
 pub struct Allowed {
-    /// None where all of them may.
+    /// None: all of them.
     names: Option<Vec<&'static str>>,
 }
 
 impl Allowed {
-    /// All of them: they were judged before.
+    /// All options: they were checked before.
     pub const ALL: Allowed = Allowed { names: None };
 
-    /// By a call of a function of the extension, whose argument `allow`, if it has one, is of type text[]. Whoever calls a function
-    /// with that argument needs EXECUTE on the one without it, so that one GRANT is about both. Guarded.
+    /// The options that a call of a function of the extension allows by its argument `allow`, if the function has it. The caller needs
+    /// EXECUTE on the function without that argument, so one GRANT is about both. Guarded.
     ///
     /// # Safety
     /// A call with arguments as declared.
@@ -64,7 +65,7 @@ impl Allowed {
         }
     }
 
-    /// May this option be given? Of what is not in the table of names nobody can say that it is harmless.
+    /// Raises unless this option may be given with this value. An option without a name in the table counts as code.
     pub fn check(&self, name: &str, value: &Value) -> Result<()> {
         match OptionName::by_name(name) {
             Some(option) if option.reach() == Reach::Data || asks_for_nothing(option, value) => Ok(()),
@@ -72,7 +73,7 @@ impl Allowed {
         }
     }
 
-    /// May a column be computed by an expression?
+    /// Raises unless a column may be computed by an expression.
     pub fn check_expression(&self) -> Result<()> {
         self.check_name(ColumnOption::Expr.name())
     }
@@ -92,7 +93,7 @@ impl Allowed {
     }
 }
 
-/// Does a value of an option leave it at what it is by default, or at something that needs no right?
+/// Does this value turn the option off, or need no right beyond INSERT?
 fn asks_for_nothing(option: OptionName, value: &Value) -> bool {
     let Value::Text(bytes) = value else { return false };
     match option {
@@ -125,12 +126,12 @@ fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
     }
 }
 
-/// Which argument of a function is `allow`. Guarded.
+/// The position of the argument `allow` of a function. Guarded.
 pub fn position(function: pg_sys::Oid) -> Option<usize> {
     argument_types(function).iter().position(|&of| of == pg_sys::TEXTARRAYOID)
 }
 
-/// May the current user call the function that is the same without the argument `allow`? Guarded.
+/// Raises unless the current user may call the function of the same name without the argument `allow`. Guarded.
 fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
     let mut types = argument_types(function);
     types.remove(allow);
@@ -144,7 +145,7 @@ fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
     }
 }
 
-/// The names in an array, which are of options.
+/// The option names in an array.
 ///
 /// # Safety
 /// A datum of type text[]. Guarded.

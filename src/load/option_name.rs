@@ -1,18 +1,21 @@
-//! The names of options of `bulk_load` and its kin, and what each lets its author do.
+//! Option names of `bulk_load` and the other functions that have options.
 //!
-//! A function with SECURITY DEFINER may hand on options that its caller has written. An option is [`Reach::Code`] if its author gains
-//! rights of the function's owner by it: it runs SQL or a program, reads something other than the file that the function names, or
-//! needs a right to the target other than INSERT. [`definer`](super::definer) refuses these. All others are [`Reach::Data`]: they say
-//! what the bytes of the file mean, which rows are wanted, and how they are written.
+//! Each name says what the author of the option can do by it. A SECURITY DEFINER function may hand on options that its caller has
+//! written. An option is [`Reach::Code`] if it does one of these with the rights of the function's owner:
 //!
-//! An option is in this table or it does not exist, and none is in it without a reach.
+//! - It runs SQL or a program.
+//! - It reads something other than the file that the function names.
+//! - It needs a right other than INSERT on the target.
+//!
+//! [`definer`](super::definer) refuses these. All others are [`Reach::Data`]: they say what the bytes of the file mean, which rows are
+//! loaded, and how they are written. An option that is not in this table does not exist.
 
 /// What the author of an option can do by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing but load the file that is named into the table that is named.
+    /// Load the given file into the given table, and nothing else.
     Data,
-    /// More than that, with the rights of the current user.
+    /// Use other rights of the current user.
     Code,
 }
 
@@ -119,7 +122,7 @@ option_names! {
 }
 
 impl OptionName {
-    /// Does a load have it? The others are of `bulk_sniff` and `bulk_create`.
+    /// Is it an option of loads? The others are options of `bulk_sniff` and `bulk_create`.
     pub fn is_of_load(self) -> bool {
         !matches!(self, OptionName::Sample | OptionName::Table)
     }

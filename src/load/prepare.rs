@@ -58,7 +58,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     });
     // SAFETY: the relation is open, and its leaves are locked.
     if load.is_dry && (!volatile.is_empty() || computed.is_some() || unsafe { volatile::in_constraints(relation) }) {
-        // A load calls such functions in this process, since the buffered writer does. So does a check.
+        // The buffered writer calls such functions in this process, so a check does too.
         load.options.workers = Some(0);
     }
     load.target.obstacles.extend(volatile);

@@ -1,11 +1,11 @@
-//! No backtraces in messages.
+//! Keeps backtraces out of messages.
 //!
-//! pgrx appends a backtrace to the DETAIL of an error that passes one of its guards, where RUST_BACKTRACE or RUST_LIB_BACKTRACE is set
-//! in the server's environment. A client has no use for it, and it shows addresses of the server's process.
+//! pgrx appends a backtrace to the DETAIL of an error that passes one of its guards, if RUST_BACKTRACE or RUST_LIB_BACKTRACE is set
+//! in the server's environment. A client has no use for a backtrace, and it shows addresses of the server's process.
 //!
-//! The standard library reads these variables once, when the first backtrace is captured, and remembers the answer. So the first one
-//! is captured here, while RUST_LIB_BACKTRACE says 0. Then the environment is as it was: programs that the server starts, and other
-//! libraries, whose standard library is their own, find in it what the administrator has set.
+//! The standard library reads these variables when the first backtrace is captured, and remembers the answer. So [`forbid`] captures
+//! one while RUST_LIB_BACKTRACE is 0, and then restores the environment. Programs that the server starts find the variables as they
+//! were set. So do other libraries in Rust: each has a standard library of its own.
 
 use std::backtrace::Backtrace;
 use std::env;
@@ -13,8 +13,8 @@ use std::env;
 /// It has precedence over RUST_BACKTRACE.
 const VARIABLE: &str = "RUST_LIB_BACKTRACE";
 
-/// Called when the library is loaded, before anything can fail. Background workers and parallel workers come here, too: they load the
-/// library by themselves, or are forked from a postmaster that has.
+/// Called when the library is loaded, before anything can fail. Background workers and parallel workers load the library, too, or are
+/// forked from a postmaster that has loaded it.
 pub fn forbid() {
     let before = env::var_os(VARIABLE);
     let is_set = before.is_some() || env::var_os("RUST_BACKTRACE").is_some();
