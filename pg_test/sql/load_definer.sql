@@ -185,6 +185,7 @@ SELECT tableowner FROM pg_tables WHERE tablename = 'made';
 -- One GRANT is about both functions of a name, with `allow` and without.
 RESET ROLE;
 DROP TABLE made;
+BEGIN;
 REVOKE EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb), bulk_create(text, text, jsonb), bulk_read(text, jsonb), bulk_sniff(text, jsonb), bulk_check(text, regclass, jsonb),
 	bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer), bulk_load(bytea, regclass, jsonb), bulk_load(text, text, jsonb) FROM PUBLIC;
 SET ROLE definer_owner;
@@ -201,15 +202,14 @@ GRANT EXECUTE ON FUNCTION bulk_load(text, text, jsonb) TO PUBLIC;
 SET ROLE definer_owner;
 SELECT error_of($$SELECT bulk_load('x', 't'::text, '{}', '{}')$$);
 SELECT error_of($$SELECT bulk_load('x', 'y'::text, '{"create": true}', '{}')$$);
-RESET ROLE;
-GRANT EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb), bulk_create(text, text, jsonb), bulk_read(text, jsonb), bulk_sniff(text, jsonb), bulk_check(text, regclass, jsonb),
-	bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer), bulk_load(bytea, regclass, jsonb), bulk_load(text, text, jsonb) TO PUBLIC;
+ROLLBACK;
 -- A function of the extension that an administrator has made SECURITY DEFINER hands on options, too.
+BEGIN;
 ALTER FUNCTION bulk_load(text, regclass, jsonb) SECURITY DEFINER;
 SET ROLE definer_caller;
 SELECT error_of($$SELECT bulk_load(NULL, 'load_definer.t', '{"query": "SELECT 1, ''one''"}')$$);
+ROLLBACK;
 RESET ROLE;
-ALTER FUNCTION bulk_load(text, regclass, jsonb) SECURITY INVOKER;
 SET client_min_messages = warning;
 DROP SCHEMA load_definer CASCADE;
 DROP ROLE definer_owner, definer_caller;
