@@ -83,8 +83,91 @@ AS 'MODULE_PATHNAME', 'bulk_load_named';
 
 COMMENT ON FUNCTION bulk_load(text, text, jsonb) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
 
+-- The same with `allow`: options that a SECURITY DEFINER function sets itself (src/load/definer.rs). Each function that has it asks for
+-- EXECUTE on the one without it, so rights that are granted or revoked there count here.
+CREATE FUNCTION bulk_load(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_load';
+
+COMMENT ON FUNCTION bulk_load(text, regclass, jsonb, text[]) IS 'load a file into a table, in this transaction';
+
+CREATE FUNCTION bulk_load(data bytea, target regclass, options jsonb, allow text[]) RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_load_bytea';
+
+COMMENT ON FUNCTION bulk_load(bytea, regclass, jsonb, text[]) IS 'load a file that is a value into a table, in this transaction';
+
+CREATE FUNCTION bulk_load(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_load_named';
+
+COMMENT ON FUNCTION bulk_load(text, text, jsonb, text[]) IS 'load a file into a table of that name, or into one that it makes, in this transaction';
+
+CREATE FUNCTION bulk_read(path text, options jsonb, allow text[]) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_read';
+
+COMMENT ON FUNCTION bulk_read(text, jsonb, text[]) IS 'the rows of a file; call it in FROM, with a column definition list';
+
+CREATE FUNCTION bulk_sniff(path text, options jsonb, allow text[]) RETURNS TABLE (
+    format text,
+    delimiter text,
+    quote text,
+    escape text,
+    header boolean,
+    line_end text,
+    compression text,
+    rows_sampled bigint,
+    complete boolean,
+    columns jsonb,
+    options jsonb,
+    create_table text,
+    create_foreign_table text,
+    notes text[]
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
+AS 'MODULE_PATHNAME', 'bulk_sniff';
+
+COMMENT ON FUNCTION bulk_sniff(text, jsonb, text[]) IS 'what a file is: dialect, header, columns and their types, statements that make a table of it';
+
 -- A load into a table that it makes; what bulk_load does with option `create`.
-CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
+CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,
     rows_loaded bigint,
     rows_rejected bigint,
@@ -111,6 +194,9 @@ DECLARE
     forced pg_catalog.jsonb;
     sniffed pg_catalog.record;
 BEGIN
+    IF NOT pg_catalog.has_function_privilege('@extschema@.bulk_create(pg_catalog.text, pg_catalog.text, pg_catalog.jsonb)'::pg_catalog.regprocedure, 'EXECUTE') THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'permission denied for function bulk_create';
+    END IF;
     IF target IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'target must not be null';
     END IF;
@@ -146,7 +232,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = pg_catalog.format('permission denied for schema %s', parts[1]);
     END IF;
-    SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given);
+    SELECT * INTO sniffed FROM @extschema@.bulk_sniff(path, given, allow);
     SELECT pg_catalog.format('CREATE TABLE %s (%s)', made, pg_catalog.string_agg(pg_catalog.format('%I %s%s', c.name,
         CASE WHEN c.type OPERATOR(pg_catalog.=) ANY (bare) THEN 'pg_catalog.' END, c.type), ', ' ORDER BY c.number)) INTO making
     FROM (SELECT number, value OPERATOR(pg_catalog.->>) 'name'::pg_catalog.text, value OPERATOR(pg_catalog.->>) 'type'::pg_catalog.text
@@ -165,7 +251,30 @@ BEGIN
     END IF;
     RETURN QUERY SELECT l.load_id, l.rows_loaded, l.rows_rejected, l.rows_duplicate, l.rows_filtered, l.bytes_read, l.seconds, l.writer, l.workers,
         l.indexes, pg_catalog.array_cat(sniffed.notes, l.notes)
-    FROM @extschema@.bulk_load(path, made::pg_catalog.regclass, loading) l;
+    FROM @extschema@.bulk_load(path, made::pg_catalog.regclass, loading, allow) l;
+END
+$function$;
+
+COMMENT ON FUNCTION bulk_create(text, text, jsonb, text[]) IS 'make a table of a file, and load the file into it, in this transaction';
+
+-- The same without `allow`.
+CREATE FUNCTION bulk_create(path text, target text, options jsonb DEFAULT '{}') RETURNS TABLE (
+    load_id bigint,
+    rows_loaded bigint,
+    rows_rejected bigint,
+    rows_duplicate bigint,
+    rows_filtered bigint,
+    bytes_read bigint,
+    seconds double precision,
+    writer text,
+    workers integer,
+    indexes jsonb,
+    notes text[]
+)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
+AS $function$
+BEGIN
+    RETURN QUERY SELECT * FROM @extschema@.bulk_create(path, target, options, '{}'::pg_catalog.text[]);
 END
 $function$;
 

@@ -73,6 +73,22 @@ AS 'MODULE_PATHNAME', 'bulk_enqueue';
 COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, integer, timestamptz, integer)
 IS 'have a background worker load a file into a table, once this transaction has committed';
 
+-- The same with `allow`, as bulk_load has it. It comes before the arguments that have defaults; name it.
+CREATE FUNCTION bulk_enqueue(
+    path text,
+    target regclass,
+    options jsonb,
+    allow text[],
+    priority integer DEFAULT 0,
+    run_at timestamptz DEFAULT pg_catalog.now(),
+    max_attempts integer DEFAULT 1
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_enqueue';
+
+COMMENT ON FUNCTION bulk_enqueue(text, regclass, jsonb, text[], integer, timestamptz, integer)
+IS 'have a background worker load a file into a table, once this transaction has committed';
+
 CREATE FUNCTION bulk_wait(job_id bigint, timeout interval DEFAULT NULL) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_wait';

@@ -51,3 +51,22 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'bulk_check';
 
 COMMENT ON FUNCTION bulk_check(text, regclass, jsonb) IS 'the rows of a file that a load would reject, without a load';
+
+-- The same with `allow`, as bulk_load has it.
+CREATE FUNCTION bulk_check(path text, target regclass, options jsonb, allow text[]) RETURNS TABLE (
+    line_number bigint,
+    byte_offset bigint,
+    column_name text,
+    raw_field text,
+    raw_line text,
+    raw_bytes bytea,
+    sqlstate text,
+    message text,
+    constraint_name text,
+    rejected_at timestamp with time zone,
+    path text
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_check';
+
+COMMENT ON FUNCTION bulk_check(text, regclass, jsonb, text[]) IS 'the rows of a file that a load would reject, without a load';

@@ -192,5 +192,26 @@ SET maintenance_work_mem = '1MB';
 SELECT said('repeated', '{"on_duplicate": "keep_new"}');
 SELECT said('repeated', '{"on_duplicate": "keep_old"}');
 RESET maintenance_work_mem;
+-- Volatile functions are called where a load calls them: in the session's own process, whatever they say of workers.
+CREATE FUNCTION is_here() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
+BEGIN
+	IF pg_backend_pid() <> current_setting('test.process')::int THEN
+		RAISE 'called by another process';
+	END IF;
+	RETURN true;
+END $$;
+CREATE TABLE here (a int, b int);
+CREATE TABLE here_checked (a int, b int CHECK (is_here()));
+CREATE TABLE here_parts (a int, b int) PARTITION BY LIST (b);
+CREATE TABLE here_part PARTITION OF here_parts (CHECK (is_here())) DEFAULT;
+SELECT string_agg(format(E'%s,%s\n', i, i), '' ORDER BY i) AS content FROM generate_series(1, 50000) i \gset
+CALL write_file('t', :'content');
+SET pg_bulk.chunk_size = '4kB';
+SELECT count(*) FROM (SELECT set_config('test.process', pg_backend_pid()::text, false)) s;
+SELECT count(*) FROM bulk_check(data_path('t'), 'here', '{"format": "csv", "workers": 3, "where": "is_here()"}');
+SELECT count(*) FROM bulk_check(data_path('t'), 'here', '{"format": "csv", "workers": 3, "columns": ["a", "c", {"name": "b", "expr": "length(c) + is_here()::int"}]}');
+SELECT count(*) FROM bulk_check(data_path('t'), 'here_checked', '{"format": "csv", "workers": 3}');
+SELECT count(*) FROM bulk_check(data_path('t'), 'here_parts', '{"format": "csv", "workers": 3}');
+RESET pg_bulk.chunk_size;
 SET client_min_messages = warning;
 DROP SCHEMA load_check CASCADE;

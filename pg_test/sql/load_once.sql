@@ -237,6 +237,12 @@ SELECT error_of($$SELECT once('once/none.csv', '{}', 'renamed')$$);
 SET ROLE once_stats;
 SELECT known();
 RESET ROLE;
+-- Whoever may see all loads is told which one it was; nobody else is.
+GRANT pg_read_all_stats TO once_other;
+SET ROLE once_other;
+SELECT once('once/a.csv');
+RESET ROLE;
+REVOKE pg_read_all_stats FROM once_other;
 -- Who may see a load is told its path.
 \! cp "$PGB_DATA/once/a.csv" "$PGB_DATA/once/as.csv"
 \setenv PGDATABASE :DBNAME

@@ -116,13 +116,21 @@ $node->safe_psql('postgres', 'CREATE DATABASE rights; CREATE ROLE "a role"');
 $queue->sql(q(CREATE EXTENSION pg_bulk VERSION '0.1.0'; REVOKE ALL ON FUNCTION bulk_check FROM PUBLIC;
 	GRANT EXECUTE ON FUNCTION bulk_check TO "a role" WITH GRANT OPTION;
 	REVOKE ALL ON FUNCTION bulk_load FROM PUBLIC; GRANT EXECUTE ON FUNCTION bulk_load TO "a role"), 'rights');
-my $RIGHTS = q(SELECT proacl, (SELECT count(*) FROM pg_init_privs WHERE objoid = p.oid) FROM pg_proc p WHERE proname = 'bulk_check');
+my $RIGHTS = q(SELECT proacl, (SELECT count(*) FROM pg_init_privs WHERE objoid = p.oid) FROM pg_proc p WHERE proname = 'bulk_check' AND pronargs = 3);
 my $rights = $queue->sql($RIGHTS, 'rights');
 like($rights, qr/"?a role/, 'somebody has a right');
 $queue->sql('ALTER EXTENSION pg_bulk UPDATE', 'rights');
 one($RIGHTS, $rights, '... also after UPDATE', 'rights');
-one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load' AND proargtypes[1] = 'regclass'::regtype", '2|1|t|f',
+one("SELECT count(*), count(DISTINCT proacl::text), min(proacl::text) ~ 'a role', min(proacl::text) ~ '[{,]=' FROM pg_proc WHERE proname = 'bulk_load' AND proargtypes[1] = 'regclass'::regtype AND pronargs = 3", '2|1|t|f',
 	'... and who may load files may load values', 'rights');
+# Everybody may call the functions with `allow`, which ask for the right to the one without it.
+for my $call (q(bulk_load('x', 'pg_class'::regclass, '{}', allow => '{}')), q(bulk_check('x', 'pg_class', '{}', '{}')))
+{
+	my (undef, undef, $said) = $node->psql('rights', "SET ROLE pg_monitor; SELECT $call");
+	like($said, qr/permission denied for function/, "... nor does anybody else with: $call");
+	(undef, undef, $said) = $node->psql('rights', "SET ROLE \"a role\"; SELECT $call");
+	like($said, qr/permission denied to load from a file/, "... who has it may call: $call");
+}
 # A name stands for either, whose rights count when it is said, also those that are given after the update.
 $queue->sql(q(CREATE TABLE t (a int); CREATE ROLE other; GRANT ALL ON t TO other; GRANT EXECUTE ON FUNCTION bulk_load(text, regclass, jsonb) TO other), 'rights');
 like(($node->psql('rights', q(SET ROLE pg_monitor; SELECT bulk_load('/none', 't', '{}'))))[2], qr/permission denied for function bulk_load/, '... or say names, who may not');

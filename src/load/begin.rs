@@ -8,13 +8,14 @@ use std::ffi::CString;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::definer::Allowed;
 use super::given::Given;
 use super::options::LoadOptions;
 use super::target::{self, Target};
 use super::{Load, Purpose, memory_context, where_clause};
 use crate::error::{Error, OrRaise};
 
-/// Rights, the lock. `schema` is the extension's. Guarded.
+/// Rights, the lock. `schema` is the extension's, and `allowed` are the options that may be given. Guarded.
 ///
 /// # Safety
 /// `json` is a datum of type jsonb.
@@ -22,12 +23,13 @@ pub unsafe fn begin(
     given: Given,
     relid: pg_sys::Oid,
     json: pg_sys::Datum,
+    allowed: &Allowed,
     schema: pg_sys::Oid,
     purpose: Purpose,
 ) -> *mut Load {
     // SAFETY: the caller vouches for the datum; guarded calls.
     unsafe {
-        let options = LoadOptions::parse(given.path().to_owned(), json, false).or_raise();
+        let options = LoadOptions::parse(given.path().to_owned(), json, allowed, false).or_raise();
         let mut options = given.settle(options).or_raise();
         let is_dry = matches!(purpose, Purpose::Check);
         if is_dry && options.query.is_some() {

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::definer::Allowed;
 use super::given::Given;
 use super::{Load, Purpose, begin, perform, report};
 use crate::error::{Error, OrRaise};
@@ -19,10 +20,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_load() -> *const pg_sys::Pg_finfo_record 
     &raw const VERSION_1
 }
 
-/// `bulk_load(path, target, options)`.
+/// `bulk_load(path, target, options, allow)`.
 ///
 /// # Safety
-/// Called by the executor, with three arguments.
+/// Called by the executor, with three arguments, or with four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
@@ -43,10 +44,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_load_bytea() -> *const pg_sys::Pg_finfo_r
     &raw const VERSION_1
 }
 
-/// `bulk_load(data, target, options)`.
+/// `bulk_load(data, target, options, allow)`.
 ///
 /// # Safety
-/// Called by the executor, with three arguments.
+/// Called by the executor, with three arguments, or with four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
@@ -102,7 +103,8 @@ unsafe extern "C-unwind" fn begin_guarded(
             Some(path) => Given::Path(string(path)),
         };
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        begin(given, pg_sys::Oid::from_u32(relid.value() as u32), json, schema, *purpose)
+        let allowed = Allowed::by_call(fcinfo).or_raise();
+        begin(given, pg_sys::Oid::from_u32(relid.value() as u32), json, &allowed, schema, *purpose)
     }
 }
 

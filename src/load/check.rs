@@ -22,10 +22,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_check() -> *const pg_sys::Pg_finfo_record
     &raw const VERSION_1
 }
 
-/// `bulk_check(path, target, options)`.
+/// `bulk_check(path, target, options, allow)`.
 ///
 /// # Safety
-/// Called by the executor, with three arguments.
+/// Called by the executor, with three arguments, or with four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.

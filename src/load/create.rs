@@ -7,21 +7,20 @@
 //!
 //! A name of digits is a table's, as where a text is cast to regclass, or the OID of one, as in a literal.
 //!
-//! Either function may be refused to the caller, and then neither can be had by way of this one.
+//! Either function may be refused to the caller, and then neither can be had by way of this one. With the argument `allow`
+//! ([`definer`](super::definer)) both are those that have it.
 
 use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::definer::{self, Allowed};
 use super::given;
 use super::options::value;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::compat;
 use crate::pg::jsonb;
 use crate::pg::option_value::{Caller, text};
-
-/// `bulk_load(path, target, options)`.
-const ARGUMENTS: usize = 3;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
@@ -31,10 +30,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_r
     &raw const VERSION_1
 }
 
-/// `bulk_load(path, target, options)` with a name for a target.
+/// `bulk_load(path, target, options, allow)` with a name for a target.
 ///
 /// # Safety
-/// Called by the executor, with three arguments.
+/// Called by the executor, with three arguments, or with four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
@@ -61,14 +60,19 @@ unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::
     // SAFETY: the caller vouches for the arguments; guarded calls.
     unsafe {
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        // Of three, as the function is declared.
+        // Of three or four, as the function is declared.
         let arguments = (*fcinfo).args.as_ptr();
         let (target, options) = (&*arguments.add(1), &*arguments.add(2));
-        if !options.isnull && creates(options.value).or_raise() {
-            let function = executable(c"bulk_create", pg_sys::TEXTOID, schema).or_raise();
+        let with_allow = definer::position((*(*fcinfo).flinfo).fn_oid).is_some();
+        let function = |name, target| {
+            let types = [pg_sys::TEXTOID, target, pg_sys::JSONBOID, pg_sys::TEXTARRAYOID];
+            executable(name, types.get(..if with_allow { 4 } else { 3 }).unwrap_or(&types), schema)
+        };
+        if !options.isnull && creates(options.value, &Allowed::by_call(fcinfo).or_raise()).or_raise() {
+            let function = function(c"bulk_create", pg_sys::TEXTOID).or_raise();
             return call_of(function, fcinfo);
         }
-        let function = executable(c"bulk_load", pg_sys::REGCLASSOID, schema).or_raise();
+        let function = function(c"bulk_load", pg_sys::REGCLASSOID).or_raise();
         let call = call_of(function, fcinfo);
         if !target.isnull {
             (*(*call).args.as_mut_ptr().add(1)).value = pg_sys::Datum::from(relation_of(target.value).or_raise());
@@ -117,11 +121,11 @@ unsafe fn named(name: *const c_char) -> pg_sys::Oid {
     }
 }
 
-/// Is there `create` among the options? What else they say is for others to judge.
+/// Is there `create` among the options, and may it be there? What else they say is for others to judge.
 ///
 /// # Safety
 /// A datum of type jsonb. Guarded.
-unsafe fn creates(options: pg_sys::Datum) -> Result<bool> {
+unsafe fn creates(options: pg_sys::Datum, allowed: &Allowed) -> Result<bool> {
     // SAFETY: the caller vouches for the datum.
     let Some(members) = (unsafe { jsonb::members(options) }) else { return Ok(false) };
     let mut creates = false;
@@ -133,6 +137,7 @@ unsafe fn creates(options: pg_sys::Datum) -> Result<bool> {
         }
         let Some(value) = value(&name, json)? else { continue };
         if name == "create" {
+            allowed.check(&name, &value)?;
             creates = Caller::Function.boolean(&name, value.one(&name)?)?;
         } else {
             other = Some(name);
@@ -147,12 +152,11 @@ unsafe fn creates(options: pg_sys::Datum) -> Result<bool> {
     }
 }
 
-/// The extension's function of this name with a target of this type, if the current user may call it. Guarded.
-fn executable(name: &CStr, target: pg_sys::Oid, schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
-    let types = [pg_sys::TEXTOID, target, pg_sys::JSONBOID];
+/// The extension's function of this name with arguments of these types, if the current user may call it. Guarded.
+pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
     // SAFETY: guarded catalog lookups, with keys of the types that the cache wants, and strings.
     unsafe {
-        let vector = pg_sys::buildoidvector(types.as_ptr(), ARGUMENTS as i32);
+        let vector = pg_sys::buildoidvector(types.as_ptr(), i32::try_from(types.len()).unwrap_or(0));
         let function = pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
             pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
@@ -179,7 +183,10 @@ fn executable(name: &CStr, target: pg_sys::Oid, schema: pg_sys::Oid) -> Result<p
 /// # Safety
 /// As [`bulk_load_named`]; the function takes such arguments, and returns such rows.
 unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
-    let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + ARGUMENTS * size_of::<pg_sys::NullableDatum>();
+    // SAFETY: the caller vouches for the call.
+    let count = unsafe { (*fcinfo).nargs };
+    let arguments = usize::try_from(count).unwrap_or(0);
+    let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + arguments * size_of::<pg_sys::NullableDatum>();
     // SAFETY: the caller vouches for the call; there is space for the head of a call and its arguments (SizeForFunctionCallInfo).
     unsafe {
         let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
@@ -188,9 +195,9 @@ unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg
         (*call).flinfo = flinfo;
         (*call).resultinfo = (*fcinfo).resultinfo;
         (*call).fncollation = (*fcinfo).fncollation;
-        (*call).nargs = ARGUMENTS as i16;
+        (*call).nargs = count;
         let (from, to) = ((*fcinfo).args.as_ptr(), (*call).args.as_mut_ptr());
-        std::ptr::copy_nonoverlapping(from, to, ARGUMENTS);
+        std::ptr::copy_nonoverlapping(from, to, arguments);
         call
     }
 }

@@ -145,9 +145,15 @@ impl Table {
 /// What is known of a file that was loaded before.
 struct Known {
     load: i64,
+    /// What the caller may know of that load; nothing if he may not see it in `bulk_history`.
+    told: Option<Told>,
+}
+
+/// What `bulk_once` shows of a file.
+struct Told {
     at: pg_sys::TimestampTz,
-    /// Its path then, for who may know.
-    path: Option<CString>,
+    /// Its path then.
+    path: CString,
 }
 
 fn value(values: &[pg_sys::Datum], column: usize) -> pg_sys::Datum {
@@ -187,7 +193,13 @@ unsafe fn is_digest(values: &[pg_sys::Datum], digest: Digest) -> bool {
     unsafe { <&[u8]>::from_datum(value(values, HASH), false) }.is_some_and(|bytes| bytes == digest.0)
 }
 
-/// May the caller see a row? Guarded.
+/// May the caller see all rows? Guarded.
+fn sees_all() -> bool {
+    // SAFETY: guarded calls.
+    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) }
+}
+
+/// May the caller see a row, who may not see all? Guarded.
 ///
 /// # Safety
 /// The values of a row.
@@ -234,8 +246,9 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
                 }
                 let load = number(values, LOAD);
                 if found.as_ref().is_none_or(|known| known.load < load) {
-                    let path = is_visible(values).then(|| text(values, PATH));
-                    found = Some(Known { load, at: number(values, LOADED_AT), path });
+                    let is_visible = sees_all() || is_visible(values);
+                    let told = is_visible.then(|| Told { at: number(values, LOADED_AT), path: text(values, PATH) });
+                    found = Some(Known { load, told });
                 }
             }
         }
@@ -273,11 +286,11 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         let twin = first.get(&file.digest).and_then(|&at| met.get(at)).filter(|twin| file.is_same(twin));
         let detail = match (&known, twin) {
             (Some(known), _) => {
-                loads.push(known.load);
+                loads.push(known.told.as_ref().map(|_| known.load));
                 known.detail(&file.path)
             }
             (None, Some(twin)) if !load.options.force => {
-                format!("It has the same contents as \"{}\".", shown(&twin.path))
+                Some(format!("It has the same contents as \"{}\".", shown(&twin.path)))
             }
             _ => {
                 first.entry(file.digest).or_insert(at);
@@ -289,13 +302,13 @@ pub fn sift(load: &mut Load) -> Result<bool> {
         if told <= MOST_TOLD {
             let (path, target) = (shown(&file.path), load.target.display_name());
             let what = if known.is_some() { "was loaded before" } else { "is there twice" };
-            Error::new(
-                Code::ERRCODE_SUCCESSFUL_COMPLETION,
-                format!("file \"{path}\" {what}, and is not loaded into \"{target}\""),
-            )
-            .detail(detail)
-            .hint("The option force loads it all the same.")
-            .notice();
+            let message = format!("file \"{path}\" {what}, and is not loaded into \"{target}\"");
+            let notice = Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
+            let notice = notice.hint("The option force loads it all the same.");
+            match detail {
+                Some(detail) => notice.detail(detail).notice(),
+                None => notice.notice(),
+            }
         }
     }
     records.close();
@@ -305,7 +318,8 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     }
     if told > 0 {
         load.counts.notes.push(match (&list, loads.first()) {
-            (None, Some(number)) => format!("The file was loaded before, by load {number}."),
+            (None, Some(Some(number))) => format!("The file was loaded before, by load {number}."),
+            (None, Some(None)) => "The file was loaded before.".into(),
             _ => format!("Left out, since loaded before: {told} of {count} files."),
         });
     }
@@ -323,13 +337,13 @@ pub fn sift(load: &mut Load) -> Result<bool> {
 }
 
 impl Known {
-    /// Guarded.
-    fn detail(&self, path: &CStr) -> String {
+    /// What the caller is told of the earlier load of a file, which has this path now. Guarded.
+    fn detail(&self, path: &CStr) -> Option<String> {
+        let Told { at, path: earlier } = self.told.as_ref()?;
         // SAFETY: a guarded call, whose string is good until the next one.
-        let at = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(self.at)) }.to_string_lossy().into_owned();
-        let name = self.path.as_deref().filter(|earlier| *earlier != path);
-        let name = name.map(|name| format!(" as \"{}\"", shown(name))).unwrap_or_default();
-        format!("Load {} has loaded it{name} at {at}.", self.load)
+        let at = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(*at)) }.to_string_lossy().into_owned();
+        let name = if earlier.as_c_str() == path { String::new() } else { format!(" as \"{}\"", shown(earlier)) };
+        Some(format!("Load {} has loaded it{name} at {at}.", self.load))
     }
 }
 
@@ -499,7 +513,7 @@ pub unsafe extern "C-unwind" fn bulk_loaded_files(fcinfo: pg_sys::FunctionCallIn
         pg_sys::InitMaterializedSRF(fcinfo, 0);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        let sees_all = pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::ROLE_PG_READ_ALL_STATS.into());
+        let sees_all = sees_all();
         let records = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS).or_raise();
         records.for_each(|tuple, values, _| {
             if sees_all || is_visible(values) {

@@ -9,12 +9,14 @@ use std::ffi::CString;
 use pg_bulk_format::fixed::Slice;
 use pgrx::pg_sys;
 
+use super::definer::Allowed;
 use super::duplicate::{Duplicates, Keep};
-use super::given::{self, InPlace};
+use super::given::InPlace;
+use super::option_name::{ColumnOption, OptionName};
 use super::wrapper::Wrapper;
 use crate::error::Result;
 use crate::pg::column::Taken;
-use crate::pg::copy_options::{self, CopyOptions, Draft, Shape};
+use crate::pg::copy_options::{CopyOptions, Draft, Shape};
 use crate::pg::directory::file_of;
 use crate::pg::encoding::EncodingErrors;
 use crate::pg::field_options::FieldDraft;
@@ -25,36 +27,6 @@ use crate::pg::server_text::from_server;
 use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
-
-/// The names besides COPY's format options.
-const NAMES: &[&str] = &[
-    "columns",
-    "program",
-    "server",
-    "where",
-    "truncate",
-    "freeze",
-    "analyze",
-    "writer",
-    "workers",
-    "lock",
-    "indexes",
-    "on_duplicate",
-    "conflict_index",
-    "duplicate_limit",
-    "once",
-    "force",
-    "filter",
-    CREATE,
-    given::NAMES[0],
-    given::NAMES[1],
-    EACH_FILE,
-];
-
-/// What only a queue takes.
-const EACH_FILE: &str = "each_file";
-/// What only a load takes whose target is a name.
-const CREATE: &str = "create";
 
 /// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
 const MOST_WORKERS: usize = 1024;
@@ -165,25 +137,6 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
     }
 }
 
-/// What an object among columns may have.
-const OF_COLUMN: &[&str] = &[
-    "column",
-    "source",
-    "start",
-    "length",
-    "trim",
-    "nullif",
-    "binary_type",
-    "name",
-    "expr",
-    "null_if",
-    "decimal",
-    "thousands",
-    "date_format",
-    "key",
-    "rest",
-];
-
 /// What objects among the columns say.
 #[derive(Debug, Default)]
 pub struct Objects {
@@ -244,7 +197,8 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
                 _ => {
                     let is_slice = slice.get_or_insert_default().set(&text(&name), &given)?;
                     if !field.set(Caller::Function, &text(&name), &Value::Text(given))? && !is_slice {
-                        return Err(Caller::Function.unknown(&text(&name), OF_COLUMN));
+                        let valid: Vec<_> = ColumnOption::ALL.iter().map(|option| option.name()).collect();
+                        return Err(Caller::Function.unknown(&text(&name), &valid));
                     }
                 }
             }
@@ -291,11 +245,17 @@ pub fn slices_of(
 }
 
 impl LoadOptions {
-    /// Make sense of the arguments of a load. Who does not make jobs (`enqueues`) is not told of options of those. Guarded.
+    /// Make sense of the arguments of a load, if these options are `allowed`. Who does not make jobs (`enqueues`) is not told of options
+    /// of those. Guarded.
     ///
     /// # Safety
     /// `options` is a datum of type jsonb.
-    pub unsafe fn parse(path: CString, options: pg_sys::Datum, enqueues: bool) -> Result<LoadOptions> {
+    pub unsafe fn parse(
+        path: CString,
+        options: pg_sys::Datum,
+        allowed: &Allowed,
+        enqueues: bool,
+    ) -> Result<LoadOptions> {
         // SAFETY: the caller vouches for the datum.
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
@@ -303,9 +263,10 @@ impl LoadOptions {
         let (mut given, mut objects) = (Vec::new(), Objects::default());
         for (name, json) in members {
             let name = text(&name).into_owned();
-            if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
-                let names = copy_options::NAMES.iter().chain(NAMES).copied();
-                let valid: Vec<_> = names.filter(|name| *name != if enqueues { CREATE } else { EACH_FILE }).collect();
+            if !OptionName::by_name(&name).is_some_and(OptionName::is_of_load) {
+                let other = if enqueues { OptionName::Create } else { OptionName::EachFile };
+                let names = OptionName::ALL.iter().filter(|option| option.is_of_load() && **option != other);
+                let valid: Vec<_> = names.map(|option| option.name()).collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let json = match &*name {
@@ -313,8 +274,12 @@ impl LoadOptions {
                 _ => json,
             };
             if let Some(value) = value(&name, json)? {
+                allowed.check(&name, &value)?;
                 given.push((name, value));
             }
+        }
+        if !objects.computed.is_empty() {
+            allowed.check_expression()?;
         }
         let options = LoadOptions::of_values(path, &given)?;
         if options.create && enqueues {
@@ -418,51 +383,85 @@ impl LoadOptions {
         let mut create = false;
         let mut in_place = InPlace::default();
         for (name, value) in given {
-            if draft.set(name, value)? {
-                continue;
-            }
-            if name == "columns" {
+            use OptionName as O;
+            let Some(option) = O::by_name(name) else {
+                return Err(Caller::Function.unknown(name, &[]));
+            };
+            if option == O::Columns {
                 match value {
                     Value::List(names) if !names.is_empty() => columns = Some(names.clone()),
                     _ => return Err(invalid("columns must be an array of column names")),
                 }
                 continue;
             }
+            if draft.set(name, value)? {
+                continue;
+            }
             let bytes = value.one(name)?;
-            match name.as_str() {
-                "program" => program = Caller::Function.boolean(name, bytes)?,
-                "server" => server = Some(c_string(bytes)),
-                "where" => where_clause = Some(c_string(bytes)),
-                "filter" => filter = Some(c_string(bytes)),
-                "truncate" => truncate = Caller::Function.boolean(name, bytes)?,
-                "freeze" => freeze = Caller::Function.boolean(name, bytes)?,
-                "analyze" => analyze = Caller::Function.boolean(name, bytes)?,
-                "writer" => {
+            let is_on = || Caller::Function.boolean(name, bytes);
+            match option {
+                O::Program => program = is_on()?,
+                O::Server => server = Some(c_string(bytes)),
+                O::Where => where_clause = Some(c_string(bytes)),
+                O::Filter => filter = Some(c_string(bytes)),
+                O::Truncate => truncate = is_on()?,
+                O::Freeze => freeze = is_on()?,
+                O::Analyze => analyze = is_on()?,
+                O::Writer => {
                     use WriterOption::{Auto, Buffered, Direct};
                     writer = word(name, bytes, &[("auto", Auto), ("direct", Direct), ("buffered", Buffered)])?;
                 }
-                "workers" => {
+                O::Workers => {
                     let number = text(bytes).parse().ok().filter(|n| *n <= MOST_WORKERS);
                     let bad = || invalid(format!("workers must be a number from 0 to {MOST_WORKERS}"));
                     workers = Some(number.ok_or_else(bad)?);
                 }
-                "once" => once = Caller::Function.boolean(name, bytes)?,
-                "force" => force = Caller::Function.boolean(name, bytes)?,
-                EACH_FILE => each_file = Caller::Function.boolean(name, bytes)?,
-                CREATE => create = Caller::Function.boolean(name, bytes)?,
-                name if given::NAMES.contains(&name) => in_place.set(name, bytes)?,
-                "lock" => lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?,
-                "on_duplicate" => {
+                O::Once => once = is_on()?,
+                O::Force => force = is_on()?,
+                O::EachFile => each_file = is_on()?,
+                O::Create => create = is_on()?,
+                O::Query | O::LargeObject => in_place.set(name, bytes)?,
+                O::Lock => {
+                    lock = word(name, bytes, &[("online", LockOption::Online), ("share", LockOption::Share)])?;
+                }
+                O::OnDuplicate => {
                     let words = [("error", Keep::Error), ("keep_old", Keep::Old), ("keep_new", Keep::New)];
                     duplicates.keep = word(name, bytes, &words)?;
                 }
-                "conflict_index" => duplicates.index = Some(c_string(bytes)),
-                "duplicate_limit" => duplicates.limit = Some(Duplicates::limit(&text(bytes))?),
-                _ => {
+                O::ConflictIndex => duplicates.index = Some(c_string(bytes)),
+                O::DuplicateLimit => duplicates.limit = Some(Duplicates::limit(&text(bytes))?),
+                O::Indexes => {
                     use IndexesOption::{Auto, Insert, Merge, Rebuild};
                     let words = [("auto", Auto), ("insert", Insert), ("merge", Merge), ("rebuild", Rebuild)];
                     indexes = word(name, bytes, &words)?;
                 }
+                // The draft has taken them, or they are not of a load.
+                O::Format
+                | O::Header
+                | O::Delimiter
+                | O::TrailingDelimiter
+                | O::Quote
+                | O::Escape
+                | O::Null
+                | O::Default
+                | O::Encoding
+                | O::ForceNotNull
+                | O::ForceNull
+                | O::OnError
+                | O::RejectLimit
+                | O::LogVerbosity
+                | O::Skip
+                | O::Limit
+                | O::Compression
+                | O::MatchBy
+                | O::RecordLength
+                | O::LineEnds
+                | O::Trim
+                | O::NullIf
+                | O::EncodingErrors
+                | O::Columns
+                | O::Sample
+                | O::Table => return Err(Caller::Function.unknown(name, &[])),
             }
         }
         let mut copy = draft.finish()?;

@@ -49,14 +49,20 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     let set = mapping.as_ref().filter(|_| !dialect.json && dialect.default.is_none());
     // SAFETY: the relation is open, and the condition was analyzed.
     let volatile = unsafe { volatile::obstacles(relation, set, load.where_clause.conditions) };
-    load.target.obstacles.extend(volatile);
     // SAFETY: nodes that were analyzed.
-    load.target.obstacles.extend(load.projection.and_then(|nodes| unsafe {
+    let computed = load.projection.and_then(|nodes| unsafe {
         match load.options.function {
             Some(function) => filter::obstacle(function, relation, nodes).or_raise(),
             None => expression::obstacle(nodes),
         }
-    }));
+    });
+    // SAFETY: the relation is open, and its leaves are locked.
+    if load.is_dry && (!volatile.is_empty() || computed.is_some() || unsafe { volatile::in_constraints(relation) }) {
+        // The buffered writer calls such functions in this process, so a check does too.
+        load.options.workers = Some(0);
+    }
+    load.target.obstacles.extend(volatile);
+    load.target.obstacles.extend(computed);
     load.target.obstacles.extend(load.query.as_ref().and_then(|query| query.obstacle(&load.options)));
     if load.options.duplicates.keep != Keep::Error {
         load.target.check_replace(load.options.duplicates.keep);

@@ -12,6 +12,7 @@ use pg_bulk_format::fixed::Slice;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::definer::Allowed;
 use super::options::{Objects, keys_of, names_of_columns, slices_of, value};
 use super::target::check_location;
 use super::wrapper::Wrapper;
@@ -65,10 +66,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_read() -> *const pg_sys::Pg_finfo_record 
     &raw const VERSION_1
 }
 
-/// `bulk_read(path, options)`.
+/// `bulk_read(path, options, allow)`.
 ///
 /// # Safety
-/// Called by the executor, with two arguments.
+/// Called by the executor, with two arguments, or with three.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
@@ -102,7 +103,7 @@ type Places = Vec<(CString, Option<Slice>, Option<Key>, FieldDraft)>;
 ///
 /// # Safety
 /// `options` is a datum of type jsonb. Guarded.
-unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOptions, Places)> {
+unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Result<(Location, CopyOptions, Places)> {
     // SAFETY: the caller vouches for the datum.
     let Some(members) = (unsafe { jsonb::members(options) }) else {
         return Err(invalid("options must be a JSON object"));
@@ -119,6 +120,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum) -> Result<(Location, CopyOp
         let is_columns = name == "columns";
         let json = if is_columns { names_of_columns(json, &mut objects)? } else { json };
         let Some(value) = value(&name, json)? else { continue };
+        allowed.check(&name, &value)?;
         match name.as_str() {
             "columns" => match value {
                 Value::List(names) => columns = Some(names),
@@ -175,8 +177,9 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
         }
         let path = argument(0, "path").or_raise();
         let json = argument(1, "options").or_raise();
+        let allowed = Allowed::by_call(fcinfo).or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
-        let (location, copy, places) = parse(path, json).or_raise();
+        let (location, copy, places) = parse(path, json, &allowed).or_raise();
         check_location(&location).or_raise();
         pg_sys::InitMaterializedSRF(fcinfo, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
         let (store, descriptor) = ((*result).setResult, (*result).setDesc);

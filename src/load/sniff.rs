@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
+use super::definer::Allowed;
 use super::options::value;
 use super::rejects::table::text as datum;
 use super::target::check_location;
@@ -35,10 +36,10 @@ pub extern "C-unwind" fn pg_finfo_bulk_sniff() -> *const pg_sys::Pg_finfo_record
     &raw const VERSION_1
 }
 
-/// `bulk_sniff(path, options)`.
+/// `bulk_sniff(path, options, allow)`.
 ///
 /// # Safety
-/// Called by the executor, with two arguments.
+/// Called by the executor, with two arguments, or with three.
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
@@ -51,8 +52,9 @@ pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> 
         };
         let path = argument(0, "path").or_raise();
         let json = argument(1, "options").or_raise();
+        let allowed = Allowed::by_call(fcinfo).or_raise();
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
-        let asked = Asked::parse(path, json).or_raise();
+        let asked = Asked::parse(path, json, &allowed).or_raise();
         check_location(&asked.location).or_raise();
         let sniffed = sniff::sniff(&asked.location, &asked.request).or_raise();
         pg_sys::InitMaterializedSRF(fcinfo, 0);
@@ -79,7 +81,7 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// # Safety
     /// `options` is a datum of type jsonb. Guarded.
-    unsafe fn parse(path: &'a CStr, options: pg_sys::Datum) -> Result<Asked<'a>> {
+    unsafe fn parse(path: &'a CStr, options: pg_sys::Datum, allowed: &Allowed) -> Result<Asked<'a>> {
         // SAFETY: the caller vouches for the datum.
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
@@ -93,6 +95,7 @@ impl<'a> Asked<'a> {
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let Some(value) = value(&name, json)? else { continue };
+            allowed.check(&name, &value)?;
             match name.as_str() {
                 "program" => is_program = Caller::Function.boolean(&name, value.one(&name)?)?,
                 "server" => server = Some(CString::new(value.one(&name)?).unwrap_or_default()),

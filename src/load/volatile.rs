@@ -13,6 +13,7 @@ use super::source::Mapping;
 use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::server_text::from_server;
+use crate::pg::unguarded::{find_all_inheritors, guard};
 
 /// Volatile functions that look at nothing: nextval too, for whoever asks it gets another id.
 const HARMLESS: [u32; 6] = [
@@ -53,6 +54,33 @@ pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>
                 found.push(format!("The domain of column \"{name}\" calls a volatile function."));
             }
         }
+    }
+}
+
+/// Do constraints of the relation call such functions, or those of one of its partitions? Guarded.
+///
+/// # Safety
+/// An open relation, whose partitions are locked.
+pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller vouches for the relation; guarded calls, and a list of as many elements as it says.
+    unsafe {
+        let calls = |relation| {
+            let mut found = Vec::new();
+            of_constraints(relation, &mut found);
+            !found.is_empty()
+        };
+        if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+            return calls(relation);
+        }
+        let no_lock = pg_sys::NoLock.cast_signed();
+        let list = guard(|| find_all_inheritors((*relation).rd_id, no_lock, std::ptr::null_mut()));
+        let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
+        (0..count).any(|at| {
+            let one = pg_sys::relation_open((*(*list).elements.add(at)).oid_value, no_lock);
+            let calls = calls(one);
+            pg_sys::relation_close(one, no_lock);
+            calls
+        })
     }
 }
 

@@ -17,6 +17,7 @@
 pub mod append;
 pub mod attempt;
 pub mod background;
+pub mod backtrace;
 pub mod baton;
 pub mod build_id;
 pub mod changed;

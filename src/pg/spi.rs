@@ -63,6 +63,11 @@ impl Argument {
 pub struct Value(Option<pg_sys::Datum>);
 
 impl Value {
+    /// A value that comes from elsewhere.
+    pub fn of(datum: pg_sys::Datum) -> Value {
+        Value(Some(datum))
+    }
+
     pub fn datum(self) -> Option<pg_sys::Datum> {
         self.0
     }

@@ -11,6 +11,7 @@ use super::Queue;
 use super::job::New;
 use crate::error::{Error, OrRaise, Result};
 use crate::load;
+use crate::load::definer::{self, Allowed};
 use crate::load::given::Given;
 use crate::load::options::{LoadOptions, LockOption};
 use crate::load::target::check_location;
@@ -125,10 +126,10 @@ pub fn unknown(job: i64) -> Error {
     Error::new(Code::ERRCODE_UNDEFINED_OBJECT, format!("job {job} does not exist"))
 }
 
-/// `bulk_enqueue(path, target, options, priority, run_at, max_attempts)`.
+/// `bulk_enqueue(path, target, options, allow, priority, run_at, max_attempts)`.
 ///
 /// # Safety
-/// Called by the executor, with six arguments.
+/// Called by the executor, with seven arguments, or with six: without `allow`.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
@@ -137,9 +138,11 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         let path = argument(fcinfo, 0);
         let target = required(fcinfo, 1, "target").or_raise();
         let json = required(fcinfo, 2, "options").or_raise();
-        let priority = required(fcinfo, 3, "priority").or_raise();
-        let run_at = required(fcinfo, 4, "run_at").or_raise();
-        let max_attempts = required(fcinfo, 5, "max_attempts").or_raise().value() as i32;
+        let next = definer::position((*(*fcinfo).flinfo).fn_oid).map_or(3, |allow| allow + 1);
+        let priority = required(fcinfo, next, "priority").or_raise();
+        let run_at = required(fcinfo, next + 1, "run_at").or_raise();
+        let max_attempts = required(fcinfo, next + 2, "max_attempts").or_raise().value() as i32;
+        let allowed = Allowed::by_call(fcinfo).or_raise();
         check_transaction(c"bulk_enqueue()").or_raise();
         if max_attempts < 1 {
             let message = "max_attempts must be at least 1";
@@ -153,7 +156,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         let path = given.path();
         let target = pg_sys::Oid::from_u32(target.value() as u32);
         let owner = pg_sys::GetUserId();
-        let options = LoadOptions::parse(path.to_owned(), json, true).or_raise();
+        let options = LoadOptions::parse(path.to_owned(), json, &allowed, true).or_raise();
         let options = given.settle(options).or_raise();
         if let Some(query) = &options.query {
             unguarded::guard(|| load::query::check(query.as_ptr()));

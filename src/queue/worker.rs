@@ -23,6 +23,7 @@ use super::job::{Claimed, Figures};
 use super::succession::{Place, Successor};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
+use crate::load::definer::Allowed;
 use crate::load::given::Given;
 use crate::load::{self, JobNumber, Load, Purpose};
 use crate::pg::attempt::attempt_logged;
@@ -245,7 +246,8 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         check_target(&job.claimed).or_raise();
         let Claimed { path, target, options, .. } = &job.claimed;
         let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };
-        job.load = load::begin(Given::Path(path), *target, *options, job.queue.schema, Purpose::Job(number));
+        job.load =
+            load::begin(Given::Path(path), *target, *options, &Allowed::ALL, job.queue.schema, Purpose::Job(number));
     }
 }
 

@@ -30,6 +30,7 @@ use super::shared::{
 use super::spec::{Spec, condition_node};
 use super::wide::{QUEUE, Wide};
 use crate::error::{Error, OrRaise, Result};
+use crate::load::definer::Allowed;
 use crate::load::options::LoadOptions;
 use crate::load::source::{self, Mapping};
 use crate::pg::attempt::attempt;
@@ -194,7 +195,11 @@ unsafe fn attach(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -
         let mut json = spec.options.clone();
         let options = match spec.foreign {
             Some(foreign) => LoadOptions::of_foreign_table(foreign)?,
-            None => LoadOptions::parse(spec.path.clone(), pg_sys::Datum::from(json.as_mut_ptr()), false)?,
+            None => {
+                // The leader has judged them.
+                let json = pg_sys::Datum::from(json.as_mut_ptr());
+                LoadOptions::parse(spec.path.clone(), json, &Allowed::ALL, false)?
+            }
         };
         (options, pg_sys::table_open(spec.relation, pg_sys::RowExclusiveLock.cast_signed()))
     };

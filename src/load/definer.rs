@@ -1,0 +1,170 @@
+//! Options in a SECURITY DEFINER function.
+//!
+//! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query` or `where` gives
+//! the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The function can allow options by the
+//! argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that have options.
+//!
+//! **Why an argument.** A setting in the function's SET clause would do as well, if pg_bulk could tell it from a setting that the
+//! caller has made before the call. A check hook sees the current user, and fmgr_security_definer (fmgr.c) changes the user before it
+//! applies the SET clause. But a library that is not preloaded is loaded in the middle of the function. The server then passes all
+//! earlier settings of its prefix to the hook, with the owner as the current user (reapply_stacked_values, guc.c). PostgreSQL 15
+//! does not record the role that made them. The argument comes from the function's text in every case, and never from the JSON object.
+//!
+//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE while the function runs. SET ROLE and SET
+//! SESSION AUTHORIZATION do not. The flag is enough, even if the owner is also the session's user:
+//!
+//! - A may call a function of B that runs as B. If that one calls a function of A, then B has chosen the options, and they run as A.
+//! - The author of a function sees the error when he tests it as himself.
+//!
+//! The server sets the flag in few other places: in queries of foreign keys, and in scripts of trusted extensions.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
+
+use super::create::executable;
+use super::option_name::{ColumnOption, OptionName, Reach};
+use crate::error::{Error, Result};
+use crate::pg::option_value::{Caller, Value, invalid};
+use crate::pg::role::role_name;
+use crate::pg::server_text::from_server;
+use crate::pg::spi;
+
+/// The options that a call may have.
+#[derive(Debug)]
+pub struct Allowed {
+    /// None: all of them.
+    names: Option<Vec<&'static str>>,
+}
+
+impl Allowed {
+    /// All options: they were checked before.
+    pub const ALL: Allowed = Allowed { names: None };
+
+    /// The options that a call of a function of the extension allows by its argument `allow`, if the function has it. The caller needs
+    /// EXECUTE on the function without that argument, so one GRANT is about both. Guarded.
+    ///
+    /// # Safety
+    /// A call with arguments as declared.
+    pub unsafe fn by_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<Allowed> {
+        // SAFETY: the caller vouches for the call; guarded calls. A function has as many arguments as its types.
+        unsafe {
+            let function = (*(*fcinfo).flinfo).fn_oid;
+            let names = match position(function) {
+                Some(at) => {
+                    check_execute(function, at)?;
+                    let argument = *(*fcinfo).args.as_ptr().add(at);
+                    if argument.isnull {
+                        return Err(Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, "allow must not be null"));
+                    }
+                    names(argument.value)?
+                }
+                None => Vec::new(),
+            };
+            Ok(Allowed { names: is_definers().then_some(names) })
+        }
+    }
+
+    /// Raises unless this option may be given with this value. An option without a name in the table counts as code.
+    pub fn check(&self, name: &str, value: &Value) -> Result<()> {
+        match OptionName::by_name(name) {
+            Some(option) if option.reach() == Reach::Data || asks_for_nothing(option, value) => Ok(()),
+            _ => self.check_name(name),
+        }
+    }
+
+    /// Raises unless a column may be computed by an expression.
+    pub fn check_expression(&self) -> Result<()> {
+        self.check_name(ColumnOption::Expr.name())
+    }
+
+    fn check_name(&self, name: &str) -> Result<()> {
+        if self.names.as_ref().is_none_or(|names| names.contains(&name)) {
+            return Ok(());
+        }
+        let message = format!("cannot use option \"{name}\" within security-definer function");
+        // SAFETY: a guarded call.
+        let owner = role_name(unsafe { pg_sys::GetUserId() });
+        let detail = format!("It would take effect with the privileges of role \"{owner}\", whoever has written it.");
+        let hint = format!(
+            "If the function itself sets the option, and does not take it from its caller, add the argument allow => '{{{name}}}'."
+        );
+        Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail).hint(hint))
+    }
+}
+
+/// Does this value turn the option off, or need no right beyond INSERT?
+fn asks_for_nothing(option: OptionName, value: &Value) -> bool {
+    let Value::Text(bytes) = value else { return false };
+    match option {
+        OptionName::Program | OptionName::Truncate | OptionName::Create => {
+            Caller::Function.boolean(option.name(), bytes).is_ok_and(|is_on| !is_on)
+        }
+        OptionName::OnDuplicate => !bytes.eq_ignore_ascii_case(b"keep_new"),
+        _ => false,
+    }
+}
+
+/// Is this a SECURITY DEFINER function, or called by one?
+fn is_definers() -> bool {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: fills what it is given.
+    unsafe { pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
+    context & pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed() != 0
+}
+
+/// The types of a function's arguments. Guarded.
+fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
+    let (mut types, mut count) = (std::ptr::null_mut(), 0);
+    // SAFETY: a guarded call, which allocates as many types as it says.
+    unsafe {
+        pg_sys::get_func_signature(function, &raw mut types, &raw mut count);
+        match usize::try_from(count) {
+            Ok(count) if count > 0 => std::slice::from_raw_parts(types, count).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The position of the argument `allow` of a function. Guarded.
+pub fn position(function: pg_sys::Oid) -> Option<usize> {
+    argument_types(function).iter().position(|&of| of == pg_sys::TEXTARRAYOID)
+}
+
+/// Raises unless the current user may call the function of the same name without the argument `allow`. Guarded.
+fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
+    let mut types = argument_types(function);
+    types.remove(allow);
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        let (name, schema) = (pg_sys::get_func_name(function), pg_sys::get_func_namespace(function));
+        if name.is_null() {
+            return Ok(());
+        }
+        executable(CStr::from_ptr(name), &types, schema).map(|_| ())
+    }
+}
+
+/// The option names in an array.
+///
+/// # Safety
+/// A datum of type text[]. Guarded.
+unsafe fn names(array: pg_sys::Datum) -> Result<Vec<&'static str>> {
+    // SAFETY: the caller vouches for the datum.
+    let given = unsafe { spi::Value::of(array).texts() };
+    let known = |name: CString| {
+        let name = from_server(&name);
+        let option = OptionName::by_name(&name).map(OptionName::name);
+        option.or(ColumnOption::by_name(&name).map(ColumnOption::name)).ok_or_else(|| {
+            let code =
+                OptionName::ALL.iter().filter(|option| option.reach() == Reach::Code).map(|option| option.name());
+            let code = code.chain(
+                ColumnOption::ALL.iter().filter(|option| option.reach() == Reach::Code).map(|option| option.name()),
+            );
+            let list: Vec<_> = code.collect();
+            invalid(format!("allow names \"{name}\", which is not an option"))
+                .hint(format!("Options that a function may allow are: {}", list.join(", ")))
+        })
+    };
+    given.into_iter().map(known).collect()
+}
