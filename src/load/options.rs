@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 
 use super::duplicate::{Duplicates, Keep};
 use super::given::{self, InPlace};
+use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
 use crate::error::Result;
 use crate::pg::column::Taken;
@@ -49,6 +50,7 @@ const NAMES: &[&str] = &[
     given::NAMES[0],
     given::NAMES[1],
     EACH_FILE,
+    SETTINGS,
 ];
 
 /// What only a queue takes.
@@ -123,6 +125,8 @@ pub struct LoadOptions {
     pub force: bool,
     /// Of several files, each is a job of its own.
     pub each_file: bool,
+    /// Settings of a job.
+    pub settings: Vec<Setting>,
     /// The target is to be made. Where this is looked at there is one already.
     pub create: bool,
     /// The foreign table whose file it is, and whose options these are.
@@ -300,15 +304,20 @@ impl LoadOptions {
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };
-        let (mut given, mut objects) = (Vec::new(), Objects::default());
+        let (mut given, mut objects, mut settings) = (Vec::new(), Objects::default(), Vec::new());
         for (name, json) in members {
             let name = text(&name).into_owned();
             if !copy_options::NAMES.contains(&name.as_str()) && !NAMES.contains(&name.as_str()) {
                 let names = copy_options::NAMES.iter().chain(NAMES).copied();
-                let valid: Vec<_> = names.filter(|name| *name != if enqueues { CREATE } else { EACH_FILE }).collect();
+                let others: &[&str] = if enqueues { &[CREATE] } else { &[EACH_FILE, SETTINGS] };
+                let valid: Vec<_> = names.filter(|name| !others.contains(name)).collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let json = match &*name {
+                SETTINGS => {
+                    settings = settings::of_json(json)?;
+                    continue;
+                }
                 "columns" => names_of_columns(json, &mut objects)?,
                 _ => json,
             };
@@ -327,7 +336,7 @@ impl LoadOptions {
         }
         let keys = keys_of(&options.copy, options.columns.as_deref(), &slices)?;
         let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
-        let options = LoadOptions { others, computed, slices, fields, keys, ..options };
+        let options = LoadOptions { others, computed, slices, fields, keys, settings, ..options };
         if options.match_by_name && !options.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
@@ -374,6 +383,7 @@ impl LoadOptions {
             once: false,
             force: false,
             each_file: false,
+            settings: Vec::new(),
             create: false,
             foreign: Some(relid),
             is_copy: false,
@@ -518,6 +528,7 @@ impl LoadOptions {
             once,
             force,
             each_file,
+            settings: Vec::new(),
             create,
             foreign: None,
             is_copy: false,

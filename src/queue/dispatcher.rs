@@ -338,7 +338,8 @@ impl Dispatcher {
                 slots = before.clone();
                 start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.turns);
                 // There may be more of an owner that has slots left.
-                let has_more = |(owner, found): (&u32, &i64)| *found >= most && slots.may_start(pg_sys::Oid::from_u32(*owner));
+                let has_more =
+                    |(owner, found): (&u32, &i64)| *found >= most && slots.may_start(pg_sys::Oid::from_u32(*owner));
                 if !found.iter().any(has_more) {
                     break;
                 }

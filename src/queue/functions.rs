@@ -13,6 +13,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::load;
 use crate::load::given::Given;
 use crate::load::options::{LoadOptions, LockOption};
+use crate::load::settings;
 use crate::load::target::check_location;
 use crate::pg::background;
 use crate::pg::encoding::invalid_in_server_encoding;
@@ -159,6 +160,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         if let Some(query) = &options.query {
             unguarded::guard(|| load::query::check(query.as_ptr()));
         }
+        settings::check(&options.settings);
         check_location(&options.location).or_raise();
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();

@@ -326,9 +326,8 @@ impl Queue {
         // nothing about the job; after that, it is given time.
         let crashed = "started_at <= (SELECT stats_reset FROM pg_stat_get_archiver())";
         let (counts, in_a_row) = if self.counts_crashes() {
-            let counts = format!(
-                "crashed_in = CASE WHEN {crashed} AND crashed_in IS DISTINCT FROM attempt THEN attempt END,"
-            );
+            let counts =
+                format!("crashed_in = CASE WHEN {crashed} AND crashed_in IS DISTINCT FROM attempt THEN attempt END,");
             (counts, format!("({crashed} AND crashed_in IS NOT DISTINCT FROM attempt)"))
         } else {
             (String::new(), "false".to_owned())
@@ -473,7 +472,8 @@ impl Queue {
     /// `bulk_pause`. Guarded.
     fn right_below_0(&self) -> Result<pg_sys::Oid> {
         // Anybody may have made a function of that name.
-        let statement = "SELECT p.oid FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+        let statement =
+            "SELECT p.oid FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
             WHERE p.proname IN ('bulk_prioritize', 'bulk_pause') AND p.pronamespace = $1 AND d.deptype = 'e'
                 AND d.refclassid = 'pg_extension'::regclass
                 AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_bulk')
