@@ -81,6 +81,7 @@ sub in_turn
 $queue->sql(<<'SQL');
 CREATE ROLE other LOGIN IN ROLE pg_read_server_files;
 GRANT INSERT ON t TO other;
+GRANT EXECUTE ON FUNCTION bulk_prioritize(bigint, integer) TO other;
 CREATE TABLE seen (a int, mem text DEFAULT current_setting('work_mem'));
 CREATE TABLE checked (a int CHECK (set_config('work_mem', '77MB', false) = '77MB'));
 CREATE TABLE fired (a int);
