@@ -76,7 +76,7 @@ for my $role ('a', 'b', 'c')
 is($queue->sql("LOAD 'pg_bulk'; SHOW pg_bulk.max_running_jobs"), 2, 'two slots by default');
 
 # Two jobs that sleep, in front of everything else.
-my $sleeping = q(NULL, 'of_a', '{"query": "SELECT 1 FROM pg_sleep(60)"}', -2147483648);
+my $sleeping = q(NULL, 'of_a', '{"query": "SELECT 1 FROM pg_sleep(200)"}', -2147483648);
 my ($stdout, $stderr) = ('', '');
 $node->psql('postgres', "SET ROLE a; SELECT bulk_enqueue($sleeping); SELECT bulk_enqueue($sleeping)",
 	stdout => \$stdout, stderr => \$stderr, on_error_die => 1);
