@@ -300,7 +300,7 @@ $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
 
--- The queue: which attempt a crash ended; jobs of each owner in order (src/queue/choice.rs); who may have priorities below 0.
+-- The queue: the attempt that a crash ended; an index for the jobs of each owner (src/queue/choice.rs); the right to priorities below 0.
 ALTER TABLE bulk_queue ADD COLUMN crashed_in integer;
 DROP INDEX bulk_queue_queued;
 CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) WHERE status = 'queued';

@@ -15,7 +15,7 @@ SET search_path = queue_settings, public;
 \pset tuples_only
 \pset format unaligned
 CALL write_file('n.txt', E'1\n2\n');
--- An audit trigger, which tells what it finds.
+-- An audit trigger that records settings.
 CREATE TABLE t (a int, seen text);
 CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -89,7 +89,7 @@ SELECT refused('{"work_mem": null}');
 SELECT refused('{"work_mem": ["1MB"]}');
 SELECT refused('["work_mem"]');
 SELECT refused('"work_mem"');
--- ... and those that a job has for itself are nobody's.
+-- ... but not those that a job has for itself, whoever asks ...
 SELECT name, refused(jsonb_build_object(name, 'none')) FROM unnest(ARRAY['default_transaction_isolation', 'default_transaction_read_only',
 	'default_transaction_deferrable', 'transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'synchronous_commit', 'Exit_On_Error',
 	'transaction_timeout', 'ROLE', 'session_authorization']) name;

@@ -1,5 +1,5 @@
 
-# The queue shares slots and turns by owner: what one role enqueues keeps no other role's job from starting.
+# The queue shares slots and turns by owner: jobs of one role keep no job of another role from starting.
 
 use strict;
 use warnings FATAL => 'all';
@@ -122,7 +122,7 @@ $queue->runs($_) for @sleepers;
 $queue->feed($_, 1) for $first_pipe, $second_pipe;
 is($queue->ends($_), 'succeeded', 'a single owner has both slots') for @sleepers;
 
-# One slot: turns go round, whoever has more jobs or says that they were due long ago.
+# One slot: turns go round. Neither more jobs nor an early run_at helps.
 setting('pg_bulk.max_running_jobs', 1);
 sub paused
 {

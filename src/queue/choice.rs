@@ -1,16 +1,15 @@
 //! Which jobs may start now, and which of them is next.
 //!
 //! **Slots.** `pg_bulk.max_running_jobs` jobs run at a time. One owner may take all of these slots, so that an
-//! installation with a single owner uses them all. An owner without a running job still need not wait for another owner's
-//! second job: while fewer owners than there are slots have a running job, such an owner starts one job beyond the limit.
-//! So each of up to `max_running_jobs` owners can always run one job, and at most `2 * max_running_jobs - 1` jobs run.
+//! installation with a single owner uses them all. An owner without a running job does not wait for another owner's second
+//! job: it starts one job beyond the limit while fewer owners than `max_running_jobs` have a running job. So each of up to `max_running_jobs` owners can always run one job, and at most `2 * max_running_jobs - 1` jobs run.
 //! A limit of 1 stays what it says: jobs run one after the other.
 //!
 //! The alternative is to keep one slot free for other owners. It needs no job beyond the limit, but a single owner
 //! would lose one of the two slots that there are by default.
 //!
-//! **Turns.** Of the jobs that may start, the next one has the lowest priority number, and among these the owner with the
-//! fewest running jobs, then the owner whose last start is the longest ago, then the earliest `run_at`. So an owner
+//! **Turns.** The next job has the lowest priority number. Among jobs of the same priority, the owner with the fewest
+//! running jobs comes first, then the owner whose last start is the longest ago, then the earliest `run_at`. An owner
 //! neither gains by the number of its jobs nor by an early `run_at`. Only owners with a right of their own have priorities
 //! below 0 (`functions`).
 //!

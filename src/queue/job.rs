@@ -25,7 +25,7 @@ use crate::pg::role::stored_role_name;
 use crate::pg::spi::{Access, Argument, Outcome, Value, value};
 use crate::pg::unguarded;
 
-/// A job is given up when its process has ended so many times before the load did, without a crash of the server.
+/// A job is given up after so many ends of its process without a crash of the server.
 const MOST_ENDS: i32 = 10;
 
 /// What is said of a job whose process has ended.
