@@ -458,3 +458,125 @@ END
 $function$;
 
 COMMENT ON FUNCTION bulk_create(text, text, jsonb) IS 'make a table of a file, and load the file into it, in this transaction';
+
+-- The queue: the attempt that a crash ended; an index for the jobs of each owner (src/queue/choice.rs); the right to priorities below 0.
+ALTER TABLE bulk_queue ADD COLUMN crashed_in integer;
+DROP INDEX bulk_queue_queued;
+CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) WHERE status = 'queued';
+
+CREATE FUNCTION bulk_prioritize(job_id bigint, priority integer) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_prioritize';
+
+COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of a job that is queued';
+
+REVOKE ALL ON FUNCTION bulk_prioritize(bigint, integer) FROM PUBLIC;
+
+-- What the dispatcher goes by (src/queue/choice.rs): the priority that counts, and whether the owner may start a job now.
+-- The setting is there, since bulk_jobs calls functions of the library before it asks.
+CREATE VIEW bulk_queue_order AS
+SELECT
+    q.job_id, q.owner, q.target, q.alone, q.status, q.run_at,
+    CASE
+        WHEN q.priority < 0 AND NOT COALESCE(pg_catalog.has_function_privilege(q.owner,
+            'bulk_prioritize(bigint, integer)'::regprocedure::oid, 'EXECUTE'), false) THEN 0
+        ELSE q.priority
+    END AS priority,
+    COALESCE(
+        (SELECT pg_catalog.count(*) FROM bulk_queue r WHERE r.status = 'running')
+            < pg_catalog.current_setting('pg_bulk.max_running_jobs', true)::integer
+        OR (SELECT pg_catalog.count(DISTINCT r.owner) FROM bulk_queue r WHERE r.status = 'running')
+                < pg_catalog.current_setting('pg_bulk.max_running_jobs', true)::integer
+            AND NOT EXISTS (SELECT FROM bulk_queue r WHERE r.status = 'running' AND r.owner = q.owner),
+        false) AS has_slot
+FROM bulk_queue q
+WHERE q.status IN ('queued', 'running');
+REVOKE ALL ON TABLE bulk_queue_order FROM PUBLIC;
+
+DO $do$
+DECLARE
+    owner CONSTANT pg_catalog.regrole := (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = '@extschema@.bulk_jobs'::pg_catalog.regclass);
+BEGIN
+    EXECUTE pg_catalog.format('ALTER VIEW @extschema@.bulk_queue_order OWNER TO %s', owner);
+    EXECUTE pg_catalog.format('ALTER FUNCTION @extschema@.bulk_prioritize(bigint, integer) OWNER TO %s', owner);
+END
+$do$;
+
+-- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
+-- its load reports (src/pg/progress.rs).
+CREATE OR REPLACE VIEW bulk_jobs WITH (security_barrier) AS
+SELECT
+    q.job_id,
+    -- Its name now, or the one that it had. Citus hides shards from every query of pg_class: of an outer join with it there
+    -- would be no row.
+    COALESCE(
+        (SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = CASE WHEN h.at_home THEN q.target ELSE (
+            SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace
+            WHERE o.relname = q.target_name AND n.nspname = q.target_schema
+        ) END),
+        pg_catalog.format('%I.%I', q.target_schema, q.target_name)) AS target,
+    q.path,
+    q.options,
+    COALESCE(w.rolname, q.owner_name) AS owner,
+    q.priority,
+    s.status,
+    CASE
+        WHEN s.status <> 'queued' THEN NULL
+        WHEN (SELECT p.paused FROM bulk_queue_state p LIMIT 1) THEN 'pause'
+        WHEN q.run_at > pg_catalog.clock_timestamp() THEN 'run_at'
+        WHEN EXISTS (
+            SELECT FROM bulk_queue_order o
+            WHERE o.target = q.target AND o.alone AND o.job_id <> q.job_id
+                AND (o.status = 'running'
+                    OR (o.run_at <= pg_catalog.clock_timestamp() AND (o.owner = q.owner OR o.has_slot)
+                        AND (o.priority, o.run_at, o.job_id) < (
+                            SELECT w.priority, w.run_at, w.job_id FROM bulk_queue_order w WHERE w.job_id = q.job_id)))
+        ) OR q.alone AND EXISTS (
+            SELECT FROM bulk_queue_order o
+            WHERE o.target = q.target AND o.job_id <> q.job_id
+                AND (o.status = 'running'
+                    OR (o.run_at <= pg_catalog.clock_timestamp() AND (o.owner = q.owner OR o.has_slot)
+                        AND (o.priority, o.run_at, o.job_id) < (
+                            SELECT w.priority, w.run_at, w.job_id FROM bulk_queue_order w WHERE w.job_id = q.job_id)))
+        ) THEN 'target'
+        ELSE 'worker slot'
+    END AS waits_for,
+    q.attempt,
+    q.max_attempts,
+    q.enqueued_at,
+    q.run_at,
+    q.started_at,
+    q.finished_at,
+    l.pid,
+    COALESCE(q.rows_loaded, r.param3) AS rows_loaded,
+    COALESCE(q.rows_rejected, r.param19) AS rows_rejected,
+    q.rows_duplicate,
+    COALESCE(q.bytes_read, r.param1) AS bytes_read,
+    COALESCE(q.bytes_total, r.param2) AS bytes_total,
+    CASE WHEN s.status = 'running' THEN
+        (ARRAY['prepare', 'rows', 'indexes', 'rebuild', 'foreign keys', 'triggers', 'analyze'])[COALESCE(r.param8, 0) + 1]
+    END AS phase,
+    COALESCE(q.workers, r.param18)::integer AS workers,
+    q.error_sqlstate,
+    q.error_message
+FROM bulk_queue q
+CROSS JOIN LATERAL (
+    SELECT bulk_owner(q.owner, q.owner_name, q.cluster), bulk_is_at_home(q.database, q.cluster),
+        (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+) h (owner, at_home, database)
+LEFT JOIN pg_catalog.pg_roles w ON w.oid = h.owner
+LEFT JOIN pg_catalog.pg_locks l
+    ON l.locktype = 'object' AND l.granted AND l.mode = 'ExclusiveLock'
+    AND l.database = h.database
+    AND l.classid = 'bulk_queue'::regclass::oid
+    AND l.objid::bigint = q.job_id & 4294967295 AND l.objsubid = q.job_id >> 32 & 65535
+    AND q.status = 'running'
+LEFT JOIN pg_catalog.pg_stat_get_progress_info('COPY') r ON r.pid = l.pid AND r.param20 = q.job_id
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN q.status IN ('queued', 'running') AND q.database <> h.database THEN 'canceled'
+        WHEN q.status = 'running' AND l.pid IS NULL AND NOT pg_catalog.pg_is_in_recovery() THEN 'queued'
+        ELSE q.status
+    END
+) s (status)
+WHERE pg_catalog.pg_has_role(h.owner, 'USAGE');

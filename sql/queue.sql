@@ -38,9 +38,11 @@ CREATE TABLE bulk_queue (
     error_message text,
     error_detail text,
     error_hint text,
-    error_context text
+    error_context text,
+    -- The attempt that a crash of the server ended, if it is to be run again.
+    crashed_in integer
 );
-CREATE INDEX bulk_queue_queued ON bulk_queue (priority, run_at, job_id) WHERE status = 'queued';
+CREATE INDEX bulk_queue_queued ON bulk_queue (owner, priority, run_at, job_id) WHERE status = 'queued';
 CREATE INDEX bulk_queue_running ON bulk_queue (job_id) WHERE status = 'running';
 CREATE INDEX bulk_queue_target ON bulk_queue (target) WHERE status IN ('queued', 'running');
 CREATE INDEX bulk_queue_alone ON bulk_queue (target) WHERE alone AND status IN ('queued', 'running');
@@ -119,20 +121,53 @@ AS 'MODULE_PATHNAME', 'bulk_resume';
 
 COMMENT ON FUNCTION bulk_resume() IS 'start jobs again in this database';
 
-REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume() FROM PUBLIC;
+CREATE FUNCTION bulk_prioritize(job_id bigint, priority integer) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_prioritize';
+
+COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of a job that is queued';
+
+REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume(), bulk_prioritize(bigint, integer) FROM PUBLIC;
 
 -- Has a row been made in this database?
 CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
 LANGUAGE c STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'bulk_is_at_home';
 
+-- What the dispatcher goes by (src/queue/choice.rs): the priority that counts, and whether the owner may start a job now.
+-- The setting is there, since bulk_jobs calls functions of the library before it asks.
+CREATE VIEW bulk_queue_order AS
+SELECT
+    q.job_id, q.owner, q.target, q.alone, q.status, q.run_at,
+    CASE
+        WHEN q.priority < 0 AND NOT COALESCE(pg_catalog.has_function_privilege(q.owner,
+            'bulk_prioritize(bigint, integer)'::regprocedure::oid, 'EXECUTE'), false) THEN 0
+        ELSE q.priority
+    END AS priority,
+    COALESCE(
+        (SELECT pg_catalog.count(*) FROM bulk_queue r WHERE r.status = 'running')
+            < pg_catalog.current_setting('pg_bulk.max_running_jobs', true)::integer
+        OR (SELECT pg_catalog.count(DISTINCT r.owner) FROM bulk_queue r WHERE r.status = 'running')
+                < pg_catalog.current_setting('pg_bulk.max_running_jobs', true)::integer
+            AND NOT EXISTS (SELECT FROM bulk_queue r WHERE r.status = 'running' AND r.owner = q.owner),
+        false) AS has_slot
+FROM bulk_queue q
+WHERE q.status IN ('queued', 'running');
+REVOKE ALL ON TABLE bulk_queue_order FROM PUBLIC;
+
 -- Running is a job whose process holds its lock, whatever the table says. A standby does not know the locks. How far it is,
 -- its load reports (src/pg/progress.rs).
 CREATE VIEW bulk_jobs WITH (security_barrier) AS
 SELECT
     q.job_id,
-    -- Its name now, or the one that it had.
-    COALESCE(c.oid::regclass::text, pg_catalog.format('%I.%I', q.target_schema, q.target_name)) AS target,
+    -- Its name now, or the one that it had. Citus hides shards from every query of pg_class: of an outer join with it there
+    -- would be no row.
+    COALESCE(
+        (SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = CASE WHEN h.at_home THEN q.target ELSE (
+            SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace
+            WHERE o.relname = q.target_name AND n.nspname = q.target_schema
+        ) END),
+        pg_catalog.format('%I.%I', q.target_schema, q.target_name)) AS target,
     q.path,
     q.options,
     COALESCE(w.rolname, q.owner_name) AS owner,
@@ -143,17 +178,19 @@ SELECT
         WHEN (SELECT p.paused FROM bulk_queue_state p LIMIT 1) THEN 'pause'
         WHEN q.run_at > pg_catalog.clock_timestamp() THEN 'run_at'
         WHEN EXISTS (
-            SELECT FROM bulk_queue o
-            WHERE o.target = q.target AND o.alone AND o.status IN ('queued', 'running') AND o.job_id <> q.job_id
+            SELECT FROM bulk_queue_order o
+            WHERE o.target = q.target AND o.alone AND o.job_id <> q.job_id
                 AND (o.status = 'running'
-                    OR (o.run_at <= pg_catalog.clock_timestamp()
-                        AND (o.priority, o.run_at, o.job_id) < (q.priority, q.run_at, q.job_id)))
+                    OR (o.run_at <= pg_catalog.clock_timestamp() AND (o.owner = q.owner OR o.has_slot)
+                        AND (o.priority, o.run_at, o.job_id) < (
+                            SELECT w.priority, w.run_at, w.job_id FROM bulk_queue_order w WHERE w.job_id = q.job_id)))
         ) OR q.alone AND EXISTS (
-            SELECT FROM bulk_queue o
-            WHERE o.target = q.target AND o.status IN ('queued', 'running') AND o.job_id <> q.job_id
+            SELECT FROM bulk_queue_order o
+            WHERE o.target = q.target AND o.job_id <> q.job_id
                 AND (o.status = 'running'
-                    OR (o.run_at <= pg_catalog.clock_timestamp()
-                        AND (o.priority, o.run_at, o.job_id) < (q.priority, q.run_at, q.job_id)))
+                    OR (o.run_at <= pg_catalog.clock_timestamp() AND (o.owner = q.owner OR o.has_slot)
+                        AND (o.priority, o.run_at, o.job_id) < (
+                            SELECT w.priority, w.run_at, w.job_id FROM bulk_queue_order w WHERE w.job_id = q.job_id)))
         ) THEN 'target'
         ELSE 'worker slot'
     END AS waits_for,
@@ -180,10 +217,6 @@ CROSS JOIN LATERAL (
     SELECT bulk_owner(q.owner, q.owner_name, q.cluster), bulk_is_at_home(q.database, q.cluster),
         (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
 ) h (owner, at_home, database)
-LEFT JOIN pg_catalog.pg_class c ON c.oid = CASE WHEN h.at_home THEN q.target ELSE (
-    SELECT o.oid FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace
-    WHERE o.relname = q.target_name AND n.nspname = q.target_schema
-) END
 LEFT JOIN pg_catalog.pg_roles w ON w.oid = h.owner
 LEFT JOIN pg_catalog.pg_locks l
     ON l.locktype = 'object' AND l.granted AND l.mode = 'ExclusiveLock'

@@ -81,7 +81,9 @@ sub in_turn
 $queue->sql(<<'SQL');
 CREATE ROLE other LOGIN IN ROLE pg_read_server_files;
 GRANT INSERT ON t TO other;
+GRANT EXECUTE ON FUNCTION bulk_prioritize(bigint, integer) TO other;
 CREATE TABLE seen (a int, mem text DEFAULT current_setting('work_mem'));
+CREATE TABLE other_seen (a int, job text DEFAULT current_setting('app.job', true));
 CREATE TABLE checked (a int CHECK (set_config('work_mem', '77MB', false) = '77MB'));
 CREATE TABLE fired (a int);
 CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
@@ -105,6 +107,11 @@ for my $table ('checked', 'fired', 'secure')
 		'1 2', "$table: code of the table's owner ends the process");
 }
 is($queue->sql("SELECT count(*), count(*) FILTER (WHERE mem = '4MB') FROM seen"), '3|3', '... and leaves nothing to the next job');
+# So do settings of a job: those of unknown names would be there, and empty.
+$queue->sql('SELECT bulk_pause()');
+is(in_turn('settings', $queue->enqueue($one, 'other_seen', q('{"columns": ["a"], "settings": {"app.job": "1"}}')),
+	$queue->enqueue($one, 'other_seen', q('{"columns": ["a"]}'))), '1 2', 'settings of a job end the process');
+is($queue->sql("SELECT string_agg(coalesce(job, 'none'), ' ' ORDER BY job) FROM other_seen"), '1 none', '... and leave nothing to the next job');
 my $first_of_two = $queue->pipe('first of two');
 for my $case ([ 'nothing', 'SELECT', 1 ], [ 'a setting of the role', "ALTER ROLE CURRENT_USER SET work_mem = '5MB'", 0 ],
 	[ '... that is gone', 'ALTER ROLE CURRENT_USER RESET ALL', 0 ],

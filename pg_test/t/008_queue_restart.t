@@ -99,7 +99,42 @@ $queue->feed($pipe, 1 .. 5);
 is($queue->ends($running), 'succeeded', '... and runs again');
 count_is(5, '... once');
 
-# What crashes the server again and again is given up.
+# A job that runs while the server crashes twice in a row is given up. A shutdown in between does not count.
+sub crash
+{
+	my ($job) = @_;
+	my $pid = $queue->runs($job);
+	my $log = -s $node->logfile;
+	kill 'KILL', $pid;
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log);
+	$node->wait_for_log(qr/database system is ready to accept connections/, $log);
+	return;
+}
+$running = $queue->enqueue($pipe);
+crash($running);
+$queue->runs($running);
+is($queue->sql("SELECT attempt, crashed_in FROM bulk_queue WHERE job_id = $running"), '1|1', 'after a crash a job is run again');
+$node->restart;
+$queue->sql('SELECT bulk_resume()');
+ok($queue->becomes("SELECT status = 'running' FROM bulk_jobs WHERE job_id = $running", 20), 'after a shutdown, too');
+$queue->runs($running);
+is($queue->sql("SELECT attempt, crashed_in FROM bulk_queue WHERE job_id = $running"), '1|', '... which is not a crash');
+crash($running);
+$queue->runs($running);
+pass('... and after a crash that is not the second in a row');
+crash($running);
+is($queue->ends($running), 'failed', 'a second crash in a row is the last');
+is($queue->sql("SELECT error_sqlstate, error_message FROM bulk_jobs WHERE job_id = $running"),
+	'57P02|the server crashed twice while the job was running', '... and that is said');
+like(($node->psql('postgres', "SELECT bulk_wait($running, '1 s')"))[2], qr/DETAIL:  The same attempt was ended by two crashes in a row/, '... with all its parts');
+$queue->sql("SELECT bulk_retry($running)");
+crash($running);
+$queue->runs($running);
+$queue->feed($pipe, 1 .. 5);
+is($queue->ends($running), 'succeeded', '... until somebody tries it again');
+count_is(5, '... once');
+
+# A job that always ends with its process is given up.
 $running = $queue->enqueue($pipe);
 $queue->runs($running);
 $queue->sql("UPDATE bulk_queue SET crashes = 10 WHERE job_id = $running");

@@ -36,8 +36,9 @@ pub unsafe fn begin(
             let message = "query is no option of bulk_check()";
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
-        if options.each_file && !matches!(purpose, Purpose::Job(_)) {
-            let message = "each_file is an option of bulk_enqueue()";
+        let of_jobs = [(options.each_file, "each_file"), (!options.settings.is_empty(), "settings")];
+        if let Some((_, name)) = of_jobs.iter().find(|(is_given, _)| *is_given && !matches!(purpose, Purpose::Job(_))) {
+            let message = format!("{name} is an option of bulk_enqueue()");
             Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message).raise();
         }
         if options.create {

@@ -78,6 +78,11 @@ impl Allowed {
         self.check_name(ColumnOption::Expr.name())
     }
 
+    /// Raises unless a job may have settings of its own.
+    pub fn check_settings(&self) -> Result<()> {
+        self.check_name(OptionName::Settings.name())
+    }
+
     fn check_name(&self, name: &str) -> Result<()> {
         if self.names.as_ref().is_none_or(|names| names.contains(&name)) {
             return Ok(());

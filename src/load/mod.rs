@@ -56,6 +56,7 @@ mod read;
 pub mod rejects;
 pub mod report;
 pub mod scan;
+pub mod settings;
 mod sniff;
 pub mod source;
 mod summary;

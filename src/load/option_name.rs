@@ -95,6 +95,8 @@ option_names! {
         Query: "query", Code;
         LargeObject: "large_object", Code;
         EachFile: "each_file", Data;
+        // Settings say by which names functions are found, and whether triggers fire.
+        Settings: "settings", Code;
         Sample: "sample", Data;
         Table: "table", Data;
     }

@@ -13,6 +13,7 @@ use super::definer::Allowed;
 use super::duplicate::{Duplicates, Keep};
 use super::given::InPlace;
 use super::option_name::{ColumnOption, OptionName};
+use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
 use crate::error::Result;
 use crate::pg::column::Taken;
@@ -95,6 +96,8 @@ pub struct LoadOptions {
     pub force: bool,
     /// Of several files, each is a job of its own.
     pub each_file: bool,
+    /// Settings of a job.
+    pub settings: Vec<Setting>,
     /// The target is to be made. Where this is looked at there is one already.
     pub create: bool,
     /// The foreign table whose file it is, and whose options these are.
@@ -260,16 +263,22 @@ impl LoadOptions {
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };
-        let (mut given, mut objects) = (Vec::new(), Objects::default());
+        let (mut given, mut objects, mut settings) = (Vec::new(), Objects::default(), Vec::new());
         for (name, json) in members {
             let name = text(&name).into_owned();
             if !OptionName::by_name(&name).is_some_and(OptionName::is_of_load) {
-                let other = if enqueues { OptionName::Create } else { OptionName::EachFile };
-                let names = OptionName::ALL.iter().filter(|option| option.is_of_load() && **option != other);
+                let others: &[OptionName] =
+                    if enqueues { &[OptionName::Create] } else { &[OptionName::EachFile, OptionName::Settings] };
+                let names = OptionName::ALL.iter().filter(|option| option.is_of_load() && !others.contains(option));
                 let valid: Vec<_> = names.map(|option| option.name()).collect();
                 return Err(Caller::Function.unknown(&name, &valid));
             }
             let json = match &*name {
+                SETTINGS => {
+                    allowed.check_settings()?;
+                    settings = settings::of_json(json)?;
+                    continue;
+                }
                 "columns" => names_of_columns(json, &mut objects)?,
                 _ => json,
             };
@@ -292,7 +301,7 @@ impl LoadOptions {
         }
         let keys = keys_of(&options.copy, options.columns.as_deref(), &slices)?;
         let slices = slices_of(&options.copy, options.columns.as_deref(), slices)?;
-        let options = LoadOptions { others, computed, slices, fields, keys, ..options };
+        let options = LoadOptions { others, computed, slices, fields, keys, settings, ..options };
         if options.match_by_name && !options.computed.is_empty() {
             return Err(invalid("cannot specify both expressions in columns and match_by \"name\""));
         }
@@ -339,6 +348,7 @@ impl LoadOptions {
             once: false,
             force: false,
             each_file: false,
+            settings: Vec::new(),
             create: false,
             foreign: Some(relid),
             is_copy: false,
@@ -460,6 +470,7 @@ impl LoadOptions {
                 | O::NullIf
                 | O::EncodingErrors
                 | O::Columns
+                | O::Settings
                 | O::Sample
                 | O::Table => return Err(Caller::Function.unknown(name, &[])),
             }
@@ -517,6 +528,7 @@ impl LoadOptions {
             once,
             force,
             each_file,
+            settings: Vec::new(),
             create,
             foreign: None,
             is_copy: false,

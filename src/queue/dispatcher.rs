@@ -11,13 +11,13 @@
 //! It decides nothing that could not be decided again: claims are the workers' business. So any error ends it, and the
 //! postmaster starts it anew; workers that are busy then go on, and a job that is started twice is claimed once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
 use super::Queue;
-use super::choice::choose;
+use super::choice::{Slots, Targets, Turns, choose};
 use super::job::{End, Failure, Queued};
 use super::succession::{Place, Places};
 use super::wake::NO_LINGERING;
@@ -39,7 +39,7 @@ const WATCH: i64 = 60_000;
 const LONGEST: i64 = 3_600_000;
 /// Milliseconds after which it looks around: less than DROP DATABASE waits for others to go (5 seconds).
 const LOOK_AROUND: i64 = 2_000;
-/// How many jobs are looked at to find one that may run, at first.
+/// How many jobs of each owner are looked at to find one that may run, at first.
 const CANDIDATES: i64 = 32;
 
 /// A worker that was started, and for what.
@@ -65,6 +65,7 @@ struct Dispatcher {
     queue: Queue,
     launched: Vec<Launched>,
     places: Places,
+    turns: Turns,
     /// Jobs that somebody is changing, in a transaction that goes on, and until when they are left alone.
     left_alone: Vec<(i64, Instant)>,
     /// When to sweep next: orphans, and jobs that ended long ago.
@@ -112,7 +113,8 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
     let places = Places::new();
-    let mut dispatcher = Dispatcher { queue, launched: Vec::new(), places, left_alone: Vec::new(), sweep: None };
+    let (launched, turns, left_alone) = (Vec::new(), Turns::default(), Vec::new());
+    let mut dispatcher = Dispatcher { queue, launched, places, turns, left_alone, sweep: None };
     let mut linger = if background::numbers() == NO_LINGERING { Duration::ZERO } else { LINGER };
     let mut idle_since = None;
     loop {
@@ -193,6 +195,7 @@ impl Dispatcher {
             if full {
                 break;
             }
+            self.turns.take(job.owner);
         }
         // Whoever offers itself since then has woken us.
         for launched in self.launched.iter().filter(|l| outlook.over.contains(&l.job.id)) {
@@ -305,25 +308,39 @@ impl Dispatcher {
         // Before the look at the queue: what is over was committed before.
         let over: HashSet<i64> = self.launched.iter().filter(|l| l.is_over()).map(|l| l.job.id).collect();
         let running = self.queue.running()?;
-        // The tables that are being loaded, and whether they are by a job that has to be alone.
-        let mut busy: Vec<(pg_sys::Oid, bool)> = running.iter().map(|job| (job.target, job.alone)).collect();
         let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
         let is_started = |l: &&Launched| !over.contains(&l.job.id) && running.iter().all(|job| job.id != l.job.id);
-        let started = self.launched.iter().filter(is_started);
-        busy.extend(started.map(|l| (l.job.target, l.job.alone)));
+        let started = self.launched.iter().filter(is_started).map(|l| l.job);
+        let (mut busy, mut owners) = (Targets::default(), Vec::new());
+        for (target, alone, owner) in running
+            .iter()
+            .map(|job| (job.target, job.alone, job.owner))
+            .chain(started.map(|job| (job.target, job.alone, job.owner)))
+        {
+            busy.add(target, alone);
+            owners.push(owner);
+        }
         let strangers = running.iter().any(|job| !known.contains(&job.id));
-        let free = guc::max_running_jobs().saturating_sub(busy.len());
+        let mut slots = Slots::new(guc::max_running_jobs(), owners.iter().copied());
 
         let mut start = Vec::new();
-        if free > 0 && !self.queue.is_paused()? {
+        if slots.has_room() && !self.queue.is_paused()? {
             let mut most = CANDIDATES;
+            let before = slots.clone();
             loop {
-                let candidates = self.queue.due(most)?;
-                let all = i64::try_from(candidates.len()).unwrap_or(most) < most;
+                let mut candidates = self.queue.due(most)?;
+                let mut found: HashMap<u32, i64> = HashMap::new();
+                for job in &candidates {
+                    *found.entry(job.owner.to_u32()).or_default() += 1;
+                }
+                candidates.retain(|job| !known.contains(&job.id));
                 let may_start = |job: &Queued| self.left_alone.iter().all(|(id, _)| *id != job.id);
-                let candidates = candidates.into_iter().filter(|job| !known.contains(&job.id));
-                start = choose(candidates, may_start, free, busy.clone());
-                if all || start.len() == free {
+                slots = before.clone();
+                start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.turns);
+                // There may be more of an owner that has slots left.
+                let has_more =
+                    |(owner, found): (&u32, &i64)| *found >= most && slots.may_start(pg_sys::Oid::from_u32(*owner));
+                if !found.iter().any(has_more) {
                     break;
                 }
                 most *= 16;
@@ -340,11 +357,11 @@ impl Dispatcher {
             }
         }
 
-        let is_busy = !busy.is_empty() || !start.is_empty();
+        let is_busy = !owners.is_empty() || !start.is_empty();
         if !is_busy && !self.queue.has_work()? {
             return Ok(Outlook { start: Vec::new(), over, next: Next::Idle });
         }
-        let due = if start.len() < free { self.queue.next_due()? } else { None };
+        let due = if slots.has_room() { self.queue.next_due()? } else { None };
         let longest = if strangers || !self.left_alone.is_empty() { RETRY } else { LONGEST };
         let longest = if is_busy { longest.min(WATCH) } else { longest };
         let start = self.with_beginnings(start)?;

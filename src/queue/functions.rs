@@ -14,6 +14,7 @@ use crate::load;
 use crate::load::definer::{self, Allowed};
 use crate::load::given::Given;
 use crate::load::options::{LoadOptions, LockOption};
+use crate::load::settings;
 use crate::load::target::check_location;
 use crate::pg::background;
 use crate::pg::encoding::invalid_in_server_encoding;
@@ -72,7 +73,8 @@ version_1!(
     pg_finfo_bulk_cancel,
     pg_finfo_bulk_retry,
     pg_finfo_bulk_pause,
-    pg_finfo_bulk_resume
+    pg_finfo_bulk_resume,
+    pg_finfo_bulk_prioritize
 );
 
 /// An argument of a call; None for NULL.
@@ -161,10 +163,16 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         if let Some(query) = &options.query {
             unguarded::guard(|| load::query::check(query.as_ptr()));
         }
+        settings::check(&options.settings);
         check_location(&options.location).or_raise();
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();
         let queue = queue_of(fcinfo);
+        let priority = priority.value() as i32;
+        // It counts as 0 then, as does that of a job which is queued when its owner loses the right.
+        if let Err(error) = check_priority(&queue, owner, priority) {
+            error.detail("The priority counts as 0.").warn();
+        }
         let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
         let list = if options.each_file { options.location.files().or_raise() } else { None };
         let paths = match &list {
@@ -182,7 +190,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             options: json,
             settings: &settings,
             alone: options.truncate || options.lock == LockOption::Share,
-            priority: priority.value() as i32,
+            priority,
             run_at,
             max_attempts,
         };
@@ -252,6 +260,16 @@ fn check_owner(owner: pg_sys::Oid) -> Result<()> {
         ),
     };
     Err(Error::new(Code::ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION, message).hint(hint))
+}
+
+/// What is wrong with a priority of this owner's jobs: those below 0 come before the jobs of all other owners.
+fn check_priority(queue: &Queue, owner: pg_sys::Oid, priority: i32) -> Result<()> {
+    if priority >= 0 || queue.may_be_below_0(owner)? {
+        return Ok(());
+    }
+    let message = format!("role \"{}\" may not have jobs with a priority below 0", role_name(owner));
+    let hint = "Grant it EXECUTE on function bulk_prioritize(bigint, integer), or use a priority of 0 or more.";
+    Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).hint(hint))
 }
 
 /// The status of the job that a call is about.
@@ -334,6 +352,29 @@ pub unsafe extern "C-unwind" fn bulk_retry(fcinfo: pg_sys::FunctionCallInfo) -> 
     queue.look_at_commit();
     queue.take_home(job).or_raise();
     pg_sys::Datum::from(queue.retry(job).or_raise())
+}
+
+/// `bulk_prioritize(job_id, priority)`. It changes no job of a role whose privileges the caller lacks.
+///
+/// # Safety
+/// Called by the executor, with two arguments.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_prioritize(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the executor vouches for the arguments.
+    let (job, priority, queue) = unsafe {
+        let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
+        let priority = required(fcinfo, 1, "priority").or_raise().value() as i32;
+        check_transaction(c"bulk_prioritize()").or_raise();
+        (job, priority, queue_of(fcinfo))
+    };
+    status_for_caller(&queue, job).or_raise();
+    if priority < 0 {
+        let owner = queue.owner_of(job).or_raise().unwrap_or(pg_sys::InvalidOid);
+        check_priority(&queue, owner, priority).or_raise();
+    }
+    queue.look_at_commit();
+    pg_sys::Datum::from(queue.prioritize(job, priority).or_raise())
 }
 
 /// `bulk_pause()`.

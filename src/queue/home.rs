@@ -59,6 +59,13 @@ impl Queue {
         Ok(Some((status, pg_sys::TransactionId::from(row.first(1).integer().cast_unsigned()))))
     }
 
+    /// The role that owns a job here. Guarded.
+    pub fn owner_of(&self, id: i64) -> Result<Option<pg_sys::Oid>> {
+        let statement = "SELECT owner, owner_name::text, cluster FROM @.bulk_queue WHERE job_id = $1";
+        let row = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
+        Ok((!row.rows.is_empty()).then(|| owner_of(&row, 0)))
+    }
+
     /// Before a job is put into the queue again: it is one of this database from now on, and its owner and table are
     /// those that are shown. Guarded.
     pub fn take_home(&self, id: i64) -> Result<()> {

@@ -25,11 +25,15 @@ use crate::pg::role::stored_role_name;
 use crate::pg::spi::{Access, Argument, Outcome, Value, value};
 use crate::pg::unguarded;
 
-/// After so many crashes a job is given up: it may be what crashes the server.
-const MOST_CRASHES: i32 = 10;
+/// A job is given up after so many ends of its process without a crash of the server.
+const MOST_ENDS: i32 = 10;
 
-/// What is said of a job whose process was killed.
+/// What is said of a job whose process has ended.
 const LOST: &str = "the process of the job ended before the load did";
+/// What is said of a job that is given up since the server crashed twice in a row while it ran.
+const CRASHED: &str = "the server crashed twice while the job was running";
+const CRASHED_DETAIL: &str = "The same attempt was ended by two crashes in a row. The job may be their cause.";
+const CRASHED_HINT: &str = "The server's log names the process that crashed. Call bulk_retry to run the job again.";
 
 /// A job as the dispatcher sees it.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +43,15 @@ pub struct Queued {
     pub target: pg_sys::Oid,
     pub alone: bool,
     pub attempt: i32,
+    /// Its priority; at least 0 unless its owner may have lower ones.
+    pub rank: i32,
 }
 
 /// A job that is running.
 #[derive(Debug, Clone, Copy)]
 pub struct Running {
     pub id: i64,
+    pub owner: pg_sys::Oid,
     pub target: pg_sys::Oid,
     pub alone: bool,
 }
@@ -303,7 +310,7 @@ impl Queue {
                 WHERE job_id = $1 AND attempt = $2 AND status = 'queued' FOR UPDATE SKIP LOCKED)
             RETURNING crashes";
         let outcome = self.run(statement, &[Argument::bigint(id), Argument::integer(attempt)], Access::Write)?;
-        if outcome.first(0).integer() > MOST_CRASHES {
+        if outcome.first(0).integer() > MOST_ENDS {
             let failure = Failure::new(c"58000", "the process of the job ended before the load began");
             self.fail(id, attempt, End::Failed, &failure)?;
         }
@@ -315,24 +322,45 @@ impl Queue {
         if !self.job_lock(id).try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) {
             return Ok(());
         }
-        // The first crash says nothing about the job; after that, it is given time.
-        let statement = "UPDATE @.bulk_queue SET crashes = crashes + 1, attempt = attempt - 1,
-                status = CASE WHEN crashes >= $2 THEN 'failed' ELSE 'queued' END,
-                finished_at = CASE WHEN crashes >= $2 THEN clock_timestamp() END,
-                error_sqlstate = '57P02', error_message = $3, error_context = NULL, error_detail = NULL, error_hint = NULL,
+        // After a crash the server's statistics begin anew, after a shutdown they do not. The first end of a process says
+        // nothing about the job; after that, it is given time.
+        let crashed = "started_at <= (SELECT stats_reset FROM pg_stat_get_archiver())";
+        let (counts, in_a_row) = if self.counts_crashes() {
+            let counts =
+                format!("crashed_in = CASE WHEN {crashed} AND crashed_in IS DISTINCT FROM attempt THEN attempt END,");
+            (counts, format!("({crashed} AND crashed_in IS NOT DISTINCT FROM attempt)"))
+        } else {
+            (String::new(), "false".to_owned())
+        };
+        let gives_up = format!("({in_a_row} OR crashes >= $2)");
+        let statement = format!(
+            "UPDATE @.bulk_queue SET crashes = crashes + 1, attempt = attempt - 1, {counts}
+                status = CASE WHEN {gives_up} THEN 'failed' ELSE 'queued' END,
+                finished_at = CASE WHEN {gives_up} THEN clock_timestamp() END,
+                error_sqlstate = '57P02', error_context = NULL,
+                error_message = CASE WHEN {in_a_row} THEN $4 ELSE $3 END,
+                error_detail = CASE WHEN {in_a_row} THEN $5 END, error_hint = CASE WHEN {in_a_row} THEN $6 END,
                 run_at = CASE crashes WHEN 0 THEN run_at
                     ELSE clock_timestamp() + least(2 ^ crashes, 60) * interval '1 second' END
             WHERE job_id IN (SELECT job_id FROM @.bulk_queue
                 WHERE job_id = $1 AND status = 'running' FOR UPDATE SKIP LOCKED)
-            RETURNING status";
-        let lost = CString::new(LOST).unwrap_or_default();
-        let arguments = [Argument::bigint(id), Argument::integer(MOST_CRASHES), Argument::text(Some(&lost))];
-        let outcome = self.run(statement, &arguments, Access::Write)?;
+            RETURNING status"
+        );
+        let texts = [LOST, CRASHED, CRASHED_DETAIL, CRASHED_HINT].map(|text| CString::new(text).unwrap_or_default());
+        let mut arguments = vec![Argument::bigint(id), Argument::integer(MOST_ENDS)];
+        arguments.extend(texts.iter().map(|text| Argument::text(Some(text))));
+        let outcome = self.run(&statement, &arguments, Access::Write)?;
         if !outcome.rows.is_empty() {
             // SAFETY: the column is of type text.
             tell(id, &unsafe { outcome.first(0).text() }.to_string_lossy());
         }
         Ok(())
+    }
+
+    /// Does the table say which attempt a crash ended? In version 0.1.0 of the extension it does not. Guarded.
+    fn counts_crashes(&self) -> bool {
+        // SAFETY: a guarded catalog lookup.
+        unsafe { pg_sys::get_attnum(self.table, c"crashed_in".as_ptr()) > 0 }
     }
 
     /// Cancel a job that is not running. Was there one to cancel? Guarded.
@@ -352,10 +380,13 @@ impl Queue {
 
     /// Put a job into the queue again. Was there one? Guarded.
     pub fn retry(&self, id: i64) -> Result<bool> {
-        let statement = "UPDATE @.bulk_queue SET status = 'queued', finished_at = NULL, run_at = now(), crashes = 0,
+        let counts = if self.counts_crashes() { "crashed_in = NULL," } else { "" };
+        let statement = format!(
+            "UPDATE @.bulk_queue SET status = 'queued', finished_at = NULL, run_at = now(), crashes = 0, {counts}
                 attempts_before = attempt
-            WHERE job_id = $1 AND status IN ('failed', 'canceled')";
-        self.change(id, "queued", statement, &[Argument::bigint(id)])
+            WHERE job_id = $1 AND status IN ('failed', 'canceled')"
+        );
+        self.change(id, "queued", &statement, &[Argument::bigint(id)])
     }
 
     /// Why a job failed. Guarded.
@@ -388,29 +419,81 @@ impl Queue {
 
     /// The jobs that are running, as their rows say. Guarded.
     pub fn running(&self) -> Result<Vec<Running>> {
-        let statement = "SELECT job_id, target, alone FROM @.bulk_queue WHERE status = 'running'";
+        let statement = "SELECT job_id, target, alone, owner FROM @.bulk_queue WHERE status = 'running'";
         let outcome = self.run(statement, &[], Access::ReadLatest)?;
         let job = |row: &Vec<Value>| Running {
             id: value(Some(row), 0).number(),
             target: value(Some(row), 1).oid(),
             alone: value(Some(row), 2).boolean(),
+            owner: value(Some(row), 3).oid(),
         };
         Ok(outcome.rows.iter().map(job).collect())
     }
 
-    /// The first jobs that are due, in order. Guarded.
+    /// Of the jobs that are due the first `most` of each owner, in order. A priority below 0 counts as 0 unless the owner may
+    /// have such priorities. Guarded.
     pub fn due(&self, most: i64) -> Result<Vec<Queued>> {
-        let statement = "SELECT job_id, owner, target, alone, attempt FROM @.bulk_queue
-            WHERE status = 'queued' AND run_at <= clock_timestamp() ORDER BY priority, run_at, job_id LIMIT $1";
-        let outcome = self.run(statement, &[Argument::bigint(most)], Access::ReadLatest)?;
+        // Owners are few and jobs may be many: each owner's first jobs are found by index bulk_queue_queued.
+        let statement = "WITH RECURSIVE owners AS (
+                (SELECT owner FROM @.bulk_queue WHERE status = 'queued' ORDER BY owner LIMIT 1)
+                UNION ALL
+                SELECT (SELECT q.owner FROM @.bulk_queue q WHERE q.status = 'queued' AND q.owner > o.owner
+                    ORDER BY q.owner LIMIT 1)
+                FROM owners o WHERE o.owner IS NOT NULL
+            ), entitled AS MATERIALIZED (
+                SELECT owner, coalesce(has_function_privilege(owner, $2, 'EXECUTE'), false) AS below_0
+                FROM owners WHERE owner IS NOT NULL
+            )
+            SELECT j.job_id, o.owner, j.target, j.alone, j.attempt, j.rank FROM entitled o CROSS JOIN LATERAL (
+                (SELECT job_id, target, alone, attempt, priority AS rank, run_at FROM @.bulk_queue q
+                WHERE q.owner = o.owner AND status = 'queued' AND run_at <= clock_timestamp()
+                    AND (o.below_0 OR priority >= 0)
+                ORDER BY priority, run_at, job_id LIMIT $1)
+                UNION ALL
+                (SELECT job_id, target, alone, attempt, 0, run_at FROM @.bulk_queue q
+                WHERE q.owner = o.owner AND status = 'queued' AND run_at <= clock_timestamp()
+                    AND priority < 0 AND NOT o.below_0
+                ORDER BY run_at, job_id LIMIT $1)
+            ) j ORDER BY j.rank, j.run_at, j.job_id";
+        let arguments = [Argument::bigint(most), Argument::oid(self.right_below_0()?)];
+        let outcome = self.run(statement, &arguments, Access::ReadLatest)?;
         let job = |row: &Vec<Value>| Queued {
             id: value(Some(row), 0).number(),
             owner: value(Some(row), 1).oid(),
             target: value(Some(row), 2).oid(),
             alone: value(Some(row), 3).boolean(),
             attempt: value(Some(row), 4).integer(),
+            rank: value(Some(row), 5).integer(),
         };
         Ok(outcome.rows.iter().map(job).collect())
+    }
+
+    /// The function whose EXECUTE privilege allows priorities below 0: `bulk_prioritize`, or before UPDATE from version 0.1.0
+    /// `bulk_pause`. Guarded.
+    fn right_below_0(&self) -> Result<pg_sys::Oid> {
+        // Anybody may have made a function of that name.
+        let statement =
+            "SELECT p.oid FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+            WHERE p.proname IN ('bulk_prioritize', 'bulk_pause') AND p.pronamespace = $1 AND d.deptype = 'e'
+                AND d.refclassid = 'pg_extension'::regclass
+                AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_bulk')
+            ORDER BY p.proname DESC LIMIT 1";
+        let outcome = self.run(statement, &[Argument::oid(self.schema)], Access::ReadLatest)?;
+        Ok(if outcome.rows.is_empty() { pg_sys::InvalidOid } else { outcome.first(0).oid() })
+    }
+
+    /// May a role have jobs with priorities below 0? Guarded.
+    pub fn may_be_below_0(&self, role: pg_sys::Oid) -> Result<bool> {
+        let arguments = [Argument::oid(role), Argument::oid(self.right_below_0()?)];
+        let statement = "SELECT coalesce(has_function_privilege($1, $2, 'EXECUTE'), false)";
+        Ok(self.run(statement, &arguments, Access::ReadLatest)?.first(0).boolean())
+    }
+
+    /// Change the priority of a job that is queued. Was there one? Guarded.
+    pub fn prioritize(&self, id: i64, priority: i32) -> Result<bool> {
+        let statement = "UPDATE @.bulk_queue SET priority = $2 WHERE job_id = $1 AND status = 'queued'";
+        let arguments = [Argument::bigint(id), Argument::integer(priority)];
+        Ok(self.run(statement, &arguments, Access::Write)?.processed > 0)
     }
 
     /// Milliseconds until another job is due; None if none ever is. Guarded.

@@ -150,6 +150,8 @@ pub struct Successor {
     pub jobs: u32,
     /// When the server's settings were loaded that its session has begun with.
     pub loaded: pg_sys::TimestampTz,
+    /// Its job has set what a new session does not have, as empty settings of unknown names.
+    pub is_changed: bool,
 }
 
 impl Successor {
@@ -166,7 +168,12 @@ impl Successor {
         let place = self.place?;
         self.jobs += 1;
         let goes = queue.let_go(last);
-        if user_code::was_run() || self.jobs >= MOST_JOBS || !goes || background::has_reloaded(self.loaded) {
+        if self.is_changed
+            || user_code::was_run()
+            || self.jobs >= MOST_JOBS
+            || !goes
+            || background::has_reloaded(self.loaded)
+        {
             self.leave();
             return None;
         }

@@ -25,7 +25,7 @@ use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
 use crate::load::definer::Allowed;
 use crate::load::given::Given;
-use crate::load::{self, JobNumber, Load, Purpose};
+use crate::load::{self, JobNumber, Load, Purpose, settings};
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
 use crate::pg::lock::{Mode, ObjectLock, Until};
@@ -96,7 +96,8 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     background::connect(pg_sys::Oid::from_u32(database), owner);
     let lock_timeout = settle_settings();
     user_code::prepare();
-    let process = Successor { place: Place::attach(places, place), jobs: 0, loaded: background::loaded() };
+    let process =
+        Successor { place: Place::attach(places, place), jobs: 0, loaded: background::loaded(), is_changed: false };
     // SAFETY: a variable of this process.
     let began = unsafe { pg_sys::MyStartTimestamp };
     lock_and_claim(id, lock_timeout, began, process)
@@ -243,6 +244,9 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
                 background::set(name, value);
             }
         }
+        let settings = settings::of_options(job.claimed.options).or_raise();
+        job.process.is_changed = !settings.is_empty();
+        settings::apply(&settings);
         check_target(&job.claimed).or_raise();
         let Claimed { path, target, options, .. } = &job.claimed;
         let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };

@@ -1,0 +1,105 @@
+//! Settings that a job has beside those of its owner's session: option `settings` of bulk_enqueue.
+//!
+//! They hold for the transaction of the load, as SET LOCAL makes them, and are set with the rights of the job's owner. When the
+//! job is enqueued, they are checked as SET checks them.
+
+use std::ffi::CString;
+
+use pgrx::pg_sys;
+
+use crate::error::Result;
+use crate::pg::jsonb::{self, Json};
+use crate::pg::option_value::{invalid, text};
+
+/// The option.
+pub const SETTINGS: &str = "settings";
+
+/// Settings that a job has values of its own for.
+const FORCED: [&str; 11] = [
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "default_transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+    "transaction_deferrable",
+    "synchronous_commit",
+    "exit_on_error",
+    "transaction_timeout",
+    "role",
+    "session_authorization",
+];
+
+/// A setting's name and value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    name: CString,
+    value: CString,
+}
+
+/// The value of the option.
+pub fn of_json(json: Json) -> Result<Vec<Setting>> {
+    let members = match json {
+        Json::Null => return Ok(Vec::new()),
+        Json::Object(members) => members,
+        _ => return Err(invalid("settings must be an object of names and values")),
+    };
+    members.into_iter().map(|(name, value)| setting(name, value)).collect()
+}
+
+fn setting(name: Vec<u8>, value: Json) -> Result<Setting> {
+    let shown = text(&name).into_owned();
+    let lower = shown.to_ascii_lowercase();
+    if FORCED.contains(&lower.as_str()) {
+        return Err(
+            invalid(format!("settings cannot have \"{shown}\"")).detail("A job has its own value of this setting.")
+        );
+    }
+    let (Json::Text(value) | Json::Literal(value)) = value else {
+        return Err(invalid(format!("value of \"{shown}\" in settings must be a string, number or boolean")));
+    };
+    // No string of the server has a zero byte in it.
+    let string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
+    Ok(Setting { name: string(name), value: string(value) })
+}
+
+/// The settings among the options of a job. Guarded.
+///
+/// # Safety
+/// A datum of type jsonb.
+pub unsafe fn of_options(options: pg_sys::Datum) -> Result<Vec<Setting>> {
+    // SAFETY: the caller vouches for the datum.
+    let members = unsafe { jsonb::members(options) }.unwrap_or_default();
+    let found = members.into_iter().find(|(name, _)| name == SETTINGS.as_bytes());
+    found.map_or_else(|| Ok(Vec::new()), |(_, json)| of_json(json))
+}
+
+/// Raise what SET would raise for the current user. Guarded.
+pub fn check(settings: &[Setting]) {
+    settings.iter().for_each(|setting| setting.set_local(false));
+}
+
+/// Set them with the rights of the current user, until the end of the transaction. Guarded.
+pub fn apply(settings: &[Setting]) {
+    settings.iter().for_each(|setting| setting.set_local(true));
+}
+
+impl Setting {
+    /// SET LOCAL, as ExecSetVariableStmt (guc.c) does it; without `changes` only its checks.
+    fn set_local(&self, changes: bool) {
+        // SAFETY: guarded calls with strings, in a transaction.
+        unsafe {
+            let context =
+                if pg_sys::superuser() { pg_sys::GucContext::PGC_SUSET } else { pg_sys::GucContext::PGC_USERSET };
+            pg_sys::set_config_option(
+                self.name.as_ptr(),
+                self.value.as_ptr(),
+                context,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_LOCAL,
+                changes,
+                0,
+                false,
+            );
+        }
+    }
+}
