@@ -20,11 +20,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::failure::record_failure;
 use super::job::{Claimed, Figures};
+use super::run_job::{self, Statement};
 use super::succession::{Place, Successor};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
-use crate::load::given::Given;
-use crate::load::{self, JobNumber, Load, Purpose};
+use crate::load::Load;
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
 use crate::pg::lock::{Mode, ObjectLock, Until};
@@ -42,9 +42,9 @@ const PAUSE: i64 = 5;
 pub struct Job {
     pub queue: Queue,
     pub claimed: Claimed,
-    /// For pg_stat_activity and the log.
-    described: CString,
-    load: *mut Load,
+    /// What it runs, once it is known.
+    pub statement: Option<Statement>,
+    pub load: *mut Load,
     /// The session's lock_timeout.
     lock_timeout: CString,
     /// When its process was started, or went on to it.
@@ -158,10 +158,8 @@ fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, pr
         let Some((queue, claimed)) = claim(id, owner, table, memory) else { return std::ptr::null_mut() };
         let name = name(id);
         background::set(c"application_name", &name);
-        let parts: [&CStr; 5] = [&name, c": load of \"", &claimed.path, c"\" into ", &claimed.name];
-        let described = CString::new(parts.map(CStr::to_bytes).concat()).unwrap_or_default();
         let load = std::ptr::null_mut();
-        let job = Job { queue, claimed, described, load, lock_timeout, began, memory, process };
+        let job = Job { queue, claimed, statement: None, load, lock_timeout, began, memory, process };
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(job)
     }
 }
@@ -212,7 +210,7 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
     // SAFETY: the job lives as long as the process; its load as long as the transaction.
     unsafe {
         begin_load(job);
-        load::perform((*job).load);
+        run_job::run(job);
         pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;
         // The last of the user's code: after it nobody changes what the commit depends on, or waits for the job's row.
         c::AfterTriggerFireDeferred();
@@ -231,10 +229,11 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
     unsafe {
         let job = &mut *job;
         point!("job.begins");
-        background::report_activity(Some(&job.described));
-        // Parallel workers show it.
-        pg_sys::debug_query_string = job.described.as_ptr();
         begin_transaction();
+        let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
+        background::report_activity(Some(&statement.text));
+        // Parallel workers show it.
+        pg_sys::debug_query_string = statement.text.as_ptr();
         user_code::watch();
         background::set_local(c"lock_timeout", &job.lock_timeout);
         for pair in job.claimed.settings.chunks_exact(2) {
@@ -243,9 +242,6 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
             }
         }
         check_target(&job.claimed).or_raise();
-        let Claimed { path, target, options, .. } = &job.claimed;
-        let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };
-        job.load = load::begin(Given::Path(path), *target, *options, job.queue.schema, Purpose::Job(number));
     }
 }
 
