@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::load::given::Given;
 use crate::load::{self, JobNumber, Purpose};
 use crate::pg::statement::{self, About, Checked};
+use crate::pg::user_code;
 
 const NAME: &CStr = c"bulk_run_job";
 
@@ -125,6 +126,8 @@ extern "C-unwind" fn begin() -> *mut Job {
         .hint("Use bulk_enqueue() to have a job run.")
         .raise();
     }
+    // What the server has looked up until now is this function.
+    user_code::watch();
     // SAFETY: set by `run`, for a job that outlives the statement. The load is to be looked at when the statement has ended.
     unsafe {
         let caller = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);

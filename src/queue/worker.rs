@@ -234,7 +234,6 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         background::report_activity(Some(&statement.text));
         // Parallel workers show it.
         pg_sys::debug_query_string = statement.text.as_ptr();
-        user_code::watch();
         background::set_local(c"lock_timeout", &job.lock_timeout);
         for pair in job.claimed.settings.chunks_exact(2) {
             if let [name, value] = pair {
