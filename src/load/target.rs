@@ -191,8 +191,14 @@ impl Target {
     /// The same, when the rows come from there: the hooks of other libraries are asked as by a COPY. `by` is for the text that
     /// they see. Guarded.
     pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) {
+        let insertion = self.insertion(mapping, rights);
         // SAFETY: the relation is open and locked.
-        unsafe { copy_question::may_insert(location, self.insertion(mapping, rights), by) };
+        unsafe {
+            match mapping {
+                Some(_) => copy_question::may_insert(location, insertion, by),
+                None => copy_question::may_insert_some(location, insertion),
+            }
+        }
         self.check_policies();
     }
 

@@ -7,7 +7,7 @@
 //! The COPY copies nothing. The chain ends in one of two ways:
 //!
 //! ```text
-//!   pg_bulk was loaded first:  other hooks ─► our hook             it knows the statement, and answers
+//!   pg_bulk was loaded first:  other hooks ─► our hook             it answers
 //!   another library was:       our hook ─► other hooks ─► DoCopy   an error of ours ends DoCopy before it opens anything
 //! ```
 //!
@@ -113,7 +113,7 @@ impl Insertion {
     /// Raise an error unless the current user may do it. Guarded.
     ///
     /// # Safety
-    /// The relation is open. What this allocates outlives the statement: a hook may keep what it is shown until then.
+    /// The relation is open. The range table lives until the transaction ends, since a hook may keep it as long as the statement.
     pub unsafe fn check(&self) {
         // SAFETY: the caller vouches for the relation; guarded calls.
         unsafe {
@@ -201,6 +201,36 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
             insertion.check();
         }
     }
+}
+
+/// Check that the role may insert into some column, before the file's header names the columns. [`may_insert`] comes later; only then
+/// hooks are shown the rights. The insertion has no columns. Guarded.
+///
+/// # Safety
+/// As [`may_insert`].
+pub unsafe fn may_insert_some(location: &Location, mut insertion: Insertion) {
+    // SAFETY: the caller vouches for the relation; the body is a guard, and its argument lives as long. The error is raised again.
+    unsafe {
+        if !are_there_others() {
+            return insertion.check();
+        }
+        may_read(location, (*insertion.relation).rd_id);
+        let hook = pg_sys::ExecutorCheckPerms_hook;
+        pg_sys::ExecutorCheckPerms_hook = None;
+        let error = complaint(check, (&raw mut insertion).cast());
+        pg_sys::ExecutorCheckPerms_hook = hook;
+        if !error.is_null() {
+            c::guard::<()>(|| c::ReThrowError(error));
+        }
+    }
+}
+
+/// # Safety
+/// An [`Insertion`].
+#[pg_guard]
+unsafe extern "C-unwind" fn check(insertion: Opaque) {
+    // SAFETY: passed on.
+    unsafe { (*insertion.cast::<Insertion>()).check() }
 }
 
 /// Send a COPY through the hooks. Guarded; raises their errors.

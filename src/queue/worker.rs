@@ -5,6 +5,8 @@
 //!                                       (COMMIT, T1)        (COMMIT, T2)  └─ error ─► "failed" (COMMIT, T3)
 //! ```
 //!
+//! The load is a statement of the server (`run_job`), so that the hooks of other libraries find what they find under any statement.
+//!
 //! Both locks are the session's: the second is let go of when the load is committed, and else they go when the process
 //! goes, or when a transaction is aborted; so T3 (`failure`) takes it again. User code runs in T2 only, in plain frames
 //! (see `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T1 is

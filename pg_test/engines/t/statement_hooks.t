@@ -1,7 +1,6 @@
 
-# A load is a statement: libraries that watch, forbid or count statements find a load, in a session and in a job, as they find COPY.
-# pgaudit (rights that are asked, log entries), set_user (COPY FROM PROGRAM forbidden), pg_stat_statements (rows), with pg_bulk before
-# them, behind them, in session_preload_libraries, and not preloaded at all.
+# Libraries that watch, forbid or count statements treat a load as a COPY, in a session and in a job.
+# They are pgaudit, set_user and pg_stat_statements. pg_bulk is loaded before them, behind them, by session_preload_libraries, or on demand.
 
 use strict;
 use warnings FATAL => 'all';
@@ -119,7 +118,7 @@ SQL
 	return $out ne '' ? $out : $err;
 }
 
-# The entries of pgaudit since the last call: what is written, without numbers and texts; and the texts.
+# The entries of class WRITE that pgaudit has logged since the last call: without numbers and texts; and the texts.
 sub entries
 {
 	my $log = slurp_file($node->logfile, $log_at);
@@ -192,7 +191,7 @@ sub audits
 	my ($entries, $texts) = entries();
 	is($entries, 'SESSION WRITE COPY  ', "$name: by name is seen");
 	like($texts, qr/COPY public\.t \(a, b\)/, "$name: ... with the columns");
-	# What is no file.
+	# Rows of a query.
 	is(said('loader', "SELECT * FROM bulk_load(NULL, 't', '{\"query\": \"SELECT 1, ''x''\"}')"), 'ok', "$name: a query");
 	($entries) = entries();
 	like($entries, qr/^SESSION WRITE COPY  /, "$name: a query is seen");
@@ -206,10 +205,14 @@ sub audits
 	entries();
 	without('pgaudit.log_rows', 'pgaudit.log');
 
-	# Rights of a role that say what is logged.
+	# pgaudit logs statements that use a right of this role.
 	$node->safe_psql('postgres', 'GRANT INSERT ON t TO auditor');
 	with('pgaudit.log' => 'none', 'pgaudit.role' => 'auditor');
 	is_as_copy("$order: pgaudit.role, table", 'OBJECT WRITE INSERT TABLE public.t');
+	is(said('loader', "SELECT * FROM bulk_load('$header', 't', '{\"format\": \"csv\", \"match_by\": \"name\"}')"), 'ok',
+		"$order: pgaudit.role, by name");
+	($entries) = entries();
+	is($entries, 'OBJECT WRITE INSERT TABLE public.t', "$order: pgaudit.role, by name is seen once");
 	$node->safe_psql('postgres', 'REVOKE INSERT ON t FROM auditor; GRANT INSERT (b) ON t TO auditor');
 	entries();
 	is_as_copy("$order: pgaudit.role, column", 'OBJECT WRITE INSERT TABLE public.t', [ 'a', 'b' ]);
@@ -252,7 +255,9 @@ sub rights
 	is($denied, '42501: permission denied for table closed', "$order: COPY without a right");
 	is(said('loader', "SELECT * FROM bulk_load('$file', 'closed')"), $denied, "$order: bulk_load without a right");
 	is(said('loader', "SELECT * FROM bulk_check('$file', 'closed')"), $denied, "$order: bulk_check without a right");
-	# Who has none cannot enqueue; it may be taken away later.
+	is(said('loader', "SELECT * FROM bulk_load('$header', 'closed', '{\"format\": \"csv\", \"match_by\": \"name\"}')"), $denied,
+		"$order: bulk_load by name without a right");
+	# bulk_enqueue requires the right; it may be taken away later.
 	my $job = rows_of('boss', "SELECT bulk_pause() \\gset
 		GRANT INSERT ON closed TO loader; SET ROLE loader; SELECT bulk_enqueue('$file', 'closed');");
 	is(rows_of('boss', "REVOKE INSERT ON closed FROM loader; SELECT bulk_resume() \\gset
