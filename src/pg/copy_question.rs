@@ -131,9 +131,9 @@ struct Question {
     plan: *mut pg_sys::PlannedStmt,
     statement: *mut pg_sys::Node,
     text: CString,
-    /// What is to be checked at the end of the chain.
+    /// To be checked at the end of the chain.
     insertion: Option<Insertion>,
-    /// The chain has come to its end, and what was to be checked is.
+    /// The chain has come to its end, and the check has passed.
     is_answered: bool,
     /// The hook that ours is put before.
     rights_hook: pg_sys::ExecutorCheckPerms_hook_type,
@@ -172,8 +172,8 @@ pub fn may_read(location: &Location, relation: pg_sys::Oid) {
     }
 }
 
-/// Check the rights to insert rows that are read there; raise an error if they are missing, or if a hook forbids such a COPY. `by`
-/// is for the text that hooks see. Guarded.
+/// Check the rights to insert rows that are read there, and ask the hooks; raise an error if either refuses. `by` is for the text that
+/// hooks see. Guarded.
 ///
 /// # Safety
 /// The relation is open and locked.
