@@ -345,6 +345,13 @@ BEGIN
 END
 $do$;
 
+-- Called by the worker of a job, and an error elsewhere (src/queue/run_job.rs). The job's owner calls it, so everybody may.
+CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options jsonb) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_run_job';
+
+COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
+
 -- A load into a table that it makes; what bulk_load does with option `create`.
 CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[]) RETURNS TABLE (
     load_id bigint,

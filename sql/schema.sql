@@ -648,6 +648,13 @@ COMMENT ON FUNCTION bulk_prioritize(bigint, integer) IS 'change the priority of 
 
 REVOKE ALL ON FUNCTION bulk_pause(), bulk_resume(), bulk_prioritize(bigint, integer) FROM PUBLIC;
 
+-- Called by the worker of a job, and an error elsewhere (src/queue/run_job.rs). The job's owner calls it, so everybody may.
+CREATE FUNCTION bulk_run_job(job_id bigint, path text, target text, options jsonb) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'bulk_run_job';
+
+COMMENT ON FUNCTION bulk_run_job(bigint, text, text, jsonb) IS 'what the worker of a job runs; not to be called';
+
 -- Has a row been made in this database?
 CREATE FUNCTION bulk_is_at_home(database oid, cluster bigint) RETURNS boolean
 LANGUAGE c STABLE STRICT PARALLEL SAFE

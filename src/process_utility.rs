@@ -2,6 +2,8 @@
 //! ([`load::copy`](crate::load::copy)), and foreign tables of servers with a directory, which are looked at when the
 //! statement that made them is done (`fdw::servers`).
 //!
+//! A COPY by which pg_bulk asks the hooks of other libraries ([`copy_question`]) comes here, too.
+//!
 //! It passes each statement on exactly once, or does what standard_ProcessUtility (utility.c) would do for it. The latter only
 //! where nobody is passed by: hooks of libraries that were loaded before this one would not see the statement, and what they
 //! forbid or write down is their business. Those that were loaded later call this one.
@@ -11,6 +13,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use crate::pg::copy_question;
 use crate::pg::unguarded as c;
 use crate::{fdw, load};
 
@@ -21,8 +24,10 @@ static PREVIOUS: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
 pub fn init() {
     // SAFETY: a variable of this process, which has one thread of the server's.
     unsafe {
-        let _ = PREVIOUS.set(pg_sys::ProcessUtility_hook);
+        let previous = pg_sys::ProcessUtility_hook;
+        let _ = PREVIOUS.set(previous);
         pg_sys::ProcessUtility_hook = Some(hook);
+        copy_question::init(hook, previous.is_some());
     }
 }
 
@@ -45,7 +50,12 @@ unsafe extern "C-unwind" fn hook(
         let statement = (*planned).utilityStmt;
         // The statement outlives its execution, but for one that ends the transaction.
         let ends = (*statement).type_ == pg_sys::NodeTag::T_TransactionStmt;
-        if !load::copy::take(statement, query, environment, completion, previous.is_some()) {
+        let is_asked = copy_question::is_asked(statement);
+        if is_asked && previous.is_none() {
+            copy_question::answer();
+            return;
+        }
+        if is_asked || !load::copy::take(statement, query, environment, completion, previous.is_some()) {
             match previous {
                 Some(hook) => hook(planned, query, read_only, context, params, environment, receiver, completion),
                 None => c::standard_ProcessUtility(
@@ -60,7 +70,7 @@ unsafe extern "C-unwind" fn hook(
                 ),
             }
         }
-        if !ends {
+        if !ends && !is_asked {
             fdw::end_statement();
         }
     }

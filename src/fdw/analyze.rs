@@ -18,6 +18,7 @@ use crate::error::OrRaise;
 use crate::load::filter::{Made, RowFilter};
 use crate::pg::compat;
 use crate::pg::context::copy_context;
+use crate::pg::copy_question;
 use crate::pg::owner::as_owner;
 use crate::pg::plain_code::table_is_plain;
 use crate::pg::row::{RowArrays, Rows};
@@ -129,6 +130,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
     // SAFETY: ANALYZE's own structures, guarded calls.
     unsafe {
         let options = TableOptions::of_table((*relation).rd_id).or_raise();
+        copy_question::may_read(options.location().or_raise(), (*relation).rd_id);
         let rows = open_rows(relation, &options).or_raise();
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let estate = pg_sys::CreateExecutorState();

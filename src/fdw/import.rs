@@ -14,6 +14,7 @@ use pgrx::{PgList, PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys
 
 use super::servers::role_missing;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::copy_question;
 use crate::pg::directory::{Below, check_usage, directory_of, reads_all};
 use crate::pg::encoding::{Encodings, invalid_in_server_encoding, shown};
 use crate::pg::option_value::{Caller, Value, stored};
@@ -65,6 +66,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
     }
     let path = filename.as_deref().unwrap_or(schema);
     let location = location(server, path)?;
+    copy_question::may_read(&location, pg_sys::InvalidOid);
     let files: Vec<Location> = match location.files()? {
         Some(list) => list.files.iter().map(|file| list.location(file)).collect(),
         None => vec![location],

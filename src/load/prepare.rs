@@ -3,6 +3,7 @@
 //!
 //! The order matters. What a caller may not do is said before what he cannot do, and the file is opened last.
 
+use std::ffi::CString;
 use std::rc::Rc;
 
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -17,6 +18,7 @@ use super::rejects::spool::About;
 use super::{Load, Writer, direct, expression, filter, obstacle, once, source, target, volatile};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Kind, Progress};
+use crate::pg::server_text::to_server;
 use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 use crate::pg::unguarded::nextval_internal;
@@ -41,7 +43,8 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     let load = unsafe { &mut *load };
     let relation = load.target.relation;
     let mapping = source::by_position(relation, &load.options).or_raise();
-    load.target.check_insert(mapping.as_ref(), load.where_clause.rights).or_raise();
+    let by = caller(load);
+    load.target.check_copy(mapping.as_ref(), load.where_clause.rights, &load.options.location, &by);
     // SAFETY: the relation is open.
     load.target.obstacles = unsafe { obstacle::of_target(relation, load.options.duplicates.keep) };
     let dialect = &load.options.copy.dialect;
@@ -117,6 +120,15 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.begin_rows();
 }
 
+/// What the rows are read for, as hooks of other libraries see it. Guarded.
+fn caller(load: &Load) -> CString {
+    match load.attempt {
+        Some(_) => to_server(&format!("pg_bulk job {}", load.id)),
+        None if load.is_dry => c"bulk_check".to_owned(),
+        None => c"bulk_load".to_owned(),
+    }
+}
+
 /// Who is to write; what that means for the options becomes a note or an error.
 fn choose_writer(load: &mut Load) -> Result<Writer> {
     let obstacles = &load.target.obstacles;
@@ -180,7 +192,8 @@ pub(super) unsafe extern "C-unwind" fn read_header(load: *mut Load) {
     let mut mapping = source::by_name(load.target.relation, &load.options, rows).or_raise();
     load.reading = false;
     load.counts.notes.append(&mut mapping.notes);
-    load.target.check_insert(Some(&mapping), load.where_clause.rights).or_raise();
+    let by = caller(load);
+    load.target.check_copy(Some(&mapping), load.where_clause.rights, &load.options.location, &by);
     load.mapping = mapping;
     if let Some(files) = &load.files {
         // What was read of them for that is read again.

@@ -13,6 +13,7 @@ use super::rejects::table::text as datum;
 use super::target::check_location;
 use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::copy_question;
 use crate::pg::directory::file_of;
 use crate::pg::encoding::shown;
 use crate::pg::jsonb;
@@ -56,6 +57,7 @@ pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> 
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
         let asked = Asked::parse(path, json, &allowed).or_raise();
         check_location(&asked.location).or_raise();
+        copy_question::may_read(&asked.location, pg_sys::InvalidOid);
         let sniffed = sniff::sniff(&asked.location, &asked.request).or_raise();
         pg_sys::InitMaterializedSRF(fcinfo, 0);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();

@@ -14,6 +14,7 @@ use super::options::{LoadOptions, LockOption};
 use super::source::Mapping;
 use crate::error::{Error, Result};
 use crate::pg::compat::{self, Rights};
+use crate::pg::copy_question::{self, Insertion};
 use crate::pg::directory::check_usage;
 use crate::pg::server_text::from_server;
 use crate::pg::source::Location;
@@ -181,6 +182,28 @@ impl Target {
     /// May the current user INSERT into the columns that the file has fields for, and look at those that `where` looks
     /// at? Without a mapping: into any column at all. Guarded.
     pub fn check_insert(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<()> {
+        // SAFETY: the relation is open.
+        unsafe { self.insertion(mapping, rights).check() };
+        self.check_policies();
+        Ok(())
+    }
+
+    /// The same, when the rows come from there: the hooks of other libraries are asked as by a COPY. `by` is for the text that
+    /// they see. Guarded.
+    pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) {
+        let insertion = self.insertion(mapping, rights);
+        // SAFETY: the relation is open and locked.
+        unsafe {
+            match mapping {
+                Some(_) => copy_question::may_insert(location, insertion, by),
+                None => copy_question::may_insert_some(location, insertion),
+            }
+        }
+        self.check_policies();
+    }
+
+    /// Guarded.
+    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Insertion {
         let mut inserted: *mut pg_sys::Bitmapset = std::ptr::null_mut();
         for attnum in mapping.into_iter().flat_map(Mapping::attributes) {
             // SAFETY: a guarded call on a set made here.
@@ -188,13 +211,13 @@ impl Target {
                 pg_sys::bms_add_member(inserted, i32::from(attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber)
             };
         }
-        // SAFETY: the relation is open; guarded calls.
-        unsafe {
-            compat::check_insert_rights(self.relation, inserted, rights);
-            // Complains where row_security is off and a policy applies.
-            pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false);
-        }
-        Ok(())
+        Insertion { relation: self.relation, columns: inserted, rights }
+    }
+
+    /// Complains where row_security is off and a policy applies. Guarded.
+    fn check_policies(&self) {
+        // SAFETY: guarded catalog lookups.
+        unsafe { pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false) };
     }
 }
 

@@ -30,6 +30,7 @@ pub mod compat;
 pub mod compression;
 pub mod context;
 pub mod copy_options;
+pub mod copy_question;
 pub mod custom_scan;
 pub mod database;
 #[cfg(feature = "points")]

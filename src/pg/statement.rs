@@ -37,6 +37,8 @@ pub enum About {
     Table(pg_sys::Oid),
     /// No table but this one, and no function but this one, which returns the table's rows.
     Rows { table: pg_sys::Oid, function: pg_sys::Oid },
+    /// A SELECT of a call of this function, and of nothing else.
+    Call(pg_sys::Oid),
 }
 
 /// Run a statement that is one of ours, and say how many rows it processed. `$1` in it is `argument`, a bigint.
@@ -144,6 +146,8 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
         About::Anything => return true,
         About::Table(table) => (table, pg_sys::InvalidOid),
         About::Rows { table, function } => (table, function),
+        // SAFETY: passed on.
+        About::Call(function) => return unsafe { is_call(query, function) },
     };
     // SAFETY: the caller vouches for the query; what an entry is its kind says, and what a node is its tag. A guarded call.
     unsafe {
@@ -162,6 +166,20 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
             }
             _ => true,
         })
+    }
+}
+
+/// # Safety
+/// As [`verify`]. Guarded.
+unsafe fn is_call(query: *const pg_sys::Query, function: pg_sys::Oid) -> bool {
+    // SAFETY: the caller vouches for the query; what a node is its tag says.
+    unsafe {
+        let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
+        let calls = targets.iter_ptr().all(|target| {
+            let call = (*target).expr.cast::<pg_sys::FuncExpr>();
+            (*call).xpr.type_ == pg_sys::NodeTag::T_FuncExpr && (*call).funcid == function
+        });
+        calls && targets.len() == 1 && (*query).rtable.is_null()
     }
 }
 

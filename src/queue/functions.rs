@@ -17,6 +17,7 @@ use crate::load::options::{LoadOptions, LockOption};
 use crate::load::settings;
 use crate::load::target::check_location;
 use crate::pg::background;
+use crate::pg::copy_question;
 use crate::pg::encoding::invalid_in_server_encoding;
 use crate::pg::lock::{Mode, Until};
 use crate::pg::points::point;
@@ -165,6 +166,8 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         }
         settings::check(&options.settings);
         check_location(&options.location).or_raise();
+        // A hook may know something of this session that it does not know of the job's.
+        copy_question::may_read(&options.location, target);
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();
         let queue = queue_of(fcinfo);

@@ -9,7 +9,8 @@
 //! * `functions`, `wait`: what users call.
 //! * `wake`: how it comes that there is a dispatcher whenever there is something to do, and none otherwise.
 //! * `dispatcher`: who decides which job is next; `choice`: by which rules.
-//! * `worker`: who runs one; `succession`: and then another one; `failure`: what is recorded if that fails.
+//! * `worker`: who runs one; `run_job`: the statement that it runs; `succession`: and then another one; `failure`: what is recorded
+//!   if that fails.
 //! * `job`: what becomes of a row of the queue; all statements on it are there.
 //! * `home`: of which database a row is.
 //! * `local`: why the queue is not replicated.
@@ -32,6 +33,7 @@ mod home;
 mod job;
 mod launcher;
 mod local;
+mod run_job;
 mod succession;
 mod wait;
 mod wake;

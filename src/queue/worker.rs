@@ -5,6 +5,8 @@
 //!                                       (COMMIT, T1)        (COMMIT, T2)  └─ error ─► "failed" (COMMIT, T3)
 //! ```
 //!
+//! The load is a statement of the server (`run_job`), so that the hooks of other libraries find what they find under any statement.
+//!
 //! Both locks are the session's: the second is let go of when the load is committed, and else they go when the process
 //! goes, or when a transaction is aborted; so T3 (`failure`) takes it again. User code runs in T2 only, in plain frames
 //! (see `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T1 is
@@ -20,12 +22,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::failure::record_failure;
 use super::job::{Claimed, Figures};
+use super::run_job::{self, Statement};
 use super::succession::{Place, Successor};
 use super::{EXTENSION, Queue};
 use crate::error::{Error, OrRaise};
-use crate::load::definer::Allowed;
-use crate::load::given::Given;
-use crate::load::{self, JobNumber, Load, Purpose, settings};
+use crate::load::{Load, settings};
 use crate::pg::attempt::attempt_logged;
 use crate::pg::background::{self, begin_transaction, in_transaction};
 use crate::pg::lock::{Mode, ObjectLock, Until};
@@ -43,9 +44,9 @@ const PAUSE: i64 = 5;
 pub struct Job {
     pub queue: Queue,
     pub claimed: Claimed,
-    /// For pg_stat_activity and the log.
-    described: CString,
-    load: *mut Load,
+    /// What it runs, once it is known.
+    pub statement: Option<Statement>,
+    pub load: *mut Load,
     /// The session's lock_timeout.
     lock_timeout: CString,
     /// When its process was started, or went on to it.
@@ -160,10 +161,8 @@ fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, pr
         let Some((queue, claimed)) = claim(id, owner, table, memory) else { return std::ptr::null_mut() };
         let name = name(id);
         background::set(c"application_name", &name);
-        let parts: [&CStr; 5] = [&name, c": load of \"", &claimed.path, c"\" into ", &claimed.name];
-        let described = CString::new(parts.map(CStr::to_bytes).concat()).unwrap_or_default();
         let load = std::ptr::null_mut();
-        let job = Job { queue, claimed, described, load, lock_timeout, began, memory, process };
+        let job = Job { queue, claimed, statement: None, load, lock_timeout, began, memory, process };
         PgMemoryContexts::For(memory).leak_and_drop_on_delete(job)
     }
 }
@@ -214,7 +213,7 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
     // SAFETY: the job lives as long as the process; its load as long as the transaction.
     unsafe {
         begin_load(job);
-        load::perform((*job).load);
+        run_job::run(job);
         pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;
         // The last of the user's code: after it nobody changes what the commit depends on, or waits for the job's row.
         c::AfterTriggerFireDeferred();
@@ -233,11 +232,11 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
     unsafe {
         let job = &mut *job;
         point!("job.begins");
-        background::report_activity(Some(&job.described));
-        // Parallel workers show it.
-        pg_sys::debug_query_string = job.described.as_ptr();
         begin_transaction();
-        user_code::watch();
+        let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
+        background::report_activity(Some(&statement.text));
+        // Parallel workers show it.
+        pg_sys::debug_query_string = statement.text.as_ptr();
         background::set_local(c"lock_timeout", &job.lock_timeout);
         for pair in job.claimed.settings.chunks_exact(2) {
             if let [name, value] = pair {
@@ -248,10 +247,6 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         job.process.is_changed = !settings.is_empty();
         settings::apply(&settings);
         check_target(&job.claimed).or_raise();
-        let Claimed { path, target, options, .. } = &job.claimed;
-        let number = JobNumber { id: job.claimed.id, attempt: job.claimed.attempt };
-        job.load =
-            load::begin(Given::Path(path), *target, *options, &Allowed::ALL, job.queue.schema, Purpose::Job(number));
     }
 }
 

@@ -20,6 +20,7 @@ use crate::fdw::order::Check;
 use crate::fdw::private::{Wanted, order_of};
 use crate::pg::chunk::Identity;
 use crate::pg::compat;
+use crate::pg::copy_question;
 use crate::pg::files::FileList;
 use crate::pg::option_value::HeaderOption;
 use crate::pg::progress::Progress;
@@ -67,7 +68,10 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let rechecks = !(*estate).es_epq_active.is_null();
         // A worker of a scan by several processes is told more before it opens the file.
         let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
-        let rows = (!rechecks && !is_told).then(|| open_rows(relation, &options).or_raise());
+        let rows = (!rechecks && !is_told).then(|| {
+            copy_question::may_read(options.location().or_raise(), relid);
+            open_rows(relation, &options).or_raise()
+        });
         let mut aggregation = Aggregates::from_private((*plan).fdw_private).map(|a| Aggregation::new(&a, relation));
         let mut qual = std::ptr::null_mut();
         if !rechecks || aggregation.is_some() {

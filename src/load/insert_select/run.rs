@@ -14,6 +14,7 @@ use crate::load::options::LoadOptions;
 use crate::load::source::{Mapping, Source};
 use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
+use crate::pg::copy_question;
 
 /// What has become of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -143,6 +144,9 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
             let (mapping, projection) = mapping_of(insertion, plan);
             load.also.push(summary::described(&options.location));
             load.more.push(Source { options, path, mapping, projection });
+        }
+        for insertion in insertions {
+            copy_question::may_read(&options_of(insertion).0.location, insertion.foreign);
         }
         load.rows = Some(source::open_rows(load.target.relation, &load.options, Some(&load.mapping)).or_raise());
         load.begin_rows();

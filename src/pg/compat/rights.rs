@@ -29,6 +29,19 @@ pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
     }
 }
 
+/// May the current user look up names in the schema? Guarded.
+pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
+    let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
+    // SAFETY: guarded catalog lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_namespace_aclcheck(schema, pg_sys::GetUserId(), mode);
+        #[cfg(not(feature = "pg15"))]
+        let result = pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, pg_sys::GetUserId(), mode);
+        result == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
 /// Rights that an expression over a relation wants: those of a range table entry.
 ///
 /// # Safety

@@ -1,0 +1,142 @@
+//! The statement that a worker runs: `SELECT bulk_run_job(…)`.
+//!
+//! A load is a statement of the server, in a worker as in a session. So the hooks of other libraries find what they find under any
+//! statement: a text, a query identifier, an executor that runs. The text names the file, the table and the options;
+//! pg_stat_activity shows it, and the log does with an error.
+//!
+//! The function takes nothing from its arguments. It performs the load of the job that its process has claimed, once; everywhere
+//! else it is an error. The owner of the job calls it, so everybody may.
+
+use std::ffi::{CStr, CString, c_void};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+
+use super::functions::VERSION_1;
+use super::job::Claimed;
+use super::worker::Job;
+use crate::error::Error;
+use crate::load::definer::Allowed;
+use crate::load::given::Given;
+use crate::load::{self, JobNumber, Purpose};
+use crate::pg::statement::{self, About, Checked};
+use crate::pg::user_code;
+
+const NAME: &CStr = c"bulk_run_job";
+
+/// The job that the statement is for, until the function has begun. Null in any other process.
+static JOB: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The text of the statement, and its function.
+#[derive(Debug)]
+pub struct Statement {
+    pub text: CString,
+    /// Invalid if the extension in this database is of a version that has no such function.
+    function: pg_sys::Oid,
+}
+
+impl Statement {
+    /// The statement for a job. `schema` is the extension's. In a transaction; guarded.
+    pub fn of(job: &Claimed, schema: pg_sys::Oid) -> Statement {
+        let types = [pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::JSONBOID];
+        // SAFETY: guarded catalog lookups, with keys of the types that the cache wants; strings that the server returns, or that
+        // live as long as the job; its options are of type jsonb.
+        unsafe {
+            let vector = pg_sys::buildoidvector(types.as_ptr(), types.len() as i32);
+            let function = pg_sys::GetSysCacheOid(
+                pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
+                pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+                pg_sys::Datum::from(NAME.as_ptr()),
+                pg_sys::Datum::from(vector.cast::<c_void>()),
+                pg_sys::Datum::from(schema),
+                pg_sys::Datum::from(0usize),
+            );
+            let bytes = |string: *const std::ffi::c_char| CStr::from_ptr(string).to_bytes();
+            let literal = |string: &CStr| bytes(pg_sys::quote_literal_cstr(string.as_ptr()));
+            let schema = pg_sys::get_namespace_name(schema);
+            let table = pg_sys::quote_qualified_identifier(job.schema.as_ptr(), job.name.as_ptr());
+            let options = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), job.options);
+            // With types, so that no other function of the name suits the call as well.
+            let parts = [
+                b"SELECT ".as_slice(),
+                bytes(pg_sys::quote_qualified_identifier(schema, NAME.as_ptr())),
+                format!("({}::bigint, ", job.id).as_bytes(),
+                literal(&job.path),
+                b"::text, ",
+                literal(CStr::from_ptr(table)),
+                b"::text, ",
+                literal(CStr::from_ptr(options)),
+                b"::jsonb)",
+            ]
+            .concat();
+            Statement { text: CString::new(parts).unwrap_or_default(), function }
+        }
+    }
+}
+
+/// Run the statement of a job, which performs its load.
+///
+/// # Safety
+/// A plain frame; the job of this process, with a statement, in a transaction.
+pub unsafe fn run(job: *mut Job) {
+    // SAFETY: the caller vouches for the job, which outlives the statement.
+    unsafe {
+        let Some(Statement { text, function }) = &(*job).statement else { return };
+        JOB.store(job, Relaxed);
+        if *function == pg_sys::InvalidOid {
+            load::perform((*begin()).load);
+            return;
+        }
+        statement::run(text.as_ptr(), 0, About::Call(*function), Checked::NONE);
+    }
+}
+
+/// The record that the server asks for before it calls a function of version 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_bulk_run_job() -> *const pg_sys::Pg_finfo_record {
+    &raw const VERSION_1
+}
+
+/// `bulk_run_job(job_id, path, target, options)`.
+///
+/// # Safety
+/// Called by the executor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bulk_run_job(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the job lives as long as the process; its load as long as the transaction.
+    unsafe {
+        let caller = pg_sys::CurrentMemoryContext;
+        let job = begin();
+        load::perform((*job).load);
+        pg_sys::CurrentMemoryContext = caller;
+        pg_sys::Datum::from(0usize)
+    }
+}
+
+/// The job, with a load that has begun.
+#[pg_guard]
+extern "C-unwind" fn begin() -> *mut Job {
+    let job = JOB.swap(std::ptr::null_mut(), Relaxed);
+    if job.is_null() {
+        Error::new(
+            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "bulk_run_job() is called only by workers of pg_bulk",
+        )
+        .hint("Use bulk_enqueue() to have a job run.")
+        .raise();
+    }
+    // What the server has looked up until now is this function.
+    user_code::watch();
+    // SAFETY: set by `run`, for a job that outlives the statement. The load is to be looked at when the statement has ended.
+    unsafe {
+        let caller = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
+        let Job { claimed, queue, load, .. } = &mut *job;
+        let number = JobNumber { id: claimed.id, attempt: claimed.attempt };
+        let given = Given::Path(&claimed.path);
+        *load = load::begin(given, claimed.target, claimed.options, &Allowed::ALL, queue.schema, Purpose::Job(number));
+        pg_sys::MemoryContextSwitchTo(caller);
+    }
+    job
+}
