@@ -108,8 +108,8 @@ my %places = (
 	'filter' => {
 		after => 'CREATE FUNCTION m.f_filter(id int, p int, d date, note text) RETURNS m.t LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM m.f_bool(id); RETURN ROW(id, p, d, note)::m.t; END $$;',
 		oracle => { where => 'm.f_bool(id)' }, options => { filter => 'm.f_filter', columns => undef }, ways => [qw(auto buffered direct)], gate => 'let in' },
-	'query' => { list => 'm.f_int(id), p, d::date, note', oracle => { where => 'm.f_bool(id)' },
-		options => { query => 'SELECT m.f_int(id), p, d::date, note FROM matrix.staging' }, ways => [qw(auto buffered direct)], gate => 'let in' },
+	'query' => { list => 'm.f_int(id), p, d, note', oracle => { where => 'm.f_bool(id)' },
+		options => { query => 'SELECT m.f_int(id), p, d, note FROM (SELECT id, p, d::date AS d, note FROM matrix.staging OFFSET 0) s' }, ways => [qw(auto buffered direct)], gate => 'let in' },
 	'column expression' => { oracle => { where => 'm.f_bool(id)' },
 		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'm.f_int(x::int)' } ] }, ways => [qw(auto buffered direct)], gate => 'let in' },
 	'default' => {
@@ -140,7 +140,7 @@ my %places = (
 	'operator class of a partition key' => { before => $compare, key => 'id m.ops', kinds => ['parts'], gate => 'let in' },
 	'cast' => {
 		before => 'CREATE TYPE m.wrapped AS (id int); CREATE FUNCTION m.f_cast(w m.wrapped) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN m.f_int((w).id); END $$; CREATE CAST (m.wrapped AS int) WITH FUNCTION m.f_cast(m.wrapped) AS ASSIGNMENT;',
-		oracle => { where => 'm.f_bool(id)' }, list => 'ROW(id)::m.wrapped, p, d::date, note',
+		oracle => { where => 'm.f_bool(id)' }, list => 'ROW(id)::m.wrapped, p, d, note',
 		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'ROW(x::int)::m.wrapped' } ] }, ways => [qw(auto buffered direct insert)], gate => 'let in' },
 	'select list' => { oracle => { where => 'm.f_bool(id)' }, list => 'm.f_int(id), p, d, note', ways => ['insert', 'ctas'], gate => 'let in' },
 	# Its domain has the server read all fields one by one; the input function of a range compares its bounds.
@@ -168,7 +168,7 @@ my %actions = (
 	'delete undone, then kept' => "BEGIN DELETE FROM m.t; RAISE EXCEPTION 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END; DELETE FROM m.t WHERE id <= 50;",
 	'update undone' => "BEGIN UPDATE m.t SET note = note || '!'; RAISE EXCEPTION 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END;",
 	'update kept' => "UPDATE m.t SET note = note || '!' WHERE id <= 100;",
-	'update of keys undone' => "BEGIN UPDATE m.t SET id = id - 100000, p = 11 - p; RAISE EXCEPTION 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END;",
+	'update of keys undone' => "BEGIN UPDATE m.t SET id = id - 100000, p = 11 - p WHERE id <= 100; RAISE EXCEPTION 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END;",
 	'update of keys kept' => 'UPDATE m.t SET id = id - 100000, p = 11 - p WHERE id <= 100;',
 	'insert undone' => "BEGIN INSERT INTO m.t ($all) VALUES (100001, 1, '2024-01-01', 'x'), (-100001, 2, '2024-01-01', 'x'); RAISE EXCEPTION 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END;",
 	'insert kept' => "INSERT INTO m.t ($all) VALUES (100001, 1, '2024-01-01', 'x'), (-100001, 2, '2024-01-01', 'x');",
@@ -245,6 +245,8 @@ sub is_possible
 	return 0 unless is_among($kind, $action->{kinds}) && is_among(is_parts($kind) ? 'parts' : $kind, $place->{kinds});
 	return 0 if $place->{locked} && $cell{action} !~ /^(?:nothing|error|set datestyle|set other settings)$/;
 	return 0 if $kind =~ /leaf/ && $action->{sql} !~ /<(?:table|index)>/;
+	# A leaf that COPY opens when the first row comes has the new trigger. The load holds it open, and so do COPY and INSERT with the first leaf.
+	return 0 if $kind eq 'later leaf' && $cell{action} =~ /^create .*trigger$/;
 	# The table is made by the statement.
 	return 0 if $way eq 'ctas' && ($kind ne 'empty' || $file ne 'good');
 	return 0 if $way eq 'job' && $file eq 'late parents';
@@ -262,6 +264,10 @@ sub oracle_of
 	return 'select ctas' if $cell{way} eq 'ctas';
 	return $cell{way} eq 'insert' ? 'select' : 'copy';
 }
+
+# Of the server. How many of the load's rows a function sees that is not VOLATILE is left to chance: COPY has collected some, and the direct
+# writer has pages that are not appended. But both have these rows in the heap, if not in the indexes.
+sub settings { return (enable_indexscan => 'off', enable_bitmapscan => 'off', enable_indexonlyscan => 'off'); }
 
 sub new
 {
@@ -396,7 +402,11 @@ sub script_of
 			$source = 'm.f';
 			$script .= "CREATE FOREIGN TABLE m.f (id int, p int, d date, note text) SERVER bulk_files OPTIONS (filename '$path', format 'csv');\n";
 		}
-		$list =~ s/(?<=, )d(?=,)/d::date/ if $is_oracle;
+		else
+		{
+			# A scan makes a row of a record's fields before anything else is made of it.
+			$source = "(SELECT id, p, d::date AS d, note FROM $staging OFFSET 0) s";
+		}
 		$list .= ", format('[1,%s]', id)::m.span" if $place->{file};
 		$where = $place->{where} ? " WHERE $place->{where}" : '';
 		$statement = $is_new ? "CREATE TABLE m.t AS SELECT $list FROM $source$where" : "INSERT INTO m.t ($columns) SELECT $list FROM $source$where";
@@ -491,7 +501,7 @@ sub verdict
 	}
 	elsif ($actions{ $cell->{action} }{refused} && $run->{outcome} =~ /\ASTATE $actions{ $cell->{action} }{refused}$/m)
 	{
-		push @wrong, "a load that failed left rows: $run->{outcome}" unless $run->{outcome} =~ /^t: rows (?:0|20|22) /m;
+		push @wrong, "a load that failed left rows: $run->{outcome}" unless $cell->{way} eq 'ctas' || $run->{outcome} =~ /^t: rows (?:0|20|22) /m;
 	}
 	elsif (!grep { $_ eq $run->{outcome} } (map { $_->{outcome} } @oracles), map { $self->{runs}{ key_of($_) }{outcome} =~ s/^log acted/log 55006 x 1, acted/mr } refused_of($cell))
 	{

@@ -19,7 +19,7 @@ use Load qw(begin_session healthy load_server);
 use UserCode qw(is_possible ways);
 
 my $node = load_server('hostile', shared_preload_libraries => 'pg_bulk', log_statement => 'none', log_min_error_statement => 'panic',
-	log_min_messages => 'fatal', client_min_messages => 'warning', statement_timeout => '60s', 'pg_bulk.memory_limit' => '1MB', 'pg_bulk.chunk_size' => '16kB');
+	log_min_messages => 'fatal', client_min_messages => 'warning', statement_timeout => '60s', 'pg_bulk.memory_limit' => '1MB', 'pg_bulk.chunk_size' => '16kB', UserCode::settings());
 my $matrix = UserCode->new($node);
 
 # A place, an action, kinds of tables, the file, and what is right: lines of what COPY leaves.

@@ -24,7 +24,7 @@ use UserCode qw(actions files gate_of is_possible kinds oracle_of places ways);
 use constant EACH => 3;
 
 my $node = load_server('user_code', shared_preload_libraries => 'pg_bulk', log_statement => 'none', log_min_error_statement => 'panic',
-	log_min_messages => 'fatal', client_min_messages => 'warning', statement_timeout => '60s', 'pg_bulk.memory_limit' => '1MB', 'pg_bulk.chunk_size' => '16kB');
+	log_min_messages => 'fatal', client_min_messages => 'warning', statement_timeout => '60s', 'pg_bulk.memory_limit' => '1MB', 'pg_bulk.chunk_size' => '16kB', UserCode::settings());
 my $matrix = UserCode->new($node);
 
 # All cells, in an order of the seed's. How many workers there may be is left to chance.
