@@ -247,6 +247,8 @@ sub is_possible
 	return 0 if $kind =~ /leaf/ && $action->{sql} !~ /<(?:table|index)>/;
 	# A leaf that COPY opens when the first row comes has the new trigger. The load holds it open, and so do COPY and INSERT with the first leaf.
 	return 0 if $kind eq 'later leaf' && $cell{action} =~ /^create .*trigger$/;
+	# A scan converts some fields of a record when a condition has let it pass, by the settings of then.
+	return 0 if $cell{action} eq 'set datestyle' && $way =~ /insert|ctas/ && $place->{ways} || $way eq 'ctas' && $cell{action} eq 'set datestyle';
 	# The table is made by the statement.
 	return 0 if $way eq 'ctas' && ($kind ne 'empty' || $file ne 'good');
 	return 0 if $way eq 'job' && $file eq 'late parents';

@@ -97,7 +97,7 @@ unless ($ENV{PG_BULK_CELLS})
 {
 	is(join(', ', grep { !$ran{$_} } places(), actions(), ways()), '', 'each place, each action and each way has a cell');
 	# What does nothing tests nothing.
-	is(join("\n", map { "$_->{cell}{name}: $_->{outcome}" } grep { $_->{outcome} !~ /^acts t$/m } $matrix->oracles_run), '', 'in each cell the function has acted');
+	is(join("\n", map { join("|", @{ $_->{cell} }{ "place", "action", "kind", "way" }) . ": $_->{outcome}" } grep { $_->{outcome} !~ /^acts t$/m } $matrix->oracles_run), '', 'in each cell the function has acted');
 }
 
 $node->stop;
