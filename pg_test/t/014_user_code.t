@@ -96,8 +96,8 @@ is($failures // 0, 0, scalar($matrix->cells) . ' cells leave what COPY leaves');
 unless ($ENV{PG_BULK_CELLS})
 {
 	is(join(', ', grep { !$ran{$_} } places(), actions(), ways()), '', 'each place, each action and each way has a cell');
-	# What does nothing tests nothing.
-	is(join("\n", map { join("|", @{ $_->{cell} }{ "place", "action", "kind", "way" }) . ": $_->{outcome}" } grep { $_->{outcome} !~ /^acts t$/m } $matrix->oracles_run), '', 'in each cell the function has acted');
+	# What does nothing tests nothing. An orphan may end a load before its function acts.
+	is(join("\n", map { join("|", @{ $_->{cell} }{ "place", "action", "kind", "way" }) . ": $_->{outcome}" } grep { $_->{cell}{file} eq "good" && $_->{outcome} !~ /^acts t$/m } $matrix->oracles_run), '', 'in each cell the function has acted');
 }
 
 $node->stop;
