@@ -10,7 +10,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN SQLERRM;
 END $$;
 
-CREATE FUNCTION matrix.outcome() RETURNS SETOF text LANGUAGE plpgsql SET search_path = m, public SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off AS $$
+CREATE FUNCTION matrix.outcome() RETURNS SETOF text LANGUAGE plpgsql SET search_path = m, public SET enable_indexscan = on SET enable_bitmapscan = on SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off AS $$
 DECLARE
 	relation regclass;
 	index regclass;

@@ -467,6 +467,9 @@ struct PartitionKeyHead {
     strategy_and_columns: u64,
     columns: *mut i16,
     expressions: *mut pg_sys::List,
+    families: *mut pg_sys::Oid,
+    types: *mut pg_sys::Oid,
+    functions: *mut pg_sys::FmgrInfo,
 }
 
 /// The expressions of a partitioned table's key.
@@ -478,6 +481,21 @@ pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::
     unsafe {
         let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
         (*key.cast::<PartitionKeyHead>()).expressions
+    }
+}
+
+/// Do all functions that compare or hash a partitioned table's key pass the test?
+///
+/// # Safety
+/// An open partitioned table; a guarded frame.
+pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
+    // SAFETY: the caller vouches for the relation, which has a key then, with one function for each of its columns. The number of
+    // columns is behind the strategy, which has one byte in 15 and four from 16 on.
+    unsafe {
+        let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
+        let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
+        let functions = (*key.cast::<PartitionKeyHead>()).functions;
+        (0..usize::try_from(count).unwrap_or(0)).all(|i| test((*functions.add(i)).fn_oid))
     }
 }
 

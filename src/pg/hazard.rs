@@ -109,7 +109,14 @@ impl Hazards {
                     pg_sys::FreeTupleDesc(descriptor);
                     safe
                 }
-                pg_sys::TYPTYPE_RANGE => self.type_is_safe(pg_sys::get_range_subtype(type_oid), receives),
+                pg_sys::TYPTYPE_RANGE => {
+                    // Bounds are compared, and may be brought into a canonical form, by functions of the type's.
+                    let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
+                    let canonical = (*entry).rng_canonical_finfo.fn_oid;
+                    self.function_is_safe((*entry).rng_cmp_proc_finfo.fn_oid)
+                        && (canonical == pg_sys::InvalidOid || self.function_is_safe(canonical))
+                        && self.type_is_safe(pg_sys::get_range_subtype(type_oid), receives)
+                }
                 pg_sys::TYPTYPE_MULTIRANGE => self.type_is_safe(pg_sys::get_multirange_range(type_oid), receives),
                 _ => {
                     let element = pg_sys::get_element_type(type_oid);
@@ -153,7 +160,7 @@ impl Hazards {
                 }
             }
             let partitioned = (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE;
-            if partitioned && !self.is_safe(compat::partition_expressions(relation).cast()) {
+            if partitioned && !self.routing_is_safe(relation) {
                 return false;
             }
             let bounds = if (*(*relation).rd_rel).relispartition {
@@ -162,6 +169,29 @@ impl Hazards {
                 std::ptr::null_mut()
             };
             self.is_safe(bounds.cast())
+        }
+    }
+
+    /// Are the functions that find a row's partition safe, at each level?
+    ///
+    /// # Safety
+    /// An open partitioned table that is locked with all that is below it. Guarded.
+    unsafe fn routing_is_safe(&self, relation: pg_sys::Relation) -> bool {
+        let no_lock = pg_sys::NoLock.cast_signed();
+        // SAFETY: the caller vouches for the relation and the locks; guarded calls.
+        unsafe {
+            let relid = (*relation).rd_id;
+            let all = unguarded::guard(|| unguarded::find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
+            pgrx::PgList::<pg_sys::Oid>::from_pg(all).iter_oid().all(|table| {
+                if pg_sys::get_rel_relkind(table).cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+                    return true;
+                }
+                let table = pg_sys::relation_open(table, no_lock);
+                let is_safe = self.is_safe(compat::partition_expressions(table).cast())
+                    && compat::partition_functions(table, |function| self.function_is_safe(function));
+                pg_sys::relation_close(table, no_lock);
+                is_safe
+            })
         }
     }
 }
