@@ -1,0 +1,267 @@
+
+# What other sessions and tools do while a load runs: an INSERT gets a page, a
+# checkpoint ends, a base backup and pg_rewind copy a server that is right, a
+# subscriber gets values that are stored out of line. Processes of the load are
+# stopped at points, so that what is to happen at the same time does.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use File::Copy qw(copy);
+use File::Path qw(rmtree);
+use File::Spec::Functions qw(rel2abs);
+use IPC::Run ();
+use Test::More;
+use Time::HiRes qw(time usleep);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+use Load qw(begin_session checksums_ok healthy load_server load_sql numbers_file rows_of standby_equal);
+use Points qw(point_clear point_next point_set point_wait);
+
+my $directory = rel2abs(PostgreSQL::Test::Utils::tempdir('files'));
+numbers_file("$directory/$_->[0]", $_->[1], $_->[2])
+  for [ 'first', 1, 20_000 ], [ 'second', 20_001, 40_000 ], [ 'third', 40_001, 60_000 ], [ 'odd', 60_001, 80_000 ], [ 'many', 1, 250_000 ];
+# Five rows fill a page.
+append_to_file("$directory/wide", join '', map { "$_," . 'w' x 1500 . ",\n" } 1 .. 600);
+# With this much memory, a batch has 16 pages.
+my $small = "SET pg_bulk.memory_limit = '1MB'; SET pg_bulk.chunk_size = '8kB';";
+
+my $primary = load_server('primary', allows_streaming => 'logical', log_checkpoints => 'on', wal_keep_size => '1GB');
+my @columns = ('id int', 'word text', 'at timestamp');
+sub table
+{
+	my ($name, @constraints) = @_;
+	return "CREATE TABLE $name (" . join(', ', @columns, @constraints) . ');';
+}
+
+# Does it become true within so many seconds? Also where a failure is what is looked for.
+sub becomes
+{
+	my ($seconds, $is_true) = @_;
+	my $end = time + $seconds;
+	while (!$is_true->())
+	{
+		return 0 if time > $end;
+		usleep(10_000);
+	}
+	return 1;
+}
+
+sub is_so { my ($query) = @_; return $primary->safe_psql('postgres', $query) eq 't'; }
+
+# Begin a checkpoint, or what makes one, and wait until that has decided from where a recovery would begin.
+sub checkpoint_begins
+{
+	my ($begin) = @_;
+	my $starting = sub { return scalar(() = slurp_file($primary->logfile) =~ /LOG:  checkpoint starting/g); };
+	my $before = $starting->();
+	my @begun = $begin->();
+	becomes(60, sub { $starting->() > $before }) or die 'no checkpoint begins';
+	# It is about to look for processes that hold it up.
+	usleep(50_000);
+	return @begun;
+}
+
+# A checkpoint in a session of its own, and a function that tells whether it has ended.
+sub begin_checkpoint
+{
+	my ($pid, $end) = begin_session($primary, 'CHECKPOINT');
+	return ($end, sub { is_so("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid AND state = 'active' AND query ~ 'CHECKPOINT'") });
+}
+
+#
+# The extension lock. While one process of a load holds it, another session asks for it. The other processes of the load have
+# full batches by then, and must not come before that session.
+#
+# Two full pages, and a free space map, which would be extended under the same lock.
+$primary->safe_psql('postgres', table('busy') . "INSERT INTO busy SELECT 0, repeat('o', 1900) FROM generate_series(1, 8)");
+point_set($primary, 'append.begin', 'wait');
+my ($pid, $finish) = begin_session($primary, "$small " . load_sql("$directory/first", 'busy', workers => 2));
+my @processes = point_wait($primary, 'append.begin', 3);
+point_set($primary, 'append.flushed', 'wait once');
+point_clear($primary, 'append.begin');
+my ($holder) = point_wait($primary, 'append.flushed');
+my $others = join ', ', grep { $_ != $holder } @processes;
+ok(becomes(60, sub { is_so("SELECT count(*) = 2 FROM pg_stat_activity WHERE pid IN ($others) AND wait_event_type IN ('Lock', 'Extension')") }),
+	'two processes of a load wait for a third one');
+my ($outsider, $inserted) = begin_session($primary, "INSERT INTO busy VALUES (-1, repeat('n', 1900))");
+ok(becomes(60, sub { is_so("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $outsider AND locktype = 'extend' AND NOT granted)") }),
+	'... another session waits for a page');
+point_set($primary, 'append.logged', 'wait');
+point_clear($primary, 'append.flushed');
+point_wait($primary, 'append.logged');
+ok(becomes(10, sub { is_so('SELECT EXISTS (SELECT FROM busy WHERE id = -1)') }), 'an INSERT of another session waits for one batch');
+point_clear($primary);
+is(($finish->())[0], "20000\n", '... the load ends');
+$inserted->();
+is($primary->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM busy'), '20009|20002', '... and all rows are there');
+healthy($primary, 'an INSERT beside a load');
+
+#
+# A checkpoint waits for processes that have logged pages and not written them. Of those of a load, one does so at a time. Each batch
+# takes a while here, so the load would go on for much longer than the checkpoint.
+#
+$primary->safe_psql('postgres', table('crowded') . 'INSERT INTO crowded VALUES (0)');
+point_set($primary, 'append.begin', 'wait');
+($pid, $finish) = begin_session($primary, "$small " . load_sql("$directory/many", 'crowded', workers => 8) =~ s/rows_loaded/rows_loaded, workers/r);
+point_wait($primary, 'append.begin', 9);
+point_set($primary, 'append.logged', 'sleep=50');
+point_clear($primary, 'append.begin');
+my $began = time;
+my ($checkpointed) = checkpoint_begins(\&begin_checkpoint);
+$checkpointed->();
+ok(is_so("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid AND state = 'active' AND query ~ 'bulk_load')"),
+	'a checkpoint beside eight workers does not wait for the end of the load');
+note sprintf 'it took %.2f seconds', time - $began;
+point_clear($primary);
+is(($finish->())[0], "250000|8\n", '... the load ends');
+note sprintf 'that took %.2f seconds', time - $began;
+healthy($primary, 'a checkpoint beside eight workers');
+
+#
+# A process that appends batch after batch gives a checkpoint that has begun the time to pass. The process stops in one batch, the
+# checkpoint begins, and the process goes on and stops in the next batch: by then the checkpoint has passed. That takes the
+# checkpointer's look to fall into 15 milliseconds, so on a busy machine it may fail, but not as often as not.
+#
+$primary->safe_psql('postgres', table('alone'));
+my ($passed, $missed) = (0, 0);
+while ($passed < 5 && $missed < 5)
+{
+	$primary->safe_psql('postgres', 'TRUNCATE alone; INSERT INTO alone VALUES (0)');
+	point_set($primary, 'append.flagged', 'wait once');
+	($pid, $finish) = begin_session($primary, "$small " . load_sql("$directory/wide", 'alone', workers => 0));
+	point_wait($primary, 'append.flagged');
+	my ($ended, $has_ended) = checkpoint_begins(\&begin_checkpoint);
+	ok(!$has_ended->(), 'a checkpoint waits for a process that has logged pages');
+	point_next($primary, 'append.flagged');
+	if (becomes(2, $has_ended)) { $passed++ } else { $missed++ }
+	point_clear($primary);
+	is(join('', $finish->(), $ended->()), "600\n", '... the load ends');
+}
+note "$passed of " . ($passed + $missed) . ' passed';
+is($passed, 5, 'a checkpoint passes a process that appends again and again');
+healthy($primary, 'checkpoints beside one process');
+
+#
+# A write fails when its pages are logged, and the transaction survives that: it does not hold up checkpoints, others get pages, and
+# it can load again.
+#
+$primary->safe_psql('postgres', table('caught') . 'INSERT INTO caught VALUES (0)');
+my $load = load_sql("$directory/wide", 'caught', workers => 0);
+for my $way ('savepoint', 'exception')
+{
+	my $session = $primary->background_psql('postgres', on_error_stop => 0);
+	$session->query("$small BEGIN; SAVEPOINT s");
+	point_set($primary, 'append.write', 'errno=28 once');
+	$session->query($way eq 'savepoint' ? $load : "DO \$\$ BEGIN PERFORM * FROM ($load) l; EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', SQLERRM; END \$\$");
+	like($session->{stderr}, qr/could not extend file/, "a write that fails, $way");
+	$session->{stderr} = '';
+	$session->query('ROLLBACK TO s') if $way eq 'savepoint';
+	point_clear($primary);
+	my ($end, $has_ended) = begin_checkpoint();
+	my $is_free = ok(becomes(20, $has_ended), "a write that fails, $way: a checkpoint ends");
+	my $insert = IPC::Run::start([ 'psql', '-XAtqc', "INSERT INTO caught SELECT 0, repeat('n', 1900) FROM generate_series(1, 9)", '-d', $primary->connstr('postgres') ], IPC::Run::timeout(60));
+	ok($insert->finish, "a write that fails, $way: others get pages");
+	is($session->query($load), '600', "a write that fails, $way: the transaction can load");
+	$session->query('COMMIT');
+	$session->quit;
+	$end->();
+}
+is($primary->safe_psql('postgres', 'SELECT count(*) FROM caught'), '1219', '... all rows are there');
+healthy($primary, 'writes that failed');
+
+#
+# Values out of line, and a subscriber. Chunks of a value must be decoded together with their row, whoever else logs pages.
+#
+my @rows = map { "$_," . ($_ % 40 ? 'short' : sprintf('%08d', $_) x 500) . ",\n" } 1 .. 8000;
+append_to_file("$directory/long", join '', @rows);
+my $external = table('external', 'PRIMARY KEY (id)') . 'ALTER TABLE external ALTER word SET STORAGE EXTERNAL;';
+my $subscriber = load_server('subscriber', allows_streaming => 'logical');
+$_->safe_psql('postgres', $external) for $primary, $subscriber;
+$primary->safe_psql('postgres', 'CREATE PUBLICATION external FOR TABLE external');
+my $connection = $primary->connstr('postgres') =~ s/'/''/gr;
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION external CONNECTION '$connection' PUBLICATION external");
+$subscriber->wait_for_subscription_sync($primary, 'external');
+for my $workers (0, 2)
+{
+	is($primary->safe_psql('postgres', "$small TRUNCATE external; " . load_sql("$directory/long", 'external', workers => $workers) =~ s/rows_loaded/rows_loaded, workers/r),
+		"8000|$workers", "values out of line: a load with $workers workers");
+	is($primary->safe_psql('postgres', "SELECT pg_relation_size(reltoastrelid) > 400000 FROM pg_class WHERE oid = 'external'::regclass"),
+		't', '... has stored them');
+	my $lsn = $primary->lsn('flush');
+	ok(becomes(60, sub { is_so("SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = 'external' AND replay_lsn >= '$lsn')") }),
+		'... the subscriber has applied them');
+	is(rows_of($subscriber, 'external'), rows_of($primary, 'external'), "the subscriber has values out of line: workers $workers");
+}
+healthy($_, 'values out of line') for $primary, $subscriber;
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION external');
+$subscriber->stop;
+
+#
+# A base backup while a load runs. Its checkpoint waits for pages that are logged and not written, since the log from there on does not have
+# them. The rest is copied while processes of the load stand between two batches.
+#
+my @tables = qw(stored grown merged emptied);
+$primary->safe_psql('postgres', join '', map { table($_, 'PRIMARY KEY (id)') . load_sql("$directory/first", $_) . ';' } @tables);
+healthy($primary, 'before the backup');
+point_set($primary, 'append.flushed', 'wait once');
+($pid, $finish) = begin_session($primary, "$small " . load_sql("$directory/second", 'stored', workers => 2));
+point_wait($primary, 'append.flushed');
+my ($backup) = checkpoint_begins(sub {
+	return IPC::Run::start([ 'pg_basebackup', '--no-sync', '--checkpoint', 'fast', '-D', $primary->backup_dir . '/beside', '-d', $primary->connstr('postgres') ], IPC::Run::timeout(120));
+});
+my $waits = !becomes(0.5, sub { is_so("SELECT count(*) = 0 FROM pg_stat_progress_basebackup WHERE phase = 'waiting for checkpoint to finish'") });
+ok($waits, 'a base backup waits for pages that are logged and not written');
+$backup->finish unless $waits;
+point_set($primary, 'append.done', 'wait');
+point_clear($primary, 'append.flushed');
+point_wait($primary, 'append.done');
+ok($waits ? $backup->finish : 1, '... and is made between two batches');
+point_clear($primary);
+is(($finish->())[0], "20000\n", '... the load ends');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+rmtree($primary->backup_dir . '/beside/pg_bulk_points');
+$standby->init_from_backup($primary, 'beside', has_streaming => 1);
+$standby->start;
+standby_equal($primary, $standby, @tables, 'busy');
+
+#
+# pg_rewind. The standby takes over; the old primary goes on loading, and crashes in the middle of a load. It is brought back while the
+# new primary is loaded into. Nothing of what it has written since must remain.
+#
+$standby->promote;
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', join '; ', $small,
+	load_sql("$directory/third", 'grown', workers => 2, indexes => 'insert'),
+	load_sql("$directory/odd", 'merged', workers => 2, lock => 'share', indexes => 'merge'),
+	load_sql("$directory/second", 'emptied', workers => 2, truncate => 'true'));
+healthy($primary, 'the old primary');
+point_set($primary, 'append.done', 'wait');
+($pid, $finish) = begin_session($primary, "$small " . load_sql("$directory/third", 'stored', workers => 2));
+point_wait($primary, 'append.done', 3);
+$primary->stop('immediate');
+$finish->();
+point_clear($primary);
+point_set($standby, 'append.done', 'wait');
+($pid, $finish) = begin_session($standby, "$small " . load_sql("$directory/odd", 'stored', workers => 2));
+point_wait($standby, 'append.done', 3);
+my $configuration = $primary->data_dir . '/postgresql.conf';
+copy($configuration, "$directory/postgresql.conf") or die $!;
+command_ok([ 'pg_rewind', '--no-sync', '-D', $primary->data_dir, '--source-server', $standby->connstr('postgres') ], 'pg_rewind during a load');
+copy("$directory/postgresql.conf", $configuration) or die $!;
+rmtree($primary->data_dir . '/pg_bulk_points');
+point_clear($standby);
+is(($finish->())[0], "20000\n", '... the load ends');
+$primary->enable_streaming($standby);
+$primary->start;
+standby_equal($standby, $primary, @tables, 'busy');
+healthy($standby, 'the new primary');
+is($standby->safe_psql('postgres', join(' UNION ALL ', map { "SELECT count(*) FROM $_" } @tables)), "60000\n20000\n20000\n20000", 'what the new primary has');
+checksums_ok($_) for $primary, $standby;
+$primary->stop;
+$standby->stop;
+done_testing();
