@@ -30,7 +30,7 @@ append_to_file("$directory/wide", join '', map { "$_," . 'w' x 1500 . ",\n" } 1 
 # With this much memory, a batch has 16 pages.
 my $small = "SET pg_bulk.memory_limit = '1MB'; SET pg_bulk.chunk_size = '8kB';";
 
-my $primary = load_server('primary', allows_streaming => 'logical', log_checkpoints => 'on', wal_keep_size => '1GB');
+my $primary = load_server('primary', allows_streaming => 'logical', log_checkpoints => 'on', wal_keep_size => '1GB', logical_decoding_work_mem => '64kB');
 my @columns = ('id int', 'word text', 'at timestamp');
 sub table
 {
@@ -184,20 +184,35 @@ my $subscriber = load_server('subscriber', allows_streaming => 'logical');
 $_->safe_psql('postgres', $external) for $primary, $subscriber;
 $primary->safe_psql('postgres', 'CREATE PUBLICATION external FOR TABLE external');
 my $connection = $primary->connstr('postgres') =~ s/'/''/gr;
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION external CONNECTION '$connection' PUBLICATION external");
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION external CONNECTION '$connection' PUBLICATION external WITH (streaming = on)");
 $subscriber->wait_for_subscription_sync($primary, 'external');
+sub has_applied
+{
+	my $lsn = $primary->lsn('flush');
+	return ok(becomes(60, sub { is_so("SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = 'external' AND replay_lsn >= '$lsn')") }),
+		'... the subscriber has applied them');
+}
+
 for my $workers (0, 2)
 {
 	is($primary->safe_psql('postgres', "$small TRUNCATE external; " . load_sql("$directory/long", 'external', workers => $workers) =~ s/rows_loaded/rows_loaded, workers/r),
 		"8000|$workers", "values out of line: a load with $workers workers");
 	is($primary->safe_psql('postgres', "SELECT pg_relation_size(reltoastrelid) > 400000 FROM pg_class WHERE oid = 'external'::regclass"),
 		't', '... has stored them');
-	my $lsn = $primary->lsn('flush');
-	ok(becomes(60, sub { is_so("SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = 'external' AND replay_lsn >= '$lsn')") }),
-		'... the subscriber has applied them');
+	has_applied();
 	is(rows_of($subscriber, 'external'), rows_of($primary, 'external'), "the subscriber has values out of line: workers $workers");
 }
-healthy($_, 'values out of line') for $primary, $subscriber;
+# Changes are streamed before the transaction ends. Workers are the first to log anything of a subtransaction, and more than is kept back.
+$primary->safe_psql('postgres', 'TRUNCATE external');
+point_set($primary, 'load.launched', 'wait');
+point_set($primary, 'worker.end', 'wait');
+(undef, $finish) = begin_session($primary, "$small BEGIN; INSERT INTO external VALUES (0); SAVEPOINT s; " . load_sql("$directory/second", 'external', workers => 2) . '; COMMIT');
+point_wait($primary, 'worker.end', 2);
+point_clear($primary);
+is(($finish->())[0], "20000\n", 'a load behind a savepoint');
+has_applied();
+is(rows_of($subscriber, 'external'), rows_of($primary, 'external'), 'the subscriber has the rows of a savepoint');
+healthy($_, 'a subscriber') for $primary, $subscriber;
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION external');
 $subscriber->stop;
 
