@@ -133,7 +133,7 @@ sub point_taken
 
 =head2 point_next(node, name)
 
-The process that waits there by C<wait once> goes on, and the next one that comes waits there. Returns its pid.
+Releases the process that waits there because of C<wait once>, and waits until a process stops there again. Returns its pid.
 
 =cut
 

@@ -1,8 +1,8 @@
 
-# What other sessions and tools do while a load runs: an INSERT gets a page, a
-# checkpoint ends, a base backup and pg_rewind copy a server that is right, a
-# subscriber gets values that are stored out of line. Processes of the load are
-# stopped at points, so that what is to happen at the same time does.
+# Other sessions and tools beside a load. An INSERT gets a page. A checkpoint
+# ends. A base backup and pg_rewind make servers without damage. A subscriber
+# gets out-of-line values, and rows of a savepoint. The load's processes stop at
+# points, so nothing depends on how fast the machine is.
 
 use strict;
 use warnings FATAL => 'all';
@@ -38,7 +38,7 @@ sub table
 	return "CREATE TABLE $name (" . join(', ', @columns, @constraints) . ');';
 }
 
-# Does it become true within so many seconds? Also where a failure is what is looked for.
+# Waits until the condition is true. Returns false after this number of seconds.
 sub becomes
 {
 	my ($seconds, $is_true) = @_;
@@ -53,7 +53,7 @@ sub becomes
 
 sub is_so { my ($query) = @_; return $primary->safe_psql('postgres', $query) eq 't'; }
 
-# Begin a checkpoint, or what makes one, and wait until that has decided from where a recovery would begin.
+# Begins a checkpoint, or a command that makes one, and waits until its redo point is set.
 sub checkpoint_begins
 {
 	my ($begin) = @_;
@@ -61,12 +61,12 @@ sub checkpoint_begins
 	my $before = $starting->();
 	my @begun = $begin->();
 	becomes(60, sub { $starting->() > $before }) or die 'no checkpoint begins';
-	# It is about to look for processes that hold it up.
+	# Now the checkpointer looks for processes that delay it.
 	usleep(50_000);
 	return @begun;
 }
 
-# A checkpoint in a session of its own, and a function that tells whether it has ended.
+# Begins a checkpoint in another session. Returns a function that waits for it, and one that tells whether it has ended.
 sub begin_checkpoint
 {
 	my ($pid, $end) = begin_session($primary, 'CHECKPOINT');
@@ -74,8 +74,8 @@ sub begin_checkpoint
 }
 
 #
-# The extension lock. While one process of a load holds it, another session asks for it. The other processes of the load have
-# full batches by then, and must not come before that session.
+# The extension lock. One process of a load holds it, the two others have full batches, and another session requests it. That
+# session must get it next: the server would let members of a lock group jump the queue.
 #
 # Two full pages, and a free space map, which would be extended under the same lock.
 $primary->safe_psql('postgres', table('busy') . "INSERT INTO busy SELECT 0, repeat('o', 1900) FROM generate_series(1, 8)");
@@ -102,8 +102,8 @@ is($primary->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM bus
 healthy($primary, 'an INSERT beside a load');
 
 #
-# A checkpoint waits for processes that have logged pages and not written them. Of those of a load, one does so at a time. Each batch
-# takes a while here, so the load would go on for much longer than the checkpoint.
+# A checkpoint waits for processes that have logged pages and not yet written them. Only one process of a load may be in that state
+# at a time. Each batch takes 50 ms here, so the load takes many times as long as the checkpoint.
 #
 $primary->safe_psql('postgres', table('crowded') . 'INSERT INTO crowded VALUES (0)');
 point_set($primary, 'append.begin', 'wait');
@@ -123,9 +123,9 @@ note sprintf 'that took %.2f seconds', time - $began;
 healthy($primary, 'a checkpoint beside eight workers');
 
 #
-# A process that appends batch after batch gives a checkpoint that has begun the time to pass. The process stops in one batch, the
-# checkpoint begins, and the process goes on and stops in the next batch: by then the checkpoint has passed. That takes the
-# checkpointer's look to fall into 15 milliseconds, so on a busy machine it may fail, but not as often as not.
+# A process that appends batch after batch pauses once for a checkpoint that has begun. The process stops in one batch, and a checkpoint
+# begins. The process goes on and stops in the next batch: the checkpoint must have passed in between. The checkpointer looks every
+# 10 ms, and the pause is 15 ms. A busy machine may miss it now and then, hence five hits before five misses.
 #
 $primary->safe_psql('postgres', table('alone'));
 my ($passed, $missed) = (0, 0);
@@ -147,8 +147,8 @@ is($passed, 5, 'a checkpoint passes a process that appends again and again');
 healthy($primary, 'checkpoints beside one process');
 
 #
-# A write fails when its pages are logged, and the transaction survives that: it does not hold up checkpoints, others get pages, and
-# it can load again.
+# A write fails behind the WAL of its pages, and the transaction survives the error. It must not delay checkpoints, nor keep the
+# extension lock, and it can load again.
 #
 $primary->safe_psql('postgres', table('caught') . 'INSERT INTO caught VALUES (0)');
 my $load = load_sql("$directory/wide", 'caught', workers => 0);
@@ -175,7 +175,7 @@ is($primary->safe_psql('postgres', 'SELECT count(*) FROM caught'), '1219', '... 
 healthy($primary, 'writes that failed');
 
 #
-# Values out of line, and a subscriber. Chunks of a value must be decoded together with their row, whoever else logs pages.
+# A subscriber. Chunks of an out-of-line value must be decoded together with their row, although other processes log pages meanwhile.
 #
 my @rows = map { "$_," . ($_ % 40 ? 'short' : sprintf('%08d', $_) x 500) . ",\n" } 1 .. 8000;
 append_to_file("$directory/long", join '', @rows);
@@ -202,7 +202,7 @@ for my $workers (0, 2)
 	has_applied();
 	is(rows_of($subscriber, 'external'), rows_of($primary, 'external'), "the subscriber has values out of line: workers $workers");
 }
-# Changes are streamed before the transaction ends. Workers are the first to log anything of a subtransaction, and more than is kept back.
+# A subtransaction, streamed before it ends. The workers log more rows than the publisher keeps in memory, and the leader none until then.
 $primary->safe_psql('postgres', 'TRUNCATE external');
 point_set($primary, 'load.launched', 'wait');
 point_set($primary, 'worker.end', 'wait');
@@ -217,8 +217,8 @@ $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION external');
 $subscriber->stop;
 
 #
-# A base backup while a load runs. Its checkpoint waits for pages that are logged and not written, since the log from there on does not have
-# them. The rest is copied while processes of the load stand between two batches.
+# A base backup. Its checkpoint waits for pages that are logged and not yet written: the backup has no WAL from before its start. Then
+# the files are copied while the load's processes stand between two batches.
 #
 my @tables = qw(stored grown merged emptied);
 $primary->safe_psql('postgres', join '', map { table($_, 'PRIMARY KEY (id)') . load_sql("$directory/first", $_) . ';' } @tables);
@@ -245,8 +245,8 @@ $standby->start;
 standby_equal($primary, $standby, @tables, 'busy');
 
 #
-# pg_rewind. The standby takes over; the old primary goes on loading, and crashes in the middle of a load. It is brought back while the
-# new primary is loaded into. Nothing of what it has written since must remain.
+# pg_rewind. The standby is promoted. The old primary goes on with loads, and crashes in the middle of one. pg_rewind makes it a
+# standby of the new primary, in the middle of a load there. No row and no index entry of the old primary's loads may remain.
 #
 $standby->promote;
 $standby->safe_psql('postgres', 'CHECKPOINT');
