@@ -33,7 +33,7 @@ use Exporter 'import';
 use Time::HiRes qw(time usleep);
 use PostgreSQL::Test::Utils;
 
-our @EXPORT_OK = qw(point_names point_set point_wait point_waiting point_taken point_clear);
+our @EXPORT_OK = qw(point_names point_set point_wait point_waiting point_taken point_next point_clear);
 
 use constant WAIT_SECONDS => 60;
 
@@ -127,6 +127,31 @@ sub point_taken
 {
 	my ($node, $name) = @_;
 	return -e directory($node) . "/$name.once";
+}
+
+=pod
+
+=head2 point_next(node, name)
+
+Releases the process that waits there because of C<wait once>, and waits until a process stops there again. Returns its pid.
+
+=cut
+
+sub point_next
+{
+	my ($node, $name) = @_;
+	my $path = directory($node) . "/$name";
+	point_set($node, $name, 'wait once');
+	unlink "$path.once" or die "nobody has taken the command for $name";
+	my $end = time + WAIT_SECONDS;
+	# A process takes the command by renaming it.
+	while (-e $path)
+	{
+		die "nobody came to $name again" if time > $end;
+		usleep(1_000);
+	}
+	my ($pid) = point_wait($node, $name);
+	return $pid;
 }
 
 =pod
