@@ -12,7 +12,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::duplicate::Keep;
 use super::options::LoadOptions;
-use super::volatile;
+use super::{engine, volatile};
 use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
@@ -71,6 +71,8 @@ pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
         }
         if (*form).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
             of_storage(relation, keep, &mut found);
+        } else if let Some(owned) = engine::owner_of(relation) {
+            found.push(owned.obstacle(&name));
         }
     }
     found
@@ -194,6 +196,9 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
             let method = if method.is_null() { "?".into() } else { from_server(CStr::from_ptr(method)) };
             found.push(format!("Table \"{name}\" has the access method \"{method}\"."));
         }
+        if let Some(owned) = engine::owner_of(relation) {
+            found.push(owned.obstacle(&name));
+        }
         if pg_sys::IsSystemRelation(relation) {
             found.push(format!("Table \"{name}\" is a system catalog."));
         } else if is_user_catalog(relation) {
@@ -276,36 +281,4 @@ unsafe fn is_user_catalog(relation: pg_sys::Relation) -> bool {
 unsafe fn name_of(relation: pg_sys::Relation) -> String {
     // SAFETY: an open relation's name.
     from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) })
-}
-
-/// Are the table's rows elsewhere? Citus keeps a row for each such table in a catalog of its own. Guarded.
-pub fn is_distributed(relid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups and a scan of a table that is open and locked.
-    unsafe {
-        let extension = pg_sys::get_extension_oid(c"citus".as_ptr(), true);
-        if extension == pg_sys::InvalidOid {
-            return false;
-        }
-        let catalog = pg_sys::get_relname_relid(c"pg_dist_partition".as_ptr(), pg_sys::PG_CATALOG_NAMESPACE.into());
-        if catalog == pg_sys::InvalidOid
-            || pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, catalog) != extension
-        {
-            return false;
-        }
-        let attnum = pg_sys::get_attnum(catalog, c"logicalrelid".as_ptr());
-        if attnum <= 0 {
-            return false;
-        }
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::relation_open(catalog, lock);
-        let mut key = pg_sys::ScanKeyData::default();
-        let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
-        pg_sys::ScanKeyInit(&raw mut key, attnum, equal, pg_sys::F_OIDEQ.into(), pg_sys::Datum::from(relid));
-        let no_index = pg_sys::InvalidOid;
-        let scan = pg_sys::systable_beginscan(relation, no_index, false, std::ptr::null_mut(), 1, &raw mut key);
-        let found = !pg_sys::systable_getnext(scan).is_null();
-        pg_sys::systable_endscan(scan);
-        pg_sys::relation_close(relation, lock);
-        found
-    }
 }

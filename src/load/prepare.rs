@@ -14,7 +14,9 @@ use super::options::{IndexesOption, LockOption, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::{Load, Writer, direct, expression, filter, obstacle, once, source, target, volatile};
+use super::{
+    Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, target, volatile,
+};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::soft::OnError;
@@ -75,6 +77,8 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         load.target.check_rows().or_raise();
         load.writer = Writer::Direct;
     } else {
+        // SAFETY: the relation is open and locked.
+        unsafe { ask_planner(load) };
         load.writer = choose_writer(load).or_raise();
     }
     if load.options.copy.on_error == OnError::Table {
@@ -109,6 +113,27 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         }
     }
     load.begin_rows();
+}
+
+/// How the server would insert into the table, if not by a plain plan: an obstacle, that comes first. Guarded.
+///
+/// # Safety
+/// A load whose relation is open and locked.
+unsafe fn ask_planner(load: &mut Load) {
+    let relation = load.target.relation;
+    // SAFETY: the caller vouches for the relation.
+    let why = unsafe {
+        match engine::owner_of(relation) {
+            Some(owned) => engine::check_active(relation, &owned).or_raise(),
+            None if load.target.obstacles.is_empty() && load.options.writer != WriterOption::Buffered => {
+                planned_insert::obstacle(relation)
+            }
+            None => None,
+        }
+    };
+    if let Some(why) = why {
+        load.target.obstacles.insert(0, why);
+    }
 }
 
 /// Who is to write; what that means for the options becomes a note or an error.

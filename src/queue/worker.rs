@@ -231,6 +231,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
     unsafe {
         let job = &mut *job;
         point!("job.begins");
+        background::load_session_libraries();
         background::report_activity(Some(&job.described));
         // Parallel workers show it.
         pg_sys::debug_query_string = job.described.as_ptr();
