@@ -204,14 +204,19 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         } else if is_user_catalog(relation) {
             found.push(format!("Table \"{name}\" has the storage parameter user_catalog_table."));
         }
-        let comes_before = |trigger: &pg_sys::Trigger| {
+        // TRIGGER_TYPE_AFTER is neither BEFORE nor INSTEAD.
+        let is_known = |trigger: &pg_sys::Trigger| {
             let kind = trigger.tgtype.cast_unsigned();
-            // TRIGGER_TYPE_AFTER is neither of the two.
-            kind & ROW != 0 && kind & (BEFORE | INSTEAD) != 0
+            kind & !ALL_BITS == 0 && kind & INSTEAD == 0 && (kind & ROW == 0 || kind & BEFORE == 0)
         };
         let events = if keep == Keep::New { INSERT | UPDATE } else { INSERT };
-        if has_trigger(relation, events, comes_before) {
+        if has_trigger(relation, events, |trigger| !is_known(trigger)) {
             found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
+        }
+        of_index_methods(relation, &name, found);
+        if keep == Keep::New {
+            // A row that takes another's place is an update: if a publication has updates of the table, its rows must be known by something.
+            pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
         }
         if keep != Keep::Error && Traits::of(relation).logical {
             // A row that loses has been inserted and deleted again: a subscriber would fail at the first of the two.
@@ -220,6 +225,47 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         volatile::of_constraints(relation, found);
     }
 }
+
+/// Indexes of a relation whose access method is not one of the server's own: what it does when a row comes is not known.
+///
+/// # Safety
+/// An open relation. Guarded.
+unsafe fn of_index_methods(relation: pg_sys::Relation, name: &str, found: &mut Vec<String>) {
+    let known = [
+        pg_sys::BTREE_AM_OID,
+        pg_sys::HASH_AM_OID,
+        pg_sys::GIST_AM_OID,
+        pg_sys::GIN_AM_OID,
+        pg_sys::BRIN_AM_OID,
+        pg_sys::SPGIST_AM_OID,
+    ];
+    // SAFETY: the caller vouches for the relation; guarded catalog lookups, and strings that they return.
+    unsafe {
+        for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
+            let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
+            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(index));
+            if tuple.is_null() {
+                continue;
+            }
+            let method = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relam;
+            pg_sys::ReleaseSysCache(tuple);
+            if !known.iter().any(|&known| method == known) {
+                let method = pg_sys::get_am_name(method);
+                let method = if method.is_null() { "?".into() } else { from_server(CStr::from_ptr(method)) };
+                found.push(format!("An index of table \"{name}\" has the access method \"{method}\"."));
+            }
+        }
+    }
+}
+
+/// All bits that a trigger's type has (pg_trigger.h).
+const ALL_BITS: u16 = ROW
+    | BEFORE
+    | INSTEAD
+    | INSERT
+    | UPDATE
+    | pg_sys::TRIGGER_TYPE_DELETE as u16
+    | pg_sys::TRIGGER_TYPE_TRUNCATE as u16;
 
 /// A trigger or a rule that never fires (TRIGGER_DISABLED, RULE_DISABLED).
 const DISABLED: u8 = b'D';
