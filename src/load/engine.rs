@@ -56,6 +56,11 @@ impl Owned {
     pub fn obstacle(&self, name: &str) -> String {
         format!("\"{name}\" is {}.", self.what)
     }
+
+    /// Does its plan say how many rows an INSERT … ON CONFLICT DO NOTHING has stored? Citus says how many there were.
+    pub fn counts_rows(&self) -> bool {
+        self.engine == Engine::TimescaleDb || self.needs == Needs::Nothing
+    }
 }
 
 /// Whose table it is, if it is an engine's. Guarded.

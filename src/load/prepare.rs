@@ -78,7 +78,7 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         load.writer = Writer::Direct;
     } else {
         // SAFETY: the relation is open and locked.
-        unsafe { ask_planner(load) };
+        unsafe { ask_planner(load) }.or_raise();
         load.writer = choose_writer(load).or_raise();
     }
     if load.options.copy.on_error == OnError::Table {
@@ -115,25 +115,33 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
     load.begin_rows();
 }
 
-/// How the server would insert into the table, if not by a plain plan: an obstacle, that comes first. Guarded.
+/// How the server would insert into the table, if not by a plain plan: an obstacle, which comes first. An error if that plan does not
+/// do what the options demand. Guarded.
 ///
 /// # Safety
 /// A load whose relation is open and locked.
-unsafe fn ask_planner(load: &mut Load) {
+unsafe fn ask_planner(load: &mut Load) -> Result<()> {
     let relation = load.target.relation;
+    let keep = load.options.duplicates.keep;
     // SAFETY: the caller vouches for the relation.
-    let why = unsafe {
+    let (why, counts) = unsafe {
         match engine::owner_of(relation) {
-            Some(owned) => engine::check_active(relation, &owned).or_raise(),
-            None if load.target.obstacles.is_empty() && load.options.writer != WriterOption::Buffered => {
-                planned_insert::obstacle(relation)
+            Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
+            None if load.target.obstacles.is_empty()
+                && (load.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
+            {
+                (planned_insert::obstacle(relation), false)
             }
-            None => None,
+            None => (None, true),
         }
     };
-    if let Some(why) = why {
-        load.target.obstacles.insert(0, why);
+    let Some(why) = why else { return Ok(()) };
+    if keep == Keep::Old && !counts {
+        let message = format!("cannot count duplicates of \"{}\" with the buffered writer", load.target.display_name());
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).detail(why));
     }
+    load.target.obstacles.insert(0, why);
+    Ok(())
 }
 
 /// Who is to write; what that means for the options becomes a note or an error.
