@@ -98,7 +98,10 @@ pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<
     // SAFETY: an open relation's name.
     let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
     let message = format!("cannot load \"{name}\": {extension} is not active in this process");
-    let detail = format!("It is {}. Without that library the server would store the rows where no query finds them.", owned.what);
+    let detail = format!(
+        "It is {}. Without that library the server would store the rows where no query finds them.",
+        owned.what
+    );
     Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .detail(detail)
         .hint(format!("Add {library} to shared_preload_libraries, and restart the server.")))
@@ -187,8 +190,7 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
         if namespace.is_null() {
             return None;
         }
-        let names =
-            [(c"schema_name", Key::Name(namespace)), (c"table_name", Key::Name((*form).relname.data.as_ptr()))];
+        let names = [(c"schema_name", Key::Name(namespace)), (c"table_name", Key::Name((*form).relname.data.as_ptr()))];
         // HypertableInternalCompressionTable (timescaledb: hypertable.h)
         const COMPRESSED: i16 = 2;
         let internal = Some(Owned::timescaledb("an internal table of TimescaleDB", Needs::Nothing));
@@ -210,7 +212,8 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
         let relid = (*relation).rd_id;
         // Compressed rows of a chunk, where these are in no list of chunks.
         let settings = Catalog::find(c"timescaledb", schema, c"compression_settings");
-        let compressed = settings.and_then(|settings| settings.row(&[(c"compress_relid", Key::Oid(relid))], [c"relid"]));
+        let compressed =
+            settings.and_then(|settings| settings.row(&[(c"compress_relid", Key::Oid(relid))], [c"relid"]));
         if compressed.is_some() || hypertables.is_sibling(relid) { internal } else { None }
     }
 }
@@ -384,8 +387,7 @@ unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumbe
             let opened = pg_sys::index_open(index, lock);
             let form = (*opened).rd_index;
             let count = usize::try_from((*form).indnkeyatts).unwrap_or(0);
-            let numbers: Vec<pg_sys::AttrNumber> =
-                (0..count).map(|i| *(*form).indkey.values.as_ptr().add(i)).collect();
+            let numbers: Vec<pg_sys::AttrNumber> = (0..count).map(|i| *(*form).indkey.values.as_ptr().add(i)).collect();
             let is_plain = (*form).indisvalid
                 && (*form).indisunique
                 && pg_sys::RelationGetIndexPredicate(opened).is_null()

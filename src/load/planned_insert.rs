@@ -178,8 +178,7 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         let caller = pg_sys::MemoryContextSwitchTo(memory);
-        let mut question =
-            Question { text: text.as_ptr(), queries: std::ptr::null_mut(), plan: std::ptr::null_mut() };
+        let mut question = Question { text: text.as_ptr(), queries: std::ptr::null_mut(), plan: std::ptr::null_mut() };
         let was_asking = ASKING.swap(true, Relaxed);
         let error = in_subtransaction(plan, (&raw mut question).cast());
         ASKING.store(was_asking, Relaxed);

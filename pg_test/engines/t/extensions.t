@@ -17,7 +17,9 @@ my %tested = map { $_ => extension($_) } ('pg_partman_bgw', 'postgis-3', 'period
 plan skip_all => 'none of the extensions is installed' unless grep { $_ } values %tested;
 ok($tested{$_}, "$_ is installed") for sort keys %tested;
 
-my $server = Engines->new('extensions', shared_preload_libraries => 'pg_bulk,pglogical', wal_level => 'logical', max_replication_slots => 20, max_wal_senders => 20,
+# From some minor release on a server has a list of the libraries that decode.
+my @plugins = `postgres --describe-config` =~ /^output_plugin_libraries\t/m ? (output_plugin_libraries => 'pgoutput,pglogical_output') : ();
+my $server = Engines->new('extensions', @plugins, shared_preload_libraries => 'pg_bulk,pglogical', wal_level => 'logical', max_replication_slots => 20, max_wal_senders => 20,
 	'pglogical.conflict_resolution' => 'error')->start;
 $server->sql('CREATE EXTENSION pg_bulk');
 my $number = 0;
