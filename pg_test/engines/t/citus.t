@@ -99,6 +99,10 @@ is("$said$error", "2000\n2000", 'truncate');
 is("$said$error", "2000\n2000", 'a load that is rolled back');
 ($said, $error) = $server->try("CREATE FOREIGN TABLE ft (id int, t text) SERVER bulk_files OPTIONS (filename '$file', format 'csv'); CREATE TABLE made AS SELECT * FROM ft; SELECT count(*) FROM made");
 is("$said$error", '2000', 'CREATE TABLE AS');
+($said, $error) = $server->try("CREATE TABLE tenant.made AS SELECT * FROM ft; SELECT count(*) FROM tenant.made; SELECT count(*) FROM pg_dist_partition WHERE logicalrelid = 'tenant.made'::regclass; SELECT pg_relation_size('tenant.made')");
+is("$said$error", "2000\n1\n0", 'CREATE TABLE AS in a distributed schema');
+
+
 
 # A shard of a reference table is on the coordinator too. COPY is the measure.
 my %shards;

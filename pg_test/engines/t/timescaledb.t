@@ -141,6 +141,7 @@ isnt($error, '', 'a table of TimescaleDB itself takes no rows');
 
 # The library is not there.
 make('h', $unique);
+my $chunk = $server->sql("SELECT show_chunks('c')");
 $server->node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_bulk'\n");
 $server->node->restart;
 for my $way ('bulk_load', 'bulk_load with workers', 'job')
@@ -151,6 +152,8 @@ for my $way ('bulk_load', 'bulk_load with workers', 'job')
 	like($error, qr/^55000: cannot load "h": TimescaleDB is not active/, "$way without TimescaleDB, buffered");
 }
 is($server->sql("SELECT pg_relation_size('h')"), '0', 'nothing was stored');
+(undef, $error) = $server->into('bulk_load', $file, $chunk);
+like($error, qr/^55000: cannot load "_hyper_\w+": TimescaleDB is not active in this process/, 'a chunk without TimescaleDB');
 $server->node->append_conf('postgresql.conf', "shared_preload_libraries = 'timescaledb'\n");
 $server->node->restart;
 (undef, $error) = $server->try("SET timescaledb.disable_load = on; SELECT * FROM bulk_load('$file', 'h', '{\"format\": \"csv\"}')");
