@@ -375,7 +375,7 @@ impl Key {
     }
 }
 
-/// A unique index with exactly these columns, which are put in its order. Guarded.
+/// A B-tree over exactly these columns, which are put in its order. Guarded.
 ///
 /// # Safety
 /// An open relation, and attributes of it.
@@ -389,7 +389,6 @@ unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumbe
             let count = usize::try_from((*form).indnkeyatts).unwrap_or(0);
             let numbers: Vec<pg_sys::AttrNumber> = (0..count).map(|i| *(*form).indkey.values.as_ptr().add(i)).collect();
             let is_plain = (*form).indisvalid
-                && (*form).indisunique
                 && pg_sys::RelationGetIndexPredicate(opened).is_null()
                 && (*(*opened).rd_rel).relam == pg_sys::BTREE_AM_OID.into();
             pg_sys::index_close(opened, lock);
