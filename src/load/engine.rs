@@ -390,7 +390,7 @@ unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumbe
             let numbers: Vec<pg_sys::AttrNumber> = (0..count).map(|i| *(*form).indkey.values.as_ptr().add(i)).collect();
             let is_plain = (*form).indisvalid
                 && pg_sys::RelationGetIndexPredicate(opened).is_null()
-                && (*(*opened).rd_rel).relam == pg_sys::BTREE_AM_OID.into();
+                && (*(*opened).rd_rel).relam == pg_sys::BTREE_AM_OID;
             pg_sys::index_close(opened, lock);
             let place = |attnum: pg_sys::AttrNumber| numbers.iter().position(|&number| number == attnum);
             if is_plain && count == parts.len() && parts.iter().all(|&(attnum, _)| place(attnum).is_some()) {
