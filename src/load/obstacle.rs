@@ -249,7 +249,7 @@ unsafe fn of_index_methods(relation: pg_sys::Relation, name: &str, found: &mut V
             }
             let method = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relam;
             pg_sys::ReleaseSysCache(tuple);
-            if !known.iter().any(|&known| method == known) {
+            if !known.contains(&method) {
                 let method = pg_sys::get_am_name(method);
                 let method = if method.is_null() { "?".into() } else { from_server(CStr::from_ptr(method)) };
                 found.push(format!("An index of table \"{name}\" has the access method \"{method}\"."));
