@@ -9,6 +9,7 @@
 #   make dist                the source and its crates in an archive that builds offline, in target/dist; dist-check: it does
 #   make installcheck        the server tests, on what is installed; TESTS="smoke t/001_x.t" picks some
 #   make test-core           core's own tests of COPY and file_fdw with us in their place: pg_test/core/README.md; SUITES=all: all of core's
+#   make test-engines        beside TimescaleDB, Citus and others, whose sources are in ENGINES=DIR: pg_test/engines/run; TESTS=t/citus.t picks some
 #   make demo                a running cluster with the seed workloads loaded by COPY and by pg_bulk; SIZE=n
 #   make test                everything that checks the project, from an empty machine on; CASSERT=1: the server tests on
 #                            a server with assertions, which is built first; ALSO_CASSERT=1: some of them there; ALSO=17: in the end a part
@@ -45,7 +46,7 @@ HEADERS ?= 16
 PGRX_VERSION := $(shell sed -n 's/^pgrx = "=\([0-9.]*\)"$$/\1/p' Cargo.toml)
 PGRX_HOME := $(CURDIR)/target/pgrx
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
-export PG PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT ALSO ALSO_TESTS ALSO_CASSERT
+export PG PG_CONFIG PGRX_VERSION PGRX_HOME SIZE CASSERT ALSO ALSO_TESTS ALSO_CASSERT ENGINES
 
 # Not :=, since the server may only be there once setup has run.
 TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -90,6 +91,9 @@ installcheck:
 test-core:
 	@pg_test/core/run $(SUITES)
 
+test-engines:
+	@pg_test/engines/run "$(ENGINES)" $(TESTS)
+
 demo: setup install
 	@tools/demo
 
@@ -128,4 +132,4 @@ schema:
 clean:
 	@tools/clean
 
-.PHONY: all setup install deb deb-again deb-check dist dist-check uninstall installcheck test-core demo demo-stop test test-all compiles bench profile soak faults schema clean
+.PHONY: all setup install deb deb-again deb-check dist dist-check uninstall installcheck test-core test-engines demo demo-stop test test-all compiles bench profile soak faults schema clean

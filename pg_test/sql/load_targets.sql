@@ -254,6 +254,32 @@ SELECT notes FROM figures('f', 'keyed', '{"limit": 0}');
 SELECT directly('keyed');
 SELECT pg_replication_origin_session_reset();
 SELECT pg_replication_origin_drop('load_targets');
+-- An index method that is not one of the server's own, whatever its functions are.
+CREATE ACCESS METHOD load_hash TYPE INDEX HANDLER hashhandler;
+CREATE OPERATOR CLASS load_int4_ops DEFAULT FOR TYPE integer USING load_hash AS OPERATOR 1 =, FUNCTION 1 hashint4(integer);
+CREATE TABLE other_index (r int, t text);
+CREATE INDEX ON other_index USING load_hash (r);
+SELECT loaded, writer, notes FROM figures('f', 'other_index');
+SELECT directly('other_index');
+SET enable_seqscan = off;
+SELECT count(*) FROM other_index WHERE r = 1;
+RESET enable_seqscan;
+DROP TABLE other_index;
+DROP ACCESS METHOD load_hash CASCADE;
+
+-- A row that takes another's place is an update, which a publication may not be able to pass on.
+CREATE TABLE published (r int UNIQUE, t text);
+SET client_min_messages = error;
+CREATE PUBLICATION load_targets FOR TABLE published WITH (publish = 'update');
+RESET client_min_messages;
+INSERT INTO published VALUES (1, 'there');
+SELECT says('published', '{"on_duplicate": "keep_new"}');
+ALTER TABLE published REPLICA IDENTITY FULL;
+SELECT loaded FROM figures('f', 'published', '{"on_duplicate": "keep_new"}');
+SELECT * FROM published WHERE r = 1;
+DROP TABLE published;
+DROP PUBLICATION load_targets;
+
 -- A table that Citus has spread over other servers. Here an extension of that name is made of another one.
 BEGIN;
 SET LOCAL allow_system_table_mods = on;

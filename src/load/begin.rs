@@ -12,7 +12,7 @@ use super::definer::Allowed;
 use super::given::Given;
 use super::options::LoadOptions;
 use super::target::{self, Target};
-use super::{Load, Purpose, memory_context, where_clause};
+use super::{Load, Purpose, engine, memory_context, where_clause};
 use crate::error::{Error, OrRaise};
 
 /// Rights, the lock. `schema` is the extension's, and `allowed` are the options that may be given. Guarded.
@@ -60,7 +60,9 @@ pub unsafe fn begin(
         let mut target = Target::open(relid, &options).or_raise();
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
         // ONLY: what is emptied is what is loaded, and not the children of a table that has some.
-        let truncate = if target.kind == target::Kind::Plain { "TRUNCATE ONLY" } else { "TRUNCATE" };
+        // Rows of an engine's table are in tables that it has made.
+        let is_alone = target.kind == target::Kind::Plain && engine::owner_of(target.relation).is_none();
+        let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
         let truncate_statement = if options.truncate { command(truncate) } else { None };
         let analyze_statement = if options.analyze { command("ANALYZE") } else { None };
         let where_statement = options.where_clause.as_deref().map(where_clause::statement);

@@ -41,7 +41,7 @@ use std::sync::OnceLock;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 use self::insertion::Insertion;
-use crate::load::direct;
+use crate::load::{direct, planned_insert};
 use crate::pg::server_text::to_server;
 
 /// Who was asked before.
@@ -52,11 +52,18 @@ pub fn init() {
     node::register();
     direct::register_leaf();
     new_table::register();
+    planned_insert::init();
     // SAFETY: a variable of this process, which has one thread.
     unsafe {
         let _ = PREVIOUS.set(pg_sys::create_upper_paths_hook);
         pg_sys::create_upper_paths_hook = Some(upper_paths);
     }
+}
+
+/// Our hook, as a number, if no other library had one before; else one that no hook has.
+pub fn sole_hook() -> usize {
+    let is_sole = matches!(PREVIOUS.get(), Some(None));
+    if is_sole { upper_paths as *const () as usize } else { usize::MAX }
 }
 
 /// Part of the cost of core's INSERT that a load is taken to have. Less is what counts: how much less has no say.
@@ -78,7 +85,7 @@ unsafe extern "C-unwind" fn upper_paths(
             previous(root, stage, input, output, extra);
         }
         let is_insert = (*(*root).parse).commandType == pg_sys::CmdType::CMD_INSERT;
-        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL && is_insert {
+        if stage == pg_sys::UpperRelationKind::UPPERREL_FINAL && is_insert && !planned_insert::is_asking() {
             take_over(root, input, output);
         }
     }

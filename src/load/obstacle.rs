@@ -12,7 +12,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::duplicate::Keep;
 use super::options::LoadOptions;
-use super::volatile;
+use super::{engine, volatile};
 use crate::pg::append::Traits;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::find_all_inheritors;
@@ -71,6 +71,7 @@ pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
         }
         if (*form).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
             of_conditions(relation, keep, &mut found);
+            found.extend(engine::owner_of(relation).map(|owned| owned.obstacle(&name)));
         } else {
             of_storage(relation, keep, &mut found);
         }
@@ -204,18 +205,26 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
             let method = if method.is_null() { "?".into() } else { from_server(CStr::from_ptr(method)) };
             found.push(format!("Table \"{name}\" has the access method \"{method}\"."));
         }
+        if let Some(owned) = engine::owner_of(relation) {
+            found.push(owned.obstacle(&name));
+        }
         if pg_sys::IsSystemRelation(relation) {
             found.push(format!("Table \"{name}\" is a system catalog."));
         } else if is_user_catalog(relation) {
             found.push(format!("Table \"{name}\" has the storage parameter user_catalog_table."));
         }
-        let comes_before = |trigger: &pg_sys::Trigger| {
+        // TRIGGER_TYPE_AFTER is neither BEFORE nor INSTEAD.
+        let is_known = |trigger: &pg_sys::Trigger| {
             let kind = trigger.tgtype.cast_unsigned();
-            // TRIGGER_TYPE_AFTER is neither of the two.
-            kind & ROW != 0 && kind & (BEFORE | INSTEAD) != 0
+            kind & !ALL_BITS == 0 && kind & INSTEAD == 0 && (kind & ROW == 0 || kind & BEFORE == 0)
         };
-        if has_trigger(relation, events_of(keep), comes_before) {
+        if has_trigger(relation, events_of(keep), |trigger| !is_known(trigger)) {
             found.push(format!("Table \"{name}\" has BEFORE or INSTEAD OF row triggers."));
+        }
+        of_index_methods(relation, &name, found);
+        if keep == Keep::New {
+            // A row that takes another's place is an update: if a publication has updates of the table, its rows must be known by something.
+            pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
         }
         if keep != Keep::Error && Traits::of(relation).logical {
             // A row that loses has been inserted and deleted again: a subscriber would fail at the first of the two.
@@ -225,6 +234,47 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         volatile::of_constraints(relation, found);
     }
 }
+
+/// Indexes of a relation whose access method is not one of the server's own: what it does when a row comes is not known.
+///
+/// # Safety
+/// An open relation. Guarded.
+unsafe fn of_index_methods(relation: pg_sys::Relation, name: &str, found: &mut Vec<String>) {
+    let known = [
+        pg_sys::BTREE_AM_OID,
+        pg_sys::HASH_AM_OID,
+        pg_sys::GIST_AM_OID,
+        pg_sys::GIN_AM_OID,
+        pg_sys::BRIN_AM_OID,
+        pg_sys::SPGIST_AM_OID,
+    ];
+    // SAFETY: the caller vouches for the relation; guarded catalog lookups, and strings that they return.
+    unsafe {
+        for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
+            let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
+            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(index));
+            if tuple.is_null() {
+                continue;
+            }
+            let method = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relam;
+            pg_sys::ReleaseSysCache(tuple);
+            if !known.contains(&method) {
+                let method = pg_sys::get_am_name(method);
+                let method = if method.is_null() { "?".into() } else { from_server(CStr::from_ptr(method)) };
+                found.push(format!("An index of table \"{name}\" has the access method \"{method}\"."));
+            }
+        }
+    }
+}
+
+/// All bits that a trigger's type has (pg_trigger.h).
+const ALL_BITS: u16 = ROW
+    | BEFORE
+    | INSTEAD
+    | INSERT
+    | UPDATE
+    | pg_sys::TRIGGER_TYPE_DELETE as u16
+    | pg_sys::TRIGGER_TYPE_TRUNCATE as u16;
 
 /// A trigger or a rule that never fires (TRIGGER_DISABLED, RULE_DISABLED).
 const DISABLED: u8 = b'D';
@@ -291,36 +341,4 @@ unsafe fn is_user_catalog(relation: pg_sys::Relation) -> bool {
 unsafe fn name_of(relation: pg_sys::Relation) -> String {
     // SAFETY: an open relation's name.
     from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) })
-}
-
-/// Are the table's rows elsewhere? Citus keeps a row for each such table in a catalog of its own. Guarded.
-pub fn is_distributed(relid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups and a scan of a table that is open and locked.
-    unsafe {
-        let extension = pg_sys::get_extension_oid(c"citus".as_ptr(), true);
-        if extension == pg_sys::InvalidOid {
-            return false;
-        }
-        let catalog = pg_sys::get_relname_relid(c"pg_dist_partition".as_ptr(), pg_sys::PG_CATALOG_NAMESPACE.into());
-        if catalog == pg_sys::InvalidOid
-            || pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, catalog) != extension
-        {
-            return false;
-        }
-        let attnum = pg_sys::get_attnum(catalog, c"logicalrelid".as_ptr());
-        if attnum <= 0 {
-            return false;
-        }
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::relation_open(catalog, lock);
-        let mut key = pg_sys::ScanKeyData::default();
-        let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
-        pg_sys::ScanKeyInit(&raw mut key, attnum, equal, pg_sys::F_OIDEQ.into(), pg_sys::Datum::from(relid));
-        let no_index = pg_sys::InvalidOid;
-        let scan = pg_sys::systable_beginscan(relation, no_index, false, std::ptr::null_mut(), 1, &raw mut key);
-        let found = !pg_sys::systable_getnext(scan).is_null();
-        pg_sys::systable_endscan(scan);
-        pg_sys::relation_close(relation, lock);
-        found
-    }
 }

@@ -15,7 +15,9 @@ use super::options::{IndexesOption, LockOption, WriterOption};
 use super::phase::Phase;
 use super::rejects::Spool;
 use super::rejects::spool::About;
-use super::{Load, Writer, direct, expression, filter, obstacle, once, source, target, volatile};
+use super::{
+    Load, Writer, direct, engine, expression, filter, obstacle, once, planned_insert, source, target, volatile,
+};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::progress::{Figures, Kind, Progress};
 use crate::pg::server_text::to_server;
@@ -84,6 +86,8 @@ pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
         load.target.check_rows().or_raise();
         load.writer = Writer::Direct;
     } else {
+        // SAFETY: the relation is open and locked.
+        unsafe { ask_planner(load) }.or_raise();
         load.writer = choose_writer(load).or_raise();
     }
     if load.options.copy.on_error == OnError::Table {
@@ -127,6 +131,35 @@ fn caller(load: &Load) -> CString {
         None if load.is_dry => c"bulk_check".to_owned(),
         None => c"bulk_load".to_owned(),
     }
+}
+
+/// How the server would insert into the table, if not by a plain plan: an obstacle, which comes first. An error if that plan does not
+/// do what the options demand. Guarded.
+///
+/// # Safety
+/// A load whose relation is open and locked.
+unsafe fn ask_planner(load: &mut Load) -> Result<()> {
+    let relation = load.target.relation;
+    let keep = load.options.duplicates.keep;
+    // SAFETY: the caller vouches for the relation.
+    let (why, counts) = unsafe {
+        match engine::owner_of(relation) {
+            Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
+            None if load.target.obstacles.is_empty()
+                && (load.options.writer != WriterOption::Buffered || keep == Keep::Old) =>
+            {
+                (planned_insert::obstacle(relation), false)
+            }
+            None => (None, true),
+        }
+    };
+    let Some(why) = why else { return Ok(()) };
+    if keep == Keep::Old && !counts {
+        let message = format!("cannot count duplicates of \"{}\" with the buffered writer", load.target.display_name());
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).detail(why));
+    }
+    load.target.obstacles.insert(0, why);
+    Ok(())
 }
 
 /// Who is to write; what that means for the options becomes a note or an error.

@@ -9,7 +9,6 @@ use std::ffi::{CStr, CString};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::duplicate::Keep;
-use super::obstacle;
 use super::options::{LoadOptions, LockOption};
 use super::source::Mapping;
 use crate::error::{Error, Result};
@@ -112,11 +111,6 @@ impl Target {
             // At once, so that nobody has to ask for more when the indexes of a partition are rebuilt.
             // SAFETY: a guarded call; the locks are kept.
             unsafe { guard(|| find_all_inheritors(relid, lock.cast_signed(), std::ptr::null_mut())) };
-        }
-        if obstacle::is_distributed(relid) {
-            let message = format!("table \"{}\" is distributed by Citus", relation_name(relation));
-            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-                .detail("Its rows are on other servers; pg_bulk writes to tables of this one."));
         }
         Ok(Target { relation, relid, kind, name: qualified(relation), obstacles: Vec::new() })
     }

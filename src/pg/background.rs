@@ -287,6 +287,16 @@ pub fn serve_cancels() {
     }
 }
 
+/// Load the libraries that `session_preload_libraries` and `local_preload_libraries` name, as every session does and no background worker. Their
+/// hooks then see what they see in a session of the same role. Guarded.
+pub fn load_session_libraries() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        // SAFETY: a guarded call. It loads each library once.
+        unsafe { pg_sys::process_session_preload_libraries() }
+    }
+}
+
 /// When the server's settings were loaded.
 pub fn loaded() -> pg_sys::TimestampTz {
     // SAFETY: a variable of this process.

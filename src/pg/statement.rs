@@ -104,7 +104,8 @@ unsafe fn run_in(
             let raw = element::<pg_sys::RawStmt>(parsed, i);
             let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
             verify(query, about);
-            let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, std::ptr::null_mut());
+            // The argument is a constant of the plan: planners of other libraries may support no parameters.
+            let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, params);
             for i in 0..len(plans) {
                 if i > 0 {
                     c::CommandCounterIncrement();

@@ -232,6 +232,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
     unsafe {
         let job = &mut *job;
         point!("job.begins");
+        background::load_session_libraries();
         begin_transaction();
         let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
         background::report_activity(Some(&statement.text));

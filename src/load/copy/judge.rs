@@ -15,7 +15,7 @@ use crate::load::insert_select::judge::{Answer, Sequences, no};
 use crate::load::options::LoadOptions;
 use crate::load::source::Mapping;
 use crate::load::where_clause::WhereClause;
-use crate::load::{direct, duplicate::Keep, obstacle, volatile};
+use crate::load::{direct, duplicate::Keep, obstacle, planned_insert, volatile};
 use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::source::is_allowed;
@@ -91,8 +91,8 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
             // It may change the settings that fields are read by.
             found.push("The table has a BEFORE statement trigger.".into());
         }
-        if found.is_empty() && obstacle::is_distributed((*relation).rd_id) {
-            found.push("The table is distributed by Citus.".into());
+        if found.is_empty() {
+            found.extend(planned_insert::obstacle(relation));
         }
         if found.is_empty() && options.freeze && direct::check_freeze(relation).is_err() {
             found.push("Its rows cannot be frozen.".into());

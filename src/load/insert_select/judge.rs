@@ -22,7 +22,7 @@ use crate::guc::{self, DirectInsert};
 use crate::load::direct::Nodes;
 use crate::load::duplicate::Keep;
 use crate::load::wrapper::Wrapper;
-use crate::load::{obstacle, volatile};
+use crate::load::{obstacle, planned_insert, volatile};
 use crate::pg::compat;
 use crate::pg::sequence_default::SequenceDefault;
 use crate::pg::soft::OnError;
@@ -80,6 +80,7 @@ pub unsafe fn judge(
             }
         }
         of_tables(&insertions, false)?;
+        of_plan(target)?;
         Ok(insertions)
     }
 }
@@ -103,6 +104,7 @@ unsafe fn of_join(
         };
         let insertion = Insertion { target, foreign, place, filters: false, joins: Some(reach), columns, own: None };
         of_tables(std::slice::from_ref(&insertion), false)?;
+        of_plan(target)?;
         Ok(vec![insertion])
     }
 }
@@ -380,6 +382,21 @@ pub unsafe fn of_tables(insertions: &[Insertion], leaves: bool) -> Answer<()> {
     }
 }
 
+/// Does the server insert into the target as a load would? A table that the statement itself creates is not asked for: its rows come
+/// from no INSERT. Guarded.
+///
+/// # Safety
+/// A target that is locked as its INSERT wants it.
+pub unsafe fn of_plan(target: pg_sys::Oid) -> Answer<()> {
+    // SAFETY: the caller vouches for the lock; guarded calls.
+    unsafe {
+        let relation = pg_sys::table_open(target, NO_LOCK);
+        let why = planned_insert::obstacle(relation);
+        pg_sys::table_close(relation, NO_LOCK);
+        why.map_or(Ok(()), Err)
+    }
+}
+
 /// # Safety
 /// As [`of_tables`].
 unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
@@ -440,9 +457,6 @@ unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
         let form = (*relation).rd_rel;
         if (*form).relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
             found.push("The table is temporary.".into());
-        }
-        if obstacle::is_distributed(insertion.target) {
-            found.push("The table is distributed by Citus.".into());
         }
         pg_sys::table_close(relation, NO_LOCK);
         found.into_iter().next().map_or(Ok(()), Err)

@@ -211,6 +211,7 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, estate: *m
         let modify = PgList::<pg_sys::Plan>::from_pg((*plan).custom_plans).get_ptr(0).unwrap_or(null_mut());
         let mut answer = if guc::direct_insert() != DirectInsert::Off {
             judge::of_tables(&insertions, flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0)
+                .and_then(|()| insertions.first().map_or(Ok(()), |insertion| judge::of_plan(insertion.target)))
         } else {
             Err("pg_bulk.direct_insert is off".into())
         };

@@ -1,0 +1,342 @@
+//! What the server makes of an INSERT into a table: the last eligibility check of the direct writer.
+//!
+//! Another library may change the plan of an INSERT: it may send the rows to other tables, or to other servers. The catalogs
+//! need not tell. So where hooks of others are in the planner's way, the planner is asked. It plans the INSERT that the buffered writer would run:
+//!
+//! ```text
+//!   INSERT INTO t (a, b) OVERRIDING SYSTEM VALUE SELECT f.a, f.b FROM function_of_rows_of_t f
+//! ```
+//!
+//! The function is one of the server's that has the shape of `bulk_rows`, so that no right on the extension's schema is asked
+//! for. The direct writer stands in for a plan in which ModifyTable is on top, has the table as its one result relation, and reads the function: for nothing else.
+//!
+//! The hooks of this library keep still meanwhile. The question is asked in a subtransaction, so an error of a planner becomes an answer:
+//! the server would raise it for its own INSERT, and does when it runs that.
+//!
+//! An answer is kept for a relation, a role, the setting `row_security` and the hooks, until the relation is invalidated. If
+//! all hooks are this library's, or nobody's, the answer is known without asking.
+
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pgrx::{PgList, pg_sys};
+
+use super::{insert_select, scan};
+use crate::pg::attempt::in_subtransaction;
+use crate::pg::compat;
+use crate::pg::server_text::from_server;
+use crate::pg::unguarded::{self as c, Opaque};
+
+/// How the server inserts into a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// As it does by itself.
+    Plain,
+    /// In another way, or not at all. A sentence.
+    Other(String),
+}
+
+/// The hooks that have a say in a plan, as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hooks([usize; 6]);
+
+impl Hooks {
+    fn now() -> Hooks {
+        let number = |hook: Option<*const ()>| hook.map_or(0, |hook| hook as usize);
+        // SAFETY: variables of this process, which has one thread.
+        unsafe {
+            Hooks([
+                number(pg_sys::post_parse_analyze_hook.map(|hook| hook as *const ())),
+                number(pg_sys::planner_hook.map(|hook| hook as *const ())),
+                number(pg_sys::get_relation_info_hook.map(|hook| hook as *const ())),
+                number(pg_sys::set_rel_pathlist_hook.map(|hook| hook as *const ())),
+                number(pg_sys::set_join_pathlist_hook.map(|hook| hook as *const ())),
+                number(pg_sys::create_upper_paths_hook.map(|hook| hook as *const ())),
+            ])
+        }
+    }
+
+    /// Has no other library a say?
+    fn are_ours(self) -> bool {
+        self == Hooks([0, 0, 0, scan::sole_hook(), 0, insert_select::sole_hook()])
+    }
+}
+
+/// An answer, and what it depends on.
+#[derive(Debug)]
+struct Kept {
+    relid: pg_sys::Oid,
+    role: pg_sys::Oid,
+    row_security: bool,
+    hooks: Hooks,
+    answer: Answer,
+}
+
+/// At most this many are kept. The oldest one goes first.
+const MOST: usize = 64;
+
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+/// Counts invalidations, so that an answer is not kept if there was one while it was found.
+static INVALIDATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// A question is being asked.
+static ASKING: AtomicBool = AtomicBool::new(false);
+
+/// Do our own hooks keep still?
+pub fn is_asking() -> bool {
+    ASKING.load(Relaxed)
+}
+
+/// Called once, when the library is loaded. Guarded.
+pub fn init() {
+    // SAFETY: a guarded call; the function stays.
+    unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(forget), pg_sys::Datum::from(0usize)) }
+}
+
+/// Nothing of the server's is called while it is locked, so it is never poisoned.
+fn kept() -> MutexGuard<'static, Vec<Kept>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// # Safety
+/// Called by the server, when a relation has changed, or all may have.
+unsafe extern "C-unwind" fn forget(_: pg_sys::Datum, relid: pg_sys::Oid) {
+    INVALIDATIONS.fetch_add(1, Relaxed);
+    kept().retain(|kept| relid != pg_sys::InvalidOid && kept.relid != relid);
+}
+
+/// Why the direct writer does not stand in for the server's INSERT; None if it does. Guarded.
+///
+/// # Safety
+/// An open relation that is locked as for an INSERT.
+pub unsafe fn obstacle(relation: pg_sys::Relation) -> Option<String> {
+    // SAFETY: passed on.
+    match unsafe { answer(relation) } {
+        Answer::Plain => None,
+        Answer::Other(why) => Some(why),
+    }
+}
+
+/// How the server would insert. Guarded.
+///
+/// # Safety
+/// As [`obstacle`].
+pub unsafe fn answer(relation: pg_sys::Relation) -> Answer {
+    // SAFETY: the caller vouches for the relation; guarded calls.
+    unsafe {
+        if Hooks::now().are_ours() {
+            return Answer::Plain;
+        }
+        let (relid, role, row_security) = ((*relation).rd_id, pg_sys::GetUserId(), pg_sys::row_security);
+        let hooks = Hooks::now();
+        let is_it = |kept: &&Kept| {
+            kept.relid == relid && kept.role == role && kept.row_security == row_security && kept.hooks == hooks
+        };
+        if let Some(kept) = kept().iter().find(is_it) {
+            return kept.answer.clone();
+        }
+        if pg_sys::IsInParallelMode() {
+            return Answer::Other("The planner cannot be asked in parallel mode.".into());
+        }
+        let before = INVALIDATIONS.load(Relaxed);
+        let answer = ask(relation);
+        if INVALIDATIONS.load(Relaxed) == before {
+            // A library may have come in when the statement was analyzed.
+            let hooks = Hooks::now();
+            let mut kept = kept();
+            if kept.len() >= MOST {
+                kept.remove(0);
+            }
+            kept.push(Kept { relid, role, row_security, hooks, answer: answer.clone() });
+        }
+        answer
+    }
+}
+
+/// The question, for a plain frame.
+#[repr(C)]
+struct Question {
+    text: *const c_char,
+    /// What became of the statement: a list of queries, and the plan if it is one.
+    queries: *mut pg_sys::List,
+    plan: *mut pg_sys::PlannedStmt,
+}
+
+/// # Safety
+/// As [`obstacle`].
+unsafe fn ask(relation: pg_sys::Relation) -> Answer {
+    // SAFETY: the caller vouches for the relation; guarded calls. What is planned lives in a memory context of its own.
+    unsafe {
+        let text = statement(relation);
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            pg_sys::CurrentMemoryContext,
+            c"planned INSERT".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let caller = pg_sys::MemoryContextSwitchTo(memory);
+        let mut question = Question { text: text.as_ptr(), queries: std::ptr::null_mut(), plan: std::ptr::null_mut() };
+        let was_asking = ASKING.swap(true, Relaxed);
+        let error = in_subtransaction(plan, (&raw mut question).cast());
+        ASKING.store(was_asking, Relaxed);
+        let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+        let answer = match error.as_ref() {
+            Some(error) => {
+                let message = error.message.as_ref().map_or(c"", |message| CStr::from_ptr(message));
+                Answer::Other(format!("The server cannot plan an INSERT into \"{name}\": {}.", from_server(message)))
+            }
+            None => judge(&question, (*relation).rd_id, &name).map_or(Answer::Plain, Answer::Other),
+        };
+        pg_sys::MemoryContextSwitchTo(caller);
+        pg_sys::MemoryContextDelete(memory);
+        answer
+    }
+}
+
+/// The INSERT, with each column that one may set. Guarded.
+///
+/// # Safety
+/// An open relation.
+unsafe fn statement(relation: pg_sys::Relation) -> CString {
+    // SAFETY: the caller vouches for the relation; guarded catalog lookups, and strings that they return.
+    unsafe {
+        let form = (*relation).rd_rel;
+        let schema = pg_sys::get_namespace_name((*form).relnamespace);
+        let table = CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, (*form).relname.data.as_ptr()));
+        let (mut list, mut values) = (Vec::new(), Vec::new());
+        for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
+            let attribute = &*compat::attribute((*relation).rd_att, index);
+            if attribute.attisdropped || attribute.attgenerated != 0 {
+                continue;
+            }
+            let name = CStr::from_ptr(pg_sys::quote_identifier(attribute.attname.data.as_ptr())).to_bytes();
+            let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
+            list.extend([separator, name].concat());
+            values.extend([separator, b"f.", name].concat());
+        }
+        let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
+        let parts: [&[u8]; 8] = [
+            b"INSERT INTO ",
+            table.to_bytes(),
+            &list,
+            b" OVERRIDING SYSTEM VALUE SELECT ",
+            &values,
+            b" FROM pg_catalog.json_populate_recordset(NULL::",
+            table.to_bytes(),
+            b", NULL::pg_catalog.json) f",
+        ];
+        CString::new(parts.concat()).unwrap_or_default()
+    }
+}
+
+/// Analyze, rewrite and plan.
+///
+/// # Safety
+/// A plain frame in a subtransaction; a question, in whose memory context we are.
+unsafe extern "C-unwind" fn plan(question: Opaque) {
+    // A plain frame: nothing here has a destructor.
+    // SAFETY: the caller vouches for the question; the text is one statement.
+    unsafe {
+        let question = question.cast::<Question>();
+        let text = (*question).text;
+        c::PushActiveSnapshot(c::GetTransactionSnapshot());
+        let parsed = c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
+        let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
+        let query = c::parse_analyze_fixedparams(raw, text, std::ptr::null(), 0, std::ptr::null_mut());
+        // It is not run, so it is not counted.
+        (*query).queryId = 0;
+        let queries = c::pg_rewrite_query(query);
+        (*question).queries = queries;
+        if !queries.is_null() && (*queries).length == 1 {
+            let plans = c::pg_plan_queries(queries, text, 0, std::ptr::null_mut());
+            (*question).plan = (*(*plans).elements).ptr_value.cast();
+        }
+        c::PopActiveSnapshot();
+    }
+}
+
+/// What is not as in a plain INSERT. Guarded.
+///
+/// # Safety
+/// A question that was answered without an error, about this table.
+unsafe fn judge(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<String> {
+    // SAFETY: the caller vouches for the question; tags say what nodes are, and lists have nodes of one type.
+    unsafe {
+        let queries = PgList::<pg_sys::Query>::from_pg(question.queries);
+        let Some(query) = queries.get_ptr(0).filter(|_| queries.len() == 1) else {
+            return Some(format!("The server makes {} queries of an INSERT into \"{name}\".", queries.len()));
+        };
+        let unexpected = || Some(format!("The server's query for an INSERT into \"{name}\" is not a plain INSERT."));
+        let is_plain = (*query).commandType == pg_sys::CmdType::CMD_INSERT
+            && (*query).withCheckOptions.is_null()
+            && (*query).returningList.is_null()
+            && (*query).onConflict.is_null();
+        let Some(plan) = question.plan.as_ref().filter(|_| is_plain) else { return unexpected() };
+        if let Some(why) = foreign_node(plan.planTree, name) {
+            return Some(why);
+        }
+        if !plan.subplans.is_null() {
+            return unexpected();
+        }
+        let modify = plan.planTree.cast::<pg_sys::ModifyTable>();
+        if (*plan.planTree).type_ != pg_sys::NodeTag::T_ModifyTable {
+            return unexpected();
+        }
+        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(plan.rtable);
+        let targets = (*modify).resultRelations;
+        let is_target = targets.as_ref().is_some_and(|targets| targets.length == 1)
+            && usize::try_from(pg_sys::list_nth_int(targets, 0) - 1)
+                .ok()
+                .and_then(|at| entries.get_ptr(at))
+                .is_some_and(|entry| (*entry).relid == relid);
+        let is_plain = is_target
+            && (*modify).operation == pg_sys::CmdType::CMD_INSERT
+            && (*modify).onConflictAction == pg_sys::OnConflictAction::ONCONFLICT_NONE
+            && (*modify).withCheckOptionLists.is_null()
+            && (*modify).returningLists.is_null()
+            && (*modify).rowMarks.is_null();
+        if is_plain { None } else { unexpected() }
+    }
+}
+
+/// The first node, from above, that does not belong to a plain INSERT of a function's rows. Guarded.
+///
+/// # Safety
+/// A plan or null.
+unsafe fn foreign_node(plan: *const pg_sys::Plan, name: &str) -> Option<String> {
+    // SAFETY: the caller vouches for the plan; tags say what nodes are.
+    unsafe {
+        let node = plan.as_ref()?;
+        match node.type_ {
+            pg_sys::NodeTag::T_ModifyTable | pg_sys::NodeTag::T_Result | pg_sys::NodeTag::T_FunctionScan => (),
+            pg_sys::NodeTag::T_CustomScan => {
+                let methods = (*plan.cast::<pg_sys::CustomScan>()).methods;
+                let own = methods.as_ref().map_or(c"?", |methods| CStr::from_ptr(methods.CustomName));
+                let library = library_of(methods.cast());
+                return Some(format!(
+                    "INSERTs into \"{name}\" are planned by the library \"{library}\", with its node \"{}\".",
+                    from_server(own)
+                ));
+            }
+            _ => return Some(format!("The server's plan for an INSERT into \"{name}\" has an unknown node.")),
+        }
+        foreign_node(node.lefttree, name).or_else(|| foreign_node(node.righttree, name))
+    }
+}
+
+/// The name of the library that an address belongs to, without folders and ending.
+fn library_of(address: *const libc::c_void) -> String {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: looks for the address among what is loaded; the name lives as long as the library.
+    let path = unsafe {
+        if libc::dladdr(address, found.as_mut_ptr()) == 0 || found.assume_init().dli_fname.is_null() {
+            return "?".into();
+        }
+        from_server(CStr::from_ptr(found.assume_init().dli_fname))
+    };
+    let file = path.rsplit('/').next().unwrap_or_default();
+    file.strip_suffix(".so").unwrap_or(file).into()
+}
