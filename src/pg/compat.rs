@@ -149,7 +149,7 @@ pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
             // Rows of earlier statements may be counted elsewhere, to be found when the next one is.
             pg_sys::pgstat_assoc_relation(relation);
         }
-        let Some(status) = (*relation).pgstat_info.as_ref() else { return None };
+        let status = (*relation).pgstat_info.as_ref()?;
         #[cfg(feature = "pg15")]
         let done =
             status.t_counts.t_tuples_inserted + status.t_counts.t_tuples_updated + status.t_counts.t_tuples_deleted;
