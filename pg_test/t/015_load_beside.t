@@ -244,6 +244,16 @@ $standby->init_from_backup($primary, 'beside', has_streaming => 1);
 $standby->start;
 standby_equal($primary, $standby, @tables, 'busy');
 
+# A write fails behind the WAL of its pages. The primary has no such pages, and the standby has them without rows.
+my $blocks = $primary->safe_psql('postgres', "SELECT pg_relation_size('busy') / 8192");
+point_set($primary, 'append.write', 'errno=28 once');
+like(($primary->psql('postgres', "$small " . load_sql("$directory/first", 'busy', workers => 0)))[2], qr/could not extend file/, 'a write fails');
+point_clear($primary);
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+is($standby->safe_psql('postgres', "SELECT pg_relation_size('busy') / 8192 > $blocks,
+	(SELECT count(*) FROM generate_series($blocks, pg_relation_size('busy') / 8192 - 1) block, heap_page_items(get_raw_page('busy', block::int)))"),
+	't|0', 'a standby has empty pages where a write failed');
+
 #
 # pg_rewind. The standby is promoted. The old primary goes on with loads, and crashes in the middle of one. pg_rewind makes it a
 # standby of the new primary, in the middle of a load there. No row and no index entry of the old primary's loads may remain.
