@@ -410,7 +410,9 @@ sub script_of
 			$source = "(SELECT id, p, d::date AS d, note FROM $staging OFFSET 0) s";
 		}
 		$list .= ", format('[1,%s]', id)::m.span" if $place->{file};
-		$where = $place->{where} ? " WHERE $place->{where}" : '';
+		# An oracle whose list does not call the function has it in a condition.
+		my $condition = $place->{list} ? $place->{where} : $of_place->{where};
+		$where = $condition ? " WHERE $condition" : '';
 		$statement = $is_new ? "CREATE TABLE m.t AS SELECT $list FROM $source$where" : "INSERT INTO m.t ($columns) SELECT $list FROM $source$where";
 	}
 	else

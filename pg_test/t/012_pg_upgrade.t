@@ -81,7 +81,7 @@ ALTER FOREIGN TABLE parts DROP word;
 GRANT SELECT ON parts TO reader;
 CREATE VIEW over_many AS SELECT count(*), sum(a) FROM many;
 ALTER FUNCTION bulk_load(text, regclass, jsonb) OWNER TO postgres;
-REVOKE EXECUTE ON FUNCTION bulk_check FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION bulk_check(text, regclass, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION bulk_pause, bulk_resume TO loader;
 SQL
 

@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
     // SAFETY: ANALYZE's own structures, guarded calls.
     unsafe {
         let options = TableOptions::of_table((*relation).rd_id).or_raise();
-        copy_question::may_read(options.location().or_raise(), (*relation).rd_id);
+        copy_question::may_read(options.location().or_raise());
         let rows = open_rows(relation, &options).or_raise();
         let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
         let estate = pg_sys::CreateExecutorState();

@@ -66,7 +66,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
     }
     let path = filename.as_deref().unwrap_or(schema);
     let location = location(server, path)?;
-    copy_question::may_read(&location, pg_sys::InvalidOid);
+    copy_question::may_read(&location);
     let files: Vec<Location> = match location.files()? {
         Some(list) => list.files.iter().map(|file| list.location(file)).collect(),
         None => vec![location],

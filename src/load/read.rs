@@ -182,7 +182,7 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
         let (location, copy, places) = parse(path, json, &allowed).or_raise();
         check_location(&location).or_raise();
-        copy_question::may_read(&location, pg_sys::InvalidOid);
+        copy_question::may_read(&location);
         pg_sys::InitMaterializedSRF(fcinfo, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
         let (store, descriptor) = ((*result).setResult, (*result).setDesc);
         let memory = pg_sys::AllocSetContextCreateExtended(

@@ -57,7 +57,7 @@ pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> 
         let path = CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(path.cast_mut_ptr()).cast()));
         let asked = Asked::parse(path, json, &allowed).or_raise();
         check_location(&asked.location).or_raise();
-        copy_question::may_read(&asked.location, pg_sys::InvalidOid);
+        copy_question::may_read(&asked.location);
         let sniffed = sniff::sniff(&asked.location, &asked.request).or_raise();
         pg_sys::InitMaterializedSRF(fcinfo, 0);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();

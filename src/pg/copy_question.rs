@@ -17,8 +17,8 @@
 //!   while the other hooks believe that the COPY runs. So pgaudit logs the load as it logs a COPY. DoCopy calls
 //!   ExecutorCheckPerms_hook when it has checked the rights; there the question is answered.
 //! - About a file or program that is to be read ([`may_read`]). The COPY is not logged. Its WHERE has a parameter that does not exist;
-//!   DoCopy raises an error about it before it checks rights to the table. Where no table is known the COPY names a view of
-//!   the system, since the other hooks expect a relation that exists.
+//!   DoCopy raises an error about it before it checks rights to the table. The COPY names a view of the system: the other hooks expect a
+//!   relation that exists, and Citus refuses a COPY with WHERE into a table of its own.
 //!
 //! An option that does not exist is there for hooks that run COPY themselves: they fail with an error about it before they read.
 //! Any error but these is a refusal, and is raised.
@@ -44,7 +44,7 @@ const OPTION: &CStr = c"pg_bulk_asks";
 /// The number of a parameter that no statement has.
 const PARAMETER: i32 = 2_000_000_000;
 const PARAMETER_TEXT: &[u8] = b"$2000000000";
-/// Where the name of a table is needed and none is known.
+/// Where only a file is asked about, but the name of a relation is needed.
 const VIEW: (&CStr, &CStr) = (c"pg_catalog", c"pg_stat_progress_copy");
 
 type UtilityHook = unsafe extern "C-unwind" fn(
@@ -150,26 +150,16 @@ enum End {
     Passed,
 }
 
-/// Raise an error if a hook forbids to COPY from there. With a relation the COPY is one into that. Guarded.
-pub fn may_read(location: &Location, relation: pg_sys::Oid) {
+/// Raise an error if a hook forbids to COPY from there. Guarded.
+pub fn may_read(location: &Location) {
     // SAFETY: a variable of this process. The leader has asked before it starts workers.
     let is_worker = unsafe { pg_sys::ParallelWorkerNumber } >= 0;
     let from = From::of(location);
     if is_worker || matches!(from, From::Client) || !are_there_others() {
         return;
     }
-    // SAFETY: a guarded catalog lookup.
-    let schema = unsafe { pg_sys::get_rel_namespace(relation) };
-    let is_known = schema != pg_sys::InvalidOid && compat::may_use_schema(schema);
-    // SAFETY: guarded calls; the strings that they return.
-    unsafe {
-        let (schema, name) = if is_known {
-            (pg_sys::get_namespace_name(schema).cast_const(), pg_sys::get_rel_name(relation).cast_const())
-        } else {
-            (VIEW.0.as_ptr(), VIEW.1.as_ptr())
-        };
-        ask(from, schema, name, None, c"pg_bulk");
-    }
+    // SAFETY: guarded calls with strings.
+    unsafe { ask(from, VIEW.0.as_ptr(), VIEW.1.as_ptr(), None, c"pg_bulk") };
 }
 
 /// Check the rights to insert rows that are read there, and ask the hooks; raise an error if either refuses. `by` is for the text that
@@ -186,7 +176,7 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
         let form = (*insertion.relation).rd_rel;
         // COPY without columns is one of all columns.
         if insertion.columns.is_null() || !compat::may_use_schema((*form).relnamespace) {
-            may_read(location, (*insertion.relation).rd_id);
+            may_read(location);
             return insertion.check();
         }
         let schema = pg_sys::get_namespace_name((*form).relnamespace);
@@ -214,7 +204,7 @@ pub unsafe fn may_insert_some(location: &Location, mut insertion: Insertion) {
         if !are_there_others() {
             return insertion.check();
         }
-        may_read(location, (*insertion.relation).rd_id);
+        may_read(location);
         let hook = pg_sys::ExecutorCheckPerms_hook;
         pg_sys::ExecutorCheckPerms_hook = None;
         let error = complaint(check, (&raw mut insertion).cast());

@@ -167,7 +167,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         settings::check(&options.settings);
         check_location(&options.location).or_raise();
         // A hook may know something of this session that it does not know of the job's.
-        copy_question::may_read(&options.location, target);
+        copy_question::may_read(&options.location);
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();
         let queue = queue_of(fcinfo);

@@ -69,7 +69,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         // A worker of a scan by several processes is told more before it opens the file.
         let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
         let rows = (!rechecks && !is_told).then(|| {
-            copy_question::may_read(options.location().or_raise(), relid);
+            copy_question::may_read(options.location().or_raise());
             open_rows(relation, &options).or_raise()
         });
         let mut aggregation = Aggregates::from_private((*plan).fdw_private).map(|a| Aggregation::new(&a, relation));

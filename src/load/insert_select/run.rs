@@ -146,7 +146,7 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
             load.more.push(Source { options, path, mapping, projection });
         }
         for insertion in insertions {
-            copy_question::may_read(&options_of(insertion).0.location, insertion.foreign);
+            copy_question::may_read(&options_of(insertion).0.location);
         }
         load.rows = Some(source::open_rows(load.target.relation, &load.options, Some(&load.mapping)).or_raise());
         load.begin_rows();
