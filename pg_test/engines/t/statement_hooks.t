@@ -201,7 +201,8 @@ sub audits
 	with('pgaudit.log' => 'all', 'pgaudit.log_rows' => 'on');
 	is_as_copy("$name = all, log_rows", 'SESSION WRITE COPY  ');
 	my $oid = $node->safe_psql('postgres', "SELECT 'hidden.t'::regclass::oid");
-	is(said('loader', "SELECT * FROM bulk_load('$file', $oid)"), 'ok', "$name: a table whose schema is closed");
+	# Another library plans, so the planner is asked about the INSERT, in which the table has a name.
+	is(said('loader', "SELECT * FROM bulk_load('$file', $oid)"), '42501: permission denied for schema hidden', "$name: a table whose schema is closed");
 	entries();
 	without('pgaudit.log_rows', 'pgaudit.log');
 
@@ -242,7 +243,7 @@ sub audits
 	is(said('reader', qq[SELECT * FROM bulk_load('two.txt', 't', '{"server": "below"}')]), 'ok', "$order: a file of a directory");
 	is(said('loader', "SELECT * FROM bulk_load('$file', 'hidden.t'::regclass::oid)"), '42501: permission denied for schema hidden',
 		"$order: a table in a schema that is closed");
-	is(said('loader', "SELECT * FROM bulk_load('$file', $oid)"), 'ok', "$order: ... by its OID");
+	is(said('loader', "SELECT * FROM bulk_load('$file', $oid)"), '42501: permission denied for schema hidden', "$order: ... by its OID");
 	without('pgaudit.log', 'pgaudit.role', 'pgaudit.log_level');
 	return;
 }
