@@ -318,5 +318,15 @@ SET track_counts = off;
 SELECT rows_loaded, (SELECT array_agg(i->>'from') FROM jsonb_array_elements(indexes) i) AS built_from FROM bulk_load(data_path('liar'), 'liar_updates', '{"workers": 0, "truncate": true}');
 RESET track_counts;
 SELECT faults('liar_updates');
+-- Frozen rows that were deleted do not show which command inserted them, also where that was undone.
+CREATE FUNCTION deletes() RETURNS void LANGUAGE plpgsql VOLATILE AS
+	$$ BEGIN DELETE FROM frozen; RAISE 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END $$;
+CREATE FUNCTION lies_deleting(a int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN IF a = 18000 THEN PERFORM deletes(); END IF; RETURN true; END $$;
+BEGIN;
+CREATE TABLE frozen (a int, b text);
+CREATE INDEX ON frozen (a);
+\set SHOW_CONTEXT never
+SELECT rows_loaded FROM bulk_load(data_path('liar'), 'frozen', '{"freeze": true, "where": "lies_deleting(a)"}');
+ROLLBACK;
 SET client_min_messages = warning;
 DROP SCHEMA load_index_build CASCADE;

@@ -134,6 +134,9 @@ pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
     }
 }
 
+/// Anum_pg_statistic_ext_stxexprs, which is not among the bindings of 18.
+pub const STATISTIC_EXPRESSIONS: u32 = 9;
+
 /// How many rows of a relation this session has inserted, updated and deleted, also where it has undone that; None if nothing is
 /// counted (track_counts is off). Guarded.
 ///

@@ -60,7 +60,7 @@ unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
             if tuple.is_null() {
                 return true;
             }
-            let are_plain = stored_is_plain(cache, tuple, pg_sys::Anum_pg_statistic_ext_stxexprs);
+            let are_plain = stored_is_plain(cache, tuple, compat::STATISTIC_EXPRESSIONS);
             pg_sys::ReleaseSysCache(tuple);
             are_plain
         })
