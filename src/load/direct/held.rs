@@ -19,12 +19,13 @@
 //!
 //! | what moved | what the load does |
 //! |---|---|
-//! | rows of a relation, also undone | drops the index keys that it collected; indexes are built from the table, or inserted into. With option freeze it raises an error: a frozen row does not show which command inserted it |
-//! | the file | raises an error |
-//! | which triggers fire (session_replication_role) | raises an error: COPY asks for each row, a load once |
-//! | the state of constraints (SET CONSTRAINTS) | nothing: the state at the end counts, as under COPY |
-//! | triggers of a partition without rows | raises an error if the direct writer could not have loaded it (`Process::open_heap`) |
-//! | other triggers, rules, policies | nothing: the executor's copies are those of the beginning, as under COPY |
+//! | rows of a relation, also undone | It drops the index keys that it collected. Indexes are built from the table, or inserted into. |
+//! | rows of a load with option freeze | It raises an error. A frozen row does not show which command inserted it. |
+//! | the file | It raises an error. |
+//! | which triggers fire (session_replication_role) | It raises an error. COPY asks for each row, a load once. |
+//! | the state of constraints (SET CONSTRAINTS) | Nothing. The state at the end counts, as under COPY. |
+//! | triggers of a partition without rows | It raises an error if the direct writer could not have loaded it (`Process::open_heap`). |
+//! | other triggers, rules, policies | Nothing. The executor's copies are those of the beginning, as under COPY. |
 
 use std::ffi::CStr;
 
