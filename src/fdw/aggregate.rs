@@ -66,7 +66,7 @@ impl Aggregates {
     /// # Safety
     /// The private list of a plan made here; a guarded frame.
     pub unsafe fn from_private(private: *mut pg_sys::List) -> Option<Aggregates> {
-        // SAFETY: the caller vouches for the list.
+        // SAFETY: this function's contract covers the list.
         let numbers = |list: *mut pg_sys::List| unsafe {
             let list = list.as_ref();
             let len = list.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
@@ -124,7 +124,7 @@ unsafe extern "C-unwind" fn add_path(
     output: *mut pg_sys::RelOptInfo,
     partial: bool,
 ) {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         if !is_simple(root, input) {
             return;
@@ -176,7 +176,7 @@ unsafe extern "C-unwind" fn add_path(
 /// # Safety
 /// As [`get_foreign_upper_paths`].
 unsafe fn is_simple(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptInfo) -> bool {
-    // SAFETY: the caller vouches for the structures; a base relation has its place in the range table.
+    // SAFETY: this function's contract covers the structures; a base relation has its place in the range table.
     unsafe {
         let parse = (*root).parse;
         let is_one = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
@@ -205,7 +205,7 @@ unsafe fn is_simple(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptIn
 /// # Safety
 /// As [`get_foreign_upper_paths`].
 unsafe fn quals(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptInfo) -> Option<*mut pg_sys::List> {
-    // SAFETY: the caller vouches for the structures, whose list has nodes of one type; guarded calls.
+    // SAFETY: this function's contract covers the structures, whose list has nodes of one type; guarded calls.
     unsafe {
         let clauses = PgList::<pg_sys::RestrictInfo>::from_pg((*input).baserestrictinfo);
         let mut quals = Vec::new();
@@ -228,7 +228,7 @@ unsafe fn quals(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptInfo) 
 /// # Safety
 /// A valid expression.
 unsafe fn columns(expression: *mut pg_sys::Node, relation: pg_sys::Index) -> Option<Vec<i32>> {
-    // SAFETY: the caller vouches for it; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags say what nodes are.
     unsafe {
         let include = pg_sys::PVC_INCLUDE_PLACEHOLDERS | pg_sys::PVC_INCLUDE_AGGREGATES;
         let found = pg_sys::pull_var_clause(expression, include.cast_signed());
@@ -242,7 +242,7 @@ unsafe fn columns(expression: *mut pg_sys::Node, relation: pg_sys::Index) -> Opt
 /// # Safety
 /// A valid node.
 unsafe fn column(node: *mut pg_sys::Node, relation: pg_sys::Index) -> Option<i32> {
-    // SAFETY: the caller vouches for it; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags say what nodes are.
     unsafe {
         if (*node).type_ != pg_sys::NodeTag::T_Var {
             return None;
@@ -261,7 +261,7 @@ type Aggregate = (*mut pg_sys::Aggref, (pg_sys::Oid, i32));
 /// # Safety
 /// A target's expressions.
 unsafe fn aggregates(target: *mut pg_sys::List, relation: pg_sys::Index, partial: bool) -> Option<Vec<Aggregate>> {
-    // SAFETY: the caller vouches for the list; tags say what nodes are; guarded calls.
+    // SAFETY: this function's contract covers the list; tags say what nodes are; guarded calls.
     unsafe {
         let include =
             pg_sys::PVC_INCLUDE_PLACEHOLDERS | pg_sys::PVC_INCLUDE_AGGREGATES | pg_sys::PVC_INCLUDE_WINDOWFUNCS;
@@ -286,7 +286,7 @@ unsafe fn aggregates(target: *mut pg_sys::List, relation: pg_sys::Index, partial
 /// # Safety
 /// A valid node.
 unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial: bool) -> Option<(pg_sys::Oid, i32)> {
-    // SAFETY: the caller vouches for it; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags say what nodes are.
     unsafe {
         let kind = Kind::of((*node).aggfnoid)?;
         let split = if partial { pg_sys::AggSplit::AGGSPLIT_INITIAL_SERIAL } else { pg_sys::AggSplit::AGGSPLIT_SIMPLE };
@@ -322,7 +322,7 @@ unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial:
 /// # Safety
 /// As [`get_foreign_upper_paths`].
 unsafe fn workers(input: *mut pg_sys::RelOptInfo) -> i32 {
-    // SAFETY: the caller vouches for the structure.
+    // SAFETY: this function's contract covers the structure.
     unsafe {
         let paths = PgList::<pg_sys::Path>::from_pg((*input).partial_pathlist);
         paths.get_ptr(0).map_or(0, |path| (*path).parallel_workers)
@@ -350,7 +350,7 @@ pub unsafe fn plan(
     tlist: *mut pg_sys::List,
     outer_plan: *mut pg_sys::Plan,
 ) -> *mut pg_sys::ForeignScan {
-    // SAFETY: the caller vouches for the structures; guarded calls on lists made in `add_path`.
+    // SAFETY: this function's contract covers the structures; guarded calls on lists made in `add_path`.
     unsafe {
         let private = PgList::<pg_sys::List>::from_pg((*path).fdw_private);
         let list = |i| private.get_ptr(i).unwrap_or(null_mut());

@@ -69,7 +69,7 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
 /// # Safety
 /// An open foreign table.
 unsafe fn may_sample(relation: pg_sys::Relation, options: &TableOptions) -> bool {
-    // SAFETY: the caller vouches for the table; guarded calls.
+    // SAFETY: this function's contract covers the table; guarded calls.
     unsafe {
         let owner = (*(*relation).rd_rel).relowner;
         let who = [pg_sys::GetUserId(), pg_sys::GetOuterUserId()];
@@ -168,7 +168,7 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
 /// A valid sampling that nobody else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let s = unsafe { &mut *sampling };
     loop {
         // SAFETY: a guarded call during ANALYZE.
@@ -278,7 +278,7 @@ unsafe extern "C-unwind" fn keep_sample(
     relation: pg_sys::Relation,
     rows: *mut pg_sys::HeapTuple,
 ) {
-    // SAFETY: the caller vouches for it; the place is less than the target, which is the array's length.
+    // SAFETY: this function's contract covers the argument; the place is less than the target, which is the array's length.
     unsafe {
         let s = &mut *sampling;
         if s.filter.is_some() {
@@ -308,7 +308,7 @@ unsafe extern "C-unwind" fn keep_sample(
 /// # Safety
 /// A plain frame; a valid sampling with a filter.
 unsafe fn makes_row(sampling: *mut Sampling) -> bool {
-    // SAFETY: the caller vouches for it; nothing here has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         raise_missing(sampling);
         let arrays = RowArrays { values: (*sampling).values.as_mut_ptr(), nulls: (*sampling).nulls.as_mut_ptr() };
@@ -326,7 +326,7 @@ unsafe fn makes_row(sampling: *mut Sampling) -> bool {
 /// A valid sampling.
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_missing(sampling: *mut Sampling) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut (*sampling).rows }.check_missing().or_raise();
 }
 
@@ -336,7 +336,7 @@ unsafe extern "C-unwind" fn raise_missing(sampling: *mut Sampling) {
 /// A valid sampling; nobody uses it afterwards.
 #[pg_guard]
 unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_sys::Relation, elevel: i32) -> i32 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let s = &mut *sampling;
         s.rows.close().or_raise();
@@ -384,7 +384,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
 /// # Safety
 /// A plain frame; what ANALYZE asks for.
 unsafe extern "C-unwind" fn sample(call: Opaque) {
-    // SAFETY: the caller vouches for it, and a sampling made here; nothing here has a destructor.
+    // SAFETY: this function's contract covers the argument, and a sampling made here; nothing here has a destructor.
     unsafe {
         let call = call.cast::<Call>();
         let sampling = begin_sampling((*call).relation, (*call).target);

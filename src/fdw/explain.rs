@@ -41,7 +41,7 @@ fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es:
 /// # Safety
 /// As [`explain_foreign_scan`].
 unsafe fn explain_aggregate(node: *mut pg_sys::ForeignScanState, es: *mut pg_sys::ExplainState) -> Option<pg_sys::Oid> {
-    // SAFETY: the caller vouches for the structures; the only member of `fs_relids` is a place in the range table, of which
+    // SAFETY: this function's contract covers the structures; the only member of `fs_relids` is a place in the range table, of which
     // EXPLAIN has the names.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();

@@ -40,7 +40,7 @@ pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bo
 /// The planner's structure.
 pub unsafe fn forbid_workers(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
     let Some(function) = planned(options) else { return };
-    // SAFETY: the caller vouches for the structure, whose arrays are as long as it says; a guarded call.
+    // SAFETY: this function's contract covers the structure, whose arrays are as long as it says; a guarded call.
     unsafe {
         if pg_sys::func_parallel(function).cast_unsigned() != pg_sys::PROPARALLEL_UNSAFE {
             return;
@@ -65,7 +65,7 @@ pub unsafe fn forbid_workers(options: &TableOptions, root: *mut pg_sys::PlannerI
 pub unsafe fn cost(options: &TableOptions, root: *mut pg_sys::PlannerInfo) -> f64 {
     let mut cost = pg_sys::QualCost::default();
     if let Some(function) = planned(options) {
-        // SAFETY: the caller vouches for the structure; a guarded call.
+        // SAFETY: this function's contract covers the structure; a guarded call.
         unsafe { pg_sys::add_function_cost(root, function, std::ptr::null_mut(), &raw mut cost) };
     }
     cost.per_tuple
@@ -77,7 +77,7 @@ pub unsafe fn cost(options: &TableOptions, root: *mut pg_sys::PlannerInfo) -> f6
 /// The planner's structure.
 pub unsafe fn depend(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
     if let Some(function) = planned(options) {
-        // SAFETY: the caller vouches for the structure; a guarded call.
+        // SAFETY: this function's contract covers the structure; a guarded call.
         unsafe { pg_sys::record_plan_function_dependency(root, function) };
     }
 }
@@ -101,7 +101,7 @@ pub unsafe fn begin(
 /// # Safety
 /// A plain frame; a filter, the rows of its file, and arrays of the table's row. COPY's context is pushed.
 pub unsafe fn call(this: *const RowFilter, rows: *mut Rows, arrays: RowArrays) -> Made {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         // What a function says is about the line, which may hold what the user may not see.
         let before = ((*rows).is_discreet, (*rows).is_converting);

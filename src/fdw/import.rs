@@ -34,7 +34,7 @@ pub unsafe extern "C-unwind" fn import_foreign_schema(
     statement: *mut pg_sys::ImportForeignSchemaStmt,
     server: pg_sys::Oid,
 ) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for the statement, whose strings outlive the call; the strings of the list are copies.
+    // SAFETY: this function's contract covers the statement, whose strings outlive the call; the strings of the list are copies.
     unsafe {
         let commands = commands(statement, server).or_raise();
         let mut list = PgList::<std::ffi::c_char>::new();
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn import_foreign_schema(
 unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_sys::Oid) -> Result<Vec<Vec<u8>>> {
     let mut request = Request::new(Caller::ForeignTable);
     let mut filename = None;
-    // SAFETY: the caller vouches for the statement.
+    // SAFETY: this function's contract covers the statement.
     let (options, schema, server_name) = unsafe {
         let options = stored((*statement).options);
         (options, CStr::from_ptr((*statement).remote_schema), CStr::from_ptr((*statement).server_name))

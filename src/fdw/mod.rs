@@ -40,7 +40,7 @@ static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::open::begin_foreign
 /// # Safety
 /// Valid routines, or null.
 pub unsafe fn owns(routine: *const pg_sys::FdwRoutine) -> bool {
-    // SAFETY: the caller vouches for them.
+    // SAFETY: this function's contract covers them.
     let begin = unsafe { routine.as_ref() }.and_then(|routine| routine.BeginForeignScan);
     begin.map(|begin| begin as usize) == BEGIN.map(|begin| begin as usize)
 }
@@ -61,7 +61,7 @@ pub fn filters(relid: pg_sys::Oid) -> Result<bool> {
 /// # Safety
 /// The plan of a scan of one of our tables.
 pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
-    // SAFETY: the caller vouches for the plan.
+    // SAFETY: this function's contract covers the plan.
     let private::Wanted { by_quals, besides } = unsafe { private::Wanted::from_private((*scan).fdw_private) };
     [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
 }
@@ -71,7 +71,7 @@ pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
 /// # Safety
 /// A valid state.
 pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
-    // SAFETY: the caller vouches for the state; a scan that has our routines was begun by them.
+    // SAFETY: this function's contract covers the state; a scan that has our routines was begun by them.
     unsafe {
         let begin = (*node).fdwroutine.as_ref().and_then(|routine| routine.BeginForeignScan);
         begin.is_some_and(|begin| begin as usize == scan::open::begin_foreign_scan as *const () as usize)
@@ -84,7 +84,7 @@ pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
 /// # Safety
 /// A scan that is replaceable.
 pub unsafe fn replace(node: *mut pg_sys::ForeignScanState) -> Result<()> {
-    // SAFETY: the caller vouches for the state.
+    // SAFETY: this function's contract covers the state.
     unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.map_or(Ok(()), Scan::give_up)
 }
 
@@ -93,7 +93,7 @@ pub unsafe fn replace(node: *mut pg_sys::ForeignScanState) -> Result<()> {
 /// # Safety
 /// A scan that was replaced.
 pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u64) {
-    // SAFETY: the caller vouches for the state.
+    // SAFETY: this function's contract covers the state.
     if let Some(scan) = unsafe { (*node).fdw_state.cast::<Scan>().as_mut() } {
         scan.bytes_before += bytes;
         scan.tolerance.bad_rows += bad_rows;

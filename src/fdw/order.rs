@@ -104,7 +104,7 @@ unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>>
 /// # Safety
 /// An item of a sort clause.
 unsafe fn key(item: *mut pg_sys::Node) -> Option<Key> {
-    // SAFETY: the caller vouches for it; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags say what nodes are.
     unsafe {
         if (*item).type_ != NodeTag::T_SortBy {
             return None;
@@ -217,7 +217,7 @@ unsafe fn spoken(
     let columns = columns(relid, option)?;
     let mut pathkeys = PgList::<pg_sys::PathKey>::new();
     let mut up_to = Vec::new();
-    // SAFETY: the caller vouches for the structures; guarded calls.
+    // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
         for (i, (ordered, known)) in columns.iter().enumerate() {
             // As make_pathkey_from_sortinfo and build_index_pathkeys.
@@ -254,7 +254,7 @@ pub unsafe fn useful(
     relid: pg_sys::Oid,
     option: &CStr,
 ) -> Result<Option<(*mut pg_sys::List, Vec<Ordered>)>> {
-    // SAFETY: the caller vouches for the structures; a guarded call.
+    // SAFETY: this function's contract covers the structures; a guarded call.
     unsafe {
         let spoken = spoken(root, rel, relid, option)?;
         let useful = pg_sys::truncate_useless_pathkeys(root, rel, spoken.pathkeys);
@@ -273,7 +273,7 @@ pub unsafe fn promised(
     option: &CStr,
     pathkeys: *const pg_sys::List,
 ) -> Result<Vec<Ordered>> {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     Ok(unsafe { spoken(root, rel, relid, option)? }.columns(pathkeys))
 }
 
@@ -292,7 +292,7 @@ impl Ordered {
     /// # Safety
     /// What [`Ordered::to_list`] made, or null.
     pub unsafe fn from_list(list: *mut pg_sys::List) -> Vec<Ordered> {
-        // SAFETY: the caller vouches for the list, of integers.
+        // SAFETY: this function's contract covers the list, of integers.
         let numbers: Vec<i32> = unsafe {
             let list = list.as_ref();
             let length = list.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));

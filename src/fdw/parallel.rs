@@ -86,7 +86,7 @@ unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
     let list = shared_list(scan);
     let places = places(scan);
     let Some(rows) = &scan.rows else { return };
-    // SAFETY: the caller vouches for the room.
+    // SAFETY: this function's contract covers the room.
     unsafe {
         shared.write(Shared::new(rows, list.as_ref().map(|(list, _)| &**list), places));
         let Some((list, bytes)) = list else { return };
@@ -103,7 +103,7 @@ unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
 /// # Safety
 /// What the leader has shared.
 unsafe fn list_of(shared: *const Shared) -> Option<FileList> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let files = (*shared).files;
         if files == 0 {

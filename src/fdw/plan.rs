@@ -185,7 +185,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
 /// # Safety
 /// The planner's structures.
 unsafe fn wanted(rel: *mut pg_sys::RelOptInfo, relid: pg_sys::Oid, clauses: *mut pg_sys::List) -> Wanted {
-    // SAFETY: the caller vouches for the structures; guarded calls.
+    // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
         let attributes = |node: *mut pg_sys::Node| {
             let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();

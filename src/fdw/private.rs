@@ -32,7 +32,7 @@ impl Wanted {
     /// # Safety
     /// The private list of a plan made here; a guarded frame.
     pub unsafe fn from_private(private: *mut pg_sys::List) -> Wanted {
-        // SAFETY: the caller vouches for the list.
+        // SAFETY: this function's contract covers the list.
         let read = |index: usize| unsafe {
             let private = PgList::<pg_sys::List>::from_pg(private);
             let list = private.get_ptr(index).unwrap_or(std::ptr::null_mut());
@@ -51,7 +51,7 @@ impl Wanted {
 /// # Safety
 /// The private list of a plan made here.
 pub unsafe fn others(private: *mut pg_sys::List) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for the list.
+    // SAFETY: this function's contract covers the list.
     unsafe { PgList::<pg_sys::List>::from_pg(private).get_ptr(2).unwrap_or(std::ptr::null_mut()) }
 }
 
@@ -60,7 +60,7 @@ pub unsafe fn others(private: *mut pg_sys::List) -> *mut pg_sys::List {
 /// # Safety
 /// The private list of a plan made here.
 pub unsafe fn order_of(private: *mut pg_sys::List) -> Vec<Ordered> {
-    // SAFETY: the caller vouches for the list.
+    // SAFETY: this function's contract covers the list.
     unsafe {
         let list = PgList::<pg_sys::List>::from_pg(private).get_ptr(4).unwrap_or(std::ptr::null_mut());
         Ordered::from_list(list)

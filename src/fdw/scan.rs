@@ -106,7 +106,7 @@ impl Scan {
     #[inline]
     unsafe fn take_decoded(&self, decoded: RowArrays, arrays: RowArrays) {
         for &attribute in &self.first_attributes {
-            // SAFETY: the caller vouches for the arrays, and it is the attribute of a column.
+            // SAFETY: this function's contract covers the arrays, and it is the attribute of a column.
             unsafe {
                 *arrays.values.add(attribute) = *decoded.values.add(attribute);
                 *arrays.nulls.add(attribute) = *decoded.nulls.add(attribute);
@@ -200,6 +200,6 @@ fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool
 /// # Safety
 /// A valid slot.
 unsafe fn slot_arrays(slot: *mut pg_sys::TupleTableSlot) -> RowArrays {
-    // SAFETY: the caller vouches for the slot.
+    // SAFETY: this function's contract covers the slot.
     unsafe { RowArrays { values: (*slot).tts_values, nulls: (*slot).tts_isnull } }
 }

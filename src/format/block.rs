@@ -191,7 +191,7 @@ impl Block {
     /// The arrays are those of the row that was asked for last, and this is done for the first time.
     pub unsafe fn make_datums(&mut self, values: *mut Datum, nulls: *const bool) -> Option<()> {
         for (i, _) in self.sources.iter().enumerate().filter(|&(_, &source)| source == Source::Raw) {
-            // SAFETY: the caller vouches for the arrays, which are as long as `sources`; the values were packed, and their
+            // SAFETY: this function's contract covers the arrays, which are as long as `sources`; the values were packed, and their
             // bytes are there as long as the row.
             unsafe {
                 if !*nulls.add(i) {

@@ -21,7 +21,7 @@ pub unsafe fn assign(
     type_oid: pg_sys::Oid,
     typmod: i32,
 ) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         c::coerce_to_target_type(
             state,
@@ -42,7 +42,7 @@ pub unsafe fn assign(
 /// An expression that cannot become a value of this column.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const pg_sys::FormData_pg_attribute) {
-    // SAFETY: the caller vouches for both; guarded calls, and strings that they return.
+    // SAFETY: this function's contract covers both arguments; guarded calls, and strings that they return.
     unsafe {
         let name = from_server(CStr::from_ptr((*form).attname.data.as_ptr()));
         let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
@@ -63,7 +63,7 @@ pub unsafe fn complain_at(
     value: *mut pg_sys::Node,
     form: *const pg_sys::FormData_pg_attribute,
 ) {
-    // SAFETY: the caller vouches for all; formats and arguments agree.
+    // SAFETY: this function's contract covers all arguments; formats and arguments agree.
     unsafe {
         if c::errstart_cold(pg_sys::PGERROR.cast_signed(), std::ptr::null()) {
             c::errcode(Code::ERRCODE_DATATYPE_MISMATCH as i32);

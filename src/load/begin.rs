@@ -27,7 +27,7 @@ pub unsafe fn begin(
     schema: pg_sys::Oid,
     purpose: Purpose,
 ) -> *mut Load {
-    // SAFETY: the caller vouches for the datum; guarded calls.
+    // SAFETY: this function's contract covers the datum; guarded calls.
     unsafe {
         let options = LoadOptions::parse(given.path().to_owned(), json, allowed, false).or_raise();
         let mut options = given.settle(options).or_raise();

@@ -37,7 +37,7 @@ use crate::pg::statement::{self, About, Checked};
 /// # Safety
 /// A plain frame; a load whose rows are open, in whose memory context we are.
 pub unsafe fn load(load: *mut Load) {
-    // SAFETY: the caller vouches for the load; feed and statement live as long as its memory context.
+    // SAFETY: this function's contract covers the load; feed and statement live as long as its memory context.
     unsafe {
         let feed = begin(load);
         let defaults = Checked { relid: (*load).target.relid, inserted: set_by_defaults(feed) };
@@ -51,7 +51,7 @@ pub unsafe fn load(load: *mut Load) {
 /// As [`load`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Feed {
-    // SAFETY: the caller vouches for the load.
+    // SAFETY: this function's contract covers the load.
     unsafe { Feed::of_load(load) }.or_raise()
 }
 
@@ -61,7 +61,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Feed {
 /// A valid feed.
 #[pg_guard]
 unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::Bitmapset {
-    // SAFETY: the caller vouches for the feed; guarded calls on a set made here.
+    // SAFETY: this function's contract covers the feed; guarded calls on a set made here.
     unsafe {
         let defaults = &(*feed).defaults;
         let numbers = defaults.iter().filter_map(|(attribute, _)| i32::try_from(attribute + 1).ok());
@@ -77,7 +77,7 @@ unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::B
 /// As [`load`].
 #[pg_guard]
 unsafe extern "C-unwind" fn function(load: *const Load) -> pg_sys::Oid {
-    // SAFETY: the caller vouches for the load; guarded calls, on a list of names made here.
+    // SAFETY: this function's contract covers the load; guarded calls, on a list of names made here.
     unsafe {
         let schema = pg_sys::makeString(pg_sys::get_namespace_name((*load).schema));
         let name = pg_sys::makeString(pg_sys::pstrdup(c"bulk_rows".as_ptr()));
@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn function(load: *const Load) -> pg_sys::Oid {
 /// As [`load`], with its feed.
 #[pg_guard]
 unsafe extern "C-unwind" fn insert(load: *const Load, feed: *const Feed) -> *const c_char {
-    // SAFETY: the caller vouches for both; a guarded call that copies the string.
+    // SAFETY: this function's contract covers both arguments; a guarded call that copies the string.
     unsafe {
         let statement = statement_text(&*load, &(*feed).defaults).or_raise();
         pg_sys::pstrdup(statement.as_ptr())
@@ -149,7 +149,7 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
 /// A load and a feed whose statement has ended.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64) {
-    // SAFETY: the caller vouches for both, and nobody else uses them now.
+    // SAFETY: this function's contract covers both arguments, and nobody else uses them now.
     unsafe {
         let (load, feed) = (&mut *load, &mut *feed);
         feed.tolerance.report();

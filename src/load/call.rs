@@ -79,7 +79,7 @@ unsafe extern "C-unwind" fn begin_guarded(
     purpose: *const Purpose,
     is_data: bool,
 ) -> *mut Load {
-    // SAFETY: the caller vouches for the arguments; guarded calls.
+    // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
         pg_sys::InitMaterializedSRF(fcinfo, 0);
         let argument = |index: usize, name: &str| {
@@ -114,7 +114,7 @@ unsafe extern "C-unwind" fn begin_guarded(
 /// A load that is finished, and the call that it was made for. The current memory context is not the load's.
 #[pg_guard]
 unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
-    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
         {
             let load = &*load;

@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
 /// A load that has gone through its file, and the call that it was made for. The current memory context is not the load's.
 #[pg_guard]
 unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
-    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
         {
             let load = &mut *load;

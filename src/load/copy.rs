@@ -40,7 +40,7 @@ pub unsafe fn take(
     completion: *mut pg_sys::QueryCompletion,
     watched: bool,
 ) -> bool {
-    // SAFETY: the caller vouches for the arguments; what is made here lives as long as the current memory context.
+    // SAFETY: this function's contract covers the arguments; what is made here lives as long as the current memory context.
     unsafe {
         if (*statement).type_ != pg_sys::NodeTag::T_CopyStmt || !guc::copy() {
             return false;
@@ -90,7 +90,7 @@ pub unsafe fn take(
 /// A COPY FROM.
 #[pg_guard]
 unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched: bool) -> pg_sys::Relation {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         // Options and table before the condition and the rights: what is folded in it may run code, and who watches them is told that
         // they are asked. Core is going to do both, too.
@@ -119,7 +119,7 @@ unsafe extern "C-unwind" fn begin(
     relation: pg_sys::Relation,
     clause: *const WhereClause,
 ) -> *mut super::Load {
-    // SAFETY: the caller vouches for all; guarded calls.
+    // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
         match run::begin(&*statement, relation, *clause) {
             Ok(load) => load,
@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn begin(
 /// # Safety
 /// A COPY, and its table, open and locked.
 unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation, why: &str) {
-    // SAFETY: the caller vouches for both; guarded calls. The lock is kept, for core.
+    // SAFETY: this function's contract covers both arguments; guarded calls. The lock is kept, for core.
     unsafe {
         tell(statement, Some(why));
         pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());

@@ -57,7 +57,7 @@ pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo
 /// As [`bulk_load_named`].
 #[pg_guard]
 unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
-    // SAFETY: the caller vouches for the arguments; guarded calls.
+    // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
         // Of three or four, as the function is declared.
@@ -86,7 +86,7 @@ unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::
 /// # Safety
 /// A datum of type text.
 unsafe fn relation_of(target: pg_sys::Datum) -> Result<pg_sys::Oid> {
-    // SAFETY: the caller vouches for the datum; guarded calls with strings.
+    // SAFETY: this function's contract covers the datum; guarded calls with strings.
     unsafe {
         let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(target.cast_mut_ptr()).cast());
         let bytes = CStr::from_ptr(name).to_bytes();
@@ -111,7 +111,7 @@ unsafe fn relation_of(target: pg_sys::Datum) -> Result<pg_sys::Oid> {
 /// # Safety
 /// A string of digits.
 unsafe fn named(name: *const c_char) -> pg_sys::Oid {
-    // SAFETY: the caller vouches for the string; guarded calls.
+    // SAFETY: this function's contract covers the string; guarded calls.
     unsafe {
         let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name));
         let variable = pg_sys::makeRangeVarFromNameList(names);
@@ -126,7 +126,7 @@ unsafe fn named(name: *const c_char) -> pg_sys::Oid {
 /// # Safety
 /// A datum of type jsonb. Guarded.
 unsafe fn creates(options: pg_sys::Datum, allowed: &Allowed) -> Result<bool> {
-    // SAFETY: the caller vouches for the datum.
+    // SAFETY: this function's contract covers the datum.
     let Some(members) = (unsafe { jsonb::members(options) }) else { return Ok(false) };
     let mut creates = false;
     let mut other = None;
@@ -183,11 +183,11 @@ pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid
 /// # Safety
 /// As [`bulk_load_named`]; the function takes such arguments, and returns such rows.
 unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
-    // SAFETY: the caller vouches for the call.
+    // SAFETY: this function's contract covers the call.
     let count = unsafe { (*fcinfo).nargs };
     let arguments = usize::try_from(count).unwrap_or(0);
     let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + arguments * size_of::<pg_sys::NullableDatum>();
-    // SAFETY: the caller vouches for the call; there is space for the head of a call and its arguments (SizeForFunctionCallInfo).
+    // SAFETY: this function's contract covers the call; there is space for the head of a call and its arguments (SizeForFunctionCallInfo).
     unsafe {
         let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
         let flinfo: *mut pg_sys::FmgrInfo = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();

@@ -47,7 +47,7 @@ impl Allowed {
     /// # Safety
     /// A call with arguments as declared.
     pub unsafe fn by_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<Allowed> {
-        // SAFETY: the caller vouches for the call; guarded calls. A function has as many arguments as its types.
+        // SAFETY: this function's contract covers the call; guarded calls. A function has as many arguments as its types.
         unsafe {
             let function = (*(*fcinfo).flinfo).fn_oid;
             let names = match position(function) {
@@ -155,7 +155,7 @@ fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
 /// # Safety
 /// A datum of type text[]. Guarded.
 unsafe fn names(array: pg_sys::Datum) -> Result<Vec<&'static str>> {
-    // SAFETY: the caller vouches for the datum.
+    // SAFETY: this function's contract covers the datum.
     let given = unsafe { spi::Value::of(array).texts() };
     let known = |name: CString| {
         let name = from_server(&name);

@@ -101,7 +101,7 @@ impl Duplicates {
     /// # Safety
     /// An open relation.
     pub unsafe fn arbiter(&self, relation: pg_sys::Relation) -> Result<pg_sys::Oid> {
-        // SAFETY: the caller vouches for the relation.
+        // SAFETY: this function's contract covers the relation.
         let (table, candidates) = unsafe {
             (from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr())), Candidate::all(relation))
         };
@@ -155,7 +155,7 @@ impl Candidate {
     /// An open relation. Guarded.
     unsafe fn all(relation: pg_sys::Relation) -> Vec<Candidate> {
         let lock = pg_sys::AccessShareLock.cast_signed();
-        // SAFETY: the caller vouches for the relation; guarded calls.
+        // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
             let list = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
             let look = |oid| {
@@ -181,7 +181,7 @@ impl Candidate {
 /// # Safety
 /// An open index of the leaf.
 pub unsafe fn is_part_of(index: pg_sys::Relation, arbiter: pg_sys::Oid) -> bool {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let oid = (*index).rd_id;
         if oid == arbiter || !(*(*index).rd_rel).relispartition {
@@ -197,7 +197,7 @@ pub unsafe fn is_part_of(index: pg_sys::Relation, arbiter: pg_sys::Oid) -> bool 
 /// # Safety
 /// An index of a table that the lock is held of.
 pub unsafe fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
-    // SAFETY: the caller vouches for the index; guarded calls, and strings that they return.
+    // SAFETY: this function's contract covers the index; guarded calls, and strings that they return.
     unsafe {
         let constraint = pg_sys::get_index_constraint(arbiter);
         let target = if constraint == pg_sys::InvalidOid {

@@ -78,7 +78,7 @@ pub unsafe fn owner_of(relation: pg_sys::Relation) -> Option<Owned> {
 /// # Safety
 /// An open relation that is locked, and whose it is.
 pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<Option<String>> {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     let answer = unsafe { planned_insert::answer(relation) };
     let is_active = match (owned.needs, &answer) {
         (_, Answer::Other(_)) | (Needs::Nothing, _) => true,
@@ -128,7 +128,7 @@ fn is_loaded(engine: Engine) -> bool {
 /// # Safety
 /// An open relation. Guarded.
 unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
-    // SAFETY: the caller vouches for the relation; guarded catalog lookups.
+    // SAFETY: this function's contract covers the relation; guarded catalog lookups.
     unsafe {
         let schema = pg_sys::PG_CATALOG_NAMESPACE.into();
         let partitions = Catalog::find(c"citus", schema, c"pg_dist_partition")?;
@@ -156,7 +156,7 @@ unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
 /// # Safety
 /// An open relation. Guarded.
 unsafe fn is_shard(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation; guarded catalog lookups, and strings that they return.
+    // SAFETY: this function's contract covers the relation; guarded catalog lookups, and strings that they return.
     unsafe {
         let name = CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr());
         let Some((stem, number)) = name.to_str().ok().and_then(|name| name.rsplit_once('_')) else { return false };
@@ -178,7 +178,7 @@ unsafe fn is_shard(relation: pg_sys::Relation) -> bool {
 /// # Safety
 /// An open relation. Guarded.
 unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
-    // SAFETY: the caller vouches for the relation; guarded catalog lookups.
+    // SAFETY: this function's contract covers the relation; guarded catalog lookups.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"_timescaledb_catalog".as_ptr(), true);
         if schema == pg_sys::InvalidOid {
@@ -305,7 +305,7 @@ impl Catalog {
         keys: &[(&CStr, Key)],
         wanted: [&CStr; N],
     ) -> Option<[Value; N]> {
-        // SAFETY: the caller vouches for the relation; guarded calls; the arrays have an element for each attribute. Values by
+        // SAFETY: this function's contract covers the relation; guarded calls; the arrays have an element for each attribute. Values by
         // reference are not looked at, and the others are copies.
         unsafe {
             let mut parts = Vec::with_capacity(keys.len());
@@ -381,7 +381,7 @@ impl Key {
 /// An open relation, and attributes of it.
 unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumber, Key)]) -> Option<pg_sys::Oid> {
     let lock = pg_sys::AccessShareLock.cast_signed();
-    // SAFETY: the caller vouches for the relation; guarded calls; an index has a number for each of its attributes.
+    // SAFETY: this function's contract covers the relation; guarded calls; an index has a number for each of its attributes.
     unsafe {
         for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
             let opened = pg_sys::index_open(index, lock);

@@ -44,7 +44,7 @@ struct Analysis {
 /// # Safety
 /// A plain frame; a load whose relation is open, in whose memory context we are.
 pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: the caller vouches for the load; what is parsed here lives as long as its memory.
+    // SAFETY: this function's contract covers the load; what is parsed here lives as long as its memory.
     unsafe {
         let analysis = begin(load);
         if analysis.is_null() {
@@ -89,7 +89,7 @@ pub unsafe fn analyze(load: *mut Load) {
 /// As [`analyze`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
-    // SAFETY: the caller vouches for the load.
+    // SAFETY: this function's contract covers the load.
     let load = unsafe { &*load };
     if load.options.computed.is_empty() {
         return std::ptr::null_mut();
@@ -119,7 +119,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
 /// # Safety
 /// A valid analysis, with so many expressions. What is returned lives as long as the relation is open. Raises nothing.
 unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: the caller vouches for it; `by_position` has found the attributes.
+    // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
     unsafe {
         let mapping = &(*analysis).mapping;
         let attnum = mapping.computed.get(at).copied().unwrap_or(1);
@@ -132,7 +132,7 @@ unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::Form
 /// # Safety
 /// The descriptor has it.
 pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
-    // SAFETY: the caller vouches for it; a guarded call.
+    // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe {
         let form = &*compat::attribute(descriptor, attribute);
         let number = i16::try_from(attribute + 1).unwrap_or(i16::MAX);
@@ -149,7 +149,7 @@ pub(super) unsafe fn with_target(
     node: *mut pg_sys::Expr,
     attnum: i16,
 ) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for them; guarded calls.
+    // SAFETY: this function's contract covers them; guarded calls.
     unsafe {
         let entry = pg_sys::makeTargetEntry(node, attnum, std::ptr::null_mut(), false);
         pg_sys::lappend(targets, entry.cast())
@@ -160,7 +160,7 @@ pub(super) unsafe fn with_target(
 /// A valid analysis, and an expression for that attribute.
 #[pg_guard]
 unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
 
@@ -168,7 +168,7 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// A load, and what was analyzed for it.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
-    // SAFETY: the caller vouches for both; attributes of the descriptor.
+    // SAFETY: this function's contract covers both arguments; attributes of the descriptor.
     unsafe {
         let Analysis { relation, descriptor, targets, named, .. } = &*analysis;
         // What is written wrong must not be taken for an input.
@@ -223,7 +223,7 @@ unsafe extern "C-unwind" fn refuse() {
 /// # Safety
 /// Nodes that were analyzed.
 pub unsafe fn obstacle(nodes: Nodes) -> Option<String> {
-    // SAFETY: the caller vouches for them.
+    // SAFETY: this function's contract covers them.
     unsafe { volatile::calls_volatile(nodes.targets.cast()) }
         .then(|| "An expression in columns calls a volatile function.".into())
 }

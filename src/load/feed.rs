@@ -70,7 +70,7 @@ impl Feed {
     /// # Safety
     /// A load whose relation and rows are open.
     pub unsafe fn of_load(load: *mut Load) -> Result<*mut Feed> {
-        // SAFETY: the caller vouches for the load; guarded calls.
+        // SAFETY: this function's contract covers the load; guarded calls.
         unsafe {
             let (memory, this) = ((*load).memory, &*load);
             let relation = this.target.relation;
@@ -168,7 +168,7 @@ impl Feed {
         let rows = unsafe { (*self.load).rows.as_ref() };
         let file = rows.map_or(0, |rows| rows.stream().file_number());
         if file != self.file {
-            // SAFETY: the caller vouches for the statement.
+            // SAFETY: this function's contract covers the statement.
             unsafe {
                 self.lags |= stores_later(statement);
                 self.note_file((*statement).es_processed);
@@ -206,7 +206,7 @@ impl Feed {
 /// # Safety
 /// The state of a running statement.
 unsafe fn stores_later(statement: *const pg_sys::EState) -> bool {
-    // SAFETY: the caller vouches for the statement; lists of what it has opened to write to.
+    // SAFETY: this function's contract covers the statement; lists of what it has opened to write to.
     unsafe {
         [(*statement).es_opened_result_relations, (*statement).es_tuple_routing_result_relations].iter().any(|&list| {
             let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
@@ -224,7 +224,7 @@ unsafe fn stores_later(statement: *const pg_sys::EState) -> bool {
 /// A valid feed; `reader` names who reads.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: Opaque) {
-    // SAFETY: the caller vouches for the feed.
+    // SAFETY: this function's contract covers the feed.
     unsafe {
         if !(*feed).reader.is_null() {
             let message = "cannot read the rows of a load in two places at a time";
@@ -243,7 +243,7 @@ pub unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: Opaque) {
 /// # Safety
 /// A valid feed.
 pub unsafe fn end_series(feed: *mut Feed, reader: Opaque) {
-    // SAFETY: the caller vouches for the feed, which does not outlive its load.
+    // SAFETY: this function's contract covers the feed, which does not outlive its load.
     unsafe {
         if (*feed).reader == reader {
             (*feed).reader = std::ptr::null_mut();
@@ -321,7 +321,7 @@ const RAISES: i32 = 3;
 /// A valid feed, whose per-tuple memory context is current.
 #[pg_guard]
 unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
-    // SAFETY: the caller vouches for it; the slot's arrays are as long as the relation's descriptor.
+    // SAFETY: this function's contract covers the argument; the slot's arrays are as long as the relation's descriptor.
     unsafe {
         let feed = &mut *feed;
         let load = &mut *feed.load;
@@ -425,7 +425,7 @@ fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complai
 /// As [`next_row`], with the error.
 #[pg_guard]
 unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let feed = &mut *feed;
         let load = &mut *feed.load;
@@ -444,7 +444,7 @@ unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::Error
 /// As [`next_row`].
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_missing(feed: *mut Feed) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     if let Some(rows) = unsafe { &mut (*(*feed).load).rows } {
         rows.check_missing().or_raise();
     }
@@ -455,7 +455,7 @@ unsafe extern "C-unwind" fn raise_missing(feed: *mut Feed) {
 /// # Safety
 /// A plain frame and a valid feed. The current memory context is the feed's for a row.
 pub unsafe fn fill(feed: *mut Feed) -> bool {
-    // SAFETY: the caller vouches for the feed, which nobody else uses meanwhile.
+    // SAFETY: this function's contract covers the feed, which nobody else uses meanwhile.
     unsafe {
         let (slot, econtext) = ((*feed).slot, (*feed).econtext);
         let arrays = (*feed).arrays();
@@ -529,7 +529,7 @@ const ROUND: u64 = 1000;
 /// # Safety
 /// As [`fill`], with the load's query, and the arrays of the slot.
 unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of them.
+    // SAFETY: this function's contract covers all of them.
     unsafe {
         let load = (*feed).load;
         (*load).reading = false;
@@ -549,7 +549,7 @@ unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) ->
 /// As [`fill`].
 #[pg_guard]
 unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let (load, given, excluded) = (&mut *(*feed).load, (*feed).given, (*feed).filtered);
         load.reading = true;
@@ -566,7 +566,7 @@ unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
 /// # Safety
 /// As [`fill`].
 unsafe fn passes(feed: *mut Feed) -> bool {
-    // SAFETY: the caller vouches for the feed.
+    // SAFETY: this function's contract covers the feed.
     unsafe {
         if (*feed).qual.is_null() {
             return true;

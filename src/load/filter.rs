@@ -79,7 +79,7 @@ fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T)
 /// # Safety
 /// A row that is held, and an attribute of type text or pg_node_tree.
 unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_char> {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let mut is_null = false;
@@ -135,9 +135,9 @@ pub fn columns(
 /// # Safety
 /// An open relation, and nodes that were analyzed for it.
 pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes: Nodes) -> Result<Option<String>> {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     let Signature { defaults, types, .. } = Signature::of(function, unsafe { own_type(relation) })?;
-    // SAFETY: the caller vouches for the nodes; those of the catalog are expressions.
+    // SAFETY: this function's contract covers the nodes; those of the catalog are expressions.
     let is_volatile =
         unsafe { volatile::calls_volatile(nodes.all()) || defaults.iter().any(|&node| volatile::calls_volatile(node)) };
     // Nor may what makes an argument of a field.

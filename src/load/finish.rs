@@ -14,7 +14,7 @@ use crate::error::OrRaise;
 /// A valid load that is written.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn finish(load: *mut Load) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let load = unsafe { &mut *load };
     if let Some(mut rows) = load.rows.take() {
         load.counts.bytes_read = rows.stream().bytes_read();
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C-unwind" fn finish(load: *mut Load) {
 /// A valid load that is done, whose memory context is current.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn record(load: *mut Load) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let load = unsafe { &mut *load };
     load.took = load.began.elapsed();
     once::record(load).or_raise();

@@ -199,7 +199,7 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
 /// The values of a row.
 unsafe fn owner_of(values: &[pg_sys::Datum]) -> pg_sys::Oid {
     let value = |column: usize| values.get(column).copied().unwrap_or(pg_sys::Datum::from(0usize));
-    // SAFETY: the caller vouches for the values: the name is a text, and not null. Guarded calls.
+    // SAFETY: this function's contract covers the values: the name is a text, and not null. Guarded calls.
     unsafe {
         let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(value(OWNER_NAME).cast_mut_ptr()).cast());
         let owner = pg_sys::Oid::from_u32(value(OWNER).value() as u32);

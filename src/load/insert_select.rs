@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn take_over(
     input: *mut pg_sys::RelOptInfo,
     output: *mut pg_sys::RelOptInfo,
 ) {
-    // SAFETY: the caller vouches for the structures; tags say what nodes are.
+    // SAFETY: this function's contract covers the structures; tags say what nodes are.
     unsafe {
         let paths = PgList::<pg_sys::Path>::from_pg((*output).pathlist);
         let Some(path) = paths.get_ptr(0).filter(|_| paths.len() == 1) else { return };
@@ -125,7 +125,7 @@ unsafe extern "C-unwind" fn take_over(
 /// # Safety
 /// A valid path of one of our tables.
 unsafe fn tell(scan: *mut pg_sys::ForeignPath, why: &str) {
-    // SAFETY: the caller vouches for the path; guarded calls.
+    // SAFETY: this function's contract covers the path; guarded calls.
     unsafe {
         if (*scan).fdw_private.is_null() {
             let why = pg_sys::pstrdup(to_server(why.trim_end_matches('.')).as_ptr());
@@ -139,7 +139,7 @@ unsafe fn tell(scan: *mut pg_sys::ForeignPath, why: &str) {
 /// # Safety
 /// The planner's own structures.
 unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertions: &[Insertion]) {
-    // SAFETY: the caller vouches for the structures; guarded calls.
+    // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
         // A path that is dominated is freed, and ours refers to this one.
         let below = pg_sys::palloc0(size_of::<pg_sys::ModifyTablePath>()).cast::<pg_sys::ModifyTablePath>();

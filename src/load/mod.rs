@@ -198,7 +198,7 @@ impl Writer {
 /// # Safety
 /// A plain frame; a load that has begun, in the same transaction, and an active snapshot.
 pub unsafe fn perform(load: *mut Load) {
-    // SAFETY: the caller vouches for the load, which is used by one step at a time; its strings live as long as it.
+    // SAFETY: this function's contract covers the load, which is used by one step at a time; its strings live as long as it.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).truncate_statement {
@@ -258,7 +258,7 @@ pub unsafe fn perform(load: *mut Load) {
 /// # Safety
 /// As [`perform`], with a load that is prepared.
 unsafe extern "C-unwind" fn write(load: Opaque) {
-    // SAFETY: the caller vouches for the load.
+    // SAFETY: this function's contract covers the load.
     unsafe {
         let load = load.cast::<Load>();
         match (*load).writer {
@@ -276,7 +276,7 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
 /// A valid load that is written.
 #[pg_guard]
 unsafe extern "C-unwind" fn judge(load: *const Load) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let Load { options, counts, .. } = unsafe { &*load };
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
     if let Some(percent) = options.copy.reject_percent {
@@ -369,6 +369,6 @@ impl Load {
 /// # Safety
 /// A load or null.
 pub unsafe fn fate(load: *const Load) -> Option<Fate> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { load.as_ref() }?.files.as_ref().map(Files::fate)
 }

@@ -38,7 +38,7 @@ pub unsafe fn of_target(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
 /// An open relation.
 pub unsafe fn of_named(relation: pg_sys::Relation, keep: Keep) -> Vec<String> {
     let mut found = Vec::new();
-    // SAFETY: the caller vouches for the relation; guarded calls, and structures that an open relation has.
+    // SAFETY: this function's contract covers the relation; guarded calls, and structures that an open relation has.
     unsafe {
         let name = name_of(relation);
         let form = (*relation).rd_rel;
@@ -104,7 +104,7 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
 pub unsafe fn of_open_leaves(leaves: &[pg_sys::Relation], options: &LoadOptions) -> Vec<String> {
     let mut found = Vec::new();
     for &leaf in leaves {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             of_storage(leaf, options.duplicates.keep, &mut found);
         }
@@ -162,7 +162,7 @@ pub fn release(locked: &[pg_sys::Oid]) {
 /// # Safety
 /// An open relation. Guarded.
 unsafe fn of_conditions(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<String>) {
-    // SAFETY: the caller vouches for the relation; guarded calls on an expression as the catalog has it.
+    // SAFETY: this function's contract covers the relation; guarded calls on an expression as the catalog has it.
     unsafe {
         let is_other = |trigger: &pg_sys::Trigger| {
             let is_row = trigger.tgtype.cast_unsigned() & ROW != 0;
@@ -248,7 +248,7 @@ unsafe fn of_index_methods(relation: pg_sys::Relation, name: &str, found: &mut V
         pg_sys::BRIN_AM_OID,
         pg_sys::SPGIST_AM_OID,
     ];
-    // SAFETY: the caller vouches for the relation; guarded catalog lookups, and strings that they return.
+    // SAFETY: this function's contract covers the relation; guarded catalog lookups, and strings that they return.
     unsafe {
         for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
             let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
@@ -294,7 +294,7 @@ fn events_of(keep: Keep) -> u16 {
 /// # Safety
 /// An open relation.
 pub unsafe fn has_before_statement(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     unsafe {
         has_trigger(relation, INSERT, |trigger| {
             let kind = trigger.tgtype.cast_unsigned();

@@ -131,7 +131,7 @@ impl Table {
     /// # Safety
     /// A row and its values.
     unsafe fn is_of(&self, records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_sys::Datum]) -> bool {
-        // SAFETY: the caller vouches for the row.
+        // SAFETY: this function's contract covers the row.
         unsafe {
             if home::is_home(records, row, values) {
                 oid(values, TARGET) == self.oid
@@ -173,7 +173,7 @@ fn oid(values: &[pg_sys::Datum], column: usize) -> pg_sys::Oid {
 /// # Safety
 /// The values of a row, of which this one is a text.
 unsafe fn text(values: &[pg_sys::Datum], column: usize) -> CString {
-    // SAFETY: the caller vouches for the value, which is not null; guarded calls.
+    // SAFETY: this function's contract covers the value, which is not null; guarded calls.
     unsafe {
         let value = pg_sys::pg_detoast_datum_packed(value(values, column).cast_mut_ptr());
         let string = pg_sys::text_to_cstring(value.cast());
@@ -189,7 +189,7 @@ unsafe fn text(values: &[pg_sys::Datum], column: usize) -> CString {
 /// The values of a row, of which the second one is a bytea.
 unsafe fn is_digest(values: &[pg_sys::Datum], digest: Digest) -> bool {
     use pgrx::FromDatum;
-    // SAFETY: the caller vouches for the value, which is not null.
+    // SAFETY: this function's contract covers the value, which is not null.
     unsafe { <&[u8]>::from_datum(value(values, HASH), false) }.is_some_and(|bytes| bytes == digest.0)
 }
 
@@ -204,7 +204,7 @@ fn sees_all() -> bool {
 /// # Safety
 /// The values of a row.
 unsafe fn is_visible(values: &[pg_sys::Datum]) -> bool {
-    // SAFETY: the caller vouches for the values; guarded calls.
+    // SAFETY: this function's contract covers the values; guarded calls.
     unsafe {
         let owner = owner_here(oid(values, OWNER), &text(values, OWNER_NAME), number(values, CLUSTER));
         pg_sys::has_privs_of_role(pg_sys::GetUserId(), owner)
@@ -440,7 +440,7 @@ fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<
 /// A load whose relation is open and truncated.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
-    // SAFETY: the caller vouches for it; guarded calls. The list has as many elements as it says, and all are locked.
+    // SAFETY: this function's contract covers the argument; guarded calls. The list has as many elements as it says, and all are locked.
     unsafe {
         let (target, schema) = (&(*load).target, (*load).schema);
         // An older version of the extension has no such table.

@@ -259,7 +259,7 @@ impl LoadOptions {
         allowed: &Allowed,
         enqueues: bool,
     ) -> Result<LoadOptions> {
-        // SAFETY: the caller vouches for the datum.
+        // SAFETY: this function's contract covers the datum.
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };

@@ -89,6 +89,6 @@ impl Phases {
 /// The load's phases, which nobody else uses now.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *phases }.enter(phase);
 }

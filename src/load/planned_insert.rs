@@ -124,7 +124,7 @@ pub unsafe fn obstacle(relation: pg_sys::Relation) -> Option<String> {
 /// # Safety
 /// As [`obstacle`].
 pub unsafe fn answer(relation: pg_sys::Relation) -> Answer {
-    // SAFETY: the caller vouches for the relation; guarded calls.
+    // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
         if Hooks::now().are_ours() {
             return Answer::Plain;
@@ -167,7 +167,7 @@ struct Question {
 /// # Safety
 /// As [`obstacle`].
 unsafe fn ask(relation: pg_sys::Relation) -> Answer {
-    // SAFETY: the caller vouches for the relation; guarded calls. What is planned lives in a memory context of its own.
+    // SAFETY: this function's contract covers the relation; guarded calls. What is planned lives in a memory context of its own.
     unsafe {
         let text = statement(relation);
         let memory = pg_sys::AllocSetContextCreateExtended(
@@ -201,7 +201,7 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
 /// # Safety
 /// An open relation.
 unsafe fn statement(relation: pg_sys::Relation) -> CString {
-    // SAFETY: the caller vouches for the relation; guarded catalog lookups, and strings that they return.
+    // SAFETY: this function's contract covers the relation; guarded catalog lookups, and strings that they return.
     unsafe {
         let form = (*relation).rd_rel;
         let schema = pg_sys::get_namespace_name((*form).relnamespace);
@@ -238,7 +238,7 @@ unsafe fn statement(relation: pg_sys::Relation) -> CString {
 /// A plain frame in a subtransaction; a question, in whose memory context we are.
 unsafe extern "C-unwind" fn plan(question: Opaque) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the caller vouches for the question; the text is one statement.
+    // SAFETY: this function's contract covers the question; the text is one statement.
     unsafe {
         let question = question.cast::<Question>();
         let text = (*question).text;
@@ -263,7 +263,7 @@ unsafe extern "C-unwind" fn plan(question: Opaque) {
 /// # Safety
 /// A question that was answered without an error, about this table.
 unsafe fn judge(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<String> {
-    // SAFETY: the caller vouches for the question; tags say what nodes are, and lists have nodes of one type.
+    // SAFETY: this function's contract covers the question; tags say what nodes are, and lists have nodes of one type.
     unsafe {
         let queries = PgList::<pg_sys::Query>::from_pg(question.queries);
         let Some(query) = queries.get_ptr(0).filter(|_| queries.len() == 1) else {
@@ -307,7 +307,7 @@ unsafe fn judge(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<S
 /// # Safety
 /// A plan or null.
 unsafe fn foreign_node(plan: *const pg_sys::Plan, name: &str) -> Option<String> {
-    // SAFETY: the caller vouches for the plan; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan; tags say what nodes are.
     unsafe {
         let node = plan.as_ref()?;
         match node.type_ {

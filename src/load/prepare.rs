@@ -31,7 +31,7 @@ use crate::pg::unguarded::nextval_internal;
 /// A valid load.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn reopen(load: *mut Load) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*load).target.reopen() }
 }
 
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C-unwind" fn reopen(load: *mut Load) {
 /// A valid load whose relation is open, and whose memory context is current.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn prepare(load: *mut Load) {
-    // SAFETY: the caller vouches for it, and nobody else uses the load meanwhile.
+    // SAFETY: this function's contract covers the argument, and nobody else uses the load meanwhile.
     let load = unsafe { &mut *load };
     let relation = load.target.relation;
     let mapping = source::by_position(relation, &load.options).or_raise();
@@ -141,7 +141,7 @@ fn caller(load: &Load) -> CString {
 unsafe fn ask_planner(load: &mut Load) -> Result<()> {
     let relation = load.target.relation;
     let keep = load.options.duplicates.keep;
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     let (why, counts) = unsafe {
         match engine::owner_of(relation) {
             Some(owned) => (engine::check_active(relation, &owned)?, owned.counts_rows()),
@@ -218,7 +218,7 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
 /// As [`prepare`], afterwards.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn read_header(load: *mut Load) {
-    // SAFETY: the caller vouches for it; error context callbacks only look.
+    // SAFETY: this function's contract covers the argument; error context callbacks only look.
     let load = unsafe { &mut *load };
     let Some(rows) = &mut load.rows else { return };
     load.reading = true;

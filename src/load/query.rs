@@ -65,7 +65,7 @@ impl Query {
 /// # Safety
 /// A valid load.
 pub unsafe fn of(load: *mut Load) -> *mut Query {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     match unsafe { &mut (*load).query } {
         Some(query) => query,
         None => std::ptr::null_mut(),
@@ -77,7 +77,7 @@ pub unsafe fn of(load: *mut Load) -> *mut Query {
 /// # Safety
 /// A plain frame; a load that is prepared, whose memory context is current.
 pub unsafe fn start(load: *mut Load) {
-    // SAFETY: the caller vouches for the load, with which text and plan live; an error frees snapshot and executor with the
+    // SAFETY: this function's contract covers the load, with which text and plan live; an error frees snapshot and executor with the
     // (sub)transaction.
     unsafe {
         let query = of(load);
@@ -107,7 +107,7 @@ pub unsafe fn start(load: *mut Load) {
 /// # Safety
 /// A plain frame; a query that runs, in its snapshot, and arrays of the target's descriptor.
 pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Rows have an attribute for each of the target's.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Rows have an attribute for each of the target's.
     unsafe {
         let running = (*query).running;
         if running.is_null() {
@@ -165,7 +165,7 @@ pub unsafe fn next_in_snapshot(query: *mut Query, arrays: RowArrays) -> bool {
 /// # Safety
 /// A plain frame; a query, or null.
 pub unsafe fn finish(query: *mut Query) {
-    // SAFETY: the caller vouches for the query.
+    // SAFETY: this function's contract covers the query.
     unsafe {
         if query.is_null() || (*query).running.is_null() {
             return;
@@ -183,7 +183,7 @@ pub unsafe fn finish(query: *mut Query) {
 /// # Safety
 /// A plain frame; a valid load. The query's snapshot is the innermost active one, if it is active.
 pub unsafe fn leave(load: *mut Load) {
-    // SAFETY: the caller vouches for the load.
+    // SAFETY: this function's contract covers the load.
     unsafe {
         let query = of(load);
         finish(query);

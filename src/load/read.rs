@@ -105,7 +105,7 @@ type Places = Vec<(CString, Option<Slice>, Option<Key>, FieldDraft)>;
 /// # Safety
 /// `options` is a datum of type jsonb. Guarded.
 unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Result<(Location, CopyOptions, Places)> {
-    // SAFETY: the caller vouches for the datum.
+    // SAFETY: this function's contract covers the datum.
     let Some(members) = (unsafe { jsonb::members(options) }) else {
         return Err(invalid("options must be a JSON object"));
     };
@@ -162,7 +162,7 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
 /// A call with the arguments that are declared.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Reading {
-    // SAFETY: the caller vouches for the arguments; guarded calls.
+    // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
         let argument = |index: usize, name: &str| {
             let argument = *(*fcinfo).args.as_ptr().add(index);
@@ -268,7 +268,7 @@ fn place(columns: &mut [Column], places: &Places, shape: Shape) -> Result<Vec<Fi
 /// A valid reading that nobody else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let r = unsafe { &mut *reading };
     let tolerant = r.tolerance.on_error != OnError::Stop;
     loop {
@@ -367,7 +367,7 @@ impl Reading {
 /// As [`collect`].
 #[pg_guard]
 unsafe extern "C-unwind" fn keep(reading: *mut Reading) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*reading).keep() }
 }
 
@@ -377,7 +377,7 @@ unsafe extern "C-unwind" fn keep(reading: *mut Reading) {
 /// As [`collect`]; nobody uses it afterwards.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(reading: *mut Reading) {
-    // SAFETY: the caller vouches for it; deleting the context drops it.
+    // SAFETY: this function's contract covers the argument; deleting the context drops it.
     unsafe {
         let memory = {
             let r = &mut *reading;

@@ -124,7 +124,7 @@ pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [Option<pg
 pub unsafe fn put_row(result: &mut pg_sys::ReturnSetInfo, row: [Option<pg_sys::Datum>; COLUMNS]) {
     let mut nulls = row.map(|value| value.is_none());
     let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-    // SAFETY: the caller vouches for the result; a guarded call.
+    // SAFETY: this function's contract covers the result; a guarded call.
     unsafe { pg_sys::tuplestore_putvalues(result.setResult, result.setDesc, values.as_mut_ptr(), nulls.as_mut_ptr()) }
 }
 

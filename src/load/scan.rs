@@ -98,7 +98,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
 /// # Safety
 /// A valid entry.
 unsafe fn call_of(entry: *const pg_sys::RangeTblEntry) -> Option<*mut pg_sys::FuncExpr> {
-    // SAFETY: the caller vouches for the entry; tags say what nodes are.
+    // SAFETY: this function's contract covers the entry; tags say what nodes are.
     unsafe {
         if (*entry).rtekind != pg_sys::RTEKind::RTE_FUNCTION || (*entry).funcordinality {
             return None;
@@ -233,7 +233,7 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
 /// # Safety
 /// Two descriptors.
 unsafe fn are_the_same(one: pg_sys::TupleDesc, other: pg_sys::TupleDesc) -> bool {
-    // SAFETY: the caller vouches for both; attributes below natts exist.
+    // SAFETY: this function's contract covers both arguments; attributes below natts exist.
     unsafe {
         (*one).natts == (*other).natts
             && (0..usize::try_from((*one).natts).unwrap_or(0)).all(|index| {
@@ -257,7 +257,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
 /// Called by ExecScan, from a plain frame, with a scan that has begun.
 unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::TupleTableSlot {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the caller vouches for the scan; its slot has as many attributes as the feed's.
+    // SAFETY: this function's contract covers the scan; its slot has as many attributes as the feed's.
     unsafe {
         let slot = (*node).ss_ScanTupleSlot;
         unguarded::clear_virtual(slot);
@@ -297,7 +297,7 @@ unsafe extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut p
 /// Called by the executor with a state made by [`create_state`].
 #[pg_guard]
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let scan = node.cast::<Scan>();
         leave(scan);
@@ -309,14 +309,14 @@ unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
 /// Called by the executor with a state made by [`create_state`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { leave(node.cast()) }
 }
 
 /// # Safety
 /// A valid scan.
 unsafe fn leave(scan: *mut Scan) {
-    // SAFETY: the caller vouches for it; the feed outlives our statement.
+    // SAFETY: this function's contract covers the argument; the feed outlives our statement.
     unsafe {
         if !(*scan).feed.is_null() {
             feed::end_series((*scan).feed, scan.cast());

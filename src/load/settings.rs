@@ -67,7 +67,7 @@ fn setting(name: Vec<u8>, value: Json) -> Result<Setting> {
 /// # Safety
 /// A datum of type jsonb.
 pub unsafe fn of_options(options: pg_sys::Datum) -> Result<Vec<Setting>> {
-    // SAFETY: the caller vouches for the datum.
+    // SAFETY: this function's contract covers the datum.
     let members = unsafe { jsonb::members(options) }.unwrap_or_default();
     let found = members.into_iter().find(|(name, _)| name == SETTINGS.as_bytes());
     found.map_or_else(|| Ok(Vec::new()), |(_, json)| of_json(json))

@@ -44,7 +44,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_sniff() -> *const pg_sys::Pg_finfo_record
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn bulk_sniff(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the caller vouches for the arguments; guarded calls.
+    // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
         let argument = |index: usize, name: &str| {
             let argument = *(*fcinfo).args.as_ptr().add(index);
@@ -84,7 +84,7 @@ impl<'a> Asked<'a> {
     /// # Safety
     /// `options` is a datum of type jsonb. Guarded.
     unsafe fn parse(path: &'a CStr, options: pg_sys::Datum, allowed: &Allowed) -> Result<Asked<'a>> {
-        // SAFETY: the caller vouches for the datum.
+        // SAFETY: this function's contract covers the datum.
         let Some(members) = (unsafe { jsonb::members(options) }) else {
             return Err(invalid("options must be a JSON object"));
         };

@@ -120,7 +120,7 @@ impl Target {
     /// # Safety
     /// Such a table.
     pub unsafe fn of_open(relation: pg_sys::Relation) -> Result<Target> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         let relid = unsafe { (*relation).rd_id };
         Ok(Target { relation, relid, kind: kind(relation)?, name: qualified(relation), obstacles: Vec::new() })
     }

@@ -35,7 +35,7 @@ const IMMUTABLE: u8 = b'i';
 /// # Safety
 /// An open relation.
 pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>) {
-    // SAFETY: the caller vouches for the relation; what its descriptor says of itself; guarded calls.
+    // SAFETY: this function's contract covers the relation; what its descriptor says of itself; guarded calls.
     unsafe {
         let descriptor = (*relation).rd_att;
         if let Some(constraints) = (*descriptor).constr.as_ref() {
@@ -62,7 +62,7 @@ pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>
 /// # Safety
 /// An open relation, whose partitions are locked.
 pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation; guarded calls, and a list of as many elements as it says.
+    // SAFETY: this function's contract covers the relation; guarded calls, and a list of as many elements as it says.
     unsafe {
         let calls = |relation| {
             let mut found = Vec::new();
@@ -133,7 +133,7 @@ pub unsafe fn obstacles(
     conditions: *mut pg_sys::List,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    // SAFETY: the caller vouches for the arguments; attributes below natts exist, and names are NUL-terminated.
+    // SAFETY: this function's contract covers the arguments; attributes below natts exist, and names are NUL-terminated.
     unsafe {
         for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
             let attribute = &*compat::attribute((*relation).rd_att, index);
@@ -159,7 +159,7 @@ pub unsafe fn obstacles(
 /// # Safety
 /// An expression, or a query; or a list of such. Guarded.
 pub unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: the caller vouches for the expression; a guarded call.
+    // SAFETY: this function's contract covers the expression; a guarded call.
     unsafe { walk(node, std::ptr::null_mut()) }
 }
 
@@ -192,7 +192,7 @@ unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_
 /// # Safety
 /// An expression, or a list of such. Guarded.
 pub unsafe fn calls_users(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: the caller vouches for the expression; a guarded call.
+    // SAFETY: this function's contract covers the expression; a guarded call.
     unsafe { walk_users(node, std::ptr::null_mut()) }
 }
 
@@ -211,7 +211,7 @@ unsafe extern "C-unwind" fn walk_users(node: *mut pg_sys::Node, context: *mut c_
 /// A node of an expression, whose tag says what it is.
 unsafe fn looks_around(node: *const pg_sys::Node) -> bool {
     use pg_sys::NodeTag::*;
-    // SAFETY: the caller vouches for the node.
+    // SAFETY: this function's contract covers the node.
     unsafe {
         match (*node).type_ {
             T_CoerceToDomain | T_SQLValueFunction | T_NextValueExpr => true,

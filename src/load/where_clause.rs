@@ -43,7 +43,7 @@ impl WhereClause {
 /// A plain frame; an open relation; `statement` is made by [`statement`] and outlives the call. The result lives as long
 /// as the current memory context.
 pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> WhereClause {
-    // SAFETY: the caller vouches for the arguments; what is parsed and transformed here is freed with the context.
+    // SAFETY: this function's contract covers the arguments; what is parsed and transformed here is freed with the context.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -73,7 +73,7 @@ pub unsafe fn transform(
     relation: pg_sys::Relation,
     expression: *mut pg_sys::Node,
 ) -> WhereClause {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: this function's contract covers the arguments.
     unsafe {
         let lock = pg_sys::RowExclusiveLock.cast_signed();
         let item = c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
@@ -122,7 +122,7 @@ unsafe extern "C-unwind" fn refuse() {
 #[pg_guard]
 unsafe extern "C-unwind" fn refuse_generated(relation: pg_sys::Relation, node: *mut pg_sys::Node) {
     let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
-    // SAFETY: guarded calls; the caller vouches for relation and expression.
+    // SAFETY: guarded calls; this function's contract covers relation and expression.
     unsafe {
         let mut attributes: *mut pg_sys::Bitmapset = std::ptr::null_mut();
         pg_sys::pull_varattnos(node, 1, &raw mut attributes);

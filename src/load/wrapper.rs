@@ -44,7 +44,7 @@ impl Wrapper {
     /// # Safety
     /// A relation of the planner's.
     pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe { (self.owns)((*rel).fdwroutine) }
     }
 

@@ -73,7 +73,7 @@ impl Traits {
     /// # Safety
     /// A valid relation, in the process that may have made it.
     pub unsafe fn of(relation: pg_sys::Relation) -> Traits {
-        // SAFETY: the caller vouches for the relation; reads settings of this process.
+        // SAFETY: this function's contract covers the relation; reads settings of this process.
         unsafe {
             let new = compat::is_new_file(relation);
             let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();

@@ -18,7 +18,7 @@ use super::unguarded::{self, Opaque};
 /// # Safety
 /// The caller is a plain frame. `body` is one, too: it owns nothing that has a destructor, and no panic leaves it.
 pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for the body.
+    // SAFETY: this function's contract covers the body.
     unsafe {
         if returns(body, argument) {
             return std::ptr::null_mut();
@@ -35,7 +35,7 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
 /// # Safety
 /// As [`attempt`].
 pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for the body; an error was just caught.
+    // SAFETY: this function's contract covers the body; an error was just caught.
     unsafe {
         if returns(body, argument) {
             return std::ptr::null_mut();
@@ -53,7 +53,7 @@ pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument
 /// # Safety
 /// As [`attempt`], but for the caller's frame.
 pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for the body; guarded calls.
+    // SAFETY: this function's contract covers the body; guarded calls.
     unsafe {
         if returns(body, argument) {
             return std::ptr::null_mut();
@@ -69,7 +69,7 @@ pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opa
 /// # Safety
 /// As [`attempt`], but for the caller's frame; in a transaction, and not in parallel mode.
 pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for the body and the transaction; guarded calls. A subtransaction is begun and ended by
+    // SAFETY: this function's contract covers the body and the transaction; guarded calls. A subtransaction is begun and ended by
     // the same owner and in the same context.
     unsafe {
         let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);

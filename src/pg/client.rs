@@ -78,7 +78,7 @@ unsafe fn ask(columns: usize) {
 /// # Safety
 /// A plain frame, or a guard; a buffer for the message.
 unsafe fn receive(buffer: *mut pg_sys::StringInfoData, waits: bool) -> Message {
-    // SAFETY: the caller vouches for the buffer. The count is set back by whoever catches an error.
+    // SAFETY: this function's contract covers the buffer. The count is set back by whoever catches an error.
     unsafe {
         // HOLD_CANCEL_INTERRUPTS
         pg_sys::QueryCancelHoldoffCount += 1;

@@ -122,7 +122,7 @@ impl Column {
     /// # Safety
     /// A valid descriptor that has the attribute. Guarded; memory as in [`Column::of_relation`].
     pub unsafe fn of_descriptor(descriptor: pg_sys::TupleDesc, attribute: usize, session: &Session) -> Column {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         let form = unsafe { &*compat::attribute(descriptor, attribute) };
         // SAFETY: guarded catalog lookups that fill what they are given.
         let (input, typioparam) = unsafe {

@@ -143,7 +143,7 @@ pub const STATISTIC_EXPRESSIONS: u32 = 9;
 /// # Safety
 /// An open relation.
 pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
-    // SAFETY: the caller vouches for the relation, whose counters are null or valid, in a chain with one of each open subtransaction.
+    // SAFETY: this function's contract covers the relation, whose counters are null or valid, in a chain with one of each open subtransaction.
     unsafe {
         if !(*relation).pgstat_enabled {
             return None;
@@ -264,7 +264,7 @@ pub unsafe fn into_relation(receiver: *mut pg_sys::DestReceiver) -> pg_sys::Rela
         into: *mut pg_sys::IntoClause,
         relation: pg_sys::Relation,
     }
-    // SAFETY: the caller vouches for the receiver.
+    // SAFETY: this function's contract covers the receiver.
     unsafe { (*receiver.cast::<IntoReceiver>()).relation }
 }
 
@@ -480,7 +480,7 @@ struct PartitionKeyHead {
 /// # Safety
 /// An open partitioned table; a guarded frame.
 pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for the relation, which has a key then.
+    // SAFETY: this function's contract covers the relation, which has a key then.
     unsafe {
         let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
         (*key.cast::<PartitionKeyHead>()).expressions
@@ -492,7 +492,7 @@ pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::
 /// # Safety
 /// An open partitioned table; a guarded frame.
 pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
-    // SAFETY: the caller vouches for the relation, which has a key then, with one function for each of its columns. The number of
+    // SAFETY: this function's contract covers the relation, which has a key then, with one function for each of its columns. The number of
     // columns is behind the strategy, which has one byte in 15 and four from 16 on.
     unsafe {
         let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
@@ -507,7 +507,7 @@ pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnM
 /// # Safety
 /// An open relation.
 pub unsafe fn new_file_subid(relation: pg_sys::Relation) -> pg_sys::SubTransactionId {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     unsafe {
         #[cfg(feature = "pg15")]
         return (*relation).rd_newRelfilenodeSubid;
@@ -548,7 +548,7 @@ pub unsafe fn log_smgrcreate(relation: pg_sys::Relation, fork: pg_sys::ForkNumbe
 /// # Safety
 /// An open relation, in the process that may have made it.
 pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     unsafe {
         #[cfg(feature = "pg15")]
         let renewed = (*relation).rd_firstRelfilenodeSubid;
@@ -564,7 +564,7 @@ pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
 /// # Safety
 /// `function` is what an error says where it was raised: a string, or null.
 pub unsafe fn is_violation(function: *const std::ffi::c_char) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let name = if function.is_null() { c"" } else { unsafe { std::ffi::CStr::from_ptr(function) } };
     // The second one from 18 on; ExecPartitionCheckEmitError's caller is ExecPartitionCheck.
     [c"ExecConstraints", c"ReportNotNullViolationError", c"ExecPartitionCheckEmitError", c"ExecFindPartition"]

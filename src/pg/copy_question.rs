@@ -115,7 +115,7 @@ impl Insertion {
     /// # Safety
     /// The relation is open. The range table lives until the transaction ends, since a hook may keep it as long as the statement.
     pub unsafe fn check(&self) {
-        // SAFETY: the caller vouches for the relation; guarded calls.
+        // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
             let caller = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
             let rights = Rights { selected: pg_sys::bms_copy(self.rights.selected), ..self.rights };
@@ -168,7 +168,7 @@ pub fn may_read(location: &Location) {
 /// # Safety
 /// The relation is open and locked.
 pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
-    // SAFETY: the caller vouches for the relation; guarded calls.
+    // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
         if !are_there_others() {
             return insertion.check();
@@ -199,7 +199,7 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
 /// # Safety
 /// As [`may_insert`].
 pub unsafe fn may_insert_some(location: &Location, mut insertion: Insertion) {
-    // SAFETY: the caller vouches for the relation; the body is a guard, and its argument lives as long. The error is raised again.
+    // SAFETY: this function's contract covers the relation; the body is a guard, and its argument lives as long. The error is raised again.
     unsafe {
         if !are_there_others() {
             return insertion.check();
@@ -234,7 +234,7 @@ unsafe fn ask(
     insertion: Option<Insertion>,
     by: &CStr,
 ) -> End {
-    // SAFETY: the caller vouches for the arguments; guarded calls. What hooks attach to the current memory context goes with it.
+    // SAFETY: this function's contract covers the arguments; guarded calls. What hooks attach to the current memory context goes with it.
     unsafe {
         let memory = pg_sys::AllocSetContextCreateExtended(
             pg_sys::CurrentMemoryContext,
@@ -278,7 +278,7 @@ unsafe fn ask(
 /// Its relation is open. Guarded.
 unsafe fn names(insertion: &Insertion) -> Vec<*mut c_char> {
     let mut names = Vec::new();
-    // SAFETY: the caller vouches for the relation; guarded calls on a set of its columns.
+    // SAFETY: this function's contract covers the relation; guarded calls on a set of its columns.
     unsafe {
         let mut member = pg_sys::bms_next_member(insertion.columns, -1);
         while member >= 0 {
@@ -300,7 +300,7 @@ unsafe fn statement(
     columns: &[*mut c_char],
     has_parameter: bool,
 ) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for the strings; nodes of the types that the grammar makes, guarded calls.
+    // SAFETY: this function's contract covers the strings; nodes of the types that the grammar makes, guarded calls.
     unsafe {
         let mut copy = PgBox::<pg_sys::CopyStmt, AllocatedByRust>::alloc_node(pg_sys::NodeTag::T_CopyStmt);
         copy.relation = pg_sys::makeRangeVar(pg_sys::pstrdup(schema), pg_sys::pstrdup(name), -1);
@@ -341,7 +341,7 @@ unsafe fn text(
     columns: &[*mut c_char],
     by: &CStr,
 ) -> CString {
-    // SAFETY: the caller vouches for the strings; guarded calls, and strings that they return.
+    // SAFETY: this function's contract covers the strings; guarded calls, and strings that they return.
     unsafe {
         let literal = |string: &CStr| CStr::from_ptr(pg_sys::quote_literal_cstr(string.as_ptr())).to_bytes();
         let mut text = b"COPY ".to_vec();
@@ -375,7 +375,7 @@ unsafe fn text(
 /// A valid question, in a transaction; the current memory context is for what hooks leave behind. For a guarded frame.
 unsafe fn put(question: &mut Question) -> *mut pg_sys::ErrorData {
     let question: *mut Question = question;
-    // SAFETY: the caller vouches for the question, which outlives the call. The variables of the process are put back on both ways;
+    // SAFETY: this function's contract covers the question, which outlives the call. The variables of the process are put back on both ways;
     // none but this process's one thread of the server's uses them.
     unsafe {
         let before = OPEN.swap(question, Relaxed);
@@ -395,7 +395,7 @@ unsafe fn put(question: &mut Question) -> *mut pg_sys::ErrorData {
 /// # Safety
 /// As [`send`], for a guarded frame.
 unsafe fn alone(question: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for the question.
+    // SAFETY: this function's contract covers the question.
     unsafe {
         let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
         let state = SessionState::note();
@@ -413,7 +413,7 @@ unsafe fn alone(question: Opaque) -> *mut pg_sys::ErrorData {
 /// # Safety
 /// A question. A plain frame.
 unsafe extern "C-unwind" fn send(question: Opaque) {
-    // SAFETY: the caller vouches for the question; None_Receiver is a constant of the server's.
+    // SAFETY: this function's contract covers the question; None_Receiver is a constant of the server's.
     unsafe {
         let question = question.cast::<Question>();
         if was_behind_others() {
@@ -465,7 +465,7 @@ unsafe fn judge(question: &Question, error: *const pg_sys::ErrorData) -> Option<
     if question.is_answered {
         return Some(End::Answered);
     }
-    // SAFETY: the caller vouches for the error; its strings are null or NUL-terminated.
+    // SAFETY: this function's contract covers the error; its strings are null or NUL-terminated.
     let (code, message, function) = unsafe {
         let error = error.as_ref()?;
         let bytes = |string: *const c_char| if string.is_null() { &[] } else { CStr::from_ptr(string).to_bytes() };
@@ -501,7 +501,7 @@ pub fn is_asked(statement: *const pg_sys::Node) -> bool {
 /// A question is open. A plain frame may call it.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn answer() {
-    // SAFETY: the caller vouches for the question; only this process's one thread of the server's uses it.
+    // SAFETY: this function's contract covers the question; only this process's one thread of the server's uses it.
     unsafe {
         let question = OPEN.load(Relaxed);
         let insertion = (*question).insertion;
@@ -524,7 +524,7 @@ pub unsafe extern "C-unwind" fn answer() {
 /// A range table; a question is open. A plain frame may call it.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn hear(table: *mut pg_sys::List) -> pg_sys::ExecutorCheckPerms_hook_type {
-    // SAFETY: as in `answer`; the caller vouches for the table.
+    // SAFETY: as in `answer`; this function's contract covers the table.
     unsafe {
         let question = OPEN.load(Relaxed);
         let hook = (*question).rights_hook;

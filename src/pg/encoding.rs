@@ -258,7 +258,7 @@ struct Invalid {
 /// # Safety
 /// A plain frame, and bytes that are there.
 unsafe extern "C-unwind" fn complain(invalid: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let Invalid { encoding, bytes, len } = invalid.cast::<Invalid>().read();
         unguarded::report_invalid_encoding(encoding, bytes, len);

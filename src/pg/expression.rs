@@ -14,7 +14,7 @@ pub unsafe fn anew(state: *mut pg_sys::ExprState) -> *mut pg_sys::ExprState {
     if state.is_null() {
         return state;
     }
-    // SAFETY: the caller vouches for it; both keep what they were given.
+    // SAFETY: this function's contract covers the argument; both keep what they were given.
     unsafe {
         let node = (*state).expr;
         if (*node).type_ == pg_sys::NodeTag::T_List {

@@ -31,14 +31,14 @@ impl Hazards {
     /// # Safety
     /// An expression, a list of them, or null.
     pub unsafe fn is_safe(&self, node: *mut pg_sys::Node) -> bool {
-        // SAFETY: the caller vouches for the node; a guarded call.
+        // SAFETY: this function's contract covers the node; a guarded call.
         node.is_null() || unsafe { pg_sys::is_parallel_safe(self.0, node) }
     }
 
     /// # Safety
     /// A function. Guarded.
     pub unsafe fn function_is_safe(&self, function: pg_sys::Oid) -> bool {
-        // SAFETY: the caller vouches for it; a guarded catalog lookup.
+        // SAFETY: this function's contract covers the argument; a guarded catalog lookup.
         unsafe { pg_sys::func_parallel(function) == SAFE }
     }
 
@@ -47,7 +47,7 @@ impl Hazards {
     /// # Safety
     /// An open index of one of the server's own access methods.
     pub unsafe fn index_is_safe(&self, index: pg_sys::Relation) -> bool {
-        // SAFETY: the caller vouches for the index; guarded calls.
+        // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
             self.is_safe(pg_sys::RelationGetIndexExpressions(index).cast())
                 && self.is_safe(pg_sys::RelationGetIndexPredicate(index).cast())
@@ -138,7 +138,7 @@ impl Hazards {
     /// # Safety
     /// An open relation.
     pub unsafe fn relation_is_safe(&self, relation: pg_sys::Relation) -> bool {
-        // SAFETY: the caller vouches for the relation; guarded calls.
+        // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
             let constraints = (*(*relation).rd_att).constr;
             if !constraints.is_null() {
@@ -178,7 +178,7 @@ impl Hazards {
     /// An open partitioned table that is locked with all that is below it. Guarded.
     unsafe fn routing_is_safe(&self, relation: pg_sys::Relation) -> bool {
         let no_lock = pg_sys::NoLock.cast_signed();
-        // SAFETY: the caller vouches for the relation and the locks; guarded calls.
+        // SAFETY: this function's contract covers the relation and the locks; guarded calls.
         unsafe {
             let relid = (*relation).rd_id;
             let all = unguarded::guard(|| unguarded::find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
@@ -201,7 +201,7 @@ impl Hazards {
 /// # Safety
 /// Both are of a foreign table.
 unsafe fn is_told(relid: pg_sys::Oid, attribute: i16) -> bool {
-    // SAFETY: the caller vouches for both; a list of DefElems with names.
+    // SAFETY: this function's contract covers both arguments; a list of DefElems with names.
     unsafe {
         let options = pg_sys::GetForeignColumnOptions(relid, attribute);
         pgrx::PgList::<pg_sys::DefElem>::from_pg(options)

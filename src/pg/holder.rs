@@ -30,7 +30,7 @@ pub unsafe fn find(
     own: pg_sys::ItemPointerData,
     slot: *mut pg_sys::TupleTableSlot,
 ) -> pg_sys::ItemPointerData {
-    // SAFETY: the caller vouches for all; arrays have room for the keys of any index, and an index has an operator, its
+    // SAFETY: this function's contract covers all arguments; arrays have room for the keys of any index, and an index has an operator, its
     // strategy and a collation for each. InitDirtySnapshot (snapmgr.h).
     unsafe {
         let keys = (*info).ii_NumIndexKeyAttrs;
@@ -96,12 +96,12 @@ pub fn is_same(a: &pg_sys::ItemPointerData, b: &pg_sys::ItemPointerData) -> bool
 /// An open heap, and one of its rows.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn check_visible(heap: pg_sys::Relation, row: *const pg_sys::ItemPointerData) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { is_visible(heap, &*row) }.or_raise();
 }
 
 unsafe fn is_visible(heap: pg_sys::Relation, row: &pg_sys::ItemPointerData) -> Result<()> {
-    // SAFETY: the caller vouches for the heap; guarded calls. IsolationUsesXactSnapshot (xact.h).
+    // SAFETY: this function's contract covers the heap; guarded calls. IsolationUsesXactSnapshot (xact.h).
     unsafe {
         if pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed() {
             return Ok(());
@@ -134,12 +134,12 @@ fn serialization_failure(what: &str) -> Error {
 /// An open heap, and one of its rows.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn delete(heap: pg_sys::Relation, row: *const pg_sys::ItemPointerData) -> bool {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { delete_row(heap, &*row) }.or_raise()
 }
 
 unsafe fn delete_row(heap: pg_sys::Relation, row: &pg_sys::ItemPointerData) -> Result<bool> {
-    // SAFETY: the caller vouches for the heap; guarded calls.
+    // SAFETY: this function's contract covers the heap; guarded calls.
     unsafe {
         is_visible(heap, row)?;
         let mut row = *row;

@@ -13,7 +13,7 @@ const BTREE_STRATEGIES: i16 = 5;
 /// # Safety
 /// An open index.
 pub unsafe fn all(index: pg_sys::Relation, mut holds: impl FnMut(pg_sys::Oid) -> bool) -> bool {
-    // SAFETY: the caller vouches for the index, which has so many keys, each with an operator family and a type that this is for;
+    // SAFETY: this function's contract covers the index, which has so many keys, each with an operator family and a type that this is for;
     // guarded calls.
     unsafe {
         let mut holds = |function| function == pg_sys::InvalidOid || holds(function);

@@ -21,7 +21,7 @@ pub enum Json {
 /// # Safety
 /// A datum of type jsonb.
 pub unsafe fn members(datum: pg_sys::Datum) -> Option<Vec<(Vec<u8>, Json)>> {
-    // SAFETY: the caller vouches for the datum; the iterator fills what it is given, and lives as long as the copy.
+    // SAFETY: this function's contract covers the datum; the iterator fills what it is given, and lives as long as the copy.
     unsafe {
         let jsonb = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::Jsonb>();
         let mut iterator = pg_sys::JsonbIteratorInit(&raw mut (*jsonb).root);
@@ -41,7 +41,7 @@ unsafe fn read_members(mut iterator: *mut pg_sys::JsonbIterator) -> Vec<(Vec<u8>
     let (mut members, mut key) = (Vec::new(), Vec::new());
     let mut value = pg_sys::JsonbValue::default();
     loop {
-        // SAFETY: the caller vouches for the iterator; guarded calls. A key is a string.
+        // SAFETY: this function's contract covers the iterator; guarded calls. A key is a string.
         unsafe {
             match pg_sys::JsonbIteratorNext(&raw mut iterator, &raw mut value, true) {
                 WJB_KEY => key = string(&value),
@@ -56,7 +56,7 @@ unsafe fn read_members(mut iterator: *mut pg_sys::JsonbIterator) -> Vec<(Vec<u8>
 /// # Safety
 /// A value of type jbvString.
 unsafe fn string(value: &pg_sys::JsonbValue) -> Vec<u8> {
-    // SAFETY: the caller vouches for the kind, and so the string has this length.
+    // SAFETY: this function's contract covers the kind, and so the string has this length.
     unsafe {
         let string = value.val.string;
         let len = usize::try_from(string.len).unwrap_or(0);

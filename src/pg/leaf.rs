@@ -122,7 +122,7 @@ impl LeafWriter {
         nulls_distinct: bool,
         any: pg_sys::IndexTuple,
     ) -> LeafWriter {
-        // SAFETY: the caller vouches for all.
+        // SAFETY: this function's contract covers all arguments.
         unsafe {
             let key = c::_bt_mkscankey(index, any).cast::<ScanInsert>();
             // Before version 4, equal keys were in no order.
@@ -150,7 +150,7 @@ impl LeafWriter {
     /// # Safety
     /// A plain frame, and tuples of the index, none of which is in it.
     pub unsafe fn put(&mut self, tuples: &[pg_sys::IndexTuple]) -> usize {
-        // SAFETY: the caller vouches for frame and tuples. The leaf comes pinned and locked, and stays so until it is given back;
+        // SAFETY: this function's contract covers frame and tuples. The leaf comes pinned and locked, and stays so until it is given back;
         // an error gives it back, too.
         unsafe {
             let Some(&first) = tuples.first() else { return 0 };
@@ -183,7 +183,7 @@ impl LeafWriter {
     /// # Safety
     /// A plain frame.
     unsafe fn tell_wal_writer(&mut self) {
-        // SAFETY: the caller vouches for the frame; a variable of this process.
+        // SAFETY: this function's contract covers the frame; a variable of this process.
         unsafe {
             let end = pg_sys::XactLastRecEnd;
             if !self.needs_wal || (self.told > 0 && end.saturating_sub(self.told) < WORTH_TELLING) {
@@ -208,7 +208,7 @@ impl LeafWriter {
         keys: &mut [Keys; 2],
         positions: &mut [u16; MOST],
     ) -> usize {
-        // SAFETY: the caller vouches for all; a page of an index has a special space.
+        // SAFETY: this function's contract covers all arguments; a page of an index has a special space.
         unsafe {
             let Some(leaf) = Leaf::of(page) else { return 0 };
             let mut room = free_space(page);
@@ -264,7 +264,7 @@ impl LeafWriter {
     ) {
         let places = positions.iter().zip(0u16..).map(|(position, before)| position + before);
         let tuples = tuples.iter().copied().zip(places);
-        // SAFETY: the caller vouches for all. From when a page is changed until that is in WAL, nothing is raised but a PANIC
+        // SAFETY: this function's contract covers all arguments. From when a page is changed until that is in WAL, nothing is raised but a PANIC
         // (START_CRIT_SECTION, miscadmin.h).
         unsafe {
             if self.needs_wal && !is_shorter_whole(page, tuples.clone().map(|(tuple, _)| tuple)) {
@@ -302,7 +302,7 @@ impl LeafWriter {
     /// # Safety
     /// A plain frame, and a tuple of the index.
     unsafe fn search_for(&mut self, tuple: pg_sys::IndexTuple, keys: &mut Keys) {
-        // SAFETY: the caller vouches for the tuple; there is room for the keys of any index, of which the search has as many.
+        // SAFETY: this function's contract covers the tuple; there is room for the keys of any index, of which the search has as many.
         unsafe {
             let (values, nulls) = (keys.values.as_mut_ptr(), keys.nulls.as_mut_ptr());
             c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls);
@@ -326,7 +326,7 @@ impl LeafWriter {
     /// As [`LeafWriter::plan`], and the number of a tuple.
     #[inline]
     unsafe fn compare(&self, page: *mut u8, number: u16) -> i32 {
-        // SAFETY: the caller vouches for all.
+        // SAFETY: this function's contract covers all arguments.
         unsafe { c::_bt_compare(self.index, self.key.cast(), page.cast(), number) }
     }
 
@@ -340,7 +340,7 @@ impl LeafWriter {
         let (mut low, mut high, mut stride) = (from, leaf.last + 1, stride);
         while low < high {
             let probe = if stride < high - low { low + stride - 1 } else { low + (high - low) / 2 };
-            // SAFETY: the caller vouches for all; a tuple that the page has.
+            // SAFETY: this function's contract covers all arguments; a tuple that the page has.
             match unsafe { self.compare(page, probe) } {
                 0 => return Position::Unclear,
                 1.. => {
@@ -361,7 +361,7 @@ impl LeafWriter {
     /// # Safety
     /// A plain frame, and keys of the index.
     unsafe fn is_equal(&self, a: &Keys, b: &Keys) -> bool {
-        // SAFETY: the caller vouches for the keys; the search has a function for each.
+        // SAFETY: this function's contract covers the keys; the search has a function for each.
         unsafe {
             for i in 0..self.keys {
                 let (a_null, b_null) = (*a.nulls.get_unchecked(i), *b.nulls.get_unchecked(i));
@@ -399,7 +399,7 @@ impl Leaf {
     /// # Safety
     /// A locked page of a B-tree.
     unsafe fn of(page: *mut u8) -> Option<Leaf> {
-        // SAFETY: the caller vouches for the page.
+        // SAFETY: this function's contract covers the page.
         unsafe {
             let header = &*page.cast::<pg_sys::PageHeaderData>();
             let opaque = &*page.add(usize::from(header.pd_special)).cast::<Opaque>();
@@ -425,7 +425,7 @@ impl Leaf {
 /// # Safety
 /// A pinned buffer.
 unsafe fn page_of(buffer: pg_sys::Buffer) -> *mut u8 {
-    // SAFETY: the caller vouches for the buffer.
+    // SAFETY: this function's contract covers the buffer.
     unsafe { pg_sys::BufferGetPage(buffer).cast() }
 }
 
@@ -434,7 +434,7 @@ unsafe fn page_of(buffer: pg_sys::Buffer) -> *mut u8 {
 /// # Safety
 /// A tuple.
 unsafe fn aligned_size(tuple: pg_sys::IndexTuple) -> usize {
-    // SAFETY: the caller vouches for the tuple.
+    // SAFETY: this function's contract covers the tuple.
     usize::from(unsafe { (*tuple).t_info } & SIZE_MASK).next_multiple_of(8)
 }
 
@@ -443,7 +443,7 @@ unsafe fn aligned_size(tuple: pg_sys::IndexTuple) -> usize {
 /// # Safety
 /// A locked page.
 unsafe fn free_space(page: *const u8) -> usize {
-    // SAFETY: the caller vouches for the page.
+    // SAFETY: this function's contract covers the page.
     let header = unsafe { &*page.cast::<pg_sys::PageHeaderData>() };
     usize::from(header.pd_upper).saturating_sub(header.pd_lower.into())
 }
@@ -455,7 +455,7 @@ unsafe fn free_space(page: *const u8) -> usize {
 unsafe fn is_shorter_whole(page: *const u8, tuples: impl Iterator<Item = pg_sys::IndexTuple>) -> bool {
     let (mut redo, mut protects) = (0, false);
     let (mut alone, mut records) = (0, 0);
-    // SAFETY: the caller vouches for page and tuples.
+    // SAFETY: this function's contract covers page and tuples.
     unsafe {
         for tuple in tuples {
             alone += aligned_size(tuple) + size_of::<pg_sys::ItemIdData>();
@@ -473,7 +473,7 @@ unsafe fn is_shorter_whole(page: *const u8, tuples: impl Iterator<Item = pg_sys:
 /// # Safety
 /// A locked page with room for it.
 unsafe fn add(page: *mut u8, tuple: pg_sys::IndexTuple, place: u16) {
-    // SAFETY: the caller vouches for all. PageAddItem (bufpage.h); a page that is not what it was said to be must not be
+    // SAFETY: this function's contract covers all arguments. PageAddItem (bufpage.h); a page that is not what it was said to be must not be
     // written.
     unsafe {
         if c::PageAddItemExtended(page.cast(), tuple.cast(), aligned_size(tuple), place, 0) == 0 {
@@ -490,7 +490,7 @@ unsafe fn add(page: *mut u8, tuple: pg_sys::IndexTuple, place: u16) {
 /// As [`add`], in a buffer that is marked dirty.
 unsafe fn log(buffer: pg_sys::Buffer, page: *mut u8, tuple: pg_sys::IndexTuple, place: u16) {
     let mut record = place;
-    // SAFETY: the caller vouches for all; what is registered stays until it is inserted. xl_btree_insert (nbtxlog.h) is the
+    // SAFETY: this function's contract covers all arguments; what is registered stays until it is inserted. xl_btree_insert (nbtxlog.h) is the
     // number.
     unsafe {
         c::XLogBeginInsert();
@@ -509,7 +509,7 @@ unsafe fn log(buffer: pg_sys::Buffer, page: *mut u8, tuple: pg_sys::IndexTuple, 
 /// # Safety
 /// A locked page.
 unsafe fn lsn(page: *const u8) -> u64 {
-    // SAFETY: the caller vouches for the page.
+    // SAFETY: this function's contract covers the page.
     let lsn = unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn };
     (u64::from(lsn.xlogid) << 32) | u64::from(lsn.xrecoff)
 }

@@ -41,7 +41,7 @@ impl Look {
         slot: *mut pg_sys::TupleTableSlot,
         has_rows: bool,
     ) -> Look {
-        // SAFETY: the caller vouches for all; guarded calls. An index has an operator, its strategy and a collation for each
+        // SAFETY: this function's contract covers all arguments; guarded calls. An index has an operator, its strategy and a collation for each
         // key (check_exclusion_or_unique_constraint, execIndexing.c).
         unsafe {
             let count = usize::try_from((*info).ii_NumIndexKeyAttrs).unwrap_or(0);
@@ -86,7 +86,7 @@ impl Look {
         if self.scan.is_null() {
             return NOBODY;
         }
-        // SAFETY: the caller vouches for frame and values; so many keys were made.
+        // SAFETY: this function's contract covers frame and values; so many keys were made.
         unsafe {
             for i in 0..self.count {
                 let is_null = *nulls.add(i);
@@ -118,7 +118,7 @@ impl Look {
     /// As [`Look::find`]; a row is in the slot.
     unsafe fn is_in_the_way(&self, values: *const pg_sys::Datum) -> bool {
         const MOST: usize = pg_sys::INDEX_MAX_KEYS as usize;
-        // SAFETY: the caller vouches for frame and slot; arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers frame and slot; arrays have room for the keys of any index.
         unsafe {
             let before = (*self.econtext).ecxt_scantuple;
             (*self.econtext).ecxt_scantuple = self.slot;
@@ -147,7 +147,7 @@ impl Look {
 /// What [`Look::begin`] made.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn end(look: *mut Look) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         if !(*look).scan.is_null() {
             pg_sys::index_endscan((*look).scan);

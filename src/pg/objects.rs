@@ -216,7 +216,7 @@ fn encode(code: u32, out: &mut Vec<u8>) {
 /// # Safety
 /// A plain frame, and a datum of type json, perhaps no JSON.
 unsafe extern "C-unwind" fn parse(json: Opaque) {
-    // SAFETY: the caller vouches for the datum.
+    // SAFETY: this function's contract covers the datum.
     unsafe {
         let json = json.cast::<pg_sys::Datum>().read();
         unguarded::DirectFunctionCall1Coll(Some(unguarded::json_strip_nulls), pg_sys::InvalidOid, json);
@@ -256,7 +256,7 @@ fn check(line: &[u8]) -> Result<()> {
 unsafe fn said(error: &pg_sys::ErrorData) -> Error {
     // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
     const CLASS: i32 = (1 << 12) - 1;
-    // SAFETY: the caller vouches for the strings.
+    // SAFETY: this function's contract covers the strings.
     let text = |string: *const c_char| (!string.is_null()).then(|| from_server(unsafe { CStr::from_ptr(string) }));
     let mut own = Error::new(error.sqlerrcode.into(), text(error.message).unwrap_or_default());
     if let Some(detail) = text(error.detail) {

@@ -177,7 +177,7 @@ impl Value {
 /// # Safety
 /// A valid list of DefElems with string arguments, or null; a guarded frame.
 pub unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, Vec<u8>)> {
-    // SAFETY: the caller vouches for the list.
+    // SAFETY: this function's contract covers the list.
     unsafe {
         let elements = PgList::<pg_sys::DefElem>::from_pg(list);
         let string = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_bytes().to_vec();

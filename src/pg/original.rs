@@ -47,7 +47,7 @@ impl Original {
     /// # Safety
     /// A plain frame; both outlive the push.
     pub unsafe fn push(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             (*this).outer = INNERMOST.swap(this, Relaxed);
             (*callback).previous = pg_sys::error_context_stack;
@@ -62,7 +62,7 @@ impl Original {
     /// # Safety
     /// What was pushed last.
     pub unsafe fn pop(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             pg_sys::error_context_stack = (*callback).previous;
             INNERMOST.store((*this).outer, Relaxed);
@@ -76,7 +76,7 @@ impl Original {
     /// # Safety
     /// An error that was caught while this was pushed; in memory that lives as long as what is put back is needed.
     pub unsafe fn restore(this: *mut Original, error: *mut pg_sys::ErrorData) -> bool {
-        // SAFETY: the caller vouches for the error; strings of errors are NUL-terminated or null.
+        // SAFETY: this function's contract covers the error; strings of errors are NUL-terminated or null.
         unsafe {
             let original = std::mem::replace(&mut (*this).error, std::ptr::null_mut());
             // From now on it belongs to the error.
@@ -156,14 +156,14 @@ pub fn forget() {
 /// # Safety
 /// A NUL-terminated string, or null.
 pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
 /// # Safety
 /// Two errors.
 pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: the caller vouches for them.
+    // SAFETY: this function's contract covers them.
     unsafe { (*a).sqlerrcode == (*b).sqlerrcode && text((*a).message) == text((*b).message) }
 }
 

@@ -48,7 +48,7 @@ fn is_made(oid: pg_sys::Oid) -> bool {
 /// # Safety
 /// A tuple of a table.
 pub unsafe fn made_by(tuple: pg_sys::HeapTuple) -> pg_sys::TransactionId {
-    // SAFETY: the caller vouches for the tuple. As HeapTupleHeaderGetRawXmin (htup_details.h).
+    // SAFETY: this function's contract covers the tuple. As HeapTupleHeaderGetRawXmin (htup_details.h).
     unsafe { (*(*tuple).t_data).t_choice.t_heap.t_xmin }
 }
 
@@ -59,7 +59,7 @@ pub unsafe fn made_by(tuple: pg_sys::HeapTuple) -> pg_sys::TransactionId {
 /// A tuple of a table.
 pub unsafe fn check_seen(tuple: pg_sys::HeapTuple) -> Result<()> {
     const FROZEN: u16 = pg_sys::HEAP_XMIN_FROZEN as u16;
-    // SAFETY: the caller vouches for the tuple; guarded calls.
+    // SAFETY: this function's contract covers the tuple; guarded calls.
     unsafe {
         let by = made_by(tuple);
         if pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed()
@@ -142,7 +142,7 @@ impl OwnTable {
     pub unsafe fn insert(&self, row: &[Option<pg_sys::Datum>]) {
         let mut nulls: Vec<bool> = row.iter().map(Option::is_none).collect();
         let mut values: Vec<_> = row.iter().map(|value| value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
-        // SAFETY: the caller vouches for the values; guarded calls on an open relation.
+        // SAFETY: this function's contract covers the values; guarded calls on an open relation.
         unsafe {
             let descriptor = (*self.relation).rd_att;
             let tuple = pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -161,7 +161,7 @@ impl OwnTable {
     /// # Safety
     /// A tuple that was inserted. Guarded.
     unsafe fn insert_into_indexes(&self, tuple: pg_sys::HeapTuple) {
-        // SAFETY: the caller vouches for the tuple; guarded calls on structures made here.
+        // SAFETY: this function's contract covers the tuple; guarded calls on structures made here.
         unsafe {
             let estate = pg_sys::CreateExecutorState();
             let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
@@ -201,7 +201,7 @@ impl OwnTable {
     /// # Safety
     /// A tuple of this table.
     pub unsafe fn values(&self, tuple: pg_sys::HeapTuple) -> Vec<pg_sys::Datum> {
-        // SAFETY: the caller vouches for the tuple; the arrays are as long as the descriptor. A guarded call.
+        // SAFETY: this function's contract covers the tuple; the arrays are as long as the descriptor. A guarded call.
         unsafe {
             let descriptor = (*self.relation).rd_att;
             let natts = usize::try_from((*descriptor).natts).unwrap_or(0);

@@ -23,7 +23,7 @@ const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
 /// # Safety
 /// An open index.
 pub unsafe fn may_run(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the index, whose owner is its table's; guarded calls.
+    // SAFETY: this function's contract covers the index, whose owner is its table's; guarded calls.
     unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*index).rd_rel).relowner) || build_is_plain(index) }
 }
 
@@ -33,7 +33,7 @@ pub unsafe fn may_run(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// A plain frame; an open table.
 pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
-    // SAFETY: the caller vouches for frame and table.
+    // SAFETY: this function's contract covers frame and table.
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
@@ -50,7 +50,7 @@ pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
 /// # Safety
 /// A plain frame, as the body is; an open table.
 pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
-    // SAFETY: the caller vouches for frame and table. Settings that the body has made go with its nest level; after an
+    // SAFETY: this function's contract covers frame and table. Settings that the body has made go with its nest level; after an
     // error, with the transaction.
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);

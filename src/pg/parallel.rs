@@ -69,7 +69,7 @@ impl Parallel {
     /// # Safety
     /// `space` has `len` bytes.
     pub unsafe fn queue(&mut self, space: *mut u8, len: usize) -> *mut pg_sys::shm_mq_handle {
-        // SAFETY: the caller vouches for the space; guarded calls.
+        // SAFETY: this function's contract covers the space; guarded calls.
         unsafe {
             let queue = pg_sys::shm_mq_create(space.cast(), len);
             pg_sys::shm_mq_set_receiver(queue, pg_sys::MyProc);
@@ -97,7 +97,7 @@ impl Parallel {
     /// # Safety
     /// A queue of [`Parallel::queue`], and a worker that was launched.
     pub unsafe fn belongs(&self, queue: *mut pg_sys::shm_mq_handle, worker: usize) {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe { pg_sys::shm_mq_set_handle(queue, (*(*self.0).worker.add(worker)).bgwhandle) };
     }
 
@@ -112,7 +112,7 @@ impl Parallel {
     /// # Safety
     /// A plain frame.
     pub unsafe fn wait_plainly(&self) {
-        // SAFETY: the caller vouches for the frame; a valid context.
+        // SAFETY: this function's contract covers the frame; a valid context.
         unsafe { unguarded::WaitForParallelWorkersToFinish(self.0) };
     }
 
@@ -144,7 +144,7 @@ pub unsafe fn at_detach(
     function: unsafe extern "C-unwind" fn(*mut pg_sys::dsm_segment, pg_sys::Datum),
     argument: *mut c_void,
 ) -> bool {
-    // SAFETY: the caller vouches for all of it; a guarded call.
+    // SAFETY: this function's contract covers all arguments; a guarded call.
     unsafe {
         if (*context).seg.is_null() {
             return false;
@@ -159,6 +159,6 @@ pub unsafe fn at_detach(
 /// # Safety
 /// The table of contents that a worker was started with, and a key that was inserted.
 pub unsafe fn lookup(toc: *mut pg_sys::shm_toc, key: u64) -> *mut c_void {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { pg_sys::shm_toc_lookup(toc, key, false) }
 }

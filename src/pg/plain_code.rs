@@ -42,7 +42,7 @@ const HARMLESS: &[u32] = &[
 /// # Safety
 /// An open index of a table that is locked.
 pub unsafe fn build_is_plain(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the index; guarded calls.
+    // SAFETY: this function's contract covers the index; guarded calls.
     unsafe { index_is_plain(index) && statistics_are_plain((*(*index).rd_index).indrelid) }
 }
 
@@ -72,7 +72,7 @@ unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
 /// # Safety
 /// An open index. Guarded.
 unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the index, which has so many keys; guarded calls.
+    // SAFETY: this function's contract covers the index, which has so many keys; guarded calls.
     unsafe {
         let form = &*(*index).rd_index;
         let keys = usize::try_from(form.indnkeyatts).unwrap_or(0);
@@ -92,7 +92,7 @@ unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// An open table.
 pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the table, whose descriptor has so many attributes and defaults; guarded calls.
+    // SAFETY: this function's contract covers the table, whose descriptor has so many attributes and defaults; guarded calls.
     unsafe {
         let descriptor = (*table).rd_att;
         let types_are_plain = (0..usize::try_from((*descriptor).natts).unwrap_or(0)).all(|place| {
@@ -115,7 +115,7 @@ pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
 /// A row of that cache's catalog; the number of an attribute that is an expression, or a list of such. Guarded.
 unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) -> bool {
     let mut is_null = true;
-    // SAFETY: the caller vouches for all; guarded calls.
+    // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
         let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
         if is_null {
@@ -133,7 +133,7 @@ unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) 
 /// # Safety
 /// An expression, a list of them, or null.
 unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: the caller vouches for it; a guarded call.
+    // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe { !is_other(node, std::ptr::null_mut()) }
 }
 
@@ -196,7 +196,7 @@ fn is_built_in(oid: pg_sys::Oid) -> bool {
 #[pg_guard]
 unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
     use pg_sys::NodeTag::*;
-    // SAFETY: the caller vouches for the node, whose tag says what it is; guarded calls.
+    // SAFETY: this function's contract covers the node, whose tag says what it is; guarded calls.
     unsafe {
         if node.is_null() {
             return false;

@@ -88,7 +88,7 @@ impl Rows {
         // The first column is the line.
         let Some(value) = i.checked_sub(1).and_then(|field| fields.get(field, line)) else { return };
         let Some(bytes) = value else {
-            // SAFETY: the caller vouches for the arrays.
+            // SAFETY: this function's contract covers the arrays.
             unsafe { arrays.set(column.attribute, None) };
             if column.wants_null {
                 self.queue.push(Queued { column: i, what: What::Null });
@@ -113,7 +113,7 @@ impl Rows {
 /// # Safety
 /// A plain frame; a valid column that is received; bytes that are there.
 pub(super) unsafe fn call(column: *mut Column, bytes: *mut c_char, len: usize) -> pg_sys::Datum {
-    // SAFETY: the caller vouches for it. Nothing here has a destructor.
+    // SAFETY: this function's contract covers the argument. Nothing here has a destructor.
     unsafe {
         let (typioparam, typmod) = ((*column).typioparam, (*column).typmod);
         let function = &raw mut (*column).input;

@@ -32,7 +32,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_receiving_trial() -> *const pg_sys::Pg_fi
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: this function's contract covers the arguments.
     let (samples, oid, typmod, seed, fields) = unsafe {
         let argument = |index| (*(*fcinfo).args.as_ptr().add(index)).value;
         (

@@ -51,7 +51,7 @@ impl Rows {
                 Value::Plain(bytes) => self.strings.extend_from_slice(bytes),
                 Value::Escaped(raw) => is_doubtful |= reader.unescape(raw, &mut self.strings),
                 Value::Null => {
-                    // SAFETY: the caller vouches for the arrays.
+                    // SAFETY: this function's contract covers the arrays.
                     unsafe { self.set_null(i, arrays) };
                     continue;
                 }
@@ -83,7 +83,7 @@ impl Rows {
     /// As [`Rows::decode`].
     unsafe fn set_null(&mut self, i: usize, arrays: RowArrays) {
         let Some(column) = self.columns.get(i) else { return };
-        // SAFETY: the caller vouches for the arrays.
+        // SAFETY: this function's contract covers the arrays.
         unsafe { arrays.set(column.attribute, None) };
         if column.wants_null {
             self.queue.push(Queued { column: i, what: What::Null });
@@ -101,7 +101,7 @@ impl Rows {
         let text = strings.get(start..).unwrap_or_default();
         if refinement.is_some_and(|refinement| refinement.is_null(text)) {
             strings.truncate(start);
-            // SAFETY: the caller vouches for the arrays.
+            // SAFETY: this function's contract covers the arrays.
             unsafe { self.set_null(i, arrays) };
             return;
         }
@@ -138,7 +138,7 @@ impl Rows {
 /// A column of a type, and a string. Guarded.
 unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
     let form = column.refinement.as_ref().map_or(&Form::Own, |refinement| &refinement.form);
-    // SAFETY: the caller vouches for both; guarded catalog lookups, and what they return is a string.
+    // SAFETY: this function's contract covers both arguments; guarded catalog lookups, and what they return is a string.
     let (name, shown, misfit) = unsafe {
         let name = pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid));
         let shown = CStr::from_ptr(shown);
@@ -164,7 +164,7 @@ unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
 /// As [`refusal`].
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn refuse(column: *const Column, shown: *const c_char) -> pg_sys::Datum {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     Err(unsafe { refusal(&*column, shown) }).or_raise()
 }
 
@@ -176,7 +176,7 @@ struct Refused {
 /// # Safety
 /// A plain frame; a column and a string.
 unsafe extern "C-unwind" fn complain(refused: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let Refused { column, shown } = refused.cast::<Refused>().read();
         refuse(column, shown);

@@ -45,7 +45,7 @@ impl Drop for Refusal {
 /// # Safety
 /// The state of a query that is run.
 pub unsafe fn refuse(query: *const pg_sys::EState, why: &str) {
-    // SAFETY: the caller vouches for the state.
+    // SAFETY: this function's contract covers the state.
     unsafe {
         if (*query).es_instrument == 0 {
             return;

@@ -79,7 +79,7 @@ impl Removal {
     /// # Safety
     /// The relation stays open; outside of parallel mode.
     pub unsafe fn new(relation: pg_sys::Relation, workers: usize) -> Removal {
-        // SAFETY: the caller vouches for the relation.
+        // SAFETY: this function's contract covers the relation.
         let Traits { existed, needs_wal, logical, temporary, .. } = unsafe { Traits::of(relation) };
         let in_place = !existed && !logical && !temporary;
         Removal { relation, needs_wal, in_place, workers, rows: Vec::new(), cpu: Cpu::default() }
@@ -143,7 +143,7 @@ impl Removal {
 /// # Safety
 /// An open relation, and a row that this transaction has put there.
 pub unsafe fn delete(relation: pg_sys::Relation, row: u64) -> Result<()> {
-    // SAFETY: the caller vouches for both; guarded calls. Nobody else can have touched a row of a transaction that has not ended. It is an
+    // SAFETY: this function's contract covers both arguments; guarded calls. Nobody else can have touched a row of a transaction that has not ended. It is an
     // earlier command's, or it would not be there yet; and all are deleted by one, since each pair of commands that made and
     // deleted a row is remembered to the end of the transaction.
     unsafe {

@@ -65,7 +65,7 @@ impl RowArrays {
     /// `attribute` is one of the descriptor's.
     #[inline(always)]
     pub unsafe fn set(self, attribute: usize, value: Option<pg_sys::Datum>) {
-        // SAFETY: the caller vouches for the index.
+        // SAFETY: this function's contract covers the index.
         unsafe {
             *self.nulls.add(attribute) = value.is_none();
             *self.values.add(attribute) = value.unwrap_or(pg_sys::Datum::from(0usize));
@@ -75,7 +75,7 @@ impl RowArrays {
     /// # Safety
     /// Both are at least so long, and not the same.
     pub unsafe fn copy_from(self, other: RowArrays, attributes: usize) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             std::ptr::copy_nonoverlapping(other.values, self.values, attributes);
             std::ptr::copy_nonoverlapping(other.nulls, self.nulls, attributes);
@@ -369,7 +369,7 @@ impl Rows {
                     self.strings.get(start..).unwrap_or_default()
                 }
                 Value::Null => {
-                    // SAFETY: the caller vouches for the arrays.
+                    // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
                     if column.wants_null {
                         self.queue.push(Queued { column: i, what: What::Null });
@@ -383,7 +383,7 @@ impl Rows {
             };
             if force_null && bytes == reader.dialect().null {
                 self.strings.truncate(start);
-                // SAFETY: the caller vouches for the arrays.
+                // SAFETY: this function's contract covers the arrays.
                 unsafe { arrays.set(column.attribute, None) };
                 if column.wants_null {
                     self.queue.push(Queued { column: i, what: What::Null });
@@ -394,7 +394,7 @@ impl Rows {
                 && let Some(datum) = decoder.decode(bytes, &mut self.arena)
             {
                 self.strings.truncate(start);
-                // SAFETY: the caller vouches for the arrays; the server is a 64-bit one, so a datum is a usize.
+                // SAFETY: this function's contract covers the arrays; the server is a 64-bit one, so a datum is a usize.
                 unsafe { arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize))) };
                 continue;
             }

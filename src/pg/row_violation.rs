@@ -38,7 +38,7 @@ impl RowViolation {
     /// # Safety
     /// A plain frame; both outlive the push, which ends when the caller puts `previous` back.
     pub unsafe fn push(callback: *mut pg_sys::ErrorContextCallback, this: *mut RowViolation) {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             this.write(RowViolation {
                 is_of_row: false,
@@ -62,7 +62,7 @@ impl RowViolation {
     pub unsafe fn is_of_row(&mut self, error: *const pg_sys::ErrorData) -> bool {
         let was_heard = std::mem::take(&mut self.is_of_row);
         self.is_judging = false;
-        // SAFETY: the caller vouches for the error. What the server has of a statement's snapshot and user is where it was,
+        // SAFETY: this function's contract covers the error. What the server has of a statement's snapshot and user is where it was,
         // unless somebody has been left.
         unsafe {
             was_heard
@@ -79,7 +79,7 @@ impl RowViolation {
 /// What was pushed, or null if nothing was.
 #[inline(always)]
 pub unsafe fn judge(this: *mut RowViolation, is_judging: bool) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     if let Some(this) = unsafe { this.as_mut() } {
         (this.is_judging, this.nested) = (is_judging, 0);
     }
@@ -90,7 +90,7 @@ pub unsafe fn judge(this: *mut RowViolation, is_judging: bool) {
 /// # Safety
 /// An error.
 unsafe fn words_of(error: *const pg_sys::ErrorData) -> u64 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let (code, message) = unsafe { ((*error).sqlerrcode, text((*error).message)) };
     let bytes = code.to_ne_bytes().into_iter().chain(message.iter().copied());
     // FNV-1a

@@ -317,7 +317,7 @@ unsafe fn advance(
     position: Position,
     logged: bool,
 ) {
-    // SAFETY: the caller vouches for page and tuple, whose place was checked. In the critical section nothing
+    // SAFETY: this function's contract covers page and tuple, whose place was checked. In the critical section nothing
     // allocates or panics, and an error of the server's is a PANIC of the server, as it is in nextval.
     unsafe {
         let page_header = pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>();

@@ -35,7 +35,7 @@ impl SessionState {
     /// # Safety
     /// As [`Self::note`] says.
     pub unsafe fn keep(self) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe { c::AtEOXact_GUC(true, self.level) }
     }
 
@@ -44,7 +44,7 @@ impl SessionState {
     /// # Safety
     /// As [`Self::note`] says.
     pub unsafe fn restore(self) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             c::SetUserIdAndSecContext(self.user, self.context);
             c::AtEOXact_GUC(false, self.level);

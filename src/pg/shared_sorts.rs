@@ -92,7 +92,7 @@ impl SharedSorts {
     /// # Safety
     /// One of them.
     unsafe fn place(&self, number: usize) -> *mut u8 {
-        // SAFETY: attached; the caller vouches for the number.
+        // SAFETY: attached; this function's contract covers the number.
         unsafe { pg_sys::dsm_segment_address(self.segment).cast::<u8>().add(number * self.each) }
     }
 

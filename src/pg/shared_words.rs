@@ -36,7 +36,7 @@ impl Request {
     /// # Safety
     /// A plain frame; a request, and a place for the segment.
     unsafe extern "C-unwind" fn make(call: Opaque) {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             let call = call.cast::<(Request, *mut pg_sys::dsm_segment)>();
             let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();

@@ -167,7 +167,7 @@ impl Rows {
             let (attribute, typioparam, typmod) = (column.attribute, column.typioparam, column.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
-                // SAFETY: a guarded call; the caller vouches for the context.
+                // SAFETY: a guarded call; this function's contract covers the context.
                 let datum = unsafe { pg_sys::ExecEvalExpr(column.default, econtext, &raw mut is_null) };
                 (!is_null).then_some(datum)
             } else {
@@ -205,7 +205,7 @@ impl Rows {
                     }
                 }
             };
-            // SAFETY: the caller vouches for the arrays.
+            // SAFETY: this function's contract covers the arrays.
             unsafe { arrays.set(attribute, value) };
         }
         self.attention = Attention::NONE;

@@ -118,7 +118,7 @@ impl SortedTuples {
         deduplicate: bool,
         all_equal_image: bool,
     ) -> SortedTuples {
-        // SAFETY: the caller vouches for the relations; guarded calls. The closures own nothing.
+        // SAFETY: this function's contract covers the relations; guarded calls. The closures own nothing.
         unsafe {
             let context = |parent, name: &std::ffi::CStr| {
                 pg_sys::AllocSetContextCreateInternal(
@@ -219,7 +219,7 @@ impl SortedTuples {
     /// A tuple of a stretch; room for the keys of any index.
     pub unsafe fn values(&self, tuple: &[u8], values: *mut pg_sys::Datum, nulls: *mut bool) {
         let tuple = tuple.as_ptr().cast_mut().cast();
-        // SAFETY: the caller vouches for it; raises nothing.
+        // SAFETY: this function's contract covers the argument; raises nothing.
         unsafe { c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls) }
     }
 
@@ -250,7 +250,7 @@ impl SortedTuples {
 /// # Safety
 /// A plain frame; [`Begin`].
 unsafe extern "C-unwind" fn begin_merge(begin: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let Begin { to, shared, memory } = *begin.cast::<Begin>();
         let participants = i32::try_from(shared.participants()).unwrap_or(i32::MAX);
@@ -267,7 +267,7 @@ unsafe extern "C-unwind" fn begin_merge(begin: Opaque) {
 /// # Safety
 /// A plain frame; [`SortedTuples`] that are not over.
 unsafe extern "C-unwind" fn fill(this: Opaque) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor. The buffer has room for a stretch of tuples
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor. The buffer has room for a stretch of tuples
     // of any size, and `previous` for one.
     unsafe {
         let this = this.cast::<SortedTuples>();
@@ -312,7 +312,7 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
 /// # Safety
 /// A plain frame; tuples of the index.
 unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: the caller vouches for them; a tuple is as long as it says.
+    // SAFETY: this function's contract covers them; a tuple is as long as it says.
     unsafe {
         let data = |tuple: pg_sys::IndexTuple| {
             let len = usize::from((*tuple).t_info & SIZE_MASK);
@@ -355,7 +355,7 @@ fn first(data: &[u8], len: i16) -> Option<&[u8]> {
 /// # Safety
 /// A plain frame; tuples of the index.
 unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: the caller vouches for them. Arrays have room for the values of any tuple, which has all of the index's.
+    // SAFETY: this function's contract covers them. Arrays have room for the values of any tuple, which has all of the index's.
     unsafe {
         let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
         if (*this).all_equal_image && (!has_nulls || (*this).nulls_equal) {
@@ -393,7 +393,7 @@ unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: 
 /// # Safety
 /// A plain frame; [`Neighbours`].
 unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
-    // SAFETY: the caller vouches for it. Tuples want to be aligned, which bytes need not be.
+    // SAFETY: this function's contract covers the argument. Tuples want to be aligned, which bytes need not be.
     unsafe {
         let neighbours = neighbours.cast::<Neighbours>();
         let of = (*neighbours).of;

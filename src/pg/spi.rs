@@ -96,7 +96,7 @@ impl Value {
     /// The value is of type text.
     pub unsafe fn text(self) -> CString {
         let Some(datum) = self.0 else { return CString::default() };
-        // SAFETY: the caller vouches for the type; guarded calls.
+        // SAFETY: this function's contract covers the type; guarded calls.
         unsafe {
             let text = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
             CStr::from_ptr(pg_sys::text_to_cstring(text.cast())).to_owned()
@@ -110,7 +110,7 @@ impl Value {
     pub unsafe fn texts(self) -> Vec<CString> {
         let Some(datum) = self.0 else { return Vec::new() };
         let (mut elements, mut nulls, mut number) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        // SAFETY: the caller vouches for the type; guarded calls, which say how many elements there are.
+        // SAFETY: this function's contract covers the type; guarded calls, which say how many elements there are.
         unsafe {
             let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast();
             let align = pg_sys::TYPALIGN_INT as c_char;
@@ -204,7 +204,7 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables:
 /// # Safety
 /// A plan that was prepared just now.
 unsafe fn is_about(plan: pg_sys::SPIPlanPtr, tables: &[pg_sys::Oid]) -> bool {
-    // SAFETY: the caller vouches for the plan; lists are walked to their length.
+    // SAFETY: this function's contract covers the plan; lists are walked to their length.
     unsafe {
         let known = |oid: pg_sys::Oid| oid.to_u32() < pg_sys::FirstNormalObjectId || tables.contains(&oid);
         let sources = pg_sys::SPI_plan_get_plan_sources(plan);
@@ -219,7 +219,7 @@ unsafe fn is_about(plan: pg_sys::SPIPlanPtr, tables: &[pg_sys::Oid]) -> bool {
 /// # Safety
 /// A list, or null.
 unsafe fn len(list: *const pg_sys::List) -> usize {
-    // SAFETY: the caller vouches for the list.
+    // SAFETY: this function's contract covers the list.
     unsafe { list.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
 }
 
@@ -229,7 +229,7 @@ unsafe fn rows(table: *mut pg_sys::SPITupleTable) -> Vec<Vec<Value>> {
     if table.is_null() {
         return Vec::new();
     }
-    // SAFETY: the caller vouches for the table, which has so many tuples of so many attributes; guarded calls.
+    // SAFETY: this function's contract covers the table, which has so many tuples of so many attributes; guarded calls.
     unsafe {
         let descriptor = (*table).tupdesc;
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);

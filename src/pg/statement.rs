@@ -85,7 +85,7 @@ unsafe fn run_in(
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: the caller vouches for the frame; lists are walked to their length; an error frees snapshots, executor
+    // SAFETY: this function's contract covers the frame; lists are walked to their length; an error frees snapshots, executor
     // and memory with the (sub)transaction.
     unsafe {
         let bigint = pg_sys::INT8OID;
@@ -128,7 +128,7 @@ unsafe fn run_in(
 /// A query that was analyzed, and not rewritten.
 #[pg_guard]
 unsafe extern "C-unwind" fn verify(query: *const pg_sys::Query, about: About) {
-    // SAFETY: the caller vouches for the query.
+    // SAFETY: this function's contract covers the query.
     if !unsafe { is_about(query, about) } {
         replaced().raise();
     }
@@ -150,7 +150,7 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
         // SAFETY: passed on.
         About::Call(function) => return unsafe { is_call(query, function) },
     };
-    // SAFETY: the caller vouches for the query; what an entry is its kind says, and what a node is its tag. A guarded call.
+    // SAFETY: this function's contract covers the query; what an entry is its kind says, and what a node is its tag. A guarded call.
     unsafe {
         let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
         entries.iter_ptr().all(|entry| match (*entry).rtekind {
@@ -173,7 +173,7 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
 /// # Safety
 /// As [`verify`]. Guarded.
 unsafe fn is_call(query: *const pg_sys::Query, function: pg_sys::Oid) -> bool {
-    // SAFETY: the caller vouches for the query; what a node is its tag says.
+    // SAFETY: this function's contract covers the query; what a node is its tag says.
     unsafe {
         let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
         let calls = targets.iter_ptr().all(|target| {
@@ -193,7 +193,7 @@ unsafe fn execute(
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         if (*plan).commandType == pg_sys::CmdType::CMD_UTILITY {
             let context = pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY;
@@ -217,7 +217,7 @@ unsafe fn execute(
 /// # Safety
 /// A list, or null.
 unsafe fn len(list: *const pg_sys::List) -> usize {
-    // SAFETY: the caller vouches for the list.
+    // SAFETY: this function's contract covers the list.
     let len = unsafe { list.as_ref() }.map_or(0, |list| list.length);
     usize::try_from(len).unwrap_or(0)
 }
@@ -225,6 +225,6 @@ unsafe fn len(list: *const pg_sys::List) -> usize {
 /// # Safety
 /// A list of pointers to `T` with more than `index` elements.
 unsafe fn element<T>(list: *const pg_sys::List, index: usize) -> *mut T {
-    // SAFETY: the caller vouches for the list.
+    // SAFETY: this function's contract covers the list.
     unsafe { (*(*list).elements.add(index)).ptr_value.cast() }
 }

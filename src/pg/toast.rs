@@ -80,7 +80,7 @@ impl Toaster {
     /// # Safety
     /// An open relation, and arrays as long as its descriptor.
     pub unsafe fn load(&mut self, relation: pg_sys::Relation, values: *const pg_sys::Datum, nulls: *const bool) {
-        // SAFETY: the caller vouches for the arrays.
+        // SAFETY: this function's contract covers the arrays.
         unsafe {
             let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
             self.values.clear();
@@ -131,7 +131,7 @@ impl Toaster {
             attributes: attributes.as_mut_ptr(),
         };
         let context = &raw mut context;
-        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and the caller vouches for the row.
+        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and this function's contract covers the row.
         unsafe {
             unguarded::guard(|| toast_tuple_init(context));
             let descriptor = (*relation).rd_att;
@@ -200,7 +200,7 @@ impl Toaster {
 /// # Safety
 /// A value of variable length.
 unsafe fn packed(value: pg_sys::Datum) -> pg_sys::Datum {
-    // SAFETY: the caller vouches for the value, which has as many bytes as it says.
+    // SAFETY: this function's contract covers the value, which has as many bytes as it says.
     unsafe {
         let varlena = value.cast_mut_ptr::<pg_sys::varlena>();
         if !pgrx::varatt_is_4b_u(varlena) {

@@ -66,7 +66,7 @@ impl Input {
                 // As store_att_byval writes it; all of it must be as DatumGet… and …GetDatum leave it.
                 (datum.value() as u64).to_ne_bytes().into_iter().take(length.max(8)).collect()
             }
-            // SAFETY: the caller vouches for the value; a varlena says how long it is.
+            // SAFETY: this function's contract covers the value; a varlena says how long it is.
             _ => unsafe {
                 let address = datum.cast_mut_ptr::<u8>();
                 let length = length.unwrap_or_else(|| pgrx::varsize_any(address.cast()));

@@ -73,7 +73,7 @@ impl TupleSort {
         shared: Option<SharedSort>,
         elsewhere: Elsewhere,
     ) -> TupleSort {
-        // SAFETY: the caller vouches for both; guarded calls.
+        // SAFETY: this function's contract covers both arguments; guarded calls.
         unsafe {
             let index = pg_sys::index_open(index, pg_sys::AccessShareLock.cast_signed());
             TupleSort {
@@ -216,7 +216,7 @@ impl TupleSort {
 /// # Safety
 /// A plain frame, as the table's owner.
 unsafe fn prepare(to: *mut TupleSort) {
-    // SAFETY: the caller vouches for it; relations are open until the sort is closed.
+    // SAFETY: this function's contract covers the argument; relations are open until the sort is closed.
     unsafe {
         let old = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*to).context;
@@ -259,7 +259,7 @@ unsafe fn prepare(to: *mut TupleSort) {
 /// # Safety
 /// A plain frame; [`Rows`].
 unsafe extern "C-unwind" fn look_at(rows: Opaque) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor. Pages are complete, and what is on them are
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor. Pages are complete, and what is on them are
     // tuples of the table.
     unsafe {
         let rows = rows.cast::<Rows>();
@@ -301,7 +301,7 @@ unsafe extern "C-unwind" fn look_at(rows: Opaque) {
 /// A plain frame; a sort that is prepared, and a tuple of its table.
 #[inline]
 unsafe fn add(to: *mut TupleSort, tuple: *mut pg_sys::HeapTupleData) {
-    // SAFETY: the caller vouches for both. Arrays have room for the keys of any index.
+    // SAFETY: this function's contract covers both arguments. Arrays have room for the keys of any index.
     unsafe {
         let (info, slot, estate) = ((*to).info, (*to).slot, (*to).estate);
         let econtext = (*estate).es_per_tuple_exprcontext;
@@ -326,6 +326,6 @@ unsafe fn add(to: *mut TupleSort, tuple: *mut pg_sys::HeapTupleData) {
 /// # Safety
 /// A plain frame; a sort that was begun.
 unsafe extern "C-unwind" fn perform(sort: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { c::tuplesort_performsort(sort.cast()) }
 }

@@ -411,7 +411,7 @@ pub unsafe fn exec_eval_expr(
     econtext: *mut pg_sys::ExprContext,
     is_null: *mut bool,
 ) -> pg_sys::Datum {
-    // SAFETY: the caller vouches for the pointers; the evaluation function is set by ExecInitExpr.
+    // SAFETY: this function's contract covers the pointers; the evaluation function is set by ExecInitExpr.
     unsafe {
         let old = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
@@ -453,7 +453,7 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
 /// # Safety
 /// As what is called; the closure owns nothing that has a destructor.
 pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
@@ -463,7 +463,7 @@ pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
 /// A plain frame and a valid slot.
 #[inline(always)]
 pub unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         if let Some(clear) = (*(*slot).tts_ops).clear {
             clear(slot);
@@ -477,7 +477,7 @@ pub unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) {
 /// A valid slot whose arrays are filled.
 #[inline(always)]
 pub unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
         (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as pg_sys::AttrNumber;

@@ -95,7 +95,7 @@ pub fn begin_share() {
 /// # Safety
 /// Room for its share, which nobody looks at before the worker is gone.
 pub unsafe fn end_share(share: *mut Share) {
-    // SAFETY: the caller vouches for it; a guarded call.
+    // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe {
         (*share).cpu = Cpu::now();
         pg_sys::InstrEndParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal);
@@ -109,7 +109,7 @@ pub unsafe fn end_share(share: *mut Share) {
 pub unsafe fn take_shares(shares: *mut Share, count: usize) -> Cpu {
     let mut all = Cpu::default();
     for i in 0..count {
-        // SAFETY: the caller vouches for it; a guarded call.
+        // SAFETY: this function's contract covers the argument; a guarded call.
         unsafe {
             let share = shares.add(i);
             pg_sys::InstrAccumParallelQuery(&raw mut (*share).buffers, &raw mut (*share).wal);

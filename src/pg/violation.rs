@@ -16,7 +16,7 @@ pub unsafe fn raise_unique(
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
 ) {
-    // SAFETY: the caller vouches for all; the closure owns nothing. The last call does not return.
+    // SAFETY: this function's contract covers all arguments; the closure owns nothing. The last call does not return.
     unsafe {
         let key = pg_sys::BuildIndexValueDescription(index, values, nulls);
         let name = (*(*index).rd_rel).relname.data.as_ptr();

@@ -25,7 +25,7 @@ static RAISED: AtomicPtr<pg_sys::ErrorData> = AtomicPtr::new(std::ptr::null_mut(
 /// # Safety
 /// A valid context. The memory outlives it; what was forgotten may go.
 pub unsafe fn watch(context: *mut pg_sys::ParallelContext, memory: pg_sys::MemoryContext) {
-    // SAFETY: the caller vouches for both; a guarded call, and all of the room is written.
+    // SAFETY: this function's contract covers both arguments; a guarded call, and all of the room is written.
     unsafe {
         let size = size_of::<pg_sys::ErrorContextCallback>();
         let callback = pg_sys::MemoryContextAlloc(memory, size).cast::<pg_sys::ErrorContextCallback>();

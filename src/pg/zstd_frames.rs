@@ -158,7 +158,7 @@ impl Frames {
             if bytes.len() < wanted {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            // SAFETY: as many bytes as are wanted; for the others the caller vouches. A block looks back no further than its frame's window,
+            // SAFETY: as many bytes as are wanted; for the others this function's contract covers it. A block looks back no further than its frame's window,
             // which `begin` has found to be no longer than what stays; and the library writes to `at .. at + ROOM` only, which it is told.
             let made =
                 unsafe { sys::ZSTD_decompressContinue(context, at.cast(), ROOM, bytes.as_ptr().cast(), bytes.len()) };

@@ -35,7 +35,7 @@ const LAST_DELAY: f64 = 300.0;
 /// The job of this process, and the error that was caught.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both; guarded calls. What PostgresMain (postgres.c) does after an error, for those
+    // SAFETY: this function's contract covers both arguments; guarded calls. What PostgresMain (postgres.c) does after an error, for those
     // things that a load can leave behind; from here on requests to cancel are not served.
     unsafe {
         let job = &*job;
@@ -104,7 +104,7 @@ fn keep_rejects(queue: &Queue, id: i64) -> u64 {
 #[pg_guard]
 unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
     let written = write_spooled().or_raise();
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { *rejected.cast::<u64>() = written }
 }
 
@@ -146,7 +146,7 @@ struct Remembered<'a>(pg_sys::Oid, history::Failed<'a>);
 /// A [`Remembered`].
 #[pg_guard]
 unsafe extern "C-unwind" fn write_history(failed: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let Remembered(schema, failed) = unsafe { &*failed.cast::<Remembered>() };
     history::record_failed(*schema, failed);
 }
@@ -154,7 +154,7 @@ unsafe extern "C-unwind" fn write_history(failed: Opaque) {
 /// # Safety
 /// A string, or null.
 unsafe fn text(string: *const std::ffi::c_char) -> Option<CString> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
 }
 

@@ -83,7 +83,7 @@ version_1!(
 /// # Safety
 /// A call of a function with more than `index` arguments.
 pub unsafe fn argument(fcinfo: pg_sys::FunctionCallInfo, index: usize) -> Option<pg_sys::Datum> {
-    // SAFETY: the caller vouches for the call.
+    // SAFETY: this function's contract covers the call.
     let argument = unsafe { *(*fcinfo).args.as_ptr().add(index) };
     (!argument.isnull).then_some(argument.value)
 }
@@ -103,7 +103,7 @@ pub unsafe fn required(fcinfo: pg_sys::FunctionCallInfo, index: usize, name: &st
 /// # Safety
 /// A call of a function.
 pub unsafe fn queue_of(fcinfo: pg_sys::FunctionCallInfo) -> Queue {
-    // SAFETY: the caller vouches for the call.
+    // SAFETY: this function's contract covers the call.
     let function = unsafe { (*(*fcinfo).flinfo).fn_oid };
     // SAFETY: a guarded catalog lookup.
     Queue::in_schema(unsafe { pg_sys::get_func_namespace(function) }).or_raise()

@@ -99,7 +99,7 @@ impl Claimed {
     /// # Safety
     /// Its options are still there; and the memory context, as long as it.
     pub unsafe fn keep(self, memory: pg_sys::MemoryContext) -> Claimed {
-        // SAFETY: the caller vouches for the options; guarded calls.
+        // SAFETY: this function's contract covers the options; guarded calls.
         let options = unsafe {
             let old = pg_sys::MemoryContextSwitchTo(memory);
             let copy = pg_sys::pg_detoast_datum_copy(self.options.cast_mut_ptr());

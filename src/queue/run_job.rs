@@ -80,7 +80,7 @@ impl Statement {
 /// # Safety
 /// A plain frame; the job of this process, with a statement, in a transaction.
 pub unsafe fn run(job: *mut Job) {
-    // SAFETY: the caller vouches for the job, which outlives the statement.
+    // SAFETY: this function's contract covers the job, which outlives the statement.
     unsafe {
         let Some(Statement { text, function }) = &(*job).statement else { return };
         JOB.store(job, Relaxed);

@@ -110,7 +110,7 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
 /// The job of this process, which has succeeded.
 #[pg_guard]
 unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
-    // SAFETY: the caller vouches for it; guarded calls. Nobody needs it any more but who shows what is going on.
+    // SAFETY: this function's contract covers the argument; guarded calls. Nobody needs it any more but who shows what is going on.
     unsafe {
         let Job { queue, claimed, process, lock_timeout, memory, .. } = &mut *last;
         let Some(id) = process.next(queue, claimed.id) else { return std::ptr::null_mut() };
@@ -228,7 +228,7 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
 /// The job of this process.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
-    // SAFETY: the caller vouches for it, and nobody else looks at it now; guarded calls.
+    // SAFETY: this function's contract covers the argument, and nobody else looks at it now; guarded calls.
     unsafe {
         let job = &mut *job;
         point!("job.begins");
@@ -274,7 +274,7 @@ fn check_target(job: &Claimed) -> crate::error::Result<()> {
 /// The job of this process, whose load is performed.
 #[pg_guard]
 unsafe extern "C-unwind" fn record_success(job: *mut Job) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let job = &mut *job;
         user_code::look_away();

@@ -28,7 +28,7 @@ unsafe extern "C-unwind" fn next_rows(
     arrays: *const RowArrays,
     econtext: *mut pg_sys::ExprContext,
 ) -> i32 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let (scan, arrays) = unsafe { (&mut *scan, *arrays) };
     loop {
         // SAFETY: the arrays are the aggregation's.
@@ -60,7 +60,7 @@ unsafe extern "C-unwind" fn next_rows(
 /// As [`next_rows`], but a plain frame.
 #[inline]
 unsafe fn add_row(scan: *mut Scan) -> bool {
-    // SAFETY: the caller vouches for it. Nothing here is raised.
+    // SAFETY: this function's contract covers the argument. Nothing here is raised.
     unsafe { (*scan).aggregation.as_mut().is_some_and(|aggregation| aggregation.add_row().is_ok()) }
 }
 
@@ -70,7 +70,7 @@ unsafe fn add_row(scan: *mut Scan) -> bool {
 /// As [`next_rows`], and the scan's slot.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for both; the slot has an attribute for each aggregate, and for each column behind them.
+    // SAFETY: this function's contract covers both arguments; the slot has an attribute for each aggregate, and for each column behind them.
     unsafe {
         let Some(aggregation) = &mut (*scan).aggregation else { return };
         aggregation.done = true;
@@ -120,7 +120,7 @@ unsafe fn show(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
 /// Called by IterateForeignScan with its node, whose slot is empty: a plain frame.
 pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, rows: *mut Rows) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         let arrays = match &mut (*scan).aggregation {
             Some(aggregation) if !aggregation.done => aggregation.arrays(),

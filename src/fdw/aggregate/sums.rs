@@ -30,7 +30,7 @@ impl Aggregation {
     /// # Safety
     /// An open relation.
     pub unsafe fn new(aggregates: &Aggregates, relation: pg_sys::Relation) -> Aggregation {
-        // SAFETY: the caller vouches for the relation.
+        // SAFETY: this function's contract covers the relation.
         let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
         let attribute = |column: i32| usize::try_from(column - 1).unwrap_or(0);
         let accumulator = |&(function, column): &(pg_sys::Oid, i32)| {

@@ -76,7 +76,7 @@ pub const IN_ORDER: usize = usize::MAX;
 /// # Safety
 /// A plain frame, in a memory context that is reset now and then; a valid check, and the complete row.
 pub unsafe fn follows(check: *mut Check, row: RowArrays) -> usize {
-    // SAFETY: the caller vouches for both; nothing here has a destructor.
+    // SAFETY: this function's contract covers both arguments; nothing here has a destructor.
     unsafe {
         let check = &mut *check;
         let mut is_new = !check.has_row;
@@ -154,7 +154,7 @@ impl Check {
     /// The relation whose rows they are.
     pub unsafe fn complaint(&self, column: usize, relation: pg_sys::Relation) -> Error {
         let attribute = self.columns.get(column).map_or(0, |column| column.attribute);
-        // SAFETY: the caller vouches for the relation, which has the attribute.
+        // SAFETY: this function's contract covers the relation, which has the attribute.
         let (table, column) = unsafe {
             let column = (*compat::attribute((*relation).rd_att, attribute)).attname.data;
             let table = (*(*relation).rd_rel).relname.data;

@@ -17,7 +17,7 @@ use crate::pg::soft::Verbosity;
 /// # Safety
 /// A plain frame; a scan whose filter this is, its rows, and the arrays of its slot. COPY's context is pushed.
 pub(super) unsafe fn make(scan: *mut Scan, this: *const RowFilter, rows: *mut Rows, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         match call(this, rows, arrays) {
             Made::Row | Made::Tuple(_) => true,
@@ -39,7 +39,7 @@ pub(super) unsafe fn make(scan: *mut Scan, this: *const RowFilter, rows: *mut Ro
 /// A valid scan, and the error.
 #[pg_guard]
 unsafe extern "C-unwind" fn leave_out(scan: *mut Scan, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both; an error has a message.
+    // SAFETY: this function's contract covers both arguments; an error has a message.
     unsafe {
         let scan = &mut *scan;
         scan.be_without();

@@ -134,7 +134,7 @@ pub unsafe fn open_in_worker(
     leaders: Descriptor,
     file: Identity,
 ) -> Result<()> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let scan = unsafe { &mut *(*node).fdw_state.cast::<Scan>() };
     scan.options.copy.encoding = Some(encoding);
     let location = scan.options.location()?.clone();
@@ -162,7 +162,7 @@ pub unsafe fn open_in_worker(
 /// The executor's own structures, and a scan that BeginForeignScan made.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let scan = &mut *(*node).fdw_state.cast::<Scan>();
         let old = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
@@ -178,7 +178,7 @@ pub(super) unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanS
 /// # Safety
 /// The executor's own structures.
 unsafe fn relation_of(node: *mut pg_sys::ForeignScanState) -> pg_sys::Relation {
-    // SAFETY: the caller vouches for them; a scan that is not of one relation has its one relation in `fs_relids`.
+    // SAFETY: this function's contract covers them; a scan that is not of one relation has its one relation in `fs_relids`.
     unsafe {
         if !(*node).ss.ss_currentRelation.is_null() {
             return (*node).ss.ss_currentRelation;

@@ -31,7 +31,7 @@ pub(super) unsafe extern "C-unwind" fn next_row(
     nulls: *mut bool,
     econtext: *mut pg_sys::ExprContext,
 ) -> i32 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { go_to_row(&mut *scan, RowArrays { values, nulls }, econtext) }
 }
 
@@ -118,7 +118,7 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
 /// As [`next_row`], but a plain frame.
 #[inline]
 pub unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for it. Nothing here is raised, but from `make_datums`, and nothing has a destructor.
+    // SAFETY: this function's contract covers the argument. Nothing here is raised, but from `make_datums`, and nothing has a destructor.
     unsafe {
         if !(*scan).goes_on() {
             return false;
@@ -138,7 +138,7 @@ pub unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
 /// As [`next_row`], with the row's arrays, once a row.
 #[pg_guard]
 unsafe extern "C-unwind" fn make_datums(scan: *mut Scan, values: *mut pg_sys::Datum, nulls: *mut bool) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         if let Some(rows) = &mut (*scan).rows {
             rows.make_datums(RowArrays { values, nulls }).or_raise();
@@ -152,7 +152,7 @@ unsafe extern "C-unwind" fn make_datums(scan: *mut Scan, values: *mut pg_sys::Da
 /// As [`next_row`].
 #[pg_guard]
 unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Datum, nulls: *mut bool) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let scan = unsafe { &mut *scan };
     if let Some(rows) = &mut scan.rows {
         if rows.decoded().is_some() {
@@ -170,7 +170,7 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Dat
 /// A plain frame; pointers as in [`super::iterate::iterate_foreign_scan`].
 #[inline]
 pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         if (*scan).rest.is_empty() {
             return;
@@ -188,7 +188,7 @@ pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, 
 /// As [`next_row`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     if let Some(rows) = unsafe { &mut (*scan).rows } {
         rows.check_missing().or_raise();
     }
@@ -200,7 +200,7 @@ pub unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
 /// As [`next_row`].
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn raise_out_of_order(scan: *mut Scan, column: usize) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let scan = unsafe { &mut *scan };
     if let (Some(order), Some(rows)) = (&scan.order, &mut scan.rows) {
         // The line may hold what the user may not see.

@@ -34,7 +34,7 @@ impl Delimiters {
         for number in 1..n.separator.len() {
             let from = at + number;
             m.delimiter = if m.delimiter != 0 && from < data.len() {
-                // SAFETY: `from` is within the data; the caller vouches for the instruction set.
+                // SAFETY: `from` is within the data; this function's contract covers the instruction set.
                 m.delimiter & unsafe { I::eq(load::<I>(data, from), n.separator.at(number)) }
             } else {
                 0

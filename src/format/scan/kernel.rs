@@ -63,7 +63,7 @@ impl Batch {
 /// `I`'s instructions are there.
 #[inline(always)]
 pub(crate) unsafe fn split<I: Isa>(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe {
         match (n.mode, n.is_rich()) {
             (Mode::Text, false) => split_mode::<I, TEXT, false>(n, data, from, batch),
@@ -119,7 +119,7 @@ unsafe fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             batch.odd = records == 0;
             break;
         }
-        // SAFETY: at < data.len(); the caller vouches for the instruction set.
+        // SAFETY: at < data.len(); this function's contract covers the instruction set.
         let mut m = unsafe { marks::<I, MODE>(n, load::<I>(data, at), &mut carry) };
         // SAFETY: as above.
         let no_ends = if RICH { unsafe { delimiters.sort_out::<I>(n, data, at, &mut m) } } else { 0 };
@@ -321,7 +321,7 @@ impl CutState {
 /// `I`'s instructions are there.
 #[inline(always)]
 pub(crate) unsafe fn cut<I: Isa>(n: &Needles, data: &[u8], state: &mut CutState) {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe {
         match (n.mode, state.watches) {
             (Mode::Text, false) => cut_mode::<I, TEXT, false>(n, data, state),
@@ -349,7 +349,7 @@ unsafe fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(n: &Needles, data:
     let mut odd = state.odd_before;
     while at < data.len() {
         let whole = at + 64 <= data.len();
-        // SAFETY: at < data.len(); the caller vouches for the instruction set.
+        // SAFETY: at < data.len(); this function's contract covers the instruction set.
         let (m, lines) = unsafe {
             let block = load::<I>(data, at);
             let m = marks::<I, MODE>(n, block, &mut carry);

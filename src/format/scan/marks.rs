@@ -108,7 +108,7 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
     // A macro, for a closure would not be inlined into code of another instruction set before its own callees are.
     macro_rules! eq {
         ($needle:expr) => {
-            // SAFETY: the caller vouches for the instruction set.
+            // SAFETY: this function's contract covers the instruction set.
             unsafe { I::eq(block, $needle) }
         };
     }
@@ -132,7 +132,7 @@ pub(super) unsafe fn marks<I: Isa, const MODE: u8>(n: &Needles, block: I::Block,
                 quote = toggling(quote, escape, carry);
             }
         }
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: this function's contract covers the instruction set.
         inside = unsafe { I::prefix_xor(quote) } ^ carry.in_quote;
         carry.in_quote = (inside.cast_signed() >> 63).cast_unsigned();
         escape &= inside;

@@ -29,7 +29,7 @@ pub struct Tally {
 /// `I`'s instructions are there.
 #[inline(always)]
 pub(crate) unsafe fn tally<I: Isa>(n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: this function's contract covers the instruction set.
     unsafe {
         match (n.mode, n.is_rich()) {
             (Mode::Text, false) => tally_mode::<I, TEXT, false>(n, data, from, fields),
@@ -93,7 +93,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let (mut seen, mut ended) = (0u64, 0usize);
     let mut at = from;
     'blocks: while at < data.len() {
-        // SAFETY: at < data.len(); the caller vouches for the instruction set.
+        // SAFETY: at < data.len(); this function's contract covers the instruction set.
         let (m, no_ends, lines, backslash) = unsafe {
             let block = load::<I>(data, at);
             let mut m = marks::<I, MODE>(n, block, &mut carry);
@@ -109,7 +109,7 @@ unsafe fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
         let ends = m.delimiter | m.line_end;
         let count = ends.count_ones();
         if let Some(expected) = &rhythm {
-            // SAFETY: the caller vouches for the instruction set.
+            // SAFETY: this function's contract covers the instruction set.
             let found = unsafe { I::compress(m.line_end, ends) };
             // `ended` is below `fields`, which is not above 64, and so is `count`.
             #[expect(clippy::indexing_slicing, reason = "masked to their lengths")]

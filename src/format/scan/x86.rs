@@ -32,7 +32,7 @@ pub(super) fn has_avx512() -> bool {
 /// The machine has PCLMULQDQ.
 #[inline(always)]
 unsafe fn prefix_xor_clmul(bits: u64) -> u64 {
-    // SAFETY: the caller vouches for the instruction.
+    // SAFETY: this function's contract covers the instruction.
     unsafe {
         let product = _mm_clmulepi64_si128(_mm_set_epi64x(0, bits.cast_signed()), _mm_set1_epi8(-1), 0);
         _mm_cvtsi128_si64(product).cast_unsigned()
@@ -88,7 +88,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     unsafe fn eq(block: Self::Block, needle: u8) -> u64 {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: this function's contract covers the instruction set.
         unsafe {
             let n = _mm256_set1_epi8(needle.cast_signed());
             let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(block[0], n)).cast_unsigned();
@@ -125,7 +125,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn eq(block: Self::Block, needle: u8) -> u64 {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: this function's contract covers the instruction set.
         unsafe { _mm512_cmpeq_epi8_mask(block, _mm512_set1_epi8(needle.cast_signed())) }
     }
 

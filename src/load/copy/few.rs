@@ -65,7 +65,7 @@ pub unsafe fn copy(
     conditions: *mut pg_sys::List,
     mut few: Few,
 ) -> u64 {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: this function's contract covers the arguments.
     unsafe {
         if (*state).p_rtable.is_null() {
             let lock = pg_sys::RowExclusiveLock.cast_signed();

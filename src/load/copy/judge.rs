@@ -25,7 +25,7 @@ use crate::pg::source::is_allowed;
 /// # Safety
 /// A COPY FROM as the parser has made it.
 pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answer<()> {
-    // SAFETY: the caller vouches for the statement; guarded calls, and variables of this process.
+    // SAFETY: this function's contract covers the statement; guarded calls, and variables of this process.
     unsafe {
         if watched {
             return no("Another library that watches statements was loaded before.");
@@ -76,7 +76,7 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
 /// # Safety
 /// A relation, open and locked.
 pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Answer<()> {
-    // SAFETY: the caller vouches for the relation; guarded calls.
+    // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
         let form = &*(*relation).rd_rel;
         let kind = form.relkind.cast_unsigned();
@@ -111,7 +111,7 @@ pub unsafe fn of_rows(
     clause: &WhereClause,
     mapping: &Mapping,
 ) -> Answer<Vec<pg_sys::Oid>> {
-    // SAFETY: the caller vouches for all; guarded calls on an open relation.
+    // SAFETY: this function's contract covers all arguments; guarded calls on an open relation.
     unsafe {
         // A field may ask for its column's default.
         let set = options.copy.dialect.default.is_none().then_some(mapping);
@@ -132,7 +132,7 @@ pub unsafe fn of_rows(
 /// An open relation. Guarded.
 unsafe fn take_turns(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
     let mut sequences = Sequences::default();
-    // SAFETY: the caller vouches for the relation; attributes below natts exist.
+    // SAFETY: this function's contract covers the relation; attributes below natts exist.
     unsafe {
         let descriptor = (*relation).rd_att;
         // Identity columns have no default that is listed.

@@ -18,7 +18,7 @@ use crate::pg::source::Location;
 /// # Safety
 /// A COPY FROM as the parser has made it.
 pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions, Vec<u8>)> {
-    // SAFETY: the caller vouches for the statement; lists have nodes of the types that the grammar makes.
+    // SAFETY: this function's contract covers the statement; lists have nodes of the types that the grammar makes.
     unsafe {
         let mut values: Vec<(String, Value)> = vec![("compression".into(), Value::Text(b"none".to_vec()))];
         for element in PgList::<pg_sys::DefElem>::from_pg(statement.options).iter_ptr() {
@@ -56,7 +56,7 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
 /// A node that the grammar makes, or null.
 unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
     let text = |bytes: &[u8]| Ok(Value::Text(bytes.to_vec()));
-    // SAFETY: the caller vouches for the node; tags say what nodes are.
+    // SAFETY: this function's contract covers the node; tags say what nodes are.
     unsafe {
         let string = string_of(node);
         match name {
@@ -108,7 +108,7 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
 /// # Safety
 /// A node, or null.
 unsafe fn string_of<'a>(node: *mut pg_sys::Node) -> Option<&'a CStr> {
-    // SAFETY: the caller vouches for the node; tags say what nodes are.
+    // SAFETY: this function's contract covers the node; tags say what nodes are.
     unsafe {
         let node = node.as_ref()?;
         match node.type_ {
@@ -129,7 +129,7 @@ unsafe fn string_of<'a>(node: *mut pg_sys::Node) -> Option<&'a CStr> {
 /// # Safety
 /// A list of nodes.
 unsafe fn names(list: *mut pg_sys::List) -> Answer<Vec<CString>> {
-    // SAFETY: the caller vouches for the list; tags say what nodes are.
+    // SAFETY: this function's contract covers the list; tags say what nodes are.
     unsafe {
         let nodes = PgList::<pg_sys::Node>::from_pg(list);
         let names = nodes.iter_ptr().map(|node| match (*node).type_ {

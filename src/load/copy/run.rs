@@ -26,7 +26,7 @@ pub unsafe fn begin(
     relation: pg_sys::Relation,
     clause: WhereClause,
 ) -> Answer<*mut Load> {
-    // SAFETY: the caller vouches for all; guarded calls. The load is dropped with its memory context.
+    // SAFETY: this function's contract covers all arguments; guarded calls. The load is dropped with its memory context.
     unsafe {
         let (mut options, json) = options::of_statement(statement)?;
         let Ok(Some(mapping)) = source::by_position(relation, &options) else {
@@ -79,7 +79,7 @@ pub unsafe fn begin(
 /// # Safety
 /// A plain frame; a load that has begun, and its table.
 pub unsafe fn wait(load: *mut Load, relation: pg_sys::Relation) -> Few {
-    // SAFETY: the caller vouches for both; the name outlives the push.
+    // SAFETY: this function's contract covers both arguments; the name outlives the push.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -109,7 +109,7 @@ unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
 /// As [`wait`].
 #[pg_guard]
 unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
-    // SAFETY: the caller vouches for the load; deleting its context drops it.
+    // SAFETY: this function's contract covers the load; deleting its context drops it.
     unsafe {
         // A partition may be attached while we wait, and nobody has judged it then. It is none of the load's if its partitions
         // are looked up first, as core's COPY does.
@@ -147,7 +147,7 @@ fn jsonb(json: Vec<u8>) -> pg_sys::Datum {
 /// # Safety
 /// A plain frame, and a load that has begun, whose memory context is a child of `caller`, the current one.
 pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
-    // SAFETY: the caller vouches for the load, which is used by one step at a time.
+    // SAFETY: this function's contract covers the load, which is used by one step at a time.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         let mut context = pg_sys::ErrorContextCallback {
@@ -168,7 +168,7 @@ pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
 /// A load that is done. The current memory context is not the load's.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load) -> u64 {
-    // SAFETY: the caller vouches for it; deleting the context drops the load.
+    // SAFETY: this function's contract covers the argument; deleting the context drops the load.
     unsafe {
         let (memory, rows) = {
             let load = &mut *load;

@@ -74,7 +74,7 @@ impl Call {
         nothing: *mut pg_sys::TupleTableSlot,
         targets: *mut pg_sys::List,
     ) -> Call {
-        // SAFETY: guarded calls; the caller vouches for the nodes.
+        // SAFETY: guarded calls; this function's contract covers the nodes.
         unsafe {
             let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
             pg_sys::get_expr_result_type(row, std::ptr::null_mut(), &raw mut descriptor);
@@ -106,7 +106,7 @@ impl Call {
     /// A plain frame, with the row's memory context; a context whose scan tuple is the row of the file.
     #[inline]
     pub unsafe fn make(&self, econtext: *mut pg_sys::ExprContext) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the caller vouches for it; nothing here has a destructor.
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor.
         unsafe {
             let mut is_null = false;
             let value = unguarded::exec_eval_expr(self.state, econtext, &raw mut is_null);
@@ -124,7 +124,7 @@ impl Call {
         value: pg_sys::HeapTupleHeader,
         econtext: *mut pg_sys::ExprContext,
     ) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the caller vouches for it; nothing here has a destructor.
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor.
         unsafe {
             let made = self.value.as_ref().and_then(|call| call.call(value, econtext));
             made.map_or(std::ptr::null_mut(), |made| self.tuple_of(made))
@@ -137,7 +137,7 @@ impl Call {
     /// As [`Call::make`], with the value.
     #[inline]
     unsafe fn tuple_of(&self, value: pg_sys::Datum) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the caller vouches for it; nothing here has a destructor. A value of a composite type is a tuple with a header that says
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor. A value of a composite type is a tuple with a header that says
         // of which, and that type is compared with the slot's.
         unsafe {
             let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
@@ -156,7 +156,7 @@ impl Call {
     /// # Safety
     /// As [`Call::make`], which has made it.
     pub unsafe fn take_apart(&self, header: pg_sys::HeapTupleHeader, econtext: *mut pg_sys::ExprContext) {
-        // SAFETY: the caller vouches for it; nothing here has a destructor. The type was compared with the slot's.
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor. The type was compared with the slot's.
         unsafe {
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: pgrx::varsize_4b(header.cast()) as u32,
@@ -238,7 +238,7 @@ impl Call {
 /// A valid call, and the type of a value that it has made.
 #[pg_guard]
 unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, typmod: i32) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &*call }.compare(type_oid, typmod).or_raise();
 }
 
@@ -247,7 +247,7 @@ unsafe extern "C-unwind" fn look_at(call: *const Call, type_oid: pg_sys::Oid, ty
 /// # Safety
 /// Targets, over columns of OUTER_VAR, and a valid descriptor.
 unsafe fn check_targets(targets: *mut pg_sys::List, descriptor: pg_sys::TupleDesc) -> Result<()> {
-    // SAFETY: the caller vouches for both; a guarded call; attributes below natts exist.
+    // SAFETY: this function's contract covers both arguments; a guarded call; attributes below natts exist.
     unsafe {
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         let list = PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(targets.cast(), 0));
@@ -268,7 +268,7 @@ unsafe fn check_targets(targets: *mut pg_sys::List, descriptor: pg_sys::TupleDes
 /// # Safety
 /// Targets, over columns of OUTER_VAR.
 unsafe fn descriptor_of(targets: *mut pg_sys::List) -> pg_sys::TupleDesc {
-    // SAFETY: the caller vouches for them; guarded calls. Columns are counted from 1.
+    // SAFETY: this function's contract covers them; guarded calls. Columns are counted from 1.
     unsafe {
         let list = PgList::<pg_sys::Var>::from_pg(pg_sys::pull_var_clause(targets.cast(), 0));
         let natts = list.iter_ptr().map(|variable| (*variable).varattno).max().unwrap_or(0);

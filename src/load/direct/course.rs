@@ -43,7 +43,7 @@ use crate::pg::unguarded::{self, Opaque};
 /// # Safety
 /// A plain frame, and a load that is prepared, whose memory context is current.
 pub unsafe fn load(load: *mut Load) {
-    // SAFETY: the caller vouches for the load; the leader lives as long as it.
+    // SAFETY: this function's contract covers the load; the leader lives as long as it.
     unsafe {
         let mut call = Call { load, leader: std::ptr::null_mut() };
         let mut original = Original::new();
@@ -70,7 +70,7 @@ struct Call {
 /// # Safety
 /// A plain frame, and a valid call.
 unsafe extern "C-unwind" fn all(call: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let call = call.cast::<Call>();
         let load = (*call).load;
@@ -99,7 +99,7 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
 /// A valid load, and room for what is set up.
 #[pg_guard]
 unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let load = &*load;
         let conditions = load.where_clause.conditions.cast();
@@ -112,7 +112,7 @@ unsafe extern "C-unwind" fn set_up(load: *mut Load, executor: *mut Executor) {
 /// A valid load, and what was set up for it.
 #[pg_guard]
 unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) -> *mut Leader {
-    // SAFETY: the caller vouches for it. The leader is dropped with the memory context.
+    // SAFETY: this function's contract covers the argument. The leader is dropped with the memory context.
     unsafe {
         let leader = Leader::new(&mut *load, *executor).or_raise();
         PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(leader)
@@ -124,7 +124,7 @@ unsafe extern "C-unwind" fn prepare(load: *mut Load, executor: *const Executor) 
 /// # Safety
 /// A plain frame, and a valid leader.
 unsafe extern "C-unwind" fn work(leader: Opaque) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let leader = leader.cast::<Leader>();
         loop {
@@ -143,7 +143,7 @@ unsafe extern "C-unwind" fn work(leader: Opaque) {
 /// A valid leader without workers, whose file is done.
 #[pg_guard]
 unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *leader }.go_on().or_raise()
 }
 
@@ -151,7 +151,7 @@ unsafe extern "C-unwind" fn go_on(leader: *mut Leader) -> bool {
 /// A valid leader whose file is not the last one.
 #[pg_guard]
 unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *leader }.process.pause().or_raise();
 }
 
@@ -160,7 +160,7 @@ unsafe extern "C-unwind" fn pause(leader: *mut Leader) {
 /// # Safety
 /// As [`work`].
 unsafe fn work_on_file(leader: *mut Leader) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let process = &raw mut (*leader).process;
         let mut context = pg_sys::ErrorContextCallback {
@@ -211,7 +211,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
-    // SAFETY: the caller vouches for it. Errors of workers carry their own context.
+    // SAFETY: this function's contract covers the argument. Errors of workers carry their own context.
     unsafe {
         let leader = leader.cast::<Leader>();
         let own = pg_sys::error_context_stack;
@@ -226,7 +226,7 @@ unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *leader }.end().or_raise();
 }
 
@@ -234,7 +234,7 @@ unsafe extern "C-unwind" fn end_workers(leader: *mut Leader) {
 /// A valid leader and its load.
 #[pg_guard]
 unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) -> *mut Settling {
-    // SAFETY: the caller vouches for both. What is made is dropped with the memory context.
+    // SAFETY: this function's contract covers both arguments. What is made is dropped with the memory context.
     unsafe {
         let options = &(*load).options;
         let settling = (*leader).close_heaps(options.indexes).or_raise();
@@ -248,7 +248,7 @@ unsafe extern "C-unwind" fn close_heaps(leader: *mut Leader, load: *const Load) 
 /// A valid leader, what it has settled, and its load.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(leader: *mut Leader, settling: *mut Settling, load: *mut Load) {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         if let Some(statement) = (*load).statement {
             statement.add_triggers(&(*leader).process.executor);

@@ -222,7 +222,7 @@ impl Defaults {
     pub unsafe fn set(&mut self, arrays: RowArrays) -> Result<()> {
         for default in &self.list {
             if let self::Default::Constant { attribute, value } = *default {
-                // SAFETY: the caller vouches for the arrays.
+                // SAFETY: this function's contract covers the arrays.
                 unsafe { arrays.set(attribute, value) };
             }
         }

@@ -29,7 +29,7 @@ const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 /// An open plain table that is locked for writing; the caller holds so many references to it, and if somebody else has
 /// one, it is left alone.
 pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool> {
-    // SAFETY: the caller vouches for the relation; guarded calls.
+    // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
         let relid = (*relation).rd_id;
         let persistence = (*(*relation).rd_rel).relpersistence;
@@ -73,7 +73,7 @@ pub unsafe fn renew(relation: pg_sys::Relation, references: i32) -> Result<bool>
 /// # Safety
 /// A table that is locked, or belongs to one that is.
 unsafe fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
-    // SAFETY: the caller vouches for the table; guarded calls.
+    // SAFETY: this function's contract covers the table; guarded calls.
     unsafe {
         let table = pg_sys::table_open(relid, pg_sys::AccessShareLock.cast_signed());
         let mut may_build = true;
@@ -108,7 +108,7 @@ fn lock_all(relids: &[pg_sys::Oid]) -> bool {
 /// # Safety
 /// An open relation.
 unsafe fn is_unused(relation: pg_sys::Relation, references: i32) -> bool {
-    // SAFETY: the caller vouches for the relation; guarded calls.
+    // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
         pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) == 0
             && (*relation).rd_refcnt == references + i32::from((*relation).rd_isnailed)

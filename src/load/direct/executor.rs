@@ -46,7 +46,7 @@ unsafe fn make(
     instrument: i32,
     directory: pg_sys::PartitionDirectory,
 ) -> Executor {
-    // SAFETY: guarded calls; the caller vouches for the relation; nodes are made in the current context.
+    // SAFETY: guarded calls; this function's contract covers the relation; nodes are made in the current context.
     unsafe {
         let estate = pg_sys::CreateExecutorState();
         (*estate).es_instrument = instrument;

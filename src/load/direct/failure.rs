@@ -35,7 +35,7 @@ fn class_of(class: &[u8; 2]) -> i32 {
 /// # Safety
 /// An error that was caught.
 pub unsafe fn is_about_a_row(error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let class = unsafe { (*error).sqlerrcode } & 0xfff;
     // Transaction rollback, insufficient resources, object not in the state it must be in (a lock that is not to be had),
     // operator intervention, system error, internal error.
@@ -47,7 +47,7 @@ pub unsafe fn is_about_a_row(error: *const pg_sys::ErrorData) -> bool {
 /// # Safety
 /// An error that was caught.
 pub unsafe fn leaves_server_well(error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let class = unsafe { (*error).sqlerrcode } & 0xfff;
     ![b"53", b"58", b"XX"].map(class_of).contains(&class)
 }

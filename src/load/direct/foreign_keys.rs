@@ -73,7 +73,7 @@ impl ForeignKeys {
         survives: bool,
         lock: pg_sys::LOCKMODE,
     ) -> ForeignKeys {
-        // SAFETY: the caller vouches for the result relation; guarded calls.
+        // SAFETY: this function's contract covers the result relation; guarded calls.
         unsafe {
             let triggers = (*relinfo).ri_TrigDesc;
             let mut found = ForeignKeys {
@@ -116,7 +116,7 @@ impl ForeignKeys {
 
     /// Trigger `number`, below `count`.
     fn trigger(&self, number: usize) -> *mut pg_sys::Trigger {
-        // SAFETY: the caller vouches for the number.
+        // SAFETY: this function's contract covers the number.
         unsafe { (*self.triggers).triggers.add(number) }
     }
 
@@ -192,7 +192,7 @@ impl ForeignKeys {
     pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, mut amiss: impl FnMut(usize)) {
         let tracked = self.tracked;
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for frame and slot; the key's slot has an attribute for each of the columns.
+            // SAFETY: this function's contract covers frame and slot; the key's slot has an attribute for each of the columns.
             unsafe {
                 let (values, nulls) = ((*key.slot).tts_values, (*key.slot).tts_isnull);
                 let mut absent = 0;
@@ -230,7 +230,7 @@ impl ForeignKeys {
     /// A plain frame outside of parallel mode. All rows were taken, and are in the indexes.
     pub unsafe fn check(&mut self) -> bool {
         for key in &mut self.list {
-            // SAFETY: the caller vouches for the frame; nothing in it has a destructor. There is an instrument for each trigger.
+            // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is an instrument for each trigger.
             unsafe {
                 if self.doubtful {
                     return false;
@@ -259,7 +259,7 @@ impl ForeignKeys {
     /// memory context.
     pub unsafe fn find(&mut self, mut missing: impl FnMut(usize, u64)) {
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+            // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
             unsafe {
                 let look = |key: &ForeignKey, keys, found| key.query.find(key.numbered, keys, found);
                 key.seek(look, |row| missing(number, row));
@@ -275,7 +275,7 @@ impl ForeignKeys {
     /// As [`ForeignKeys::find`], and so for `beside`.
     pub unsafe fn look(&mut self, mut beside: impl FnMut(&KeyQuery) -> Beside, mut missing: impl FnMut(usize, u64)) {
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+            // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
             unsafe {
                 let rows = beside(&key.query);
                 let look = |key: &ForeignKey, keys, found| key.query.look(key.numbered, keys, rows, found);
@@ -296,7 +296,7 @@ impl ForeignKeys {
     /// The relation that the keys are of.
     pub unsafe fn complaints(&self, relation: pg_sys::Relation) -> Vec<Complaint> {
         let complaint = |key: &ForeignKey| {
-            // SAFETY: the caller vouches for the relation; a guarded lookup, and a copy of what it returns.
+            // SAFETY: this function's contract covers the relation; a guarded lookup, and a copy of what it returns.
             unsafe {
                 let name = pg_sys::get_constraint_name((*self.trigger(key.trigger)).tgconstraint);
                 let name = if name.is_null() { c"" } else { CStr::from_ptr(name) };

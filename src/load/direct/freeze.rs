@@ -41,7 +41,7 @@ pub fn check_freeze(relation: pg_sys::Relation) -> Result<()> {
 /// # Safety
 /// A page of a heap that is locked.
 unsafe fn has_xmax(page: pg_sys::Page) -> bool {
-    // SAFETY: the caller vouches for the page; line pointers up to the last one, and tuples where these say so.
+    // SAFETY: this function's contract covers the page; line pointers up to the last one, and tuples where these say so.
     unsafe {
         (1..=pg_sys::PageGetMaxOffsetNumber(page)).any(|offset| {
             let id = pg_sys::PageGetItemId(page, offset);

@@ -132,7 +132,7 @@ impl Heap {
     ) -> Result<Added> {
         self.append_early(baton)?;
         let mut watch = self.stages.sample();
-        // SAFETY: the caller vouches for the arrays; a datum is a usize.
+        // SAFETY: this function's contract covers the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         self.add_formed(formed, origin, baton, watch)
@@ -154,7 +154,7 @@ impl Heap {
         self.append_early(baton)?;
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
         let mut watch = self.stages.sample();
-        // SAFETY: the caller vouches for the arrays; a datum is a usize.
+        // SAFETY: this function's contract covers the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form_decoded(sources, values, nulls, form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         self.add_formed(formed, origin, baton, watch)
@@ -167,7 +167,7 @@ impl Heap {
     #[inline]
     pub unsafe fn add_at_once(&mut self, arrays: RowArrays, origin: Origin, form: &mut FormBuffer) -> bool {
         let mut watch = self.stages.sample();
-        // SAFETY: the caller vouches for the arrays; a datum is a usize.
+        // SAFETY: this function's contract covers the arrays; a datum is a usize.
         let formed = unsafe { self.layout.form(arrays.values.cast_const().cast(), arrays.nulls.cast_const(), form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         let Formed::Tuple(tuple) = formed else { return false };
@@ -187,7 +187,7 @@ impl Heap {
         origin: Origin,
     ) -> std::result::Result<(), Unfit> {
         let mut watch = self.stages.sample();
-        // SAFETY: the caller vouches for the tuple.
+        // SAFETY: this function's contract covers the tuple.
         let header = unsafe { self.layout.header_for(given, length) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         let header = header?;
@@ -254,7 +254,7 @@ impl Heap {
     /// # Safety
     /// A tuple of the relation.
     pub unsafe fn add_tuple(&mut self, tuple: pg_sys::HeapTuple, origin: Origin, baton: &Baton) -> Result<()> {
-        // SAFETY: the caller vouches for the tuple. What heap_prepare_insert (heapam.c) writes.
+        // SAFETY: this function's contract covers the tuple. What heap_prepare_insert (heapam.c) writes.
         let bytes = unsafe {
             let header = (*tuple).t_data;
             let heap = &raw mut (*header).t_choice.t_heap;
@@ -436,7 +436,7 @@ impl Heap {
         baton: &Baton,
     ) -> Result<()> {
         let held = baton.take();
-        // SAFETY: guarded calls on an open relation; the caller vouches for the tuple. The free space map is passed by,
+        // SAFETY: guarded calls on an open relation; this function's contract covers the tuple. The free space map is passed by,
         // so that the row goes behind what was there, or on the last page of it.
         unsafe {
             if self.bulk.is_null() {
@@ -487,7 +487,7 @@ unsafe fn collect(
     tuple: &pg_sys::HeapTupleData,
     tid: pg_sys::ItemPointerData,
 ) -> Result<()> {
-    // SAFETY: the caller vouches for the tuple.
+    // SAFETY: this function's contract covers the tuple.
     let bytes = unsafe { std::slice::from_raw_parts(tuple.t_data.cast::<u8>().cast_const(), tuple.t_len as usize) };
     collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }

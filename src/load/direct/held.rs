@@ -149,7 +149,7 @@ impl Held {
 /// # Safety
 /// An open relation.
 unsafe fn file_of(relation: pg_sys::Relation) -> pg_sys::Oid {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     unsafe { (*(*relation).rd_rel).relfilenode }
 }
 
@@ -158,7 +158,7 @@ unsafe fn file_of(relation: pg_sys::Relation) -> pg_sys::Oid {
 /// # Safety
 /// An open relation that is locked.
 unsafe fn indexes_of(relation: pg_sys::Relation) -> Vec<pg_sys::Relation> {
-    // SAFETY: the caller vouches for the relation; guarded calls. An index that is being dropped concurrently may be gone.
+    // SAFETY: this function's contract covers the relation; guarded calls. An index that is being dropped concurrently may be gone.
     unsafe {
         let list = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
         let open = |oid| pg_sys::RelationIdGetRelation(oid);

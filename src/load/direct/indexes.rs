@@ -99,7 +99,7 @@ impl Indexes {
         rebuild: &mut Rebuild,
         survival: Option<Survival<'_>>,
     ) -> Indexes {
-        // SAFETY: the caller vouches for the pointers; the executor lists so many indexes; guarded calls.
+        // SAFETY: this function's contract covers the pointers; the executor lists so many indexes; guarded calls.
         unsafe {
             let count = usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0);
             let open = (*relinfo).ri_IndexRelationDescs;
@@ -268,7 +268,7 @@ impl Indexes {
     pub unsafe fn add(&mut self, slot: *mut pg_sys::TupleTableSlot, offender: *mut Offender) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
         let mut began = Instant::now();
-        // SAFETY: the caller vouches for frame and slot. Arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers frame and slot. Arrays have room for the keys of any index.
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for (i, index) in self.list.iter_mut().enumerate() {
@@ -313,7 +313,7 @@ impl Indexes {
     /// As [`Indexes::add`].
     pub unsafe fn add_late(&mut self, slot: *mut pg_sys::TupleTableSlot) -> *mut pg_sys::List {
         let mut recheck: *mut pg_sys::List = std::ptr::null_mut();
-        // SAFETY: the caller vouches for frame and slot.
+        // SAFETY: this function's contract covers frame and slot.
         unsafe {
             for (i, index) in self.list.iter_mut().enumerate() {
                 if index.way == Way::Late {
@@ -339,7 +339,7 @@ impl Indexes {
     /// # Safety
     /// As [`Indexes::add`]; one of the indexes.
     pub unsafe fn holder(&mut self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> pg_sys::ItemPointerData {
-        // SAFETY: the caller vouches for frame and slot.
+        // SAFETY: this function's contract covers frame and slot.
         unsafe {
             let Some(index) = self.list.get_mut(number).filter(|index| index.way == Way::Careful) else {
                 return holder::NOBODY;
@@ -365,7 +365,7 @@ impl Indexes {
         slot: *mut pg_sys::TupleTableSlot,
         except: &pg_sys::ItemPointerData,
     ) -> Option<usize> {
-        // SAFETY: the caller vouches for frame and slot.
+        // SAFETY: this function's contract covers frame and slot.
         unsafe {
             for number in 0..self.list.len() {
                 if Some(number) == self.arbiter {

@@ -77,7 +77,7 @@ impl Joined {
     /// # Safety
     /// The state of a plan, which outlives what is made of it.
     pub unsafe fn new(top: *mut pg_sys::PlanState, is_safe: bool) -> Option<Joined> {
-        // SAFETY: the caller vouches for the state.
+        // SAFETY: this function's contract covers the state.
         let leaf = unsafe { leaf::below(top) }?;
         Some(Joined { top, leaf, is_safe })
     }
@@ -199,7 +199,7 @@ impl Join {
 /// # Safety
 /// A plain frame; a join that belongs to a process, and the arrays of the process's slot.
 pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor. The plan's rows have an attribute for each of
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. The plan's rows have an attribute for each of
     // the target's.
     unsafe {
         let top = (*join).joined.top;

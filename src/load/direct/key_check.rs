@@ -99,7 +99,7 @@ impl KeyCheck {
     ) -> KeyCheck {
         let mut referenced: Vec<(usize, Vec<i16>)> = Vec::new();
         for &relation in relations {
-            // SAFETY: the caller vouches for the relations; guarded calls, and lists of so many elements.
+            // SAFETY: this function's contract covers the relations; guarded calls, and lists of so many elements.
             unsafe {
                 let keys = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
                 for key in keys.iter_ptr() {
@@ -134,7 +134,7 @@ impl KeyCheck {
         if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
             return table;
         }
-        // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
+        // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory context.
         unsafe {
             let relation = (*relinfo).ri_RelationDesc;
             let memory = pg_sys::AllocSetContextCreateExtended(
@@ -203,7 +203,7 @@ impl KeyCheck {
     ) -> Result<*mut Table> {
         if self.last.0 != relinfo {
             let number = number()?;
-            // SAFETY: the caller vouches for the relation.
+            // SAFETY: this function's contract covers the relation.
             self.last = (relinfo, unsafe { self.open(relinfo, number) });
         }
         Ok(self.last.1)
@@ -247,7 +247,7 @@ impl Table {
 /// # Safety
 /// A plain frame; the table that the row in the slot was taken for.
 pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = (*table).memory;
@@ -270,7 +270,7 @@ pub unsafe fn add(table: *mut Table, slot: *mut pg_sys::TupleTableSlot) {
 /// A valid table.
 #[pg_guard]
 unsafe extern "C-unwind" fn missing(table: *mut Table, key: usize, row: u64) {
-    // SAFETY: the caller vouches for it; the sort lives as long as the table.
+    // SAFETY: this function's contract covers the argument; the sort lives as long as the table.
     unsafe {
         let table = &mut *table;
         if table.is_lost(row) {

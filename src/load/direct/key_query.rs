@@ -47,7 +47,7 @@ impl KeyQuery {
     /// # Safety
     /// An open relation.
     pub unsafe fn new(relation: pg_sys::Relation, constraint: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> Option<KeyQuery> {
-        // SAFETY: the caller vouches for the relation; guarded calls. The lists and descriptors have so many elements.
+        // SAFETY: this function's contract covers the relation; guarded calls. The lists and descriptors have so many elements.
         unsafe {
             let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation));
             let key = **known.iter_ptr().find(|&key| (*key).conoid == constraint).as_ref()?;
@@ -111,7 +111,7 @@ impl KeyQuery {
     /// A plain frame outside of parallel mode; a tuplestore of so many tuples, numbered from 1. What is needed is allocated in
     /// the current memory context.
     pub unsafe fn run(&self, keys: *mut pg_sys::Tuplestorestate, count: u64) -> u64 {
-        // SAFETY: the caller vouches for frame and keys; nothing in the frame has a destructor.
+        // SAFETY: this function's contract covers frame and keys; nothing in the frame has a destructor.
         unsafe {
             let environment = environment(self.keys(keys, count), Beside::NOTHING);
             let mut before = Settings::default();
@@ -127,7 +127,7 @@ impl KeyQuery {
     /// # Safety
     /// As [`KeyQuery::run`]; room for so many bits, and one more.
     pub unsafe fn find(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, found: *mut u8) {
-        // SAFETY: the caller vouches for frame, keys and room; nothing in the frame has a destructor.
+        // SAFETY: this function's contract covers frame, keys and room; nothing in the frame has a destructor.
         unsafe {
             let environment = environment(self.keys(keys, count), Beside::NOTHING);
             let mut before = Settings::default();
@@ -154,7 +154,7 @@ impl KeyQuery {
     /// # Safety
     /// As [`KeyQuery::find`]; a tuplestore of rows that have the referenced columns, by name, or nothing.
     pub unsafe fn look(&self, keys: *mut pg_sys::Tuplestorestate, count: u64, beside: Beside, found: *mut u8) {
-        // SAFETY: the caller vouches for frame, keys, rows and room; nothing in the frame has a destructor.
+        // SAFETY: this function's contract covers frame, keys, rows and room; nothing in the frame has a destructor.
         unsafe {
             let environment = environment(self.keys(keys, count), beside);
             let mut before = Settings::default();
@@ -209,7 +209,7 @@ impl Receiver {
             slot: *mut pg_sys::TupleTableSlot,
             receiver: *mut pg_sys::DestReceiver,
         ) -> bool {
-            // SAFETY: the caller vouches for all.
+            // SAFETY: this function's contract covers all arguments.
             unsafe {
                 if (*slot).tts_nvalid < 1 {
                     c::slot_getsomeattrs_int(slot, 1);
@@ -273,7 +273,7 @@ fn is_full(constraint: pg_sys::Oid) -> Option<bool> {
 /// Tuplestores with so many tuples. What is returned lives as long as the current memory context.
 #[pg_guard]
 unsafe extern "C-unwind" fn environment(keys: Beside, rows: Beside) -> *mut pg_sys::QueryEnvironment {
-    // SAFETY: the caller vouches for the tuplestores; guarded calls, and zeroed structs that are filled.
+    // SAFETY: this function's contract covers the tuplestores; guarded calls, and zeroed structs that are filled.
     unsafe {
         let environment = pg_sys::create_queryEnv();
         for (name, given) in [(KEYS, keys), (ROWS, rows)] {
@@ -310,7 +310,7 @@ struct Settings {
 /// A valid place to remember what there was; a table that is locked.
 #[pg_guard]
 unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         (*before).parent = pg_sys::try_relation_open(parent, pg_sys::NoLock.cast_signed());
         if (*before).parent.is_null() {
@@ -343,7 +343,7 @@ unsafe extern "C-unwind" fn enter(before: *mut Settings, parent: pg_sys::Oid) {
 /// What [`enter`] remembered.
 #[pg_guard]
 unsafe extern "C-unwind" fn leave(before: *const Settings) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         pg_sys::SetUserIdAndSecContext((*before).user, (*before).security);
         pg_sys::AtEOXact_GUC(true, (*before).level);

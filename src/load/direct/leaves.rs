@@ -56,7 +56,7 @@ unsafe fn partitions(relation: pg_sys::Relation) -> (Vec<pg_sys::Oid>, Vec<pg_sy
 /// # Safety
 /// An open relation, and the state of an executor that routes rows for it, if it is partitioned.
 pub unsafe fn pin_partitions(relation: pg_sys::Relation, estate: *mut pg_sys::EState) {
-    // SAFETY: the caller vouches for both; guarded calls. The directory keeps what it has looked up open.
+    // SAFETY: this function's contract covers both arguments; guarded calls. The directory keeps what it has looked up open.
     unsafe {
         let directory = (*estate).es_partition_directory;
         if !is_partitioned(relation) || directory.is_null() {
@@ -75,7 +75,7 @@ pub unsafe fn pin_partitions(relation: pg_sys::Relation, estate: *mut pg_sys::ES
 /// # Safety
 /// An open relation.
 pub unsafe fn are_leaves(relation: pg_sys::Relation, known: &[pg_sys::Oid]) -> bool {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     unsafe {
         if !is_partitioned(relation) {
             return true;
@@ -91,7 +91,7 @@ pub unsafe fn are_leaves(relation: pg_sys::Relation, known: &[pg_sys::Oid]) -> b
 /// # Safety
 /// An open relation. Guarded.
 pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation; guarded calls.
+    // SAFETY: this function's contract covers the relation; guarded calls.
     unsafe {
         if !(*(*relation).rd_rel).relhasindex {
             return false;
@@ -113,7 +113,7 @@ pub unsafe fn may_complain(relation: pg_sys::Relation) -> bool {
 /// # Safety
 /// An open relation.
 pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the relation, which has so many triggers.
+    // SAFETY: this function's contract covers the relation, which has so many triggers.
     unsafe {
         let Some(triggers) = (*relation).trigdesc.as_ref() else { return false };
         let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
@@ -127,7 +127,7 @@ pub unsafe fn may_refer(relation: pg_sys::Relation) -> bool {
 /// The same relation, and what it gave.
 pub unsafe fn close_leaves(relation: pg_sys::Relation, leaves: &[pg_sys::Relation]) {
     for &leaf in leaves.iter().filter(|&&leaf| leaf != relation) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe { pg_sys::table_close(leaf, NO_LOCK) };
     }
 }

@@ -65,7 +65,7 @@ pub unsafe extern "C-unwind" fn judge(
     indexes: *const Indexes,
     suspects: *mut Suspects,
 ) {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe { (*leader).judge(relation, number, &*indexes, &mut *suspects) }.or_raise();
 }
 
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn lose(
     indexes: *const Indexes,
     index: usize,
 ) {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         let (loss, complaint) = loss_to(&*indexes, index);
         (*leader).lose(relation, *row, *place, loss, complaint).or_raise();
@@ -110,7 +110,7 @@ pub unsafe extern "C-unwind" fn replace(
     rivals: *const Rivals,
     suspects: *mut Suspects,
 ) -> bool {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         let (leader, suspects) = (&mut *leader, &mut *suspects);
         let Rivals { row, other, is_own } = *rivals;
@@ -147,7 +147,7 @@ pub unsafe extern "C-unwind" fn keep_superseded(
     indexes: *const Indexes,
     suspects: *mut Suspects,
 ) {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         let (indexes, suspects) = (&*indexes, &mut *suspects);
         let (Some(rows), Some(arbiter)) = (suspects.superseded.take(), indexes.arbiter()) else { return };
@@ -414,7 +414,7 @@ impl Leader {
 /// A valid leader; in the memory that the order is to live in.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn order(leader: *mut Leader, number: usize, memory: i32) -> *mut Order {
-    // SAFETY: the caller vouches for it; dropped with the memory context.
+    // SAFETY: this function's contract covers the argument; dropped with the memory context.
     unsafe {
         let sort = (*leader).file_order(number, memory).or_raise();
         let order = Order { sort: Some(sort), stretch: None };
@@ -436,7 +436,7 @@ pub struct Order {
 /// A valid order, and places for a row and where it came from.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next(order: *mut Order, row: *mut pg_sys::ItemPointerData, place: *mut Place) -> bool {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         let order = &mut *order;
         let Some(sort) = &mut order.sort else { return false };

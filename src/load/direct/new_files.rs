@@ -49,7 +49,7 @@ const KEYS_PER_PAGE: u64 = 40;
 /// An open relation.
 pub unsafe fn may_merge(relation: pg_sys::Relation, traits: Traits) -> bool {
     let writers_wait = pg_sys::ShareRowExclusiveLock.cast_signed();
-    // SAFETY: the caller vouches for the relation; a guarded call.
+    // SAFETY: this function's contract covers the relation; a guarded call.
     !traits.temporary && (!traits.shared || unsafe { pg_sys::CheckRelationLockedByMe(relation, writers_wait, true) })
 }
 
@@ -94,15 +94,15 @@ impl Rebuild {
         patience: Duration,
     ) -> Rebuild {
         let alone = !traits.shared;
-        // SAFETY: the caller vouches for the relation.
+        // SAFETY: this function's contract covers the relation.
         let temporary = traits.temporary.then(|| unsafe { (*relation).rd_id });
         let empty = alone && start == 0;
-        // SAFETY: the caller vouches for the relation; guarded calls.
+        // SAFETY: this function's contract covers the relation; guarded calls.
         let (may_merge, writers_wait) = unsafe {
             let lock = pg_sys::ShareRowExclusiveLock.cast_signed();
             (may_merge(relation, traits), pg_sys::CheckRelationLockedByMe(relation, lock, true))
         };
-        // SAFETY: the caller vouches for the relation.
+        // SAFETY: this function's contract covers the relation.
         let refers = !alone && unsafe { may_refer(relation) };
         let no_merge = match may_merge {
             false => Some(if traits.temporary { Why::Temporary } else { Why::Online }),
@@ -124,7 +124,7 @@ impl Rebuild {
             _ => None,
         };
         if let Some(missed) = missed {
-            // SAFETY: the caller vouches for the relation.
+            // SAFETY: this function's contract covers the relation.
             let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
             let only = match refusal {
                 Some(Why::Refers) => "only if it has no foreign keys",
@@ -170,7 +170,7 @@ impl Rebuild {
     /// # Safety
     /// An open index of the relation.
     pub unsafe fn choose(&mut self, index: pg_sys::Relation) -> (Option<Way>, Why) {
-        // SAFETY: the caller vouches for the index; guarded calls.
+        // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
             let (way, why) = match self.plan(index) {
                 Ok(plan) => plan,
@@ -202,7 +202,7 @@ impl Rebuild {
     /// # Safety
     /// As [`Rebuild::choose`].
     unsafe fn plan(&self, index: pg_sys::Relation) -> std::result::Result<(Way, Why), Why> {
-        // SAFETY: the caller vouches for the index; guarded calls.
+        // SAFETY: this function's contract covers the index; guarded calls.
         unsafe {
             let is_valid = (*(*index).rd_index).indisvalid;
             // What was evaluated of the rows need not be evaluated again, however few these are.

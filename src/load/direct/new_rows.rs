@@ -40,7 +40,7 @@ impl NewRows {
     /// # Safety
     /// A plain frame, an open relation, and a slot for its buffered tuples. `visit` owns nothing that has a destructor.
     pub unsafe fn for_each(&self, slot: *mut pg_sys::TupleTableSlot, mut visit: impl FnMut()) {
-        // SAFETY: the caller vouches for frame, relation and slot.
+        // SAFETY: this function's contract covers frame, relation and slot.
         unsafe {
             let strategy = c::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
             let end = c::RelationGetNumberOfBlocksInFork(self.relation, MAIN);
@@ -64,7 +64,7 @@ impl NewRows {
         slot: *mut pg_sys::TupleTableSlot,
         mut visit: impl FnMut(),
     ) {
-        // SAFETY: the caller vouches for frame, relation and slot.
+        // SAFETY: this function's contract covers frame, relation and slot.
         unsafe { self.visit_page(block_of(row), Some(row.ip_posid), std::ptr::null_mut(), slot, &mut visit) };
     }
 
@@ -78,7 +78,7 @@ impl NewRows {
         slot: *mut pg_sys::TupleTableSlot,
         visit: &mut impl FnMut(),
     ) {
-        // SAFETY: the caller vouches for frame, relation and slot. The page is looked at under a pin and a lock, rows under
+        // SAFETY: this function's contract covers frame, relation and slot. The page is looked at under a pin and a lock, rows under
         // a pin: they are ours, and nobody moves them while the page is pinned.
         unsafe {
             c::check_for_interrupts();
@@ -137,7 +137,7 @@ impl NewRows {
     /// # Safety
     /// A tuple's header, on a page that is locked.
     unsafe fn is_ours(&self, tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             let heap = (*tuple).t_choice.t_heap;
             if heap.t_xmin.into_inner() != self.xmin {
@@ -159,7 +159,7 @@ impl NewRows {
 /// # Safety
 /// The header of a tuple that this transaction has inserted.
 unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys::CommandId {
-    // SAFETY: the caller vouches for it; only the fixed part of the header is copied and looked at. The function raises nothing.
+    // SAFETY: this function's contract covers the argument; only the fixed part of the header is copied and looked at. The function raises nothing.
     unsafe {
         let mut head = std::mem::zeroed::<pg_sys::HeapTupleHeaderData>();
         head.t_choice = (*tuple).t_choice;
@@ -174,7 +174,7 @@ unsafe fn inserting_command(tuple: *const pg_sys::HeapTupleHeaderData) -> pg_sys
 /// The header of a tuple that this transaction has inserted, on a page that is pinned.
 unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
     const UNTOUCHED: u16 = (pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_LOCK_ONLY) as u16;
-    // SAFETY: the caller vouches for it. Nobody else can delete a row that is not committed. Neither function raises anything: the
+    // SAFETY: this function's contract covers the argument. Nobody else can delete a row that is not committed. Neither function raises anything: the
     // members of a multixact of this transaction are in memory.
     unsafe {
         let infomask = (*tuple).t_infomask;
@@ -195,7 +195,7 @@ unsafe fn is_gone(tuple: *const pg_sys::HeapTupleHeaderData) -> bool {
 /// # Safety
 /// A tuple's header.
 unsafe fn points_to(tuple: *const pg_sys::HeapTupleHeaderData, block: u32, offset: u16) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { block_of(&(*tuple).t_ctid) == block && (*tuple).t_ctid.ip_posid == offset }
 }
 
@@ -205,7 +205,7 @@ unsafe fn points_to(tuple: *const pg_sys::HeapTupleHeaderData, block: u32, offse
 /// An open relation.
 #[pg_guard]
 unsafe extern "C-unwind" fn refuse(relation: pg_sys::Relation) {
-    // SAFETY: the caller vouches for the relation.
+    // SAFETY: this function's contract covers the relation.
     let name = from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) });
     let message = format!("a function has updated rows of table \"{name}\" while they were being loaded");
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)

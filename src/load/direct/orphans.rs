@@ -76,7 +76,7 @@ impl Hunt {
 /// A plain frame outside of parallel mode; what is in the hunt is valid, and the rows are in their indexes. Keys are tracked
 /// from here on.
 pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
-    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         begin(hunt);
@@ -98,7 +98,7 @@ pub unsafe fn hunt(hunt: *mut Hunt) -> u64 {
 /// As [`hunt`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(hunt: *mut Hunt) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let hunt = &mut *hunt;
         hunt.context = pg_sys::AllocSetContextCreateExtended(
@@ -122,7 +122,7 @@ unsafe extern "C-unwind" fn begin(hunt: *mut Hunt) {
 /// A valid hunt, in whose memory context it is.
 #[pg_guard]
 unsafe extern "C-unwind" fn missing(hunt: *mut Hunt, key: usize, row: u64) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *hunt }.put(key, row);
 }
 
@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn missing(hunt: *mut Hunt, key: usize, row: u64) {
 /// As [`hunt`].
 #[pg_guard]
 unsafe extern "C-unwind" fn judge(hunt: *mut Hunt) -> u64 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let hunt = &mut *hunt;
         (*hunt.leader).take_back(hunt).or_raise()

@@ -49,7 +49,7 @@ enum Part {
 /// # Safety
 /// A virtual slot.
 unsafe fn clear_columns(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the caller vouches for the slot, whose arrays are as long as its descriptor.
+    // SAFETY: this function's contract covers the slot, whose arrays are as long as its descriptor.
     unsafe {
         for attribute in 0..usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0) {
             *(*slot).tts_isnull.add(attribute) = true;
@@ -98,7 +98,7 @@ impl Projection {
         on_error: OnError,
         executor: &Executor,
     ) -> Projection {
-        // SAFETY: guarded calls on a relation that is locked; the caller vouches for the nodes.
+        // SAFETY: guarded calls on a relation that is locked; this function's contract covers the nodes.
         unsafe {
             let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
             let memory = (*executor.estate).es_query_cxt;
@@ -119,7 +119,7 @@ impl Projection {
         on_error: OnError,
         memory: pg_sys::MemoryContext,
     ) -> Projection {
-        // SAFETY: guarded calls; the caller vouches for the nodes.
+        // SAFETY: guarded calls; this function's contract covers the nodes.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(memory);
             let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
@@ -161,7 +161,7 @@ impl Projection {
         columns: &[Column],
         on_error: OnError,
     ) -> Projection {
-        // SAFETY: the caller vouches for the slot.
+        // SAFETY: this function's contract covers the slot.
         unsafe { clear_columns(slot) };
         Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_null(), on_error), columns)
     }
@@ -257,7 +257,7 @@ impl Projection {
 /// A valid process with a projection.
 #[pg_guard]
 unsafe extern "C-unwind" fn decode_rest(process: *mut Process, projection: *const Projection) {
-    // SAFETY: the caller vouches for both; the arrays are as long as the foreign table's descriptor.
+    // SAFETY: this function's contract covers both arguments; the arrays are as long as the foreign table's descriptor.
     unsafe { (*process).rows.decode(&(*projection).rest, (*projection).arrays()) }
 }
 
@@ -266,7 +266,7 @@ unsafe extern "C-unwind" fn decode_rest(process: *mut Process, projection: *cons
 /// # Safety
 /// A plain frame, with the row's memory context; a valid process, and its projection.
 pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         if std::mem::replace(&mut (*projection).is_partial, false) {
             decode_rest(process, projection);
@@ -282,7 +282,7 @@ pub unsafe fn convert_rest(process: *mut Process, projection: *mut Projection) {
 /// A valid process, and the arrays of its slot.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *const RowArrays) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*process).defaults.set(*arrays) }.or_raise();
 }
 
@@ -291,7 +291,7 @@ pub unsafe extern "C-unwind" fn set_defaults(process: *mut Process, arrays: *con
 /// # Safety
 /// A plain frame, with the memory context of the row's values; a valid process, and its projection.
 pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         let econtext = (*process).fields;
         let rows = &raw mut (*process).rows;
@@ -315,7 +315,7 @@ pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool
 /// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot. `as_tuple` says that a
 /// filter's row may stay a tuple.
 pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays, as_tuple: bool) -> Made {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
         if (*projection).filters {
             (*process).rows.is_converting = false;
@@ -348,7 +348,7 @@ pub unsafe fn make_of(
     econtext: *mut pg_sys::ExprContext,
     value: pg_sys::HeapTupleHeader,
 ) -> Made {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         let Some(call) = (*projection).call.as_ref() else { return Made::Nothing };
         let tuple = call.make_of(value, econtext);
@@ -382,7 +382,7 @@ struct Making {
 /// # Safety
 /// A plain frame, with the row's memory context; a valid projection that filters, and the arrays of the target's row.
 pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) -> Made {
-    // SAFETY: the caller vouches for all of it.
+    // SAFETY: this function's contract covers all arguments.
     unsafe { filter_to(projection, econtext, arrays, false) }
 }
 
@@ -396,7 +396,7 @@ unsafe fn filter_to(
     arrays: RowArrays,
     as_tuple: bool,
 ) -> Made {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         unguarded::store_virtual((*projection).slot);
         (*econtext).ecxt_scantuple = (*projection).slot;
@@ -419,7 +419,7 @@ unsafe fn filter_to(
 /// # Safety
 /// As [`filter`], with what it has made of its arguments.
 unsafe extern "C-unwind" fn make(making: Opaque) {
-    // SAFETY: the caller vouches for it; nothing here has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         let making = making.cast::<Making>();
         let Making { projection, econtext, arrays, as_tuple, .. } = *making;
@@ -452,7 +452,7 @@ pub unsafe fn take_apart(
     tuple: pg_sys::HeapTupleHeader,
     arrays: RowArrays,
 ) {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         if let Some(call) = (*projection).call.as_ref() {
             call.take_apart(tuple, econtext);
@@ -465,7 +465,7 @@ pub unsafe fn take_apart(
 /// As [`make`], not in parallel mode.
 #[pg_guard]
 unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { in_subtransaction(make, making) }
 }
 
@@ -474,7 +474,7 @@ unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
 /// # Safety
 /// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the arrays of the target's row.
 pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor. Parts are within the two descriptors.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;
@@ -507,7 +507,7 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
 /// # Safety
 /// As [`compute`].
 pub unsafe fn compute_read(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: the caller vouches for all of it.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         unguarded::store_virtual((*projection).slot);
         (*econtext).ecxt_scantuple = (*projection).slot;

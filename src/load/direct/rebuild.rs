@@ -40,7 +40,7 @@ struct Build {
 /// # Safety
 /// A plain frame outside of parallel mode. The indexes are closed.
 pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: usize) -> Cpu {
-    // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+    // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence;
         let mut together = Together::new(relation, indexes, workers);
@@ -68,7 +68,7 @@ pub unsafe fn run(relation: pg_sys::Relation, indexes: *mut Indexes, workers: us
 /// # Safety
 /// A plain frame; a [`Build`].
 unsafe extern "C-unwind" fn reindex(build: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let build = build.cast::<Build>();
         point_plain!("load.rebuild");
@@ -85,7 +85,7 @@ unsafe extern "C-unwind" fn reindex(build: Opaque) {
 /// An open relation, and one of its indexes.
 #[pg_guard]
 unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_sys::Oid) -> bool {
-    // SAFETY: the caller vouches for it; guarded calls. An index has so many keys, those first.
+    // SAFETY: this function's contract covers the argument; guarded calls. An index has so many keys, those first.
     unsafe {
         let (relid, user) = ((*relation).rd_id, pg_sys::GetUserId());
         let enabled = pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn may_see_keys(relation: pg_sys::Relation, index: pg_s
 /// An error that was caught, and what it came from.
 #[pg_guard]
 unsafe extern "C-unwind" fn reword(error: *mut pg_sys::ErrorData, build: *const Build) {
-    // SAFETY: the caller vouches for both. Strings of the error are allocated; the server finds translations of its own
+    // SAFETY: this function's contract covers both arguments. Strings of the error are allocated; the server finds translations of its own
     // messages, which are formats with one name or value.
     unsafe {
         if !is_about(error, build) {

@@ -67,7 +67,7 @@ impl Pins {
     /// # Safety
     /// A result relation that is open.
     pub unsafe fn note(&mut self, relinfo: *const pg_sys::ResultRelInfo) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             let root = (*relinfo).ri_RootResultRelInfo;
             self.0 = (!root.is_null()).then(|| {
@@ -88,7 +88,7 @@ impl Pins {
     /// What was noted last is still open.
     pub unsafe fn release(&mut self) {
         if let Some((descriptor, before)) = self.0.take() {
-            // SAFETY: the caller vouches for it; these pins are of this resource owner.
+            // SAFETY: this function's contract covers the argument; these pins are of this resource owner.
             unsafe {
                 while (*descriptor).tdrefcount > before.max(0) {
                     pg_sys::DecrTupleDescRefCount(descriptor);

@@ -37,7 +37,7 @@ const TOGETHER: u32 = 16;
 /// A valid process that nobody else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *process }.advance().or_raise()
 }
 
@@ -45,7 +45,7 @@ unsafe extern "C-unwind" fn step(process: *mut Process) -> i32 {
 /// As [`step`].
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_missing(process: *mut Process) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut (*process).rows }.check_missing().or_raise();
 }
 
@@ -59,7 +59,7 @@ unsafe extern "C-unwind" fn store(
     relinfo: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
 ) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let process = unsafe { &mut *process };
     if process.last_leaf.0 != relinfo {
         // SAFETY: as above.
@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn take(
     relinfo: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
 ) -> *mut Table {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe { (&mut *process).take(relinfo, slot) }.or_raise()
 }
 
@@ -91,7 +91,7 @@ unsafe extern "C-unwind" fn take(
 /// As [`step`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *process }.finish().or_raise();
 }
 
@@ -101,7 +101,7 @@ pub unsafe extern "C-unwind" fn finish(process: *mut Process) {
 /// As [`step`], with the error.
 #[pg_guard]
 unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         original::forget();
         (*process).pins.release();
@@ -114,7 +114,7 @@ unsafe extern "C-unwind" fn leave_out(process: *mut Process, error: *mut pg_sys:
 /// # Safety
 /// As [`run`].
 pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
-    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
         if (*process).join.is_none() {
             run(process);
@@ -136,7 +136,7 @@ pub unsafe extern "C-unwind" fn run_again(process: *mut Process) {
 /// # Safety
 /// A plain frame, with COPY's error context pushed. A valid process that nobody else uses.
 pub unsafe extern "C-unwind" fn run(process: *mut Process) {
-    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
         (*process).memory = memory;
@@ -173,7 +173,7 @@ pub unsafe extern "C-unwind" fn run(process: *mut Process) {
 /// # Safety
 /// As [`run`].
 unsafe extern "C-unwind" fn rows(process: Opaque) {
-    // SAFETY: the caller vouches for the process; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the process; nothing in this frame has a destructor.
     unsafe {
         let process = process.cast::<Process>();
         let mut whole = (*process).stages.watch();
@@ -330,7 +330,7 @@ impl Kept {
     /// # Safety
     /// A context for rows, in which there is nothing.
     unsafe fn new(memory: pg_sys::MemoryContext) -> Kept {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         Kept { memory, least: unsafe { (*memory).mem_allocated }, rows: 0 }
     }
 
@@ -341,7 +341,7 @@ impl Kept {
     #[inline]
     unsafe fn forget_row(&mut self) {
         self.rows += 1;
-        // SAFETY: the caller vouches for the context.
+        // SAFETY: this function's contract covers the context.
         unsafe {
             let memory = &*self.memory;
             let has_more =
@@ -370,7 +370,7 @@ impl Next {
     /// # Safety
     /// As [`step`], from a plain frame.
     unsafe fn step(process: *mut Process) -> Next {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         Next::of(unsafe { step(process) })
     }
 }
@@ -381,7 +381,7 @@ impl Next {
 /// A plain frame; a valid process with a projection. `as_tuple` says that it [stores tuples](Process::stores_tuples).
 #[inline]
 unsafe fn next_of_projection(process: *mut Process, as_tuple: bool) -> Next {
-    // SAFETY: the caller vouches for it; nothing here has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing here has a destructor.
     unsafe {
         match (*process).advance_in_block(as_tuple) {
             InBlock::Row => Next::of(ROW),
@@ -413,7 +413,7 @@ unsafe extern "C-unwind" fn raise_out_of_memory() {
 /// # Safety
 /// A plain frame, a virtual slot, and the per-tuple context.
 unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: the caller vouches for both; what tts_virtual_clear (execTuples.c) does.
+    // SAFETY: this function's contract covers both arguments; what tts_virtual_clear (execTuples.c) does.
     unsafe {
         if let Some(clear) = (*(*slot).tts_ops).clear {
             clear(slot);
@@ -427,7 +427,7 @@ unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryCont
 /// # Safety
 /// A plain frame; a valid process, and the arrays of its slot.
 unsafe fn evaluate_defaults(process: *mut Process, arrays: RowArrays) {
-    // SAFETY: the caller vouches for it. Evaluating a default does not change the list.
+    // SAFETY: this function's contract covers the argument. Evaluating a default does not change the list.
     unsafe {
         let list = &raw const (*process).defaults.list;
         for at in 0..(*list).len() {

@@ -30,7 +30,7 @@ impl RowValue {
     /// # Safety
     /// An expression over the input row, and a slot that holds one, in which all columns are NULL.
     pub unsafe fn new(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<RowValue> {
-        // SAFETY: guarded calls; the caller vouches for the nodes, and tags say what they are.
+        // SAFETY: guarded calls; this function's contract covers the nodes, and tags say what they are.
         unsafe {
             if row.is_null() || (*row).type_ != pg_sys::NodeTag::T_FuncExpr {
                 return None;
@@ -71,7 +71,7 @@ impl RowValue {
     #[inline]
     pub unsafe fn form(&mut self, sources: &[Source], arrays: RowArrays) -> Option<pg_sys::HeapTupleHeader> {
         let (values, nulls) = (arrays.values.cast_const().cast(), arrays.nulls.cast_const());
-        // SAFETY: the caller vouches for the arrays; a datum is a usize. A tuple is aligned as its header must be.
+        // SAFETY: this function's contract covers the arrays; a datum is a usize. A tuple is aligned as its header must be.
         let value = unsafe { self.layout.form_value(sources, values, nulls, &mut self.buffer) };
         value.map(<*mut u8>::cast)
     }
@@ -86,7 +86,7 @@ impl RowValue {
         value: pg_sys::HeapTupleHeader,
         econtext: *mut pg_sys::ExprContext,
     ) -> Option<pg_sys::Datum> {
-        // SAFETY: the caller vouches for all of it.
+        // SAFETY: this function's contract covers all arguments.
         unsafe {
             let mut is_null = false;
             (*econtext).caseValue_datum = pg_sys::Datum::from(value);
@@ -102,7 +102,7 @@ impl RowValue {
 /// # Safety
 /// The variable that stands for the row, and a slot as in [`RowValue::new`].
 unsafe fn layout(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<Layout> {
-    // SAFETY: guarded calls; the caller vouches for both. A value of a composite type has a tuple's header.
+    // SAFETY: guarded calls; this function's contract covers both arguments. A value of a composite type has a tuple's header.
     unsafe {
         let state = pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut());
         let econtext = pg_sys::CreateStandaloneExprContext();

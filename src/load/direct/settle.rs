@@ -63,7 +63,7 @@ const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 /// # Safety
 /// A plain frame; a load's executor state.
 pub unsafe fn before_rows(executor: Executor) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         c::AfterTriggerBeginQuery();
         c::ExecBSInsertTriggers(executor.estate, executor.target);
@@ -75,7 +75,7 @@ pub unsafe fn before_rows(executor: Executor) {
 /// # Safety
 /// A plain frame, and an open relation.
 unsafe fn check_serializable(relation: pg_sys::Relation) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { c::CheckForSerializableConflictIn(relation, std::ptr::null_mut(), pg_sys::InvalidBlockNumber) }
 }
 
@@ -204,7 +204,7 @@ struct Table {
 /// # Safety
 /// A plain frame outside of parallel mode; the load's executor state is valid, its relations are locked.
 pub unsafe fn after_rows(settling: *mut Settling) {
-    // SAFETY: the caller vouches for all; nothing in this frame has a destructor, for the tables belong to their memory.
+    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor, for the tables belong to their memory.
     unsafe {
         let Executor { estate, target, .. } = (*settling).executor;
         for number in 0..(*settling).relations.len() {
@@ -328,7 +328,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
 /// A valid leader's relations, and one of them.
 #[pg_guard]
 unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Written) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).let_go((*written).index) }
 }
 
@@ -338,7 +338,7 @@ unsafe extern "C-unwind" fn let_indexes_go(held: *mut Held, written: *const Writ
 /// As [`let_indexes_go`].
 #[pg_guard]
 unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Written) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).check((*written).index, (*written).start).or_raise() }
 }
 
@@ -346,7 +346,7 @@ unsafe extern "C-unwind" fn check_file(held: *const Held, written: *const Writte
 /// As [`let_indexes_go`].
 #[pg_guard]
 unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const Written) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*held).hold_again((*written).index) }
 }
 
@@ -355,7 +355,7 @@ unsafe extern "C-unwind" fn hold_indexes_again(held: *mut Held, written: *const 
 /// # Safety
 /// As [`tell`], with what [`look`] made. The indexes are closed.
 unsafe fn rebuild(settling: *mut Settling, table: *mut Table) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let cpu = rebuild::run((*table).new.relation, &raw mut (*table).indexes, (*settling).helpers);
         (*(*settling).leader).counts.others.add(cpu);
@@ -368,7 +368,7 @@ unsafe fn rebuild(settling: *mut Settling, table: *mut Table) {
 /// As [`tell`], with what [`look`] made.
 #[pg_guard]
 unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let (written, indexes) = (&mut *written, &(*table).indexes.list);
         for collector in written.collectors.iter_mut().filter(|collector| collector.holds_index()) {
@@ -386,7 +386,7 @@ unsafe extern "C-unwind" fn let_go(written: *mut Written, table: *const Table) {
 /// As [`tell`], with what [`look`] made.
 #[pg_guard]
 unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let relation = (*table).new.relation;
         if may_complain(relation) || may_refer(relation) {
@@ -402,7 +402,7 @@ unsafe extern "C-unwind" fn excuse(settling: *mut Settling, table: *const Table)
 /// # Safety
 /// A result relation.
 unsafe fn tells_of_updates(relinfo: *const pg_sys::ResultRelInfo) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*relinfo).ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
 }
 
@@ -412,7 +412,7 @@ unsafe fn tells_of_updates(relinfo: *const pg_sys::ResultRelInfo) -> bool {
 /// As [`tell`].
 #[pg_guard]
 unsafe extern "C-unwind" fn open(settling: *const Settling, written: *const Written) -> *mut pg_sys::ResultRelInfo {
-    // SAFETY: the caller vouches for it; guarded calls. The result relation is made as ExecInitPartitionInfo
+    // SAFETY: this function's contract covers the argument; guarded calls. The result relation is made as ExecInitPartitionInfo
     // (execPartition.c) makes one, unless that is what happened, or it is the target.
     unsafe {
         let (Settling { executor, stamp, leader, .. }, written) = (&*settling, &*written);
@@ -451,7 +451,7 @@ unsafe extern "C-unwind" fn look(
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
 ) -> *mut Table {
-    // SAFETY: the caller vouches for it; guarded calls. The table is dropped with its memory context.
+    // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory context.
     unsafe {
         let (Settling { executor, stamp, option, patience, files, workers, .. }, written) = (&*settling, &mut *written);
         let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);
@@ -539,7 +539,7 @@ unsafe fn find_behind(
     workers: usize,
 ) -> Result<()> {
     let sources = sources_of(written, files, workers);
-    // SAFETY: the caller vouches for the relation; the executor lists so many indexes. If they are merged, nobody else writes to it.
+    // SAFETY: this function's contract covers the relation; the executor lists so many indexes. If they are merged, nobody else writes to it.
     unsafe {
         for i in 0..usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0) {
             let index = *(*relinfo).ri_IndexRelationDescs.add(i);
@@ -581,7 +581,7 @@ fn open_keys(indexes: &mut Indexes, written: &mut Written, files: Option<SharedF
 /// As [`tell`], with what [`look`] made.
 #[pg_guard]
 unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         (*table).indexes.close();
     }
@@ -591,7 +591,7 @@ unsafe extern "C-unwind" fn close_indexes(table: *mut Table) {
 /// As [`tell`], with what [`look`] made.
 #[pg_guard]
 unsafe extern "C-unwind" fn close(settling: *mut Settling, table: *mut Table) {
-    // SAFETY: the caller vouches for it; deleting the context drops the table.
+    // SAFETY: this function's contract covers the argument; deleting the context drops the table.
     unsafe {
         {
             let (indexes, notes) = (&mut (*settling).indexes, &mut (*settling).notes);

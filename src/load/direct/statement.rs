@@ -29,7 +29,7 @@ impl Statement {
     /// # Safety
     /// The state of the execution, which outlives the statement; the target is locked.
     pub unsafe fn begin(estate: *mut pg_sys::EState, place: pg_sys::Index) -> Statement {
-        // SAFETY: the caller vouches for both; the executor closes what it opens here.
+        // SAFETY: this function's contract covers both arguments; the executor closes what it opens here.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
             let target = result_relation();
@@ -68,7 +68,7 @@ impl Statement {
         if self.instrument() == 0 {
             return;
         }
-        // SAFETY: the caller vouches for the load; the executor's own lists. Relations that are opened here are closed by
+        // SAFETY: this function's contract covers the load; the executor's own lists. Relations that are opened here are closed by
         // ExecCloseResultRelations.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo((*self.estate).es_query_cxt);

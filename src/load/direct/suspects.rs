@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn taken(
     row: *const pg_sys::ItemPointerData,
     holder: *const pg_sys::ItemPointerData,
 ) -> Group {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe { (*suspects).taken(index, &*row, &*holder, Group::NONE) }
 }
 
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn twin(
     group: Group,
     row: *const pg_sys::ItemPointerData,
 ) -> Group {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe { (*suspects).twin(index, &*before, group, &*row) }
 }
 

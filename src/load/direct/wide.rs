@@ -112,7 +112,7 @@ impl Wide {
     /// The arrays are a row of the heap's relation.
     pub unsafe fn add(&mut self, heap: &mut Heap, arrays: RowArrays, origin: Origin, baton: &Baton) -> Result<()> {
         point!("wide.insert");
-        // SAFETY: guarded calls; the caller vouches for the arrays. What the row needs is freed with it.
+        // SAFETY: guarded calls; this function's contract covers the arrays. What the row needs is freed with it.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             self.toaster.load(heap.relation, arrays.values, arrays.nulls);
@@ -131,7 +131,7 @@ impl Wide {
         let relation = heap.relation;
         let is_leader = matches!(self.way, Way::Leader(_));
         let elsewhere = (is_leader && !heap.is_logical()).then(|| heap.insert_options());
-        // SAFETY: guarded calls; the caller vouches for the row.
+        // SAFETY: guarded calls; this function's contract covers the row.
         unsafe {
             let fits = self.toaster.shorten(relation, elsewhere);
             let (values, nulls) = (&mut self.toaster.values, &mut self.toaster.nulls);
@@ -219,7 +219,7 @@ impl Wide {
     /// # Safety
     /// `message` is what [`Wide::receive`] said last, and the heap is its relation's.
     pub unsafe fn store_received(&mut self, heap: &mut Heap, message: *mut c_void, baton: &Baton) -> Result<()> {
-        // SAFETY: the caller vouches for the message: an envelope, and a tuple which is as aligned as the envelope.
+        // SAFETY: this function's contract covers the message: an envelope, and a tuple which is as aligned as the envelope.
         unsafe {
             let envelope = message.cast::<Envelope>().read();
             // It lies between those that came before and after it in its process, so it is consecutive to none.
@@ -250,7 +250,7 @@ unsafe fn send(
     position: u64,
     tuple: pg_sys::HeapTuple,
 ) -> Result<()> {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let bytes = std::slice::from_raw_parts((*tuple).t_data.cast::<u8>().cast_const(), (*tuple).t_len as usize);
         send_bytes(queue, Kind::Row, relation, position, bytes)

@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
 /// As [`pg_bulk_load_worker`].
 #[pg_guard]
 unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) -> *mut Process {
-    // SAFETY: the caller vouches for it. The process is dropped with the memory context.
+    // SAFETY: this function's contract covers the argument. The process is dropped with the memory context.
     unsafe {
         point!("worker.begin");
         usage::begin_share();
@@ -91,7 +91,7 @@ unsafe extern "C-unwind" fn prepare(segment: *mut pg_sys::dsm_segment, toc: *mut
 /// A valid process.
 #[pg_guard]
 unsafe extern "C-unwind" fn is_earliest(process: *mut Process) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let process = unsafe { &*process };
     process.shared().is_earliest(process.number)
 }
@@ -112,7 +112,7 @@ unsafe extern "C-unwind" fn wait_for_end() {
 /// # Safety
 /// A plain frame, and a valid process.
 unsafe extern "C-unwind" fn work(process: Opaque) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let process = process.cast::<Process>();
         let mut context = pg_sys::ErrorContextCallback {
@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn work(process: Opaque) {
 /// A valid process that is done, and the table of contents that it was made from.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(process: *mut Process, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let process = unsafe { &mut *process };
     point!("worker.end");
     process.wide.detach();

@@ -62,7 +62,7 @@ pub(super) struct Analysis {
 /// # Safety
 /// A plain frame; a load whose relation is open, in whose memory context we are.
 pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: the caller vouches for the load; what is parsed here lives as long as its memory.
+    // SAFETY: this function's contract covers the load; what is parsed here lives as long as its memory.
     unsafe {
         let analysis = begin(load);
         if !analysis.is_null() {
@@ -77,7 +77,7 @@ pub unsafe fn analyze(load: *mut Load) {
 /// # Safety
 /// A plain frame; an open relation, and a function that can be a filter. What `nodes` gets lives in the current memory context.
 pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
-    // SAFETY: the caller vouches for all of it.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         let analysis = begin_table(relation, function);
         complete(analysis);
@@ -90,7 +90,7 @@ pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, n
 /// # Safety
 /// A plain frame; a valid analysis that nobody else uses.
 unsafe fn complete(analysis: *mut Analysis) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let state = c::make_parsestate(std::ptr::null_mut());
         c::assign_expr_collations(state, (*analysis).call.cast());
@@ -124,7 +124,7 @@ unsafe fn complete(analysis: *mut Analysis) {
 /// # Safety
 /// A valid analysis that is complete. Raises nothing.
 unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let Analysis { targets, quals, row, .. } = &*analysis;
         Nodes { targets: *targets, quals: *quals, row: *row, filters: true }
@@ -137,7 +137,7 @@ unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
 /// As [`analyze`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
-    // SAFETY: the caller vouches for the load.
+    // SAFETY: this function's contract covers the load.
     let load = unsafe { &mut *load };
     let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
     let function = resolve(&name).or_raise();
@@ -249,7 +249,7 @@ fn places(
 /// # Safety
 /// A valid descriptor.
 unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
-    // SAFETY: the caller vouches for it; attributes below natts exist.
+    // SAFETY: this function's contract covers the argument; attributes below natts exist.
     unsafe {
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         (0..natts).filter(|&i| !(*compat::attribute(descriptor, i)).attisdropped).collect()
@@ -262,7 +262,7 @@ unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
 /// A valid analysis, and a place of its.
 #[pg_guard]
 unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for both; a guarded call.
+    // SAFETY: this function's contract covers both arguments; a guarded call.
     unsafe {
         let (analysis, place) = (&*analysis, &*place);
         if let Some(&node) = analysis.columns.get(place.from) {
@@ -276,7 +276,7 @@ unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) 
 /// # Safety
 /// As [`value`]. What is returned lives as long as the relation is open. Raises nothing.
 unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let attribute = usize::try_from((*place).to - 1).unwrap_or(0);
         compat::attribute((*(*analysis).relation).rd_att, attribute)
@@ -287,7 +287,7 @@ unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sy
 /// A valid analysis, and an expression for that attribute.
 #[pg_guard]
 unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr, attnum: i16) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
 
@@ -297,7 +297,7 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 /// As [`value`], with the value.
 #[pg_guard]
 unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *mut pg_sys::Node, place: *const Place) {
-    // SAFETY: the caller vouches for all; guarded calls, and strings that they return.
+    // SAFETY: this function's contract covers all arguments; guarded calls, and strings that they return.
     unsafe {
         let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
         let declared = kind((*(*analysis).call).funcresulttype);
@@ -312,6 +312,6 @@ unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *m
 /// A load, and what was analyzed for it.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*load).projection = Some(nodes_of(analysis)) }
 }

@@ -72,7 +72,7 @@ impl Body {
 /// # Safety
 /// A plain frame; a valid analysis that nobody else uses.
 pub(super) unsafe fn inline(analysis: *mut Analysis) {
-    // SAFETY: the caller vouches for the analysis; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the analysis; nothing in this frame has a destructor.
     unsafe {
         let body = match (*analysis).body.as_ref() {
             Some(body) => &raw const *body,
@@ -97,7 +97,7 @@ pub(super) unsafe fn inline(analysis: *mut Analysis) {
 /// # Safety
 /// As [`inline`], with its body.
 unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Query {
-    // SAFETY: the caller vouches for both. The parser makes lists of RawStmt; a body that was parsed is a query, or a list of lists of
+    // SAFETY: this function's contract covers both arguments. The parser makes lists of RawStmt; a body that was parsed is a query, or a list of lists of
     // queries; tags say what nodes are.
     unsafe {
         let none = std::ptr::null_mut();
@@ -141,7 +141,7 @@ unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Qu
 /// A valid analysis, and a query over its function's arguments.
 #[pg_guard]
 unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::Query) {
-    // SAFETY: the caller vouches for both; guarded calls on the query's nodes.
+    // SAFETY: this function's contract covers both arguments; guarded calls on the query's nodes.
     unsafe {
         let (analysis, query) = (&mut *analysis, &*query);
         let Some(body) = analysis.body.as_ref() else { return };
@@ -237,7 +237,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
 /// # Safety
 /// An expression.
 unsafe fn stands_for_row(node: *mut pg_sys::Node, result_type: pg_sys::Oid) -> bool {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let given = pg_sys::exprType(node);
         let assignment = pg_sys::CoercionContext::COERCION_ASSIGNMENT;
@@ -279,7 +279,7 @@ fn is_simple(query: &pg_sys::Query) -> bool {
 /// # Safety
 /// An expression of the body, or null, and the descriptor of the arguments.
 unsafe fn over_arguments(node: *mut pg_sys::Node, descriptor: Opaque) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { with_variables(node, descriptor) }
 }
 
@@ -307,7 +307,7 @@ unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: 
 /// A valid analysis with a row.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn explode(analysis: *mut Analysis) {
-    // SAFETY: the caller vouches for it; the tag says what the node is.
+    // SAFETY: this function's contract covers the argument; the tag says what the node is.
     unsafe {
         let analysis = &mut *analysis;
         if (*analysis.row).type_ != pg_sys::NodeTag::T_RowExpr {

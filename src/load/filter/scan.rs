@@ -126,7 +126,7 @@ impl RowFilter {
         on_error: OnError,
         estate: *mut pg_sys::EState,
     ) -> Result<RowFilter> {
-        // SAFETY: guarded calls; the caller vouches for table and state.
+        // SAFETY: guarded calls; this function's contract covers table and state.
         unsafe {
             let memory = (*estate).es_query_cxt;
             let old = pg_sys::MemoryContextSwitchTo(memory);
@@ -154,7 +154,7 @@ impl RowFilter {
 /// # Safety
 /// A plain frame; a valid filter that nobody else uses, and arrays of the table's row.
 pub unsafe fn make(this: *const RowFilter, arrays: RowArrays) -> Made {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         let econtext = (*this).econtext;
         let memory = pg_sys::CurrentMemoryContext;

@@ -189,7 +189,7 @@ impl Signature {
 /// # Safety
 /// A valid descriptor, of [`Signature::descriptor`].
 pub(super) unsafe fn is_row(descriptor: pg_sys::TupleDesc) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*descriptor).tdtypeid != pg_sys::RECORDOID }
 }
 
@@ -198,7 +198,7 @@ pub(super) unsafe fn is_row(descriptor: pg_sys::TupleDesc) -> bool {
 /// # Safety
 /// As [`is_row`]; the function has the argument.
 pub(super) unsafe fn argument(descriptor: pg_sys::TupleDesc, number: usize) -> *mut pg_sys::Var {
-    // SAFETY: the caller vouches for both; a guarded call.
+    // SAFETY: this function's contract covers both arguments; a guarded call.
     unsafe {
         if is_row(descriptor) {
             let type_oid = (*descriptor).tdtypeid;
@@ -213,7 +213,7 @@ pub(super) unsafe fn argument(descriptor: pg_sys::TupleDesc, number: usize) -> *
 /// # Safety
 /// As [`is_row`].
 pub(super) unsafe fn arguments(descriptor: pg_sys::TupleDesc) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         let count = if is_row(descriptor) { 1 } else { natts };
@@ -226,6 +226,6 @@ pub(super) unsafe fn arguments(descriptor: pg_sys::TupleDesc) -> *mut pg_sys::Li
 /// # Safety
 /// An open relation.
 pub(super) unsafe fn own_type(relation: pg_sys::Relation) -> pg_sys::Oid {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*(*relation).rd_rel).reltype }
 }

@@ -13,7 +13,7 @@ use crate::load::volatile;
 /// An expression, a list of them, or null; the place of the foreign table.
 pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_sys::Oid) -> Answer<()> {
     let mut search = Search { place, foreign, why: "" };
-    // SAFETY: the caller vouches for the node; the search outlives the walk.
+    // SAFETY: this function's contract covers the node; the search outlives the walk.
     unsafe {
         if search_node(node, (&raw mut search).cast()) {
             return no(search.why);
@@ -35,7 +35,7 @@ pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_s
 /// Called with the nodes of an expression.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn asks_for_last_id(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
-    // SAFETY: the caller vouches for the node; guarded calls.
+    // SAFETY: this function's contract covers the node; guarded calls.
     unsafe {
         !node.is_null()
             && (pg_sys::check_functions_in_node(node, Some(is_last_id), context)
@@ -54,7 +54,7 @@ unsafe extern "C-unwind" fn is_last_id(function: pg_sys::Oid, _context: *mut c_v
 /// Called with the nodes of an expression.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn takes_ids(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
-    // SAFETY: the caller vouches for the node; guarded calls.
+    // SAFETY: this function's contract covers the node; guarded calls.
     unsafe {
         !node.is_null()
             && ((*node).type_ == pg_sys::NodeTag::T_NextValueExpr
@@ -78,7 +78,7 @@ struct Search {
 /// Called with the nodes of an expression, and a search.
 #[pg_guard]
 unsafe extern "C-unwind" fn search_node(node: *mut pg_sys::Node, search: *mut c_void) -> bool {
-    // SAFETY: the caller vouches for both; tags say what nodes are.
+    // SAFETY: this function's contract covers both arguments; tags say what nodes are.
     unsafe {
         if node.is_null() {
             return false;

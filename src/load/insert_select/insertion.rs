@@ -70,14 +70,14 @@ impl Insertion {
     /// # Safety
     /// A list made by [`Insertion::all_to_list`], or a copy, which outlives what is made of it.
     pub unsafe fn all_of_list(list: *mut pg_sys::List) -> Vec<Insertion> {
-        // SAFETY: the caller vouches for the list.
+        // SAFETY: this function's contract covers the list.
         unsafe { PgList::<pg_sys::List>::from_pg(list).iter_ptr().map(|list| Insertion::of_list(list)).collect() }
     }
 
     /// # Safety
     /// A list made by [`Insertion::to_list`], or a copy.
     unsafe fn of_list(list: *mut pg_sys::List) -> Insertion {
-        // SAFETY: the caller vouches for the list.
+        // SAFETY: this function's contract covers the list.
         let (numbers, own) = unsafe {
             let lists = PgList::<pg_sys::List>::from_pg(list);
             let nth = |i: usize| lists.get_ptr(i).unwrap_or(null_mut());
@@ -114,7 +114,7 @@ impl Insertion {
     /// # Safety
     /// A list of TargetEntries.
     pub unsafe fn entries(&self, list: *mut pg_sys::List) -> *mut pg_sys::List {
-        // SAFETY: the caller vouches for the list.
+        // SAFETY: this function's contract covers the list.
         let entries = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(list) };
         let mut targets = PgList::<pg_sys::TargetEntry>::new();
         let set = entries.iter_ptr().zip(&self.columns).filter(|(_, number)| **number != DEFAULT);
@@ -130,7 +130,7 @@ impl Insertion {
         if !self.projects() || self.joins.is_some() {
             return None;
         }
-        // SAFETY: the caller vouches for the plan, whose target list has an entry for each attribute.
+        // SAFETY: this function's contract covers the plan, whose target list has an entry for each attribute.
         let of_plan = || unsafe {
             let plan = &(*plan).scan.plan;
             Nodes { targets: self.entries(plan.targetlist), quals: plan.qual, ..Nodes::NONE }
@@ -143,7 +143,7 @@ impl Insertion {
     /// # Safety
     /// The open foreign table.
     pub unsafe fn mapping(&self, foreign: pg_sys::Relation) -> Mapping {
-        // SAFETY: the caller vouches for the relation.
+        // SAFETY: this function's contract covers the relation.
         unsafe {
             let projects = self.projects();
             let mut mapping = Mapping::of_foreign(foreign, |number| {

@@ -43,7 +43,7 @@ pub struct Joins {
 /// # Safety
 /// The planner's structures: the path of a join, and the table that its rows go to.
 pub unsafe fn judge(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, target: pg_sys::Oid) -> Answer<Joins> {
-    // SAFETY: the caller vouches for the structures; guarded calls.
+    // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
         if !(*(*root).glob).subplans.is_null() {
             return no("The SELECT has subqueries.");
@@ -66,7 +66,7 @@ pub unsafe fn judge(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, tar
 /// # Safety
 /// The planner's structures, at the end of planning.
 pub unsafe fn of_expressions(root: *mut pg_sys::PlannerInfo, columns: &[i32]) -> Answer<Reach> {
-    // SAFETY: the caller vouches for the structures; a copy of a node that is only looked at.
+    // SAFETY: this function's contract covers the structures; a copy of a node that is only looked at.
     unsafe {
         let mut query = *(*root).parse;
         let entries = PgList::<pg_sys::TargetEntry>::from_pg((*root).processed_tlist);
@@ -100,7 +100,7 @@ impl Search {
         root: *mut pg_sys::PlannerInfo,
         path: *mut pg_sys::Path,
     ) -> Answer<(pg_sys::Oid, usize)> {
-        // SAFETY: the caller vouches for the structures; tags say what nodes are.
+        // SAFETY: this function's contract covers the structures; tags say what nodes are.
         unsafe {
             match (*path).type_ {
                 NodeTag::T_ProjectionPath => self.outer(root, (*path.cast::<pg_sys::ProjectionPath>()).subpath),
@@ -132,7 +132,7 @@ impl Search {
     /// # Safety
     /// As [`Search::outer`].
     unsafe fn inner(&mut self, root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path) -> Answer<()> {
-        // SAFETY: the caller vouches for the structures; tags say what nodes are.
+        // SAFETY: this function's contract covers the structures; tags say what nodes are.
         unsafe {
             let rel = (*path).parent;
             macro_rules! below {
@@ -185,7 +185,7 @@ impl Search {
     /// # Safety
     /// As [`Search::outer`]; a base relation.
     unsafe fn table(&mut self, root: *mut pg_sys::PlannerInfo, rel: *const pg_sys::RelOptInfo) -> Answer<()> {
-        // SAFETY: the caller vouches for the structures; a guarded catalog lookup.
+        // SAFETY: this function's contract covers the structures; a guarded catalog lookup.
         unsafe {
             let relid = (*(*(*root).simple_rte_array.add((*rel).relid as usize))).relid;
             if self.targets.contains(&relid) {
@@ -208,7 +208,7 @@ fn preserves_outer(kind: pg_sys::JoinType::Type) -> bool {
 /// # Safety
 /// The path of a hash join or a nested loop.
 unsafe fn is_small(path: *const pg_sys::Path) -> bool {
-    // SAFETY: the caller vouches for the path; a guarded call.
+    // SAFETY: this function's contract covers the path; a guarded call.
     unsafe {
         if (*path).type_ == NodeTag::T_HashPath {
             return (*path.cast::<pg_sys::HashPath>()).num_batches <= 1;
@@ -230,7 +230,7 @@ pub unsafe fn plan(
     insertion: &Insertion,
     estate: *mut pg_sys::EState,
 ) -> Answer<*mut pg_sys::Plan> {
-    // SAFETY: the caller vouches for the plan, of which a copy is changed; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan, of which a copy is changed; tags say what nodes are.
     unsafe {
         let mut top = pg_sys::copyObjectImpl((*modify).lefttree.cast()).cast::<pg_sys::Plan>();
         let entries = PgList::<pg_sys::TargetEntry>::from_pg((*top).targetlist);

@@ -45,7 +45,7 @@ pub unsafe fn judge(
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
 ) -> Answer<Vec<Insertion>> {
-    // SAFETY: the caller vouches for the structures; tags say what nodes are.
+    // SAFETY: this function's contract covers the structures; tags say what nodes are.
     unsafe {
         if guc::direct_insert() == DirectInsert::Off {
             return no("pg_bulk.direct_insert is off");
@@ -94,7 +94,7 @@ unsafe fn of_join(
     path: *mut pg_sys::ModifyTablePath,
     target: pg_sys::Oid,
 ) -> Answer<Vec<Insertion>> {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         let Joins { foreign, place, reach } = joins::judge(root, (*path).subpath, target)?;
         let columns = of_columns((*root).processed_tlist, target, None)?;
@@ -136,7 +136,7 @@ unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()
 /// # Safety
 /// As [`judge`].
 unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::ModifyTablePath) -> Answer<()> {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         let parse = (*root).parse;
         // A query that is written where it is used has no plan of its own.
@@ -168,7 +168,7 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
 /// # Safety
 /// As [`judge`].
 pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         let parse = (*root).parse;
         let more = [
@@ -213,7 +213,7 @@ unsafe fn of_source(
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
 ) -> Answer<Vec<Part>> {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         let is_base = (*input).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL
             && pg_sys::bms_equal((*input).relids, (*root).all_baserels);
@@ -233,7 +233,7 @@ unsafe fn of_source(
 /// An expression.
 pub unsafe fn without_relabels(expression: *mut pg_sys::Node) -> *mut pg_sys::Node {
     let mut value = expression;
-    // SAFETY: the caller vouches for the expression; tags say what nodes are.
+    // SAFETY: this function's contract covers the expression; tags say what nodes are.
     unsafe {
         while (*value).type_ == pg_sys::NodeTag::T_RelabelType {
             value = (*value.cast::<pg_sys::RelabelType>()).arg.cast();
@@ -252,7 +252,7 @@ unsafe fn of_columns(
     target: pg_sys::Oid,
     only: Option<(usize, pg_sys::Oid)>,
 ) -> Answer<Vec<i32>> {
-    // SAFETY: the caller vouches for the list; guarded calls on a relation that the parser has locked.
+    // SAFETY: this function's contract covers the list; guarded calls on a relation that the parser has locked.
     unsafe {
         let relation = pg_sys::table_open(target, NO_LOCK);
         let entries = PgList::<pg_sys::TargetEntry>::from_pg(list);
@@ -300,7 +300,7 @@ impl Sequences {
     /// # Safety
     /// A default.
     pub unsafe fn add(&mut self, default: *mut pg_sys::Node) {
-        // SAFETY: the caller vouches for the default; guarded calls.
+        // SAFETY: this function's contract covers the default; guarded calls.
         unsafe {
             if takes_ids(default, std::ptr::null_mut()) {
                 self.0.push(SequenceDefault::recognise(default).map(|default| default.sequence()));
@@ -326,7 +326,7 @@ unsafe fn of_column(
     attribute: usize,
     only: Option<(usize, pg_sys::Oid)>,
 ) -> Answer<i32> {
-    // SAFETY: the caller vouches for the arguments; tags say what nodes are, the attribute exists.
+    // SAFETY: this function's contract covers the arguments; tags say what nodes are, the attribute exists.
     unsafe {
         let form = &*compat::attribute((*relation).rd_att, attribute);
         if form.attisdropped || form.attgenerated != 0 {
@@ -373,7 +373,7 @@ unsafe fn of_column(
 /// # Safety
 /// Tables that are locked as their INSERT and SELECT want it.
 pub unsafe fn of_tables(insertions: &[Insertion], leaves: bool) -> Answer<()> {
-    // SAFETY: the caller vouches for the locks.
+    // SAFETY: this function's contract covers the locks.
     unsafe {
         let Some(first) = insertions.first() else { return no("The plan chooses partitions when it runs.") };
         insertions.iter().try_for_each(|insertion| of_foreign(insertion))?;
@@ -388,7 +388,7 @@ pub unsafe fn of_tables(insertions: &[Insertion], leaves: bool) -> Answer<()> {
 /// # Safety
 /// A target that is locked as its INSERT wants it.
 pub unsafe fn of_plan(target: pg_sys::Oid) -> Answer<()> {
-    // SAFETY: the caller vouches for the lock; guarded calls.
+    // SAFETY: this function's contract covers the lock; guarded calls.
     unsafe {
         let relation = pg_sys::table_open(target, NO_LOCK);
         let why = planned_insert::obstacle(relation);
@@ -400,7 +400,7 @@ pub unsafe fn of_plan(target: pg_sys::Oid) -> Answer<()> {
 /// # Safety
 /// As [`of_tables`].
 unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
-    // SAFETY: the caller vouches for the locks; guarded calls.
+    // SAFETY: this function's contract covers the locks; guarded calls.
     unsafe {
         let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
         let mapping = insertion.mapping(foreign);
@@ -437,7 +437,7 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
 /// # Safety
 /// As [`of_tables`].
 unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
-    // SAFETY: the caller vouches for the locks; guarded calls.
+    // SAFETY: this function's contract covers the locks; guarded calls.
     unsafe {
         let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
         let mapping = insertion.mapping(foreign);

@@ -54,7 +54,7 @@ static CURRENT: AtomicPtr<Taken> = AtomicPtr::new(null_mut());
 /// A plain frame; a query that has been started, and is to be run to its end.
 unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the caller vouches for the query; what was made for it lives as long as its memory.
+    // SAFETY: this function's contract covers the query; what was made for it lives as long as its memory.
     unsafe {
         let is_into = (*query).operation == pg_sys::CmdType::CMD_SELECT
             && (*(*query).dest).mydest == pg_sys::CommandDest::DestIntoRel;
@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
 /// # Safety
 /// As [`first_row`], with what is inserted into its table.
 unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
-    // SAFETY: the caller vouches for both; calls that raise jump past a frame without destructors.
+    // SAFETY: this function's contract covers both arguments; calls that raise jump past a frame without destructors.
     unsafe {
         let scan = state_of(state);
         let gather = if scan.cast() == state { null_mut() } else { state };
@@ -132,7 +132,7 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
 /// # Safety
 /// A scan of a plan, and what is inserted of its rows.
 unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Nodes {
-    // SAFETY: the caller vouches for the scan; guarded calls.
+    // SAFETY: this function's contract covers the scan; guarded calls.
     unsafe {
         let plan = &(*scan).scan;
         let over_row = |list: *mut pg_sys::List| {
@@ -154,7 +154,7 @@ unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Node
 /// As [`look`], of a query whose receiver creates a table.
 #[pg_guard]
 unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
-    // SAFETY: the caller vouches for the query.
+    // SAFETY: this function's contract covers the query.
     unsafe {
         let insertion = match source_of(query) {
             Ok(insertion) => insertion,
@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
 /// # Safety
 /// As [`take`].
 unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
-    // SAFETY: the caller vouches for the query; tags say what nodes are.
+    // SAFETY: this function's contract covers the query; tags say what nodes are.
     unsafe {
         let statement = &*(*query).plannedstmt;
         let no_data = (*(*query).estate).es_top_eflags.cast_unsigned() & pg_sys::EXEC_FLAG_WITH_NO_DATA != 0;
@@ -219,7 +219,7 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
 /// # Safety
 /// A valid plan.
 unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
-    // SAFETY: the caller vouches for the plan; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan; tags say what nodes are.
     unsafe {
         let mut plan = plan;
         if (*plan).type_ == pg_sys::NodeTag::T_Gather {
@@ -251,7 +251,7 @@ unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
 /// # Safety
 /// The state of a plan that [`scan_of`] accepts.
 unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanState {
-    // SAFETY: the caller vouches for the state; tags say what nodes are.
+    // SAFETY: this function's contract covers the state; tags say what nodes are.
     unsafe {
         let is_gather = (*state).type_ == pg_sys::NodeTag::T_GatherState;
         let state = if is_gather { (*state).lefttree } else { state };
@@ -265,7 +265,7 @@ unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanSta
 /// The state of a scan that can be replaced.
 #[pg_guard]
 unsafe extern "C-unwind" fn replace(state: *mut pg_sys::ForeignScanState) {
-    // SAFETY: the caller vouches for the state.
+    // SAFETY: this function's contract covers the state.
     unsafe { Wrapper::get().and_then(|wrapper| (wrapper.replace)(state)).or_raise() }
 }
 
@@ -273,7 +273,7 @@ unsafe extern "C-unwind" fn replace(state: *mut pg_sys::ForeignScanState) {
 /// The state of a scan that was replaced.
 #[pg_guard]
 unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome: *const Outcome) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (Wrapper::get().or_raise().count)(state, (*outcome).bytes, (*outcome).rejected) }
 }
 
@@ -287,7 +287,7 @@ unsafe extern "C-unwind" fn suits(
     insertions: *mut Vec<Insertion>,
     relation: pg_sys::Relation,
 ) -> bool {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         for insertion in &mut *insertions {
             insertion.target = (*relation).rd_id;

@@ -113,7 +113,7 @@ unsafe fn set_conditions(
     plan: *mut pg_sys::Plan,
 ) -> bool {
     let mut found = Vec::new();
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     let is_known = unsafe { parts::conditions(root, plan, null_mut(), &mut found) };
     let are_ours = |(insertion, (place, quals)): (&Insertion, &(usize, *mut pg_sys::List))| {
         insertion.place == *place && insertion.filters != quals.is_null()
@@ -134,7 +134,7 @@ unsafe fn set_conditions(
 /// # Safety
 /// A target list.
 unsafe fn variables_of(list: *mut pg_sys::List) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for the list; guarded calls.
+    // SAFETY: this function's contract covers the list; guarded calls.
     unsafe {
         let variables = pg_sys::pull_var_clause(list.cast(), pg_sys::PVC_RECURSE_PLACEHOLDERS.cast_signed());
         pg_sys::add_to_flat_tlist(null_mut(), variables)
@@ -146,7 +146,7 @@ unsafe fn variables_of(list: *mut pg_sys::List) -> *mut pg_sys::List {
 /// # Safety
 /// The planner's structures; the foreign table is the one relation that is read.
 unsafe fn columns_of(root: *mut pg_sys::PlannerInfo, foreign: pg_sys::Oid) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for the structures; guarded calls.
+    // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
         let place = pg_sys::bms_singleton_member((*root).all_baserels);
         let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
 /// # Safety
 /// A state whose load is done.
 unsafe fn count(state: *mut State) {
-    // SAFETY: the caller vouches for the state; the plan's child is core's ModifyTable.
+    // SAFETY: this function's contract covers the state; the plan's child is core's ModifyTable.
     unsafe {
         let ps = &raw mut (*state).custom.ss.ps;
         let plans = (*(*ps).plan.cast::<pg_sys::CustomScan>()).custom_plans;
@@ -291,7 +291,7 @@ unsafe fn count(state: *mut State) {
 /// # Safety
 /// A node whose load is done.
 pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const Outcome) {
-    // SAFETY: the caller vouches for the node.
+    // SAFETY: this function's contract covers the node.
     unsafe {
         if let Some(instrument) = (*ps).instrument.as_mut() {
             instrument.nfiltered1 += (*outcome).filtered as f64;
@@ -303,7 +303,7 @@ pub unsafe fn count_filtered(ps: *mut pg_sys::PlanState, outcome: *const Outcome
 /// Called by the executor with a state made by [`create_state`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let state = &mut *node.cast::<State>();
         if !state.child.is_null() {

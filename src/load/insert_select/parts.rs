@@ -49,7 +49,7 @@ pub unsafe fn gather(
     above: Above,
     found: &mut Vec<Part>,
 ) -> Answer<()> {
-    // SAFETY: the caller vouches for the structures; tags say what nodes are.
+    // SAFETY: this function's contract covers the structures; tags say what nodes are.
     unsafe {
         let rel = (*path).parent;
         match (*path).type_ {
@@ -113,7 +113,7 @@ fn is_scan(kind: NodeTag) -> bool {
 /// # Safety
 /// A relation of the planner's.
 unsafe fn own_quals(rel: *mut pg_sys::RelOptInfo) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for it; a guarded call, which makes a list.
+    // SAFETY: this function's contract covers the argument; a guarded call, which makes a list.
     unsafe { pg_sys::extract_actual_clauses((*rel).baserestrictinfo, false) }
 }
 
@@ -122,7 +122,7 @@ unsafe fn own_quals(rel: *mut pg_sys::RelOptInfo) -> *mut pg_sys::List {
 /// # Safety
 /// The planner's structures.
 unsafe fn to_child(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, above: Above) -> Above {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     let adjust = |list: *mut pg_sys::List| unsafe { compat::adjust_to_child(root, rel, list.cast()) }.cast();
     Above { targets: adjust(above.targets), quals: adjust(above.quals), ..above }
 }
@@ -137,7 +137,7 @@ unsafe fn below_subquery(
     above: Above,
     own: *mut pg_sys::List,
 ) -> Above {
-    // SAFETY: the caller vouches for the structures.
+    // SAFETY: this function's contract covers the structures.
     unsafe {
         let Above { targets, quals, .. } = to_child(root, rel, above);
         let (place, list) = ((*rel).relid, (*(*rel).subroot).processed_tlist);
@@ -161,7 +161,7 @@ pub unsafe fn conditions(
     above: *mut pg_sys::List,
     found: &mut Vec<(usize, *mut pg_sys::List)>,
 ) -> bool {
-    // SAFETY: the caller vouches for the plan; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan; tags say what nodes are.
     unsafe {
         let Some(node) = plan.as_ref() else { return false };
         let rel_of = |scan: *mut pg_sys::Scan| *(*root).simple_rel_array.add((*scan).scanrelid as usize);

@@ -42,7 +42,7 @@ pub unsafe fn run(
     joined: *mut pg_sys::PlanState,
     outcome: *mut Outcome,
 ) {
-    // SAFETY: the caller vouches for the insertions; the load is used by one step at a time.
+    // SAFETY: this function's contract covers the insertions; the load is used by one step at a time.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let load = begin(insertions);
@@ -73,7 +73,7 @@ unsafe extern "C-unwind" fn set_joined(
     joined: *mut pg_sys::PlanState,
     insertions: *const Vec<Insertion>,
 ) {
-    // SAFETY: the caller vouches for all of it.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         let reach = (*insertions).first().and_then(|insertion| insertion.joins);
         (*load).joined = reach.and_then(|reach| Joined::new(joined, reach == Reach::Everywhere));
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" fn set_joined(
 /// As [`run`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Load {
-    // SAFETY: the caller vouches for the insertions, of which there is one. The load is dropped with its memory context.
+    // SAFETY: this function's contract covers the insertions, of which there is one. The load is dropped with its memory context.
     unsafe {
         let none = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is nothing to insert");
         let insertion = (*insertions).first().ok_or_else(none).or_raise();
@@ -112,7 +112,7 @@ fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
 /// # Safety
 /// As [`run`].
 unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> (Mapping, Option<Nodes>) {
-    // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
+    // SAFETY: this function's contract covers both arguments; guarded calls on a table that is locked.
     unsafe {
         let no_lock = pg_sys::NoLock.cast_signed();
         let foreign = pg_sys::table_open(insertion.foreign, no_lock);
@@ -130,7 +130,7 @@ unsafe fn mapping_of(insertion: &Insertion, plan: *const pg_sys::CustomScan) -> 
 /// As [`run`], with a load that has begun and whose memory context is current.
 #[pg_guard]
 unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Insertion>, plan: *const pg_sys::CustomScan) {
-    // SAFETY: the caller vouches for both; guarded calls on a table that is locked.
+    // SAFETY: this function's contract covers both arguments; guarded calls on a table that is locked.
     unsafe {
         let (load, insertions) = (&mut *load, &*insertions);
         load.target.reopen();
@@ -159,7 +159,7 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
 /// As [`run`], with a load whose table and file are open.
 #[pg_guard]
 unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
-    // SAFETY: the caller vouches for it; nobody but the load and its statement refers to the table, or it is left alone.
+    // SAFETY: this function's contract covers the argument; nobody but the load and its statement refers to the table, or it is left alone.
     unsafe {
         let load = &mut *load;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());
@@ -174,7 +174,7 @@ unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
 /// As [`run`], with a load that is done. The current memory context is not the load's.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, outcome: *mut Outcome) {
-    // SAFETY: the caller vouches for both; deleting the context drops the load.
+    // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
     unsafe {
         {
             let load = &mut *load;

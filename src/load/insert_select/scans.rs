@@ -13,7 +13,7 @@ pub unsafe fn below(path: *mut pg_sys::Path) -> Vec<*mut pg_sys::ForeignPath> {
     let mut found = Vec::new();
     let mut left = vec![path];
     while let Some(path) = left.pop() {
-        // SAFETY: the caller vouches for the path; tags say what nodes are.
+        // SAFETY: this function's contract covers the path; tags say what nodes are.
         unsafe {
             macro_rules! below {
                 ($path:ident) => {

@@ -22,7 +22,7 @@ struct Translation {
 /// An expression, a list of them, or null; the subquery's target list.
 pub unsafe fn through_subquery(node: *mut pg_sys::Node, place: u32, targets: *mut pg_sys::List) -> *mut pg_sys::Node {
     let mut translation = Translation { place: place.cast_signed(), targets };
-    // SAFETY: the caller vouches for both; the translation outlives the walk.
+    // SAFETY: this function's contract covers both arguments; the translation outlives the walk.
     unsafe { mutate(node, (&raw mut translation).cast()) }
 }
 
@@ -56,7 +56,7 @@ pub unsafe fn bare(node: *mut pg_sys::Node) -> *mut pg_sys::Node {
 /// Called with the nodes of an expression, and a translation.
 #[pg_guard]
 unsafe extern "C-unwind" fn mutate(node: *mut pg_sys::Node, context: *mut c_void) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for both; tags say what nodes are.
+    // SAFETY: this function's contract covers both arguments; tags say what nodes are.
     unsafe {
         if node.is_null() {
             return node;

@@ -32,7 +32,7 @@ pub fn transaction() -> pg_sys::Datum {
 /// # Safety
 /// A row and its values.
 pub unsafe fn is_home(records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_sys::Datum]) -> bool {
-    // SAFETY: the caller vouches for the row.
+    // SAFETY: this function's contract covers the row.
     let by = unsafe { made_by(row) }.into_inner();
     oid(values, DATABASE) == database()
         && oid(values, HOME) == records.oid()
@@ -101,7 +101,7 @@ pub fn take_home(schema: pg_sys::Oid, table: Option<&Table>) -> Result<()> {
 /// # Safety
 /// The values of a row.
 unsafe fn named(values: &[pg_sys::Datum]) -> pg_sys::Oid {
-    // SAFETY: the caller vouches for the values; guarded calls. A name that we have written is schema and table.
+    // SAFETY: this function's contract covers the values; guarded calls. A name that we have written is schema and table.
     unsafe {
         let names = pg_sys::textToQualifiedNameList(value(values, TARGET_NAME).cast_mut_ptr());
         let table = pg_sys::makeRangeVarFromNameList(names);

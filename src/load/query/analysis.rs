@@ -37,7 +37,7 @@ pub(super) struct Analysis {
 /// # Safety
 /// A plain frame; a load whose relation is open, in whose memory context we are.
 pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: the caller vouches for the load; what is made here lives as long as its memory.
+    // SAFETY: this function's contract covers the load; what is made here lives as long as its memory.
     unsafe {
         let analysis = begin(load);
         if analysis.is_null() {
@@ -95,7 +95,7 @@ pub unsafe fn analyze(load: *mut Load) {
 /// As [`analyze`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
-    // SAFETY: the caller vouches for the load.
+    // SAFETY: this function's contract covers the load.
     let load = unsafe { &*load };
     let Some(text) = load.options.query.clone() else { return std::ptr::null_mut() };
     let relation = load.target.relation;
@@ -118,7 +118,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
 /// # Safety
 /// A plain frame; a string that outlives the call.
 pub unsafe fn check(text: *const c_char) {
-    // SAFETY: the caller vouches for the string; what is parsed goes with the current memory context.
+    // SAFETY: this function's contract covers the string; what is parsed goes with the current memory context.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -154,7 +154,7 @@ unsafe fn only_select(parsed: *mut pg_sys::List) -> *mut pg_sys::SelectStmt {
 /// # Safety
 /// What the parser returned. Raises nothing.
 unsafe fn number_of_values(select: *const pg_sys::SelectStmt) -> usize {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let select = &*select;
         let is_more = !select.sortClause.is_null()
@@ -173,7 +173,7 @@ unsafe fn number_of_values(select: *const pg_sys::SelectStmt) -> usize {
 /// # Safety
 /// VALUES with more than so many rows. Raises nothing.
 unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg_sys::List {
-    // SAFETY: the caller vouches for it: a list of lists.
+    // SAFETY: this function's contract covers the argument: a list of lists.
     unsafe { (*(*(*select).valuesLists).elements.add(at)).ptr_value.cast() }
 }
 
@@ -182,7 +182,7 @@ unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
 unsafe fn coerce(analysis: *mut Analysis, state: *mut pg_sys::ParseState) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         complain_of_count(analysis, state);
         let count = (*analysis).columns.len();
@@ -213,7 +213,7 @@ unsafe extern "C-unwind" fn refuse() {
 /// A valid analysis, and a query that was analyzed.
 #[pg_guard]
 unsafe extern "C-unwind" fn take_columns(analysis: *mut Analysis, query: *mut pg_sys::Query) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         if (*query).hasModifyingCTE {
             // What INSERT … WITH … says (analyzeCTE, parse_cte.c).
@@ -232,7 +232,7 @@ unsafe extern "C-unwind" fn take_columns(analysis: *mut Analysis, query: *mut pg
 /// # Safety
 /// An entry of a target list.
 unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for it; guarded calls; a tag says what a node is.
+    // SAFETY: this function's contract covers the argument; guarded calls; a tag says what a node is.
     unsafe {
         let expression = (*entry).expr.cast::<pg_sys::Node>();
         let is_constant = (*expression).type_ == pg_sys::NodeTag::T_Const;
@@ -249,7 +249,7 @@ unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
 /// A valid analysis, and a row of VALUES that was analyzed.
 #[pg_guard]
 unsafe extern "C-unwind" fn take_values(analysis: *mut Analysis, row: *mut pg_sys::List) {
-    // SAFETY: the caller vouches for both: a list of expressions.
+    // SAFETY: this function's contract covers both arguments: a list of expressions.
     unsafe {
         let before = (*analysis).columns.len();
         let columns: Vec<_> = PgList::<pg_sys::Node>::from_pg(row).iter_ptr().collect();
@@ -265,7 +265,7 @@ unsafe extern "C-unwind" fn take_values(analysis: *mut Analysis, row: *mut pg_sy
 /// A valid analysis with a row of VALUES.
 #[pg_guard]
 unsafe extern "C-unwind" fn keep_row(analysis: *mut Analysis) {
-    // SAFETY: the caller vouches for it; guarded calls that make lists.
+    // SAFETY: this function's contract covers the argument; guarded calls that make lists.
     unsafe {
         let mut row = PgList::<pg_sys::Node>::new();
         (*analysis).columns.iter().for_each(|column| row.push(*column));
@@ -278,7 +278,7 @@ unsafe extern "C-unwind" fn keep_row(analysis: *mut Analysis) {
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
 unsafe fn complain_of_count(analysis: *const Analysis, state: *mut pg_sys::ParseState) {
-    // SAFETY: the caller vouches for both; formats without arguments.
+    // SAFETY: this function's contract covers both arguments; formats without arguments.
     unsafe {
         let (most, count) = ((*analysis).attributes.len(), (*analysis).columns.len());
         if count <= most && (count == most || !(*analysis).is_list) {
@@ -304,7 +304,7 @@ unsafe fn complain_of_count(analysis: *const Analysis, state: *mut pg_sys::Parse
 /// # Safety
 /// A valid analysis with so many attributes, whose relation is open. Raises nothing.
 unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: the caller vouches for it; `by_position` has found the attributes.
+    // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
     unsafe {
         let Analysis { attributes, relation, .. } = &*analysis;
         let attnum = attributes.get(at).copied().unwrap_or(1);
@@ -318,7 +318,7 @@ unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormDat
 /// A valid analysis, and queries.
 #[pg_guard]
 unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys::List) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { (*analysis).calls_volatile = volatile::calls_volatile(rewritten.cast()) }
 }
 
@@ -326,7 +326,7 @@ unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys
 /// A load, what was analyzed for it, and the plan.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans: *mut pg_sys::List) {
-    // SAFETY: the caller vouches for all; guarded calls.
+    // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
         let Analysis { text, attributes, names, columns, calls_volatile, .. } = &*analysis;
         let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");

@@ -41,7 +41,7 @@ pub unsafe fn select() -> *mut pg_sys::Query {
 /// # Safety
 /// Two queries that were analyzed.
 pub unsafe fn select_from(query: *mut pg_sys::Query, below: *mut pg_sys::Query) {
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let mut names = PgList::<pg_sys::String>::new();
         for column in PgList::<pg_sys::TargetEntry>::from_pg((*below).targetList).iter_ptr() {
@@ -59,7 +59,7 @@ pub unsafe fn select_from(query: *mut pg_sys::Query, below: *mut pg_sys::Query) 
 /// # Safety
 /// A query, lists of expressions, and one of each column.
 pub unsafe fn select_values(query: *mut pg_sys::Query, rows: *mut pg_sys::List, columns: &[*mut pg_sys::Node]) {
-    // SAFETY: the caller vouches for all; guarded calls.
+    // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
         let mut names = PgList::<pg_sys::String>::new();
         columns.iter().for_each(|_| names.push(pg_sys::makeString(pg_sys::pstrdup(c"column".as_ptr()))));
@@ -79,7 +79,7 @@ pub unsafe fn select_values(query: *mut pg_sys::Query, rows: *mut pg_sys::List, 
 /// # Safety
 /// A query that reads nothing, and strings.
 unsafe fn only_entry(query: *mut pg_sys::Query, names: *mut pg_sys::List) -> *mut pg_sys::RangeTblEntry {
-    // SAFETY: the caller vouches for both; zeroed memory is what makeNode starts from; guarded calls.
+    // SAFETY: this function's contract covers both arguments; zeroed memory is what makeNode starts from; guarded calls.
     unsafe {
         let entry = pg_sys::palloc0(size_of::<pg_sys::RangeTblEntry>()).cast::<pg_sys::RangeTblEntry>();
         (*entry).type_ = pg_sys::NodeTag::T_RangeTblEntry;
@@ -97,7 +97,7 @@ unsafe fn only_entry(query: *mut pg_sys::Query, names: *mut pg_sys::List) -> *mu
 /// # Safety
 /// An entry of a range table, and a query that was analyzed.
 unsafe fn read_from(entry: *mut pg_sys::RangeTblEntry, below: *mut pg_sys::Query) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         (*entry).rtekind = pg_sys::RTEKind::RTE_SUBQUERY;
         (*entry).subquery = below;
@@ -109,7 +109,7 @@ unsafe fn read_from(entry: *mut pg_sys::RangeTblEntry, below: *mut pg_sys::Query
 /// # Safety
 /// A query that was analyzed, and that nobody else has.
 pub unsafe fn let_stream(query: *mut pg_sys::Query) {
-    // SAFETY: the caller vouches for the query; tags say what nodes are; guarded calls.
+    // SAFETY: this function's contract covers the query; tags say what nodes are; guarded calls.
     unsafe {
         let from = PgList::<pg_sys::Node>::from_pg((*(*query).jointree).fromlist);
         let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
@@ -153,7 +153,7 @@ pub unsafe fn let_stream(query: *mut pg_sys::Query) {
 /// # Safety
 /// An expression.
 unsafe fn is_worth_it(call: *mut pg_sys::Node) -> bool {
-    // SAFETY: the caller vouches for it; a tag says what it is; guarded catalog lookups.
+    // SAFETY: this function's contract covers the argument; a tag says what it is; guarded catalog lookups.
     unsafe {
         if (*call).type_ != pg_sys::NodeTag::T_FuncExpr || !(*call.cast::<pg_sys::FuncExpr>()).funcretset {
             return false;
@@ -184,7 +184,7 @@ fn language_of(function: pg_sys::Oid) -> pg_sys::Oid {
 /// # Safety
 /// A query that was analyzed.
 unsafe fn names_whole_row(query: *mut pg_sys::Query, place: i32) -> bool {
-    // SAFETY: the caller vouches for it; guarded calls on a set made here.
+    // SAFETY: this function's contract covers the argument; guarded calls on a set made here.
     unsafe {
         // Who looks at it from below is not asked.
         if (*query).hasSubLinks || !(*query).cteList.is_null() || !(*query).rowMarks.is_null() {
@@ -208,7 +208,7 @@ unsafe fn fields_of(
     column: *mut pg_sys::TargetEntry,
     descriptor: pg_sys::TupleDesc,
 ) -> *mut pg_sys::Query {
-    // SAFETY: the caller vouches for all; zeroed memory is what makeNode starts from; guarded calls; a descriptor has natts
+    // SAFETY: this function's contract covers all arguments; zeroed memory is what makeNode starts from; guarded calls; a descriptor has natts
     // attributes.
     unsafe {
         let query = select();

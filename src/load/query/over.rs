@@ -12,7 +12,7 @@ use crate::pg::compat;
 /// A valid analysis that is complete, and its query.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn over(analysis: *const Analysis, below: *mut pg_sys::Query) -> *mut pg_sys::Query {
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let query = function::select();
         (*query).targetList = targets(&*analysis);
@@ -30,7 +30,7 @@ pub unsafe extern "C-unwind" fn over_nothing(
     analysis: *const Analysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let query = function::select();
         (*query).targetList = targets(&*analysis);
@@ -48,7 +48,7 @@ pub unsafe extern "C-unwind" fn over_rows(
     analysis: *mut Analysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
-    // SAFETY: the caller vouches for both; guarded calls; the columns are those of the last row, coerced as all are.
+    // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row, coerced as all are.
     unsafe {
         let query = function::select();
         function::select_values(query, (*analysis).rows, &(*analysis).columns);

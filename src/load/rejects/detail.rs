@@ -28,7 +28,7 @@ fn place(reject: &Reject) -> (&Option<Vec<u8>>, u64) {
 /// # Safety
 /// A plain frame; a spool or null, and an error that was caught.
 pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         if spool.is_null() || (*spool).count == 0 {
             return;
@@ -46,7 +46,7 @@ pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
 /// A valid task.
 #[pg_guard]
 unsafe extern "C-unwind" fn add(task: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let Task { spool, error } = task.cast::<Task>().read();
         let mut first: Vec<Reject> = Vec::new();

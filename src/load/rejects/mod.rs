@@ -45,7 +45,7 @@ pub struct Complaint {
 /// # Safety
 /// A NUL-terminated string or null.
 unsafe fn bytes(string: *const c_char) -> Option<Vec<u8>> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes().to_vec())
 }
 
@@ -65,7 +65,7 @@ impl Complaint {
     /// # Safety
     /// An error of the server's.
     pub unsafe fn of_data(error: *const pg_sys::ErrorData) -> Complaint {
-        // SAFETY: the caller vouches for it; its strings are NUL-terminated or null.
+        // SAFETY: this function's contract covers the argument; its strings are NUL-terminated or null.
         unsafe {
             Complaint {
                 code: (*error).sqlerrcode,

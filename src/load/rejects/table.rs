@@ -110,7 +110,7 @@ impl Writer {
     /// # Safety
     /// An open relation that is locked. Guarded.
     unsafe fn new(relation: pg_sys::Relation) -> Result<Writer> {
-        // SAFETY: the caller vouches for the relation; guarded calls.
+        // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
             let memory = pg_sys::AllocSetContextCreateExtended(
                 pg_sys::CurrentMemoryContext,

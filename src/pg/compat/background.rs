@@ -43,7 +43,7 @@ pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// # Safety
 /// An entry of the process array.
 pub unsafe fn virtual_transaction(process: *const pg_sys::PGPROC) -> pg_sys::VirtualTransactionId {
-    // SAFETY: the caller vouches for the entry.
+    // SAFETY: this function's contract covers the entry.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return pg_sys::VirtualTransactionId { backendId: (*process).backendId, localTransactionId: (*process).lxid };

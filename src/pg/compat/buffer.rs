@@ -10,7 +10,7 @@ use super::locator;
 /// # Safety
 /// An open relation that is not temporary. The answer holds while nobody else uses it.
 pub unsafe fn is_in_buffer(relation: pg_sys::Relation, block: u32) -> bool {
-    // SAFETY: the caller vouches for the relation; guarded calls. A tag is compared byte by byte, hence the zeroes. There are so
+    // SAFETY: this function's contract covers the relation; guarded calls. A tag is compared byte by byte, hence the zeroes. There are so
     // many partitions of the table of buffers, each with a lock (BufMappingPartitionLock, buf_internals.h).
     unsafe {
         let mut tag: pg_sys::BufferTag = std::mem::zeroed();

@@ -31,7 +31,7 @@ unsafe fn show(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::
         && count == 0
         && let Some(look) = LOOK.get()
     {
-        // SAFETY: the caller vouches for the query.
+        // SAFETY: this function's contract covers the query.
         unsafe { look(query) }
     }
 }

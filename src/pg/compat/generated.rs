@@ -12,7 +12,7 @@ pub fn is_virtual(attribute: &pg_sys::FormData_pg_attribute) -> bool {
 /// # Safety
 /// The constraints of an open relation.
 pub unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         #[cfg(feature = "pg18")]
         if (*constraints).has_generated_virtual {
@@ -27,7 +27,7 @@ pub unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
 /// # Safety
 /// The descriptor of an open relation.
 pub unsafe fn has_virtual_not_null(descriptor: pg_sys::TupleDesc) -> bool {
-    // SAFETY: the caller vouches for it; the descriptor has natts attributes.
+    // SAFETY: this function's contract covers the argument; the descriptor has natts attributes.
     unsafe {
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
         cfg!(feature = "pg18")

@@ -164,7 +164,7 @@ pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
     #[repr(C, align(4096))]
     struct Zeroes([u8; pg_sys::BLCKSZ as usize]);
     let mut zeroes = Zeroes([0; pg_sys::BLCKSZ as usize]);
-    // SAFETY: the caller vouches for the relation; a page that is only read.
+    // SAFETY: this function's contract covers the relation; a page that is only read.
     unsafe {
         let smgr = pg_sys::RelationGetSmgr(relation);
         pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);

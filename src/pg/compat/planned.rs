@@ -12,7 +12,7 @@ use crate::pg::unguarded;
 /// # Safety
 /// A plan, and the state of the statement that it is a part of; called from a guarded frame.
 pub unsafe fn statement_for_workers(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the caller vouches for both; zeroed memory is what makeNode starts from.
+    // SAFETY: this function's contract covers both arguments; zeroed memory is what makeNode starts from.
     unsafe {
         let statement = pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>()).cast::<pg_sys::PlannedStmt>();
         (*statement).type_ = pg_sys::NodeTag::T_PlannedStmt;
@@ -51,7 +51,7 @@ unsafe extern "C-unwind" {
 /// The state of a plan; called from a guarded frame.
 pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanState> {
     let mut nodes = Vec::new();
-    // SAFETY: the caller vouches for the state; the list outlives the walk.
+    // SAFETY: this function's contract covers the state; the list outlives the walk.
     unsafe { add_nodes(top, (&raw mut nodes).cast()) };
     nodes
 }
@@ -60,7 +60,7 @@ pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanStat
 /// The state of a node, and a list of such.
 #[pg_guard]
 unsafe extern "C-unwind" fn add_nodes(node: *mut pg_sys::PlanState, nodes: *mut c_void) -> bool {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         if !node.is_null() {
             (*nodes.cast::<Vec<*mut pg_sys::PlanState>>()).push(node);

@@ -34,7 +34,7 @@ pub unsafe fn expression_tree_mutator(
 /// # Safety
 /// A plan node of this type.
 pub unsafe fn prunes_at_run_time(append: *const pg_sys::Append) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         #[cfg(feature = "pg18")]
         return (*append).part_prune_index >= 0;
@@ -53,7 +53,7 @@ pub unsafe fn adjust_to_child(
     rel: *mut pg_sys::RelOptInfo,
     node: *mut pg_sys::Node,
 ) -> *mut pg_sys::Node {
-    // SAFETY: the caller vouches for the pointers; a child of a base relation knows who that is.
+    // SAFETY: this function's contract covers the pointers; a child of a base relation knows who that is.
     unsafe {
         if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
             return node;
@@ -101,7 +101,7 @@ pub unsafe fn known_eclass(
 /// # Safety
 /// A valid class.
 pub unsafe fn is_constant(class: *const pg_sys::EquivalenceClass) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         #[cfg(feature = "pg15")]
         return (*class).ec_has_const && !(*class).ec_below_outer_join;

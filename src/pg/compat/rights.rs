@@ -47,7 +47,7 @@ pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
 /// # Safety
 /// A valid entry.
 pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*item).p_rte;
@@ -66,7 +66,7 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
 /// # Safety
 /// A valid entry. Raises nothing.
 pub unsafe fn want_insert(item: *const pg_sys::ParseNamespaceItem) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*item).p_rte;
@@ -87,7 +87,7 @@ pub unsafe fn forgo_insert_rights(
 ) {
     use crate::pg::unguarded::bms_del_members;
 
-    // SAFETY: the caller vouches for the plan, whose list has nodes of one type.
+    // SAFETY: this function's contract covers the plan, whose list has nodes of one type.
     unsafe {
         #[cfg(feature = "pg15")]
         let (list, insert) = ((*plan).rtable, pg_sys::ACL_INSERT);
@@ -113,7 +113,7 @@ pub unsafe fn forgo_insert_rights(
 pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Relation, names: *mut pg_sys::List) {
     use crate::pg::unguarded::{CopyGetAttnums, bms_add_member};
 
-    // SAFETY: the caller vouches for all; a list of numbers.
+    // SAFETY: this function's contract covers all arguments; a list of numbers.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*(*(*state).p_rtable).elements).ptr_value.cast::<pg_sys::RangeTblEntry>();
@@ -148,7 +148,7 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
     if rights.selects {
         wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
     }
-    // SAFETY: guarded calls, and nodes of the types that they have; the caller vouches for the rest.
+    // SAFETY: guarded calls, and nodes of the types that they have; this function's contract covers the rest.
     unsafe {
         let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
         entry.rtekind = pg_sys::RTEKind::RTE_RELATION;

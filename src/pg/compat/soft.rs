@@ -81,7 +81,7 @@ struct Call {
 /// A plain frame, and a valid call.
 #[cfg(feature = "pg15")]
 unsafe extern "C-unwind" fn run(call: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let call = call.cast::<Call>();
         (*call).datum =
@@ -148,7 +148,7 @@ unsafe fn judge(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
     use pgrx::PgSqlErrorCode as Code;
     // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
     const CLASS: i32 = (1 << 12) - 1;
-    // SAFETY: the caller vouches for the error; a guarded call that raises it.
+    // SAFETY: this function's contract covers the error; a guarded call that raises it.
     unsafe {
         let code = (*error).sqlerrcode;
         let is = |known: &[Code]| known.iter().any(|&k| k as i32 == code);

@@ -33,7 +33,7 @@ const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// An open index, and room for so many.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn extend(index: pg_sys::Relation, buffers: *mut pg_sys::Buffer, wanted: usize) -> usize {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { pages_behind(index, std::slice::from_raw_parts_mut(buffers, wanted)).or_raise() }
 }
 

@@ -70,7 +70,7 @@ impl LeafWriter {
     /// # Safety
     /// As [`LeafWriter::put`].
     pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<End> {
-        // SAFETY: the caller vouches for frame and tuple. Pages come pinned and locked, and are given back.
+        // SAFETY: this function's contract covers frame and tuple. Pages come pinned and locked, and are given back.
         unsafe {
             if self.key.is_null() {
                 return None;
@@ -108,7 +108,7 @@ impl LeafWriter {
         leaves: &mut Extension,
         border: &Border<'_>,
     ) -> bool {
-        // SAFETY: the caller vouches for frame and tuples. Buffers are pinned and locked until they are given back; an error gives
+        // SAFETY: this function's contract covers frame and tuples. Buffers are pinned and locked until they are given back; an error gives
         // them back, too, and what has no tuples yet then is an empty page.
         unsafe {
             if leaves.is_empty() || leaves.len() > MOST_PAGES {
@@ -160,7 +160,7 @@ impl LeafWriter {
     /// # Safety
     /// As [`LeafWriter::put`]; none are held, and there is room for as many.
     unsafe fn get_pages(&mut self, wanted: usize, held: &mut Held) {
-        // SAFETY: the caller vouches for frame and room; buffers are pinned and locked.
+        // SAFETY: this function's contract covers frame and room; buffers are pinned and locked.
         unsafe {
             while held.count < wanted {
                 if self.no_free_pages {
@@ -183,7 +183,7 @@ impl LeafWriter {
     /// # Safety
     /// As [`LeafWriter::grow`], which has seen that there is room.
     unsafe fn write_end(&self, held: &Held, tuples: &[pg_sys::IndexTuple], key: &mut [u8], leaves: &Extension) {
-        // SAFETY: the caller vouches for all: leaf, parent, and a page for each of the leaves are locked.
+        // SAFETY: this function's contract covers all arguments: leaf, parent, and a page for each of the leaves are locked.
         unsafe {
             let [new @ .., leaf, parent] = held.buffers() else { return };
             let first = new.first().map_or(NO_BLOCK, |&buffer| c::BufferGetBlockNumber(buffer));
@@ -237,7 +237,7 @@ impl LeafWriter {
     /// # Safety
     /// As [`LeafWriter::put`]; a locked page of the index.
     unsafe fn room_behind(&mut self, page: *mut u8, tuple: pg_sys::IndexTuple) -> Option<usize> {
-        // SAFETY: the caller vouches for all.
+        // SAFETY: this function's contract covers all arguments.
         unsafe {
             let Opaque { prev, flags, .. } = *opaque(page);
             // Where a leaf is alone, searches may begin there (btm_fastroot), and whoever splits it changes that.
@@ -260,7 +260,7 @@ impl LeafWriter {
 /// Tuples.
 unsafe fn fits(end: &End, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves: &Extension) -> bool {
     let size = |bytes: usize| bytes.next_multiple_of(8) + LINE_POINTER;
-    // SAFETY: the caller vouches for them.
+    // SAFETY: this function's contract covers them.
     let tuples_size: usize = tuples.iter().map(|&tuple| size(unsafe { aligned_size(tuple) })).sum();
     let links_size: usize = size(high_key) + leaves.links().map(|link| size(link.len())).sum::<usize>();
     tuples_size + size(high_key) <= end.room && links_size <= end.parent_room
@@ -282,7 +282,7 @@ impl Held {
     /// # Safety
     /// A buffer that is pinned and locked; there are not more than there may be.
     unsafe fn add(&mut self, buffer: pg_sys::Buffer) -> u32 {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             *self.list.get_unchecked_mut(self.count) = buffer;
             self.count += 1;
@@ -293,7 +293,7 @@ impl Held {
     /// # Safety
     /// A plain frame; an open index that has such a block.
     unsafe fn lock(&mut self, index: pg_sys::Relation, block: u32) -> *mut u8 {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
             let buffer = c::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
@@ -313,7 +313,7 @@ impl Held {
     /// They are pinned and locked.
     unsafe fn release(&self) {
         for &buffer in self.buffers() {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: this function's contract covers the argument.
             unsafe { c::UnlockReleaseBuffer(buffer) };
         }
     }
@@ -324,7 +324,7 @@ impl Held {
 /// # Safety
 /// A pinned page of a B-tree.
 unsafe fn opaque(page: *mut u8) -> *mut Opaque {
-    // SAFETY: the caller vouches for the page, all of whose special spaces are in the same place.
+    // SAFETY: this function's contract covers the page, all of whose special spaces are in the same place.
     unsafe { page.add(SPECIAL_START).cast() }
 }
 
@@ -333,7 +333,7 @@ unsafe fn opaque(page: *mut u8) -> *mut Opaque {
 /// # Safety
 /// A pinned page.
 unsafe fn count(page: *const u8) -> u16 {
-    // SAFETY: the caller vouches for the page.
+    // SAFETY: this function's contract covers the page.
     let lower = usize::from(unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lower });
     (lower.saturating_sub(size_of::<pg_sys::PageHeaderData>()) / LINE_POINTER) as u16
 }
@@ -343,7 +343,7 @@ unsafe fn count(page: *const u8) -> u16 {
 /// # Safety
 /// A locked page.
 unsafe fn is_last(page: *mut u8, leaf: u16) -> bool {
-    // SAFETY: the caller vouches for the page.
+    // SAFETY: this function's contract covers the page.
     unsafe {
         let special = usize::from((*page.cast::<pg_sys::PageHeaderData>()).pd_special);
         let Opaque { next, level, flags, .. } = *opaque(page);
@@ -357,7 +357,7 @@ unsafe fn is_last(page: *mut u8, leaf: u16) -> bool {
 /// # Safety
 /// A locked page.
 unsafe fn room_for_links(page: *mut u8, leaf: u32) -> Option<usize> {
-    // SAFETY: the caller vouches for the page.
+    // SAFETY: this function's contract covers the page.
     unsafe {
         let last = if is_last(page, 0) { count(page) } else { 0 };
         let link = (last > 0).then(|| tuple_at(page, last))?;
@@ -371,7 +371,7 @@ unsafe fn room_for_links(page: *mut u8, leaf: u32) -> Option<usize> {
 /// # Safety
 /// A locked page that has so many items.
 unsafe fn tuple_at(page: *mut u8, number: u16) -> pg_sys::IndexTuple {
-    // SAFETY: the caller vouches for the page.
+    // SAFETY: this function's contract covers the page.
     unsafe {
         let pointers = page.add(size_of::<pg_sys::PageHeaderData>()).cast::<pg_sys::ItemIdData>();
         let pointer = &*pointers.add(usize::from(number) - 1);
@@ -384,7 +384,7 @@ unsafe fn tuple_at(page: *mut u8, number: u16) -> pg_sys::IndexTuple {
 /// # Safety
 /// As [`LeafWriter::grow`]; a locked page that has items.
 unsafe fn last_item<'a>(page: *mut u8, tuples: &[pg_sys::IndexTuple]) -> &'a [u8] {
-    // SAFETY: the caller vouches for all; a tuple is as long as it says.
+    // SAFETY: this function's contract covers all arguments; a tuple is as long as it says.
     unsafe {
         let last = tuples.last().copied().unwrap_or_else(|| tuple_at(page, count(page)));
         std::slice::from_raw_parts(last.cast::<u8>(), usize::from((*last).t_info & super::SIZE_MASK))

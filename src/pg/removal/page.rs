@@ -60,7 +60,7 @@ impl Deleter {
     /// # Safety
     /// Outside of parallel mode, in a transaction that has an id.
     pub unsafe fn current() -> Deleter {
-        // SAFETY: the caller vouches for it; guarded calls.
+        // SAFETY: this function's contract covers the argument; guarded calls.
         unsafe {
             let (xid, command) = (pg_sys::GetCurrentTransactionId(), pg_sys::GetCurrentCommandId(true));
             Deleter { xid, command, known: None, may_ask: true }
@@ -82,7 +82,7 @@ impl Deleter {
     /// # Safety
     /// A row that this transaction has inserted.
     unsafe fn of(&mut self, tuple: *const pg_sys::HeapTupleHeaderData) -> Option<Known> {
-        // SAFETY: the caller vouches for it; a guarded call.
+        // SAFETY: this function's contract covers the argument; a guarded call.
         unsafe {
             let made_by = (*tuple).t_choice.t_heap.t_field3.t_cid;
             if let Some(known) = self.known.filter(|known| known.made_by == made_by) {
@@ -175,7 +175,7 @@ impl Page {
     /// # Safety
     /// There is one.
     unsafe fn tuple(&mut self, at: usize) -> *mut pg_sys::HeapTupleHeaderData {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe { self.0.as_mut_ptr().add(at).cast() }
     }
 
@@ -223,7 +223,7 @@ pub unsafe fn log(
     let [a, b, c, d] = xid.into_inner().to_ne_bytes();
     let [low, high] = (row as u16).to_ne_bytes();
     let mut record = [a, b, c, d, low, high, KEYS_UPDATED, 0];
-    // SAFETY: the caller vouches for all; the data outlive XLogInsert.
+    // SAFETY: this function's contract covers all arguments; the data outlive XLogInsert.
     unsafe {
         pg_sys::XLogBeginInsert();
         compat::xlog_register_data(record.as_mut_ptr(), record.len());

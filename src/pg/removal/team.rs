@@ -151,7 +151,7 @@ unsafe fn mark_parts(task: &Task, bounds: *const usize, rows: *mut u64, windows:
         if part >= task.parts {
             return Ok(());
         }
-        // SAFETY: the caller vouches for them: there is a bound more than there are parts, and nobody else has this part.
+        // SAFETY: this function's contract covers them: there is a bound more than there are parts, and nobody else has this part.
         let rows = unsafe {
             let (begin, end) = (*bounds.add(part), *bounds.add(part + 1));
             std::slice::from_raw_parts_mut(rows.add(begin), end - begin)

@@ -91,7 +91,7 @@ impl Rows {
     /// The arrays are what [`Rows::decoded`] returned, and this is done once a row.
     pub unsafe fn make_datums(&mut self, arrays: RowArrays) -> Result<()> {
         let Some(block) = &mut self.block else { return Ok(()) };
-        // SAFETY: the caller vouches for it; a datum is a usize.
+        // SAFETY: this function's contract covers the argument; a datum is a usize.
         unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
     }
 
@@ -102,7 +102,7 @@ impl Rows {
     #[inline]
     pub unsafe fn has_made_datums(&mut self, arrays: RowArrays) -> bool {
         let Some(block) = &mut self.block else { return true };
-        // SAFETY: the caller vouches for it; a datum is a usize.
+        // SAFETY: this function's contract covers the argument; a datum is a usize.
         unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.is_some()
     }
 

@@ -46,7 +46,7 @@ impl Rows {
                         continue;
                     }
                     let Given::Value(value) = given else {
-                        // SAFETY: the caller vouches for the arrays.
+                        // SAFETY: this function's contract covers the arrays.
                         unsafe { arrays.set(column.attribute, None) };
                         if column.wants_null {
                             self.queue.push(Queued { column: i, what: What::Null });
@@ -79,7 +79,7 @@ impl Rows {
                     continue;
                 }
                 Taken::Null => {
-                    // SAFETY: the caller vouches for the arrays.
+                    // SAFETY: this function's contract covers the arrays.
                     unsafe { arrays.set(column.attribute, None) };
                     if column.wants_null {
                         self.queue.push(Queued { column: i, what: What::Null });

@@ -52,7 +52,7 @@ impl Rows {
     /// A plain frame; `this` is valid and nobody else uses it; `arrays` as in [`Rows::decode`]; `econtext` is valid
     /// if there is a DEFAULT marker. The current memory context is the row's.
     pub unsafe fn convert(this: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
-        // SAFETY: the caller vouches for all of it. A jump out of a call leaves `this` as it is: a valid value, with
+        // SAFETY: this function's contract covers all arguments. A jump out of a call leaves `this` as it is: a valid value, with
         // `attention` set to what the message is to say.
         unsafe {
             let len = (*this).queue.len();

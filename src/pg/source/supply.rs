@@ -32,7 +32,7 @@ impl Bytes {
     /// # Safety
     /// A datum of type bytea, which lives as long as what is made here, as the current memory context does.
     pub unsafe fn of_datum(value: pg_sys::Datum) -> Bytes {
-        // SAFETY: the caller vouches for the datum; detoasted, it says how long it is.
+        // SAFETY: this function's contract covers the datum; detoasted, it says how long it is.
         unsafe {
             let value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
             Bytes { data: pgrx::vardata_any(value).cast(), len: pgrx::varsize_any_exhdr(value) }

@@ -20,7 +20,7 @@ use crate::pg::unguarded::Opaque;
 /// # Safety
 /// A plain frame, and a valid leader; its workers are done, or those that are not have no say any more.
 pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let leader = leader.cast::<Leader>();
         if !look_again(leader) {
@@ -45,7 +45,7 @@ pub(super) unsafe extern "C-unwind" fn blame(leader: Opaque) {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn look_again(leader: *mut Leader) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *leader }.look_again().or_raise()
 }
 
@@ -53,7 +53,7 @@ unsafe extern "C-unwind" fn look_again(leader: *mut Leader) -> bool {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_too_many(leader: *const Leader) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &*leader }.process.rejects.too_many().raise();
 }
 
@@ -67,7 +67,7 @@ pub(super) unsafe fn fail(
     original: *mut Original,
     state: SessionState,
 ) -> *mut pg_sys::ErrorData {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let mut error = error;
         failure::recover();
@@ -113,7 +113,7 @@ pub(super) unsafe fn fail(
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let leader = unsafe { &mut *leader.cast::<Leader>() };
     let process = &mut leader.process;
     // SAFETY: as in Process::shared; the reference does not outlive this function.
@@ -143,7 +143,7 @@ unsafe extern "C-unwind" fn wait_for_earlier(leader: Opaque) {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn drain(leader: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let process = unsafe { &mut (*leader.cast::<Leader>()).process };
     process.rejects.drain(&mut process.wide);
 }
@@ -152,6 +152,6 @@ unsafe extern "C-unwind" fn drain(leader: Opaque) {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn count_dead(leader: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &mut *leader.cast::<Leader>() }.count_rows();
 }

@@ -35,7 +35,7 @@ impl ForeignKey {
         if trigger.tgfoid.to_u32() != pg_sys::F_RI_FKEY_CHECK_INS || trigger.tgdeferrable || !trigger.tgqual.is_null() {
             return None;
         }
-        // SAFETY: the caller vouches for the relation; guarded calls.
+        // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
             let query = KeyQuery::new(relation, trigger.tgconstraint, lock)?;
             Some(ForeignKey {
@@ -57,7 +57,7 @@ impl ForeignKey {
     /// # Safety
     /// A plain frame. All rows were taken, tracked or not.
     pub(super) unsafe fn number_keys(&mut self, tracked: bool) -> u64 {
-        // SAFETY: the caller vouches for the frame; the slot has an attribute for each column, and one for the number.
+        // SAFETY: this function's contract covers the frame; the slot has an attribute for each column, and one for the number.
         unsafe {
             c::tuplesort_performsort(self.sort);
             self.walk(tracked, |key, number, is_first| {
@@ -80,7 +80,7 @@ impl ForeignKey {
     /// # Safety
     /// As [`ForeignKeys::find`], and so for `look`.
     pub(super) unsafe fn seek(&mut self, look: impl FnOnce(&ForeignKey, u64, *mut u8), mut missing: impl FnMut(u64)) {
-        // SAFETY: the caller vouches for the frame; nothing in it has a destructor. There is a bit for each key.
+        // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is a bit for each key.
         unsafe {
             let keys = match self.count {
                 Some(keys) => keys,
@@ -113,7 +113,7 @@ impl ForeignKey {
     /// # Safety
     /// A plain frame. The keys are sorted; `visit` owns nothing that has a destructor.
     unsafe fn walk(&self, tracked: bool, mut visit: impl FnMut(&ForeignKey, u64, bool)) -> u64 {
-        // SAFETY: the caller vouches for the frame. A slot for minimal tuples that is not empty has one, which lies
+        // SAFETY: this function's contract covers the frame. A slot for minimal tuples that is not empty has one, which lies
         // there until the next one is asked for; a tuple is as long as it says, and ends with its row, if that is tracked.
         unsafe {
             let mut keys = 0;

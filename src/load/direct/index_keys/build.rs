@@ -63,7 +63,7 @@ pub unsafe fn build(
 ) -> Result<bool> {
     let index = collector.index;
     let mut others = Vec::new();
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     let built = unsafe {
         match &mut collector.keys {
             Keys::Narrow(keys) => build_words(relation, index, keys, &mut others, sources, judge),
@@ -96,7 +96,7 @@ unsafe fn build_words<W: Word>(
     }
     check_total(keys.total, sources)?;
     keys.sort();
-    // SAFETY: the caller vouches for relation and index.
+    // SAFETY: this function's contract covers relation and index.
     let built = unsafe {
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             match together::build(relation, index, keys, others, old, sources)? {
@@ -165,7 +165,7 @@ unsafe fn renew(
     opened: &mut dyn FnMut(),
     write: impl FnOnce(pg_sys::Relation, Option<Leaves>, Rc<Cell<bool>>) -> Result<Built>,
 ) -> Result<bool> {
-    // SAFETY: the caller vouches for relation and index; guarded calls.
+    // SAFETY: this function's contract covers relation and index; guarded calls.
     unsafe {
         let index = pg_sys::index_open(oid, EXCLUSIVE);
         opened();
@@ -201,7 +201,7 @@ unsafe fn renew(
 /// # Safety
 /// An open relation that nobody else can write to, and one of its indexes, open, locked exclusively.
 pub unsafe fn set_new_file(relation: pg_sys::Relation, index: pg_sys::Relation) {
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence;
         compat::set_new_file(index, persistence);
@@ -375,7 +375,7 @@ unsafe fn raise_duplicate<W: Word>(
             }
         }
     }
-    // SAFETY: the caller vouches for the index; there is a value for each of its keys.
+    // SAFETY: this function's contract covers the index; there is a value for each of its keys.
     unsafe { violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr()) }
     Ok(())
 }
@@ -385,7 +385,7 @@ unsafe fn raise_duplicate<W: Word>(
 /// # Safety
 /// An open index that is unlogged. Guarded.
 unsafe fn make_init_fork(index: pg_sys::Relation) {
-    // SAFETY: the caller vouches for the index; guarded calls.
+    // SAFETY: this function's contract covers the index; guarded calls.
     unsafe {
         if pg_sys::smgrexists(pg_sys::RelationGetSmgr(index), INIT) {
             return;
@@ -406,7 +406,7 @@ unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
     if built.entries == 0 {
         return;
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { compat::set_index_statistics(index, built.pages, built.entries as f64) };
 }
 
@@ -415,7 +415,7 @@ unsafe fn set_statistics(index: pg_sys::Relation, built: Built) {
 /// # Safety
 /// An open table. Guarded.
 unsafe fn set_table_statistics(relation: pg_sys::Relation, rows: u64) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let main = pg_sys::ForkNumber::MAIN_FORKNUM;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
@@ -435,7 +435,7 @@ struct BTOptions {
 /// # Safety
 /// An open B-tree. Guarded.
 pub(super) unsafe fn options(index: pg_sys::Relation) -> Options {
-    // SAFETY: the caller vouches for the index; a B-tree's options are BTOptions.
+    // SAFETY: this function's contract covers the index; a B-tree's options are BTOptions.
     unsafe {
         let stored = (*index).rd_options.cast::<BTOptions>();
         let (fillfactor, deduplicate) = if stored.is_null() {

@@ -59,7 +59,7 @@ impl<'w> Clashes<'w> {
                 self.unknown.push(*first);
             }
         }
-        // SAFETY: the caller vouches for the relations.
+        // SAFETY: this function's contract covers the relations.
         let alive = |row| unsafe { alive(self.relation, self.index, row) };
         if self.sources.is_new(row) {
             let unknown = self.unknown.drain(..);
@@ -96,7 +96,7 @@ unsafe fn alive(relation: pg_sys::Relation, index: pg_sys::Relation, row: Tid) -
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..pg_sys::SnapshotData::default()
         };
-        // SAFETY: the caller vouches for both; guarded calls. InitDirtySnapshot (snapmgr.h).
+        // SAFETY: this function's contract covers both arguments; guarded calls. InitDirtySnapshot (snapmgr.h).
         unsafe {
             let is_alive =
                 pg_sys::table_index_fetch_tuple_check(relation, &raw mut tid, &raw mut snapshot, std::ptr::null_mut());

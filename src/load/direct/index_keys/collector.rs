@@ -116,7 +116,7 @@ impl Collector {
         shared: Option<SharedSort>,
         elsewhere: Elsewhere,
     ) -> Collector {
-        // SAFETY: the caller vouches for the relation; the leader has locked the index.
+        // SAFETY: this function's contract covers the relation; the leader has locked the index.
         let sort = unsafe { TupleSort::new(relation, planned.index, memory, shared, elsewhere) };
         Collector { index: planned.index, keys: Keys::Tuples(sort) }
     }

@@ -21,7 +21,7 @@ impl Collector {
     /// # Safety
     /// The collector's index, open, which nobody else writes to.
     pub unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
-        // SAFETY: the caller vouches for the index.
+        // SAFETY: this function's contract covers the index.
         unsafe {
             match &mut self.keys {
                 Keys::Narrow(keys) => keys.is_behind(index, sources),
@@ -36,7 +36,7 @@ impl<W: Word> Collected<W> {
     /// # Safety
     /// As [`Collector::is_behind`].
     unsafe fn is_behind(&mut self, index: pg_sys::Relation, sources: Sources<'_>) -> Result<bool> {
-        // SAFETY: the caller vouches for the index.
+        // SAFETY: this function's contract covers the index.
         let Some(last) = (unsafe { last_entry::<W>(index, self.shape()) }) else { return Ok(false) };
         let last = last.key();
         if self.given_up {

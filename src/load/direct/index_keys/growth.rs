@@ -44,7 +44,7 @@ pub struct Growth {
 /// A stream that nobody else uses, and room for a tuple.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next_tuple(stream: *mut KeyStream, room: *const Room) -> bool {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         match &mut *stream {
             KeyStream::Narrow(keys) => keys.peek(&*room).or_raise(),
@@ -65,7 +65,7 @@ pub unsafe extern "C-unwind" fn leaves_of(
     end: *const End,
     room: *const Room,
 ) -> *mut Growth {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         match &mut *stream {
             KeyStream::Narrow(keys) => keys.grow(index, &*end, &*room).or_raise(),
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn leaves_of(
 /// # Safety
 /// As [`next_tuple`]; there is such a growth, and nothing was taken since.
 pub unsafe fn take_growth(stream: *mut KeyStream) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         match &mut *stream {
             KeyStream::Narrow(keys) => keys.ahead_taken = keys.growth.count,
@@ -93,7 +93,7 @@ pub unsafe fn take_growth(stream: *mut KeyStream) {
 /// # Safety
 /// A stream.
 pub unsafe fn border(stream: *const KeyStream, leaves: &Extension, left: &[u8], to: &mut [u8]) -> Option<usize> {
-    // SAFETY: the caller vouches for it; nobody changes the shape of keys.
+    // SAFETY: this function's contract covers the argument; nobody changes the shape of keys.
     unsafe {
         match stream.as_ref()? {
             KeyStream::Narrow(keys) => leaves.border::<u64>(&keys.shape, left, to),
@@ -107,7 +107,7 @@ impl<W: Word> Stream<W> {
     /// Room for a tuple.
     unsafe fn peek(&mut self, room: &Room) -> Result<bool> {
         let Some(&entry) = self.look(1)?.first() else { return Ok(false) };
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: this function's contract covers the room.
         unsafe { room.write(0, 0, &self.shape, entry) };
         Ok(true)
     }
@@ -116,7 +116,7 @@ impl<W: Word> Stream<W> {
     /// As [`leaves_of`].
     unsafe fn grow(&mut self, index: pg_sys::Relation, end: &End, room: &Room) -> Result<*mut Growth> {
         let none = Ok(std::ptr::null_mut());
-        // SAFETY: the caller vouches for the index; a guarded frame.
+        // SAFETY: this function's contract covers the index; a guarded frame.
         let (mut options, is_unique, nulls_equal) = unsafe {
             let form = &*(*index).rd_index;
             (options(index), form.indisunique, form.indnullsnotdistinct)
@@ -156,7 +156,7 @@ impl<W: Word> Stream<W> {
             .map_err(|error| Error::new(Code::ERRCODE_INTERNAL_ERROR, format!("leaves cannot be made: {error:?}")))?;
         let mut used = 0;
         for (number, &entry) in [first].iter().chain(some).chain(&[last]).enumerate() {
-            // SAFETY: the caller vouches for the room, and there are not more than so many.
+            // SAFETY: this function's contract covers the room, and there are not more than so many.
             used += unsafe { room.write::<W>(number, used, &shape, entry) };
         }
         self.growth = Growth { leaves, tuples: some.len(), count };

@@ -68,7 +68,7 @@ impl Leaves {
     /// # Safety
     /// A B-tree.
     pub unsafe fn of(index: pg_sys::Relation) -> Leaves {
-        // SAFETY: the caller vouches for the index.
+        // SAFETY: this function's contract covers the index.
         unsafe {
             Leaves {
                 file: compat::locator(index),
@@ -148,7 +148,7 @@ fn read_page(
 /// # Safety
 /// An open B-tree, whose pages nobody changes.
 pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
-    // SAFETY: the caller vouches for the index; guarded calls. A page comes pinned and locked.
+    // SAFETY: this function's contract covers the index; guarded calls. A page comes pinned and locked.
     unsafe {
         let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
         let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
@@ -173,7 +173,7 @@ pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> 
 /// # Safety
 /// An open B-tree.
 pub unsafe fn can_read(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for the index; guarded calls. A page is looked at under a pin and a lock.
+    // SAFETY: this function's contract covers the index; guarded calls. A page is looked at under a pin and a lock.
     unsafe {
         let buffer = pg_sys::ReadBuffer(index, METAPAGE);
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());

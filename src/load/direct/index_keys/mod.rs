@@ -106,7 +106,7 @@ impl KeyPlan {
     ) -> Vec<Collector> {
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
-            // SAFETY: the caller vouches for the relation; guarded calls on an index of it that the leader has locked.
+            // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has locked.
             unsafe {
                 if let Some(number) = planned.sort {
                     let shared = self.sorts.and_then(|sorts| sorts.get(number));
@@ -162,7 +162,7 @@ pub unsafe fn plan(
     hazards: &Hazards,
     planned: &mut Vec<Planned>,
 ) {
-    // SAFETY: the caller vouches for the relation; guarded calls. The list is ours.
+    // SAFETY: this function's contract covers the relation; guarded calls. The list is ours.
     unsafe {
         let list = pg_sys::RelationGetIndexList(relation);
         let count = if list.is_null() { 0 } else { (*list).length };
@@ -189,7 +189,7 @@ pub unsafe fn plan(
 /// # Safety
 /// An open index.
 unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards) -> bool {
-    // SAFETY: the caller vouches for the index, which has so many keys; guarded calls.
+    // SAFETY: this function's contract covers the index, which has so many keys; guarded calls.
     unsafe {
         let form = &*(*index).rd_index;
         is_immediate_btree(index)
@@ -207,7 +207,7 @@ unsafe fn has_tuples(index: pg_sys::Relation, tuples: Tuples, hazards: &Hazards)
 /// # Safety
 /// An open index.
 unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let form = &*(*index).rd_index;
         (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
@@ -224,7 +224,7 @@ unsafe fn is_immediate_btree(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// An open relation and one of its indexes, open.
 pub unsafe fn shape(relation: pg_sys::Relation, index: pg_sys::Relation) -> Option<Shape> {
-    // SAFETY: the caller vouches for both; an index has so many keys, options and attributes.
+    // SAFETY: this function's contract covers both arguments; an index has so many keys, options and attributes.
     unsafe {
         let form = &*(*index).rd_index;
         let is_plain = is_immediate_btree(index)

@@ -182,7 +182,7 @@ impl Room {
     /// There is room for it.
     #[inline]
     pub(super) unsafe fn write<W: Word>(&self, count: usize, used: usize, shape: &KeyShape, entry: Entry<W>) -> usize {
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: this function's contract covers the room.
         unsafe {
             let place = self.bytes.add(used);
             *self.tuples.add(count) = place.cast();
@@ -197,7 +197,7 @@ impl Room {
 /// A stream that nobody else uses, and room as it says.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn next_tuples(stream: *mut KeyStream, room: *const Room) -> usize {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let (count, others) = match &mut *stream {
             KeyStream::Narrow(keys) => (keys.next(&*room).or_raise(), &mut keys.others),

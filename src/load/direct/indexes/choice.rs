@@ -17,7 +17,7 @@ pub(super) unsafe fn way(
     losses: Losses<'_>,
     builds: bool,
 ) -> (Way, Why) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let form = (*index).rd_index;
         let constraint = if (*form).indisexclusion { Why::Exclusion } else { Why::Deferrable };
@@ -60,7 +60,7 @@ impl Losses<'_> {
     /// # Safety
     /// An open B-tree, or an index that is not unique.
     unsafe fn may_build(self, index: pg_sys::Relation) -> bool {
-        // SAFETY: the caller vouches for it; an index has a type for each key.
+        // SAFETY: this function's contract covers the argument; an index has a type for each key.
         unsafe {
             let form = &*(*index).rd_index;
             if !form.indisunique || self == Losses::None {
@@ -80,7 +80,7 @@ impl Losses<'_> {
 /// # Safety
 /// An open index.
 pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*(*index).rd_index).indimmediate && (*(*index).rd_index).indisunique }
 }
 
@@ -89,7 +89,7 @@ pub(super) unsafe fn is_unique(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// An open index.
 pub(super) unsafe fn wants_care(index: pg_sys::Relation) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let form = (*index).rd_index;
         let is_btree = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID;

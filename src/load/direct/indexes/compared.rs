@@ -16,7 +16,7 @@ impl Indexes {
     /// # Safety
     /// A plain frame; indexes that are asked, and a slot with a row of the relation.
     pub unsafe fn gather(&mut self, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: the caller vouches for frame and slot. Arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers frame and slot. Arrays have room for the keys of any index.
         unsafe {
             (*self.econtext).ecxt_scantuple = slot;
             for index in &self.list {
@@ -39,7 +39,7 @@ impl Indexes {
     /// A plain frame; indexes that are asked, suspects that live in the current memory context, and a slot of the relation. All
     /// rows were taken.
     pub unsafe fn compare_sorted(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: the caller vouches for the frame. A sort's tuples are valid until the next one is asked for.
+        // SAFETY: this function's contract covers the frame. A sort's tuples are valid until the next one is asked for.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
             let per_tuple = (*self.econtext).ecxt_per_tuple_memory;
@@ -98,7 +98,7 @@ impl Indexes {
     /// # Safety
     /// An open index, and a slot of the relation; both live as long. Guarded; allocates in the current memory context.
     pub unsafe fn look(&self, number: usize, slot: *mut pg_sys::TupleTableSlot) -> Option<Look> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         unsafe {
             let index = self.list.get(number)?;
             let heap = (*self.relinfo).ri_RelationDesc;
@@ -113,7 +113,7 @@ impl Indexes {
 /// # Safety
 /// A plain frame, and an open B-tree with so many keys.
 unsafe fn is_equal_by_bytes(index: pg_sys::Relation, keys: usize) -> bool {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let is_fixed = |i| (*compat::attribute((*index).rd_att, i)).attlen > 0;
         (0..keys).all(is_fixed) && c::_bt_allequalimage(index, false)
@@ -128,7 +128,7 @@ unsafe extern "C-unwind" fn begin_look(
     number: usize,
     slot: *mut pg_sys::TupleTableSlot,
 ) -> *mut Look {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let look = (*indexes).look(number, slot);
         look.map_or(std::ptr::null_mut(), |look| {

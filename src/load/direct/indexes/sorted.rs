@@ -36,7 +36,7 @@ impl Indexes {
         if !self.list.iter().any(|index| matches!(index.way, Way::Sorted(_) | Way::Keyed(_))) {
             return;
         }
-        // SAFETY: the caller vouches for the frame.
+        // SAFETY: this function's contract covers the frame.
         unsafe {
             let heap = (*self.relinfo).ri_RelationDesc;
             let memory = pg_sys::CurrentMemoryContext;
@@ -112,7 +112,7 @@ impl Insertion {
     /// # Safety
     /// A plain frame, and a tuple.
     unsafe fn writer(&self, any: pg_sys::IndexTuple) -> LeafWriter {
-        // SAFETY: the caller vouches for both; an open index.
+        // SAFETY: this function's contract covers both arguments; an open index.
         unsafe {
             let Index { relation, info, .. } = &*self.index;
             LeafWriter::new(self.heap, *relation, self.unique, !(**info).ii_NullsNotDistinct, any)
@@ -124,7 +124,7 @@ impl Insertion {
     /// # Safety
     /// A plain frame, and where the tuples come from.
     unsafe fn run(&mut self, batch: *mut Batch, way: Way) {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             let mut writer = None;
             // Where keys are there already, each would be searched for twice.
@@ -185,7 +185,7 @@ impl Insertion {
     /// # Safety
     /// A plain frame, and the next tuple.
     unsafe fn insert(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: the caller vouches for both; arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers both arguments; arrays have room for the keys of any index.
         unsafe {
             let index = &*self.index;
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
@@ -246,7 +246,7 @@ impl Key {
     /// # Safety
     /// A plain frame, and a valid key.
     unsafe fn insert(&self, check: Check) -> bool {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: this function's contract covers both arguments.
         unsafe {
             let (index, row) = (&*self.index, &raw mut (*self.tuple).t_tid);
             c::index_insert(index.relation, self.values, self.nulls, row, self.heap, check, false, index.info)
@@ -264,7 +264,7 @@ impl Key {
         memory: pg_sys::MemoryContext,
         delete: bool,
     ) -> pg_sys::ItemPointerData {
-        // SAFETY: the caller vouches for the frame.
+        // SAFETY: this function's contract covers the frame.
         unsafe {
             let caller = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = memory;
@@ -356,7 +356,7 @@ impl Previous {
         if self.len == 0 {
             return false;
         }
-        // SAFETY: the caller vouches for frame and key; arrays have room for the keys of any index, and an index has a
+        // SAFETY: this function's contract covers frame and key; arrays have room for the keys of any index, and an index has a
         // function of this kind and a collation for each.
         unsafe {
             let index = (*key.index).relation;

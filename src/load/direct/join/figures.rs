@@ -27,7 +27,7 @@ pub unsafe fn report(join: &Join, figures: *mut pg_sys::Instrumentation, worker:
     if count == 0 || nodes(join) != count {
         return;
     }
-    // SAFETY: the caller vouches for the room; guarded calls.
+    // SAFETY: this function's contract covers the room; guarded calls.
     unsafe {
         for (i, node) in compat::nodes_of(join.joined.top).into_iter().enumerate() {
             let own = (*node).instrument;
@@ -48,7 +48,7 @@ pub unsafe fn take(join: &Join, figures: *mut pg_sys::Instrumentation, workers: 
     if count == 0 {
         return;
     }
-    // SAFETY: the caller vouches for the figures; guarded calls.
+    // SAFETY: this function's contract covers the figures; guarded calls.
     unsafe {
         for (i, node) in compat::nodes_of(join.joined.top).into_iter().enumerate() {
             let own = (*node).instrument;

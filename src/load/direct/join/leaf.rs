@@ -44,7 +44,7 @@ pub struct Columns {
 /// # Safety
 /// A plan that is ready to be run. What is made shares its expressions.
 pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -> *mut pg_sys::Plan {
-    // SAFETY: the caller vouches for the plan; zeroed memory is what makeNode starts from, and lists are made here.
+    // SAFETY: this function's contract covers the plan; zeroed memory is what makeNode starts from, and lists are made here.
     unsafe {
         let leaf = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
         (*leaf).scan = (*scan).scan;
@@ -67,7 +67,7 @@ pub unsafe fn in_place_of(scan: *const pg_sys::ForeignScan, columns: &Columns) -
 /// # Safety
 /// A plan made by [`in_place_of`], or a copy.
 pub unsafe fn columns_of(leaf: *const pg_sys::CustomScan) -> Columns {
-    // SAFETY: the caller vouches for the plan.
+    // SAFETY: this function's contract covers the plan.
     let read = |index: usize| unsafe {
         let private = PgList::<pg_sys::List>::from_pg((*leaf).custom_private);
         let list = private.get_ptr(index).unwrap_or(null_mut());
@@ -106,7 +106,7 @@ impl Leaf {
 /// The state of a plan.
 pub unsafe fn below(top: *mut pg_sys::PlanState) -> Option<*mut Leaf> {
     let mut state = top;
-    // SAFETY: the caller vouches for the state; tags say what nodes are.
+    // SAFETY: this function's contract covers the state; tags say what nodes are.
     unsafe {
         while let Some(node) = state.as_ref() {
             if node.type_ == pg_sys::NodeTag::T_CustomScanState
@@ -153,7 +153,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
 /// Called by ExecScan, from a plain frame.
 unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::TupleTableSlot {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: the caller vouches for the scan, whose slot the process fills.
+    // SAFETY: this function's contract covers the scan, whose slot the process fills.
     unsafe {
         let slot = (*node).ss_ScanTupleSlot;
         unguarded::clear_virtual(slot);

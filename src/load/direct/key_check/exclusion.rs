@@ -69,7 +69,7 @@ impl Exclusion {
         memory: i32,
     ) -> Vec<Exclusion> {
         let asked = |&number: &usize| indexes.list.get(number).is_some_and(|index| index.way == Way::Asked);
-        // SAFETY: the caller vouches for all.
+        // SAFETY: this function's contract covers all arguments.
         let new = |number| unsafe { Exclusion::new(indexes, number, executor, relation, slot, memory) };
         (0..indexes.list.len()).filter(asked).filter_map(new).collect()
     }
@@ -84,7 +84,7 @@ impl Exclusion {
         slot: *mut pg_sys::TupleTableSlot,
         memory: i32,
     ) -> Option<Exclusion> {
-        // SAFETY: the caller vouches for all; guarded calls. An index has a collation, an operator and its function for
+        // SAFETY: this function's contract covers all arguments; guarded calls. An index has a collation, an operator and its function for
         // each key, and as many expressions as it has keys that are no columns.
         unsafe {
             let index = indexes.list.get(number)?;
@@ -145,7 +145,7 @@ impl Exclusion {
     /// # Safety
     /// A plain frame; a slot with a row of the relation, and suspects that live in the current memory context.
     pub unsafe fn add(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
-        // SAFETY: the caller vouches for all; arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers all arguments; arrays have room for the keys of any index.
         unsafe {
             let Executor { estate, econtext, .. } = self.executor;
             (*econtext).ecxt_scantuple = slot;
@@ -177,7 +177,7 @@ impl Exclusion {
     /// # Safety
     /// A plain frame.
     pub unsafe fn advance(&mut self) {
-        // SAFETY: the caller vouches for the frame; the slot has so many columns when it has a row.
+        // SAFETY: this function's contract covers the frame; the slot has so many columns when it has a row.
         unsafe {
             if !c::tuplestore_gettupleslot(self.store, true, false, self.slot) {
                 self.at = END;
@@ -202,7 +202,7 @@ impl Exclusion {
     /// # Safety
     /// A plain frame; there is a current row.
     pub unsafe fn in_the_way(&mut self, lost: *const Bits) -> u64 {
-        // SAFETY: the caller vouches for the frame; a list of rows does not change meanwhile, and slots have so many columns.
+        // SAFETY: this function's contract covers the frame; a list of rows does not change meanwhile, and slots have so many columns.
         unsafe {
             let Some(rows) = self.kept.get(&self.hash) else { return 0 };
             let rows = std::ptr::from_ref::<[Kept]>(rows);
@@ -252,7 +252,7 @@ impl Exclusion {
 /// A constraint that has a current row.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn keep(exclusion: *mut Exclusion) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let exclusion = &mut *exclusion;
         let old = pg_sys::MemoryContextSwitchTo(exclusion.memory);

@@ -19,7 +19,7 @@ use crate::pg::number_sort::NumberSort;
 /// # Safety
 /// A plain frame outside of parallel mode, and a valid leader whose process has gone through the file.
 pub unsafe fn judge(leader: *mut Leader) {
-    // SAFETY: the caller vouches for all; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor.
     unsafe {
         let check = (*leader).process.keys;
         if check.is_null() {
@@ -51,7 +51,7 @@ pub unsafe fn judge(leader: *mut Leader) {
 /// As [`judge`].
 #[pg_guard]
 unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let process = &mut (*leader).process;
         for &table in &(*process.keys).tables {
@@ -68,7 +68,7 @@ unsafe extern "C-unwind" fn end_trails(leader: *mut Leader) {
 /// A table or null.
 #[pg_guard]
 unsafe extern "C-unwind" fn close(table: *mut Table) {
-    // SAFETY: the caller vouches for it; deleting the context drops the table.
+    // SAFETY: this function's contract covers the argument; deleting the context drops the table.
     unsafe {
         if table.is_null() {
             return;
@@ -91,7 +91,7 @@ unsafe extern "C-unwind" fn close(table: *mut Table) {
 /// # Safety
 /// A valid leader whose process has a check.
 unsafe fn table_of(leader: *const Leader, number: usize) -> *mut Table {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let tables = unsafe { &(*(*leader).process.keys).tables };
     tables.get(number).copied().unwrap_or(std::ptr::null_mut())
 }

@@ -30,7 +30,7 @@ impl Offer {
     /// # Safety
     /// An open relation that has these columns.
     pub unsafe fn new(relation: pg_sys::Relation, columns: Vec<i16>, memory: i32) -> Offer {
-        // SAFETY: the caller vouches for the relation; guarded calls. The query knows columns by their names, and the
+        // SAFETY: this function's contract covers the relation; guarded calls. The query knows columns by their names, and the
         // number by none.
         unsafe {
             let count = columns.len() + 1;
@@ -63,7 +63,7 @@ impl Offer {
     /// # Safety
     /// A plain frame; a slot with a row of the relation.
     pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, number: u64) {
-        // SAFETY: the caller vouches for both; arrays have an element for each column, and one for the number.
+        // SAFETY: this function's contract covers both arguments; arrays have an element for each column, and one for the number.
         unsafe {
             for (i, &attnum) in self.columns.iter().enumerate() {
                 if (*row).tts_nvalid < attnum {
@@ -84,7 +84,7 @@ impl Offer {
     /// # Safety
     /// A plain frame; the table that the offer is of.
     pub unsafe fn rows(&mut self, table: *const Table) -> Beside {
-        // SAFETY: the caller vouches for frame and table; the slot has a tuple once one was got.
+        // SAFETY: this function's contract covers frame and table; the slot has a tuple once one was got.
         unsafe {
             begin_rest(self);
             let number = i32::try_from(self.columns.len() + 1).unwrap_or(i32::MAX);
@@ -118,7 +118,7 @@ impl Offer {
 /// A valid offer.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin_rest(offer: *mut Offer) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         if !(*offer).rest.is_null() {
             pg_sys::tuplestore_end((*offer).rest);

@@ -21,7 +21,7 @@ use crate::pg::unguarded::{self, Opaque};
 /// # Safety
 /// A plain frame; a valid leader, whose workers are gone, and an error that was caught while it settled.
 pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let codes = [Code::ERRCODE_UNIQUE_VIOLATION as i32, Code::ERRCODE_EXCLUSION_VIOLATION as i32];
         if (*leader).offender.row.is_none() || !codes.contains(&(*error).sqlerrcode) {
@@ -42,7 +42,7 @@ pub unsafe fn name_line(leader: *mut Leader, error: *mut pg_sys::ErrorData) {
 /// A valid leader.
 #[pg_guard]
 unsafe extern "C-unwind" fn find_line(leader: Opaque) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let leader = unsafe { &mut *leader.cast::<Leader>() };
     leader.offender.line = leader.line_of_offender().or_raise();
 }
@@ -51,7 +51,7 @@ unsafe extern "C-unwind" fn find_line(leader: Opaque) {
 /// A valid leader that has looked for the line, and an error.
 #[pg_guard]
 unsafe extern "C-unwind" fn add_context(leader: *const Leader, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both; strings of errors are NUL-terminated or null.
+    // SAFETY: this function's contract covers both arguments; strings of errors are NUL-terminated or null.
     unsafe {
         let Some((line, relation, file)) = &(*leader).offender.line else { return };
         let mut text = b"COPY ".to_vec();

@@ -325,7 +325,7 @@ fn log_transaction() {
 /// # Safety
 /// A jsonb. Guarded.
 unsafe fn jsonb_bytes(json: pg_sys::Datum) -> Vec<u8> {
-    // SAFETY: the caller vouches for it; detoasted, it begins with a header of four bytes that tells its length.
+    // SAFETY: this function's contract covers the argument; detoasted, it begins with a header of four bytes that tells its length.
     unsafe {
         let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
         let len = pgrx::varsize_4b(varlena);
@@ -336,6 +336,6 @@ unsafe fn jsonb_bytes(json: pg_sys::Datum) -> Vec<u8> {
 /// # Safety
 /// An expression. Guarded.
 unsafe fn node_string(node: *mut pg_sys::Node) -> CString {
-    // SAFETY: the caller vouches for it; the string is copied.
+    // SAFETY: this function's contract covers the argument; the string is copied.
     unsafe { CStr::from_ptr(pg_sys::nodeToString(node.cast())) }.to_owned()
 }

@@ -24,7 +24,7 @@ use crate::pg::units::Units;
 /// # Safety
 /// Columns of an open file, and nodes of a plan.
 pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     let column_is_safe = |column: &Column| unsafe {
         hazards.column_is_safe(column) && (column.default.is_null() || hazards.is_safe((*column.default).expr.cast()))
     };

@@ -246,7 +246,7 @@ impl Process {
     /// What they share, for as long as this process works.
     pub unsafe fn hand_over(&mut self, shared: *const Shared, place: u64) {
         self.report();
-        // SAFETY: the caller vouches for it.
+        // SAFETY: this function's contract covers the argument.
         self.shared().move_counts(unsafe { &*shared }, place);
         self.reported = self.rows.stream().bytes_read();
         self.shared = shared;

@@ -96,7 +96,7 @@ impl Process {
     /// It [stores tuples](Process::stores_tuples), and this is one of a type with the target's columns.
     #[inline]
     pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> Result<(), Unfit> {
-        // SAFETY: the caller vouches for the tuple.
+        // SAFETY: this function's contract covers the tuple.
         let (bytes, length) = unsafe { bytes_of(tuple) };
         if length < TUPLE_HEADER {
             return Err(Unfit::Apart);
@@ -123,6 +123,6 @@ impl Process {
 /// A value of a composite type.
 #[inline]
 unsafe fn bytes_of(tuple: pg_sys::HeapTupleHeader) -> (*const u8, usize) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (tuple.cast::<u8>().cast_const(), pgrx::varsize_4b(tuple.cast())) }
 }

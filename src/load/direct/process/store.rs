@@ -138,7 +138,7 @@ impl Process {
         relinfo: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,
     ) -> Result<*mut Table> {
-        // SAFETY: the caller vouches for all.
+        // SAFETY: this function's contract covers all arguments.
         unsafe {
             let table = (*self.keys).table_of(relinfo, || self.number_of_relation((*relinfo).ri_RelationDesc))?;
             let origin = self.origin();

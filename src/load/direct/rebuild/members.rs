@@ -31,7 +31,7 @@ pub struct Member {
 /// An open relation and its indexes, which are closed.
 pub unsafe fn members(relation: pg_sys::Relation, list: &[Index]) -> Vec<Member> {
     let mut found = Vec::new();
-    // SAFETY: the caller vouches for the relation; guarded calls. Its indexes stay while it is locked.
+    // SAFETY: this function's contract covers the relation; guarded calls. Its indexes stay while it is locked.
     unsafe {
         let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
         if persistence == pg_sys::RELPERSISTENCE_TEMP || compat::prunes_early() {
@@ -85,7 +85,7 @@ fn weight(method: pg_sys::Oid) -> Option<f64> {
 /// # Safety
 /// An open index. Guarded.
 unsafe fn width(index: pg_sys::Relation) -> f64 {
-    // SAFETY: the caller vouches for the index, which has so many attributes; guarded calls.
+    // SAFETY: this function's contract covers the index, which has so many attributes; guarded calls.
     unsafe {
         let natts = usize::try_from((*(*index).rd_att).natts).unwrap_or(0);
         let of = |i| {

@@ -134,7 +134,7 @@ impl Together {
     /// # Safety
     /// A plain frame outside of parallel mode; an open relation and its indexes, which are closed.
     pub unsafe fn build(this: *mut Together) {
-        // SAFETY: the caller vouches for the frame; nothing in it has a destructor.
+        // SAFETY: this function's contract covers the frame; nothing in it has a destructor.
         unsafe {
             let to_build = (*(*this).indexes).list.iter().filter(|index| index.way == Way::Rebuilt).count();
             if (*this).workers == 0 || to_build < 2 {
@@ -167,7 +167,7 @@ impl Together {
 /// # Safety
 /// A plain frame; a valid [`Together`].
 unsafe extern "C-unwind" fn all(this: Opaque) {
-    // SAFETY: the caller vouches for it. From when there are workers until they are done, their errors are raised in plain frames
+    // SAFETY: this function's contract covers the argument. From when there are workers until they are done, their errors are raised in plain frames
     // only, whole.
     unsafe {
         let this = this.cast::<Together>();
@@ -192,7 +192,7 @@ unsafe extern "C-unwind" fn all(this: Opaque) {
 /// A valid [`Together`], whose error is going to be raised again.
 #[pg_guard]
 unsafe extern "C-unwind" fn stop(this: Opaque) {
-    // SAFETY: the caller vouches for it. What is shared is not looked at after an error.
+    // SAFETY: this function's contract covers the argument. What is shared is not looked at after an error.
     unsafe {
         if let Some(parallel) = (*this.cast::<Together>()).team.as_mut().and_then(|team| team.parallel.take()) {
             parallel.destroy();
@@ -206,7 +206,7 @@ unsafe extern "C-unwind" fn stop(this: Opaque) {
 /// As [`Together::build`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(this: *mut Together) {
-    // SAFETY: the caller vouches for it; guarded calls.
+    // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
         let (relation, list) = ((*this).relation, &(*(*this).indexes).list);
         // Then reindex_index says that it is not to be called.
@@ -262,7 +262,7 @@ unsafe extern "C-unwind" fn begin(this: *mut Together) {
 /// # Safety
 /// An open relation, and one of its indexes, closed.
 unsafe fn renew(relation: pg_sys::Relation, oid: pg_sys::Oid) {
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
         let index = pg_sys::index_open(oid, EXCLUSIVE);
         pg_sys::CheckTableNotInUse(index, c"REINDEX INDEX".as_ptr());
@@ -331,7 +331,7 @@ fn share_out(
 /// # Safety
 /// A plain frame, as the table's owner; a valid [`Work`].
 unsafe extern "C-unwind" fn build_parts(work: Opaque) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         let work = work.cast::<Work>();
         if (*work).divides {
@@ -362,7 +362,7 @@ unsafe extern "C-unwind" fn build_parts(work: Opaque) {
 /// # Safety
 /// As [`build_parts`]; one of the parts, which nobody else has.
 unsafe fn build_part(work: *const Work, part: *const Part) {
-    // SAFETY: the caller vouches for it; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor.
     unsafe {
         c::check_for_interrupts();
         point_plain!("team.build");
@@ -400,7 +400,7 @@ unsafe fn build_part(work: *const Work, part: *const Part) {
 /// A team that [`begin`] has made.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(this: *mut Together) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*this).end() }.or_raise();
 }
 
@@ -408,7 +408,7 @@ impl Together {
     /// # Safety
     /// As [`end`].
     unsafe fn end(&mut self) -> Result<()> {
-        // SAFETY: the caller vouches for it; guarded calls. What is shared is there until the workers' end.
+        // SAFETY: this function's contract covers the argument; guarded calls. What is shared is there until the workers' end.
         unsafe {
             let (relation, list, team) = (self.relation, &mut (*self.indexes).list, &mut *self.team);
             self.cpu = usage::take_shares(team.shares, team.launched);
@@ -458,7 +458,7 @@ impl Together {
 /// An error that was caught while a team built, or before there was one.
 #[pg_guard]
 unsafe extern "C-unwind" fn is_about_keys(team: *const Team, error: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe { team.as_ref().is_some_and(|team| team.builds.iter().any(|build| is_about(error, build))) }
 }
 
@@ -466,7 +466,7 @@ unsafe extern "C-unwind" fn is_about_keys(team: *const Team, error: *const pg_sy
 /// As [`is_about_keys`].
 #[pg_guard]
 unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         if let Some(team) = team.as_ref() {
             team.builds.iter().for_each(|build| reword(error, build));
@@ -515,7 +515,7 @@ unsafe extern "C-unwind" fn join(toc: *mut pg_sys::shm_toc, work: *mut Work) {
 /// What [`join`] was given, and made.
 #[pg_guard]
 unsafe extern "C-unwind" fn part(toc: *mut pg_sys::shm_toc, work: *const Work) {
-    // SAFETY: the caller vouches for both; there is a share for each worker.
+    // SAFETY: this function's contract covers both arguments; there is a share for each worker.
     unsafe {
         pg_sys::table_close((*work).heap, WORKERS_LOCK);
         let number = usize::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);

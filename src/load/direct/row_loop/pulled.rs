@@ -17,7 +17,7 @@ use crate::pg::unguarded::{self, Opaque};
 /// # Safety
 /// A plain frame; a valid process with a query, and the arrays of its slot.
 pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         let rows = &raw mut (*process).rows;
         unguarded::check_for_interrupts();
@@ -48,7 +48,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, arrays: RowArrays) -> 
 /// # Safety
 /// A plain frame; a valid process that has this join, and the arrays of its slot.
 pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arrays: RowArrays) -> bool {
-    // SAFETY: the caller vouches for all of it; nothing here has a destructor.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
         // What goes wrong in the plan is not about the line.
         (*process).rows.is_quiet = true;
@@ -69,7 +69,7 @@ pub(super) unsafe fn next_of_join(process: *mut Process, join: *const Join, arra
 /// # Safety
 /// A plain frame; a valid [`Process`] with a join, whose memory for fields is empty, and a number that nobody else uses.
 pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
-    // SAFETY: the caller vouches for the process and the number; nothing in this frame has a destructor.
+    // SAFETY: this function's contract covers the process and the number; nothing in this frame has a destructor.
     unsafe {
         let process = process.cast::<Process>();
         let Some(projection) = (*process).projection.as_mut() else { return false };
@@ -118,6 +118,6 @@ pub(super) unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
 /// As [`step`].
 #[pg_guard]
 unsafe extern "C-unwind" fn show(process: *const Process) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { &*process }.show();
 }

@@ -27,7 +27,7 @@ pub(super) unsafe extern "C-unwind" fn build(
     table: *mut Table,
     survives: bool,
 ) {
-    // SAFETY: the caller vouches for all.
+    // SAFETY: this function's contract covers all arguments.
     unsafe {
         // Keys of other relations wait in memory, too.
         let relations = &(*settling).relations;

@@ -80,6 +80,6 @@ unsafe fn hunt(settling: *const Settling, table: *mut Table) -> u64 {
 /// As [`super::tell`], with what [`super::look`] made. Its indexes are closed.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn put_off(settling: *mut Settling, table: *mut Table) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe { (*settling).referring.push(table) };
 }

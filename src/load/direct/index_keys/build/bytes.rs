@@ -45,7 +45,7 @@ pub(super) unsafe fn build(
     }
     check_total(keys.total, sources)?;
     keys.sort()?;
-    // SAFETY: the caller vouches for relation and index.
+    // SAFETY: this function's contract covers relation and index.
     let built = unsafe {
         renew(relation, oid, sources, &mut || (), |index, old, unfit| {
             let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
@@ -162,7 +162,7 @@ unsafe fn write_pages(
 unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, shape: &ByteShape, key: &[u8]) {
     let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
     let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-    // SAFETY: the caller vouches for the index, which has an attribute for each column; there is a value for each.
+    // SAFETY: this function's contract covers the index, which has an attribute for each column; there is a value for each.
     unsafe {
         shape.decode(key, |column, value| {
             let attribute = &*compat::attribute((*index).rd_att, column);

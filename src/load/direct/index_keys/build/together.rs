@@ -110,7 +110,7 @@ pub unsafe fn build<W: Word>(
     sources: Sources<'_>,
 ) -> Result<Together> {
     let (Some(help), Some(files)) = (sources.help, sources.files) else { return Ok(Together::NotWorth) };
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let oid = unsafe { (*index).rd_id };
     let entries = old.map_or(0.0, |old| old.entries(keys.shape()));
     let (worth, least) = if guc::chunks_are_small() { (WORTH_SMALL, LEAST_RANGE_SMALL) } else { (WORTH, LEAST_RANGE) };
@@ -129,7 +129,7 @@ pub unsafe fn build<W: Word>(
     let own = keys.entries().partition_point(|entry| entry.key() < first);
     let known = keys.lend(own, &files, oid)?;
     let pages = (keys.total as f64 + entries) / entries_of_page(keys.shape());
-    // SAFETY: the caller vouches for both; guarded calls.
+    // SAFETY: this function's contract covers both arguments; guarded calls.
     let (task, traits) = unsafe {
         let form = &*(*index).rd_index;
         let traits = Traits::of(index);

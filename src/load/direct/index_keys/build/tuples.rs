@@ -33,7 +33,7 @@ pub(super) unsafe fn build(
     if sources.merge || sources.workers > 0 && shared.is_none() {
         return Ok(false);
     }
-    // SAFETY: the caller vouches for relation and index.
+    // SAFETY: this function's contract covers relation and index.
     unsafe {
         keys.finish_for(relation);
         check_total(shared.map_or_else(|| keys.rows(), |shared| shared.rows()), sources)?;
@@ -108,7 +108,7 @@ unsafe fn write_pages(
 unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, tuples: &SortedTuples, tuple: &[u8]) {
     let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
     let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-    // SAFETY: the caller vouches for all; there is a value for each column.
+    // SAFETY: this function's contract covers all arguments; there is a value for each column.
     unsafe {
         tuples.values(tuple, values.as_mut_ptr(), nulls.as_mut_ptr());
         violation::raise_unique(relation, index, values.as_mut_ptr(), nulls.as_mut_ptr());

@@ -30,7 +30,7 @@ impl Batch {
     /// # Safety
     /// A plain frame.
     pub unsafe fn new() -> Batch {
-        // SAFETY: the caller vouches for the frame.
+        // SAFETY: this function's contract covers the frame.
         unsafe {
             let context = pg_sys::CurrentMemoryContext;
             let bytes = c::MemoryContextAlloc(context, BYTES + LONGEST).cast();
@@ -56,7 +56,7 @@ impl Batch {
     /// # Safety
     /// A plain frame, and a sort of index tuples that is done, or keys that were collected.
     pub unsafe fn fill(&mut self, way: Way) -> &[pg_sys::IndexTuple] {
-        // SAFETY: the caller vouches for frame and source, which say how many tuples there are.
+        // SAFETY: this function's contract covers frame and source, which say how many tuples there are.
         unsafe {
             let count = match way {
                 Way::Sorted(sort) => self.fill_from_sort(sort),
@@ -81,7 +81,7 @@ impl Batch {
         index: pg_sys::Relation,
         writer: impl FnOnce(pg_sys::IndexTuple) -> *mut LeafWriter,
     ) -> pg_sys::IndexTuple {
-        // SAFETY: the caller vouches for all; there is room for the tuples of a page, and more.
+        // SAFETY: this function's contract covers all arguments; there is room for the tuples of a page, and more.
         unsafe {
             let (none, room) = (std::ptr::null_mut(), self.room());
             if !next_tuple(keys, &raw const room) {
@@ -113,7 +113,7 @@ impl Batch {
     /// As [`Batch::fill`].
     unsafe fn fill_from_sort(&mut self, sort: *mut pg_sys::Tuplesortstate) -> usize {
         let (mut count, mut used) = (0, 0);
-        // SAFETY: the caller vouches for frame and sort; a tuple is as long as it says, and no longer than what is left. Memory
+        // SAFETY: this function's contract covers frame and sort; a tuple is as long as it says, and no longer than what is left. Memory
         // of the server's is aligned as tuples are.
         unsafe {
             while count < TUPLES && used < BYTES {

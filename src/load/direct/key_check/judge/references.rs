@@ -94,7 +94,7 @@ unsafe fn beside(leader: *const Leader, query: &KeyQuery) -> Beside {
 /// A valid memory context.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::MemoryContext {
-    // SAFETY: the caller vouches for it; a guarded call.
+    // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe {
         pg_sys::AllocSetContextCreateExtended(
             parent,
@@ -112,7 +112,7 @@ unsafe extern "C-unwind" fn begin(parent: pg_sys::MemoryContext) -> pg_sys::Memo
 /// A valid leader, and one of its tables.
 #[pg_guard]
 unsafe extern "C-unwind" fn take_out(leader: *mut Leader, table: *mut Table) -> u64 {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: this function's contract covers both arguments.
     unsafe {
         let table = &mut *table;
         let Some(orphans) = table.orphans.take() else { return 0 };

@@ -103,7 +103,7 @@ pub unsafe fn judge(leader: *mut Leader, table: *mut Table) {
 /// A valid table, whose memory is current.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(table: *mut Table) -> *mut Judge {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     unsafe {
         let table = &mut *table;
         let mut suspects = table.suspects.sort.take();
@@ -169,7 +169,7 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) 
 /// A valid judge, and a row of its table.
 #[pg_guard]
 unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: this function's contract covers the argument.
     let judge = unsafe { &mut *judge };
     judge.claims.clear();
     while let Some([_, index, group, holder]) = judge.next.filter(|next| next[0] == row) {
@@ -185,7 +185,7 @@ unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
 /// A valid leader, one of its tables, and the table's judge.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, judge: *mut Judge) {
-    // SAFETY: the caller vouches for all; the judge is dropped with its memory, and has no other rows by then.
+    // SAFETY: this function's contract covers all arguments; the judge is dropped with its memory, and has no other rows by then.
     unsafe {
         let table = &mut *table;
         if let Some(suspects) = (*judge).suspects.take() {
