@@ -19,7 +19,14 @@ code, a I<kind> of table, a I<way> of loading and a I<file>. Each cell makes
 schema C<m> anew, loads 1,000 rows and describes what is there then: rows,
 definitions, what amcheck says, orphans, calls of the AFTER ROW trigger, what
 the action noted, SQLSTATE. The user code acts once, at the row whose id is
-FIRES_AT: row 1 to 100 are in the heap by then, whoever loads.
+FIRES_AT: row 1 to 100 are in the heap by then, in each way.
+
+A cell has a I<label>. With C<unsafe>, the functions are labelled STABLE or
+IMMUTABLE, which is a lie, and PARALLEL UNSAFE: the direct writer must leave
+them to the server, and actions find rows by indexes. With C<restricted>, their
+label PARALLEL RESTRICTED is a lie, too, which no user may tell: these cells try
+what the direct writer does if it happens all the same. Actions find rows by
+sequential scans there, since rows are in no index before the load's end.
 
 The oracles are ways, too: C<copy> is COPY, C<select> the server's own INSERT of
 the same rows. A cell must give the description of C<copy>; where COPY has no
@@ -47,7 +54,7 @@ use PostgreSQL::Test::Utils;
 use Differential qw(write_bytes);
 use Restart qw(comes_back);
 
-our @EXPORT_OK = qw(places actions ways kinds files is_possible gate_of oracle_of);
+our @EXPORT_OK = qw(places actions ways kinds files is_possible gate_of has_label oracle_of);
 
 use constant ROWS => 1000;
 use constant FIRES_AT => 700;
@@ -93,7 +100,8 @@ A place has
 
 =item ways: those that have such a place, if not all
 
-=item gate: C<kept out> if the function keeps rows out of the direct writer, C<let in> if it does not
+=item gate: C<kept out> if the function keeps rows out of the direct writer, C<let in> if it does not, C<by label> if it does unless it is
+labelled PARALLEL SAFE or PARALLEL RESTRICTED
 
 =item locked: the server calls the function while it holds a lock on a page of the index. A function that writes to that index waits for itself,
 under COPY too, and an exception block lets go of the lock: few actions are possible
@@ -104,47 +112,47 @@ under COPY too, and an exception block lets go of the lock: few actions are poss
 
 my $all = 'id, p, d, note';
 my %places = (
-	'where' => { where => 'm.f_bool(id)', gate => 'let in' },
+	'where' => { where => 'm.f_bool(id)', gate => 'by label' },
 	'filter' => {
 		after => 'CREATE FUNCTION m.f_filter(id int, p int, d date, note text) RETURNS m.t LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM m.f_bool(id); RETURN ROW(id, p, d, note)::m.t; END $$;',
-		oracle => { where => 'm.f_bool(id)' }, options => { filter => 'm.f_filter', columns => undef }, ways => [qw(auto buffered direct)], gate => 'let in' },
+		oracle => { where => 'm.f_bool(id)' }, options => { filter => 'm.f_filter', columns => undef }, ways => [qw(auto buffered direct)], gate => 'by label' },
 	'query' => { list => 'm.f_int(id), p, d, note', oracle => { where => 'm.f_bool(id)' },
-		options => { query => 'SELECT m.f_int(id), p, d, note FROM (SELECT id, p, d::date AS d, note FROM matrix.staging OFFSET 0) s' }, ways => [qw(auto buffered direct)], gate => 'let in' },
+		options => { query => 'SELECT m.f_int(id), p, d, note FROM (SELECT id, p, d::date AS d, note FROM matrix.staging OFFSET 0) s' }, ways => [qw(auto buffered direct)], gate => 'by label' },
 	'column expression' => { oracle => { where => 'm.f_bool(id)' },
-		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'm.f_int(x::int)' } ] }, ways => [qw(auto buffered direct)], gate => 'let in' },
+		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'm.f_int(x::int)' } ] }, ways => [qw(auto buffered direct)], gate => 'by label' },
 	'default' => {
 		before => "CREATE SEQUENCE m.called; CREATE FUNCTION m.f_default() RETURNS int LANGUAGE plpgsql STABLE AS \$\$ BEGIN IF nextval('m.called') = @{[FIRES_AT]} THEN $acts; END IF; RETURN 1; END \$\$;",
-		more => ', x int DEFAULT m.f_default()', gate => 'let in' },
-	'generated column' => { more => ', x int GENERATED ALWAYS AS (m.f_int(id)) STORED', gate => 'let in' },
-	'check' => { more => ', CHECK (m.f_bool(id))', gate => 'let in' },
-	'domain' => { before => 'CREATE DOMAIN m.positive AS int CHECK (m.f_bool(VALUE));', id => 'm.positive', gate => 'let in' },
+		more => ', x int DEFAULT m.f_default()', gate => 'by label' },
+	'generated column' => { more => ', x int GENERATED ALWAYS AS (m.f_int(id)) STORED', gate => 'by label' },
+	'check' => { more => ', CHECK (m.f_bool(id))', gate => 'by label' },
+	'domain' => { before => 'CREATE DOMAIN m.positive AS int CHECK (m.f_bool(VALUE));', id => 'm.positive', gate => 'by label' },
 	'condition of a trigger' => { after => "CREATE FUNCTION m.f_trigger() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RETURN NULL; END \$\$;
 		CREATE TRIGGER place AFTER INSERT ON m.t FOR EACH ROW WHEN (m.f_bool(NEW.id)) EXECUTE FUNCTION m.f_trigger();", gate => 'kept out' },
 	'before statement trigger' => { after => trigger('BEFORE', 'STATEMENT', 0), gate => 'let in' },
 	'before row trigger' => { after => trigger('BEFORE', 'ROW', 1), gate => 'kept out' },
 	'after row trigger' => { after => trigger('AFTER', 'ROW', 1), gate => 'let in' },
 	'after statement trigger' => { after => trigger('AFTER', 'STATEMENT', 0), gate => 'let in' },
-	'index expression' => { after => 'CREATE INDEX t_place ON m.t (m.f_int(id));', gate => 'let in' },
-	'index predicate' => { after => 'CREATE INDEX t_place ON m.t (p) WHERE m.f_bool(id);', gate => 'let in' },
-	'operator class of a B-tree' => { locked => 1, before => $compare, after => 'CREATE INDEX t_place ON m.t (id m.ops);', gate => 'let in' },
+	'index expression' => { after => 'CREATE INDEX t_place ON m.t (m.f_int(id));', gate => 'by label' },
+	'index predicate' => { after => 'CREATE INDEX t_place ON m.t (p) WHERE m.f_bool(id);', gate => 'by label' },
+	'operator class of a B-tree' => { locked => 1, before => $compare, after => 'CREATE INDEX t_place ON m.t (id m.ops);', gate => 'by label' },
 	'operator class of a hash index' => {
 		before => "CREATE FUNCTION m.f_hash(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF i = @{[FIRES_AT]} THEN $acts; END IF; RETURN hashint4(i); END \$\$;
 			CREATE OPERATOR CLASS m.hash_ops FOR TYPE int USING hash AS OPERATOR 1 =, FUNCTION 1 m.f_hash(int);",
-		after => 'CREATE INDEX t_place ON m.t USING hash (id m.hash_ops);', gate => 'let in' },
+		after => 'CREATE INDEX t_place ON m.t USING hash (id m.hash_ops);', gate => 'by label' },
 	'exclusion constraint' => { locked => 1,
 		before => "CREATE FUNCTION m.f_equal(a int, b int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF @{[FIRES_AT]} IN (a, b) THEN $acts; END IF; RETURN a = b; END \$\$;
 			CREATE OPERATOR m.=== (LEFTARG = int, RIGHTARG = int, FUNCTION = m.f_equal, COMMUTATOR = OPERATOR(m.===));
 			CREATE OPERATOR CLASS m.equal_ops FOR TYPE int USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 m.===, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int, int);",
-		after => 'ALTER TABLE m.t ADD CONSTRAINT place EXCLUDE USING btree (id m.equal_ops WITH OPERATOR(m.===));', kinds => [qw(plain empty)], gate => 'let in' },
-	'partition key' => { key => '(m.f_int(id))', kinds => ['parts'], gate => 'let in' },
-	'operator class of a partition key' => { before => $compare, key => 'id m.ops', kinds => ['parts'], gate => 'let in' },
+		after => 'ALTER TABLE m.t ADD CONSTRAINT place EXCLUDE USING btree (id m.equal_ops WITH OPERATOR(m.===));', kinds => [qw(plain empty)], gate => 'by label' },
+	'partition key' => { key => '(m.f_int(id))', kinds => ['parts'], gate => 'by label' },
+	'operator class of a partition key' => { before => $compare, key => 'id m.ops', kinds => ['parts'], gate => 'by label' },
 	'cast' => {
 		before => 'CREATE TYPE m.wrapped AS (id int); CREATE FUNCTION m.f_cast(w m.wrapped) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN m.f_int((w).id); END $$; CREATE CAST (m.wrapped AS int) WITH FUNCTION m.f_cast(m.wrapped) AS ASSIGNMENT;',
 		oracle => { where => 'm.f_bool(id)' }, list => 'ROW(id)::m.wrapped, p, d, note',
-		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'ROW(x::int)::m.wrapped' } ] }, ways => [qw(auto buffered direct insert)], gate => 'let in' },
-	'select list' => { oracle => { where => 'm.f_bool(id)' }, list => 'm.f_int(id), p, d, note', ways => ['insert', 'ctas'], gate => 'let in' },
+		options => { columns => [ 'x', 'p', 'd', 'note', { name => 'id', expr => 'ROW(x::int)::m.wrapped' } ] }, ways => [qw(auto buffered direct insert)], gate => 'by label' },
+	'select list' => { oracle => { where => 'm.f_bool(id)' }, list => 'm.f_int(id), p, d, note', ways => ['insert', 'ctas'], gate => 'by label' },
 	# Its domain has the server read all fields one by one; the input function of a range compares its bounds.
-	'input of a field' => { before => "$compare CREATE TYPE m.span AS RANGE (subtype = int, subtype_opclass = m.ops);", more => ', x m.span', file => 'spans', gate => 'let in' },
+	'input of a field' => { before => "$compare CREATE TYPE m.span AS RANGE (subtype = int, subtype_opclass = m.ops);", more => ', x m.span', file => 'spans', gate => 'by label' },
 	'operator of a foreign key' => {
 		before => "CREATE SEQUENCE m.called; CREATE FUNCTION m.f_equal(a int, b int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF nextval('m.called') = @{[FIRES_AT]} THEN $acts; END IF; RETURN a = b; END \$\$;
 			CREATE OPERATOR m.=== (LEFTARG = int, RIGHTARG = int, FUNCTION = m.f_equal, COMMUTATOR = OPERATOR(m.===));
@@ -231,6 +239,9 @@ sub kinds { return @kinds; }
 sub ways { return @ways; }
 sub files { return @files; }
 sub gate_of { return $places{ $_[0] }{gate}; }
+# Does the label of a place's functions decide?
+sub has_label { return gate_of($_[0]) eq 'by label'; }
+sub is_kept_out { my ($cell) = @_; return gate_of($cell->{place}) eq 'kept out' || has_label($cell->{place}) && $cell->{label} eq 'unsafe'; }
 sub is_parts { return $_[0] !~ /^(?:plain|empty)$/; }
 sub is_among { my ($one, $list) = @_; return !defined $list || grep { $_ eq $one } @$list; }
 
@@ -267,8 +278,8 @@ sub oracle_of
 	return $cell{way} eq 'insert' ? 'select' : 'copy';
 }
 
-# Of the server. How many of the load's rows a function sees that is not VOLATILE is left to chance: COPY has collected some, and the direct
-# writer has pages that are not appended. But both have these rows in the heap, if not in the indexes.
+# Of the server, for the label C<restricted>. How many of the load's rows a function sees that is not VOLATILE is left to chance: COPY has
+# collected some, and the direct writer has pages that are not appended. But both have these rows in the heap, if not in the indexes.
 sub settings { return (enable_indexscan => 'off', enable_bitmapscan => 'off', enable_indexonlyscan => 'off'); }
 
 sub new
@@ -296,12 +307,13 @@ sub add
 {
 	my ($self, %cell) = @_;
 	$cell{file} //= 'good';
+	$cell{label} //= 'unsafe';
 	die join ' ', %cell unless is_possible(%cell);
 	push @{ $self->{cells} }, \%cell;
 	$self->add_run(%cell);
 	$self->add_run(%cell, way => $_) for $self->oracles(\%cell);
 	$self->add_run(%$_) for refused_of(\%cell);
-	$cell{name} = join ', ', @cell{ 'place', 'action', 'kind', 'way', 'file' }, defined $cell{workers} ? "$cell{workers} workers" : ();
+	$cell{name} = join ', ', @cell{ 'place', 'action', 'kind', 'way', 'file', 'label' }, defined $cell{workers} ? "$cell{workers} workers" : ();
 	return;
 }
 
@@ -329,7 +341,7 @@ sub key_of
 {
 	my ($cell) = @_;
 	my $is_oracle = $cell->{way} =~ /^(?:copy|select)/;
-	return join '|', @$cell{ 'place', 'action', 'kind', 'way', 'file' }, $is_oracle ? '' : $cell->{workers} // '';
+	return join '|', @$cell{ 'place', 'action', 'kind', 'way', 'file', 'label' }, $is_oracle ? '' : $cell->{workers} // '';
 }
 
 sub add_run
@@ -383,6 +395,11 @@ sub script_of
 		  . "CREATE TRIGGER after_row AFTER INSERT ON m.t FOR EACH ROW EXECUTE FUNCTION m.fire();\n";
 	}
 	$script .= ($place->{after} // '') . "\n";
+	if (has_label($cell->{place}))
+	{
+		$script =~ s/\b(IMMUTABLE|STABLE) AS\b/$1 PARALLEL \U$cell->{label}\E AS/g;
+		$script .= "SET enable_seqscan = off; SET enable_indexscan = on; SET enable_bitmapscan = on;\n" if $cell->{label} eq 'unsafe';
+	}
 	$script .= "SET pg_bulk.workers = $cell->{workers};\n" if defined $cell->{workers};
 	my $staging = 'matrix.' . ($file eq 'good' ? 'staging' : 'orphans');
 	my $path = "$self->{directory}/" . ($place->{file} // ($file eq 'good' ? 'good' : 'orphans'));
@@ -501,7 +518,7 @@ sub verdict
 	my $is_refused = $cell->{way} eq 'direct' && $run->{outcome} =~ /^STATE 0A000$/m;
 	if ($is_refused)
 	{
-		push @wrong, 'the direct writer is refused' if gate_of($cell->{place}) eq 'let in';
+		push @wrong, 'the direct writer is refused' if !is_kept_out($cell);
 	}
 	elsif ($actions{ $cell->{action} }{refused} && $run->{outcome} =~ /\ASTATE $actions{ $cell->{action} }{refused}$/m)
 	{
@@ -513,7 +530,7 @@ sub verdict
 	}
 	if (defined $run->{writer})
 	{
-		my $expected = gate_of($cell->{place}) eq 'kept out' || $cell->{way} eq 'buffered' ? 'buffered' : 'direct';
+		my $expected = is_kept_out($cell) || $cell->{way} eq 'buffered' ? 'buffered' : 'direct';
 		push @wrong, "the writer is $run->{writer}" if $run->{writer} ne $expected;
 		push @wrong, 'no note says why the writer is buffered' if $expected eq 'buffered' && $cell->{way} eq 'auto' && $run->{notes} eq '';
 	}

@@ -395,7 +395,7 @@ RESET enable_mergejoin;
 SELECT either_way('INSERT INTO t (id) SELECT id FROM ft WHERE id NOT IN (SELECT id FROM t)');
 SELECT either_way('INSERT INTO t (id, n) SELECT id, (SELECT count(*) FROM t) FROM ft');
 SELECT either_way('INSERT INTO t (id, n) SELECT t.id, ft.id FROM t, ft');
-CREATE FUNCTION now_there() RETURNS int STABLE LANGUAGE sql AS 'SELECT count(*)::int FROM t';
+CREATE FUNCTION now_there() RETURNS int STABLE PARALLEL RESTRICTED LANGUAGE sql AS 'SELECT count(*)::int FROM t';
 CREATE FUNCTION there_by_now() RETURNS int VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN count(*) FROM t; END';
 SELECT any_way('INSERT INTO t (id, n) SELECT id, now_there() FROM twelve');
 SELECT either_way('INSERT INTO t (id, n) SELECT id, there_by_now() FROM ft');

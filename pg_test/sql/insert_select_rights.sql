@@ -94,8 +94,8 @@ SELECT either_way('INSERT INTO serials (n) SELECT id FROM ft', '(SELECT n FROM s
 RESET ROLE;
 
 -- Functions of defaults, constraints and expressions are called as whoever inserts.
-CREATE FUNCTION who() RETURNS text STABLE LANGUAGE sql AS 'SELECT current_user::text';
-CREATE FUNCTION fine(int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 < 100; END';
+CREATE FUNCTION who() RETURNS text STABLE PARALLEL RESTRICTED LANGUAGE sql AS 'SELECT current_user::text';
+CREATE FUNCTION fine(int) RETURNS bool IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS 'BEGIN RETURN $1 < 100; END';
 CREATE TABLE calls (id int CHECK (fine(id)), w text DEFAULT who());
 GRANT SELECT, INSERT ON calls TO insert_reader;
 SET ROLE insert_reader;
@@ -155,7 +155,7 @@ SET ROLE insert_reader;
 SELECT either_way('INSERT INTO to_base SELECT id, word FROM from_hidden', 'to_base');
 RESET ROLE;
 -- A condition of the view comes before one that could leak its rows.
-CREATE FUNCTION leak(int) RETURNS bool IMMUTABLE LANGUAGE plpgsql COST 0.0001 AS 'BEGIN RAISE NOTICE ''leaked %'', $1; RETURN true; END';
+CREATE FUNCTION leak(int) RETURNS bool IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql COST 0.0001 AS 'BEGIN RAISE NOTICE ''leaked %'', $1; RETURN true; END';
 CREATE VIEW guarded WITH (security_barrier) AS SELECT id, word FROM hidden WHERE id = 1;
 CREATE VIEW unguarded AS SELECT id, word FROM hidden WHERE id = 1;
 GRANT SELECT ON guarded, unguarded TO insert_reader;

@@ -39,7 +39,7 @@ CREATE TABLE many (id bigint, left_part int, right_part text, twice numeric, kin
 CREATE TABLE wanted (LIKE many);
 CREATE FOREIGN TABLE f (id bigint, pair text, n int) SERVER bulk_files OPTIONS (filename 'expressions_many.csv', format 'csv');
 CREATE FUNCTION kind(n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT CASE WHEN n > 50 THEN 'large' WHEN n > 90 THEN 'huge' ELSE 'small' END $$;
-CREATE FUNCTION slow_kind(n int) RETURNS text LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN kind(n); END $$;
+CREATE FUNCTION slow_kind(n int) RETURNS text LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN kind(n); END $$;
 INSERT INTO wanted SELECT id, split_part(pair, '-', 1)::int, split_part(pair, '-', 2), n * 2.0, kind(n) FROM f;
 SET pg_bulk.chunk_size = '64kB';
 CREATE FUNCTION differs(options jsonb, kind text DEFAULT 'kind') RETURNS text LANGUAGE plpgsql AS $$

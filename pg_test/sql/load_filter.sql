@@ -26,20 +26,20 @@ CREATE FUNCTION called(id int, name text, day text, amount text) RETURNS t LANGU
 BEGIN
 	RETURN whole(id, name, day, amount);
 END $$;
-CREATE FUNCTION any_row(id int, name varchar, day text, amount text) RETURNS record LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION any_row(id int, name varchar, day text, amount text) RETURNS record LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$
 BEGIN
 	RETURN (id, upper(name)::varchar(6), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id);
 END $$;
-CREATE FUNCTION as_row(id int, name text, day text, amount text) RETURNS t LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION as_row(id int, name text, day text, amount text) RETURNS t LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$
 	SELECT ROW(id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0)::t
 $$;
-CREATE FUNCTION atomic(id int, name text, day text, amount text) RETURNS t IMMUTABLE RETURN (id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0)::t;
-CREATE FUNCTION atomic_block(id int, name text, day text, amount text) RETURNS t IMMUTABLE BEGIN ATOMIC
+CREATE FUNCTION atomic(id int, name text, day text, amount text) RETURNS t IMMUTABLE PARALLEL RESTRICTED RETURN (id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0)::t;
+CREATE FUNCTION atomic_block(id int, name text, day text, amount text) RETURNS t IMMUTABLE PARALLEL RESTRICTED BEGIN ATOMIC
 	SELECT id, upper(name), to_date(day, 'YYYYMMDD'), replace(amount, ',', '.')::numeric * id, 0;
 END;
 CREATE DOMAIN t_domain AS t CHECK ((VALUE).id < 10);
-CREATE FUNCTION of_domain(id int, name text, day text, amount text) RETURNS t_domain LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN whole(id, name, day, amount); END $$;
-CREATE FUNCTION of_domain_sql(id int, name text, day text, amount text) RETURNS t_domain LANGUAGE sql IMMUTABLE AS $$ SELECT ROW(id + 8, name, NULL, 1, 1)::t $$;
+CREATE FUNCTION of_domain(id int, name text, day text, amount text) RETURNS t_domain LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN whole(id, name, day, amount); END $$;
+CREATE FUNCTION of_domain_sql(id int, name text, day text, amount text) RETURNS t_domain LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT ROW(id + 8, name, NULL, 1, 1)::t $$;
 SELECT loaded('whole');
 SELECT * FROM t ORDER BY id;
 CREATE TABLE wanted AS TABLE t;
@@ -59,12 +59,12 @@ SELECT error_of($$SELECT loaded('of_domain_sql')$$);
 -- NULL leaves the row out, and so does STRICT with a NULL; a row of NULLs is a row. `where` sees what was made.
 CREATE TABLE two (a int, b text);
 CALL write_file('filter_two.csv', E'1,x\n2,\n,y\n4,z\n');
-CREATE FUNCTION odd(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT a, b WHERE a <> 2 $$;
-CREATE FUNCTION odd_case(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN a <> 2 THEN ROW(a, b)::two END $$;
-CREATE FUNCTION odd_called(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF a <> 2 THEN RETURN (a, b); END IF; RETURN NULL; END $$;
-CREATE FUNCTION strict_one(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT a, b $$;
-CREATE FUNCTION strict_called(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RETURN (a, b); END $$;
-CREATE FUNCTION nothing(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT NULL::int, NULL::text $$;
+CREATE FUNCTION odd(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a, b WHERE a <> 2 $$;
+CREATE FUNCTION odd_case(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT CASE WHEN a <> 2 THEN ROW(a, b)::two END $$;
+CREATE FUNCTION odd_called(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN IF a <> 2 THEN RETURN (a, b); END IF; RETURN NULL; END $$;
+CREATE FUNCTION strict_one(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED STRICT AS $$ SELECT a, b $$;
+CREATE FUNCTION strict_called(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED STRICT AS $$ BEGIN RETURN (a, b); END $$;
+CREATE FUNCTION nothing(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT NULL::int, NULL::text $$;
 CREATE FUNCTION each_writer(filter text, options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
@@ -80,7 +80,7 @@ SELECT each_writer('odd', '{"where": "b <> ''z''", "on_error": "table"}');
 SELECT each_writer('odd', '{"limit": 1}');
 -- What a row does not need is converted all the same.
 CALL write_file('filter_bad.csv', E'2,x\nbad,y\n3,z\n');
-CREATE FUNCTION second(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT 7, b WHERE b <> 'y' $$;
+CREATE FUNCTION second(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 7, b WHERE b <> 'y' $$;
 SELECT error_of($$SELECT loaded('second', '{}', 'filter_bad.csv', 'two')$$);
 SELECT loaded('second', '{"on_error": "table"}', 'filter_bad.csv', 'two');
 TABLE two;
@@ -88,7 +88,7 @@ TRUNCATE two;
 
 -- Fewer fields than arguments: their defaults, evaluated for each row. More: extra data.
 CREATE SEQUENCE numbers;
-CREATE FUNCTION with_defaults(a int, b text DEFAULT 'none', c int DEFAULT nextval('numbers')) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT a + c * 10, b $$;
+CREATE FUNCTION with_defaults(a int, b text DEFAULT 'none', c int DEFAULT nextval('numbers')) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a + c * 10, b $$;
 CALL write_file('filter_short.csv', E'1\n2,two\n3,three,3\n4,\n');
 SELECT loaded('with_defaults', '{}', 'filter_short.csv', 'two');
 TABLE two;
@@ -102,7 +102,7 @@ CALL write_file('filter_none.csv', E'1,a\n2\n');
 SELECT error_of($$SELECT loaded('odd', '{}', 'filter_none.csv', 'two')$$);
 SELECT loaded('odd', '{"on_error": "table"}', 'filter_none.csv', 'two');
 TRUNCATE two;
-CREATE FUNCTION unnamed(int, text DEFAULT 'x') RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT $1 + 1, $2 || $2 $$;
+CREATE FUNCTION unnamed(int, text DEFAULT 'x') RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT $1 + 1, $2 || $2 $$;
 CALL write_file('filter_one.csv', E'1\n2\n');
 SELECT loaded('unnamed', '{"columns": ["n"]}', 'filter_one.csv', 'two');
 SELECT error_of($$SELECT loaded('unnamed', '{"columns": ["n"]}', 'filter_two.csv', 'two')$$);
@@ -128,13 +128,13 @@ SELECT error_of($$SELECT loaded('pg_walfile_name_offset', '{}', 'filter_two.csv'
 
 -- Errors of the function: of its row, or survived with the row.
 CREATE TABLE audit (n int);
-CREATE FUNCTION picky(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF a = 2 THEN RAISE EXCEPTION 'not %', a; END IF; RETURN (10 / (a - 4), b); END $$;
-CREATE FUNCTION picky_sql(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT 10 / (a - 4), b $$;
+CREATE FUNCTION picky(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN IF a = 2 THEN RAISE EXCEPTION 'not %', a; END IF; RETURN (10 / (a - 4), b); END $$;
+CREATE FUNCTION picky_sql(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 10 / (a - 4), b $$;
 CREATE FUNCTION writes(a int, b text) RETURNS two LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES (a); IF a = 4 THEN RAISE EXCEPTION 'not this'; END IF; RETURN (a, b); END $$;
 SELECT error_of($$SELECT loaded('picky', '{}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('picky_sql', '{}', 'filter_two.csv', 'two')$$);
 -- What says less of its body than that does is called: its errors name it.
-CREATE FUNCTION lies(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT 10 / (a - 4), timeofday() $$;
+CREATE FUNCTION lies(a int, b text) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 10 / (a - 4), timeofday() $$;
 SELECT error_of($$SELECT loaded('lies', '{}', 'filter_two.csv', 'two')$$);
 SELECT error_of($$SELECT loaded('picky', '{"on_error": "set_null"}', 'filter_two.csv', 'two')$$);
 SELECT f, each_writer(f, o::jsonb) FROM unnest('{picky,picky_sql}'::text[]) f, unnest(ARRAY['{"on_error": "table"}', '{"on_error": "ignore"}']) o;
@@ -146,7 +146,7 @@ SELECT each_writer('writes', '{"on_error": "table"}');
 TABLE audit;
 SELECT error_of($$SELECT loaded('writes', '{"on_error": "table", "writer": "direct"}', 'filter_two.csv', 'two')$$);
 -- Somebody wants it to end.
-CREATE FUNCTION ends(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE EXCEPTION 'enough' USING ERRCODE = 'crash_shutdown'; END $$;
+CREATE FUNCTION ends(a int, b text) RETURNS two LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RAISE EXCEPTION 'enough' USING ERRCODE = 'crash_shutdown'; END $$;
 SELECT error_of($$SELECT loaded('ends', '{"on_error": "table"}', 'filter_two.csv', 'two')$$);
 -- Constraints are asked of what was made.
 CALL write_file('filter_minus.csv', E'1,a,20240101,"-5"\n2,bbbbbbb,20240101,1\n3,c,20240101,1\n');
@@ -162,7 +162,7 @@ CREATE FUNCTION many_sql(id bigint, pair text, n int) RETURNS many LANGUAGE sql 
 	SELECT id, split_part(pair, '-', 1)::int, split_part(pair, '-', 2), ARRAY[n, n + 1] WHERE n <> 13
 $$;
 CREATE FUNCTION many_called(id bigint, pair text, n int) RETURNS many LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN many_sql(id, pair, n); END $$;
-CREATE FUNCTION many_alone(id bigint, pair text, n int) RETURNS many LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION many_alone(id bigint, pair text, n int) RETURNS many LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$
 	SELECT id, split_part(pair, '-', 1)::int, split_part(pair, '-', 2), ARRAY[n, n + 1] WHERE n <> 13
 $$;
 CREATE FOREIGN TABLE f (id bigint, pair text, n int) SERVER bulk_files OPTIONS (filename 'filter_many.csv', format 'csv');
@@ -197,7 +197,7 @@ BEGIN
 END $$;
 CREATE FUNCTION row_upper(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN r.pair := upper(r.pair); r.n := r.n * 2; RETURN r; END $$;
 CREATE FUNCTION row_both(r many_rows) RETURNS many_rows LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT row_upper(r) WHERE r.n <> 13 $$;
-CREATE FUNCTION row_alone(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN row_called(r); END $$;
+CREATE FUNCTION row_alone(r many_rows) RETURNS many_rows LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN row_called(r); END $$;
 CREATE TABLE many_rows_wanted AS SELECT (r).* FROM (SELECT row_called(ROW(id, pair, n)::many_rows) AS r FROM f OFFSET 0) x WHERE (r).id IS NOT NULL;
 CREATE FUNCTION rows_differ(filter text, options jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -216,7 +216,7 @@ DO $$ BEGIN EXECUTE 'COPY (SELECT WHERE false) TO PROGRAM ''rm filter_many.csv''
 CREATE TABLE parted (a int, b text) PARTITION BY LIST (b);
 CREATE TABLE part_x PARTITION OF parted FOR VALUES IN ('x');
 CREATE TABLE part_rest PARTITION OF parted DEFAULT;
-CREATE FUNCTION to_parted(a int, b text) RETURNS parted LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, b); END $$;
+CREATE FUNCTION to_parted(a int, b text) RETURNS parted LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN (a, b); END $$;
 SELECT loaded('to_parted', '{}', 'filter_two.csv', 'parted');
 SELECT tableoid::regclass, * FROM parted ORDER BY a, b;
 SELECT bulk_enqueue(data_path('filter_two.csv'), 'two', '{"format": "csv", "filter": "load_filter.odd"}') AS job \gset
@@ -226,8 +226,8 @@ TRUNCATE two;
 -- Columns that were dropped, of the table's and of the function's.
 CREATE TABLE dropped (gone int, a int, b text);
 ALTER TABLE dropped DROP gone;
-CREATE FUNCTION to_dropped(a int, b text) RETURNS dropped LANGUAGE sql IMMUTABLE AS $$ SELECT a, b $$;
-CREATE FUNCTION to_dropped_called(a int, b text) RETURNS dropped LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, b); END $$;
+CREATE FUNCTION to_dropped(a int, b text) RETURNS dropped LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a, b $$;
+CREATE FUNCTION to_dropped_called(a int, b text) RETURNS dropped LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN (a, b); END $$;
 SELECT f, loaded(f, '{}', 'filter_two.csv', 'dropped') FROM unnest('{to_dropped,to_dropped_called,odd,odd_called}'::text[]) f;
 SELECT a, b, count(*) FROM dropped GROUP BY a, b ORDER BY a, b;
 
@@ -235,21 +235,21 @@ SELECT a, b, count(*) FROM dropped GROUP BY a, b ORDER BY a, b;
 CREATE TABLE own (id int NOT NULL, gone int, name text, twice int GENERATED ALWAYS AS (id * 2) STORED, day date, n numeric(5, 2) DEFAULT 7);
 ALTER TABLE own DROP gone;
 CALL write_file('filter_own.csv', E'1,ada,2024-01-31,3.5\n2,,2024-02-29,0\n3,"o""k",,-1\n4,odd,2024-01-01,\n');
-CREATE FUNCTION own_same(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN r; END $$;
-CREATE FUNCTION own_as_trigger(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION own_same(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN r; END $$;
+CREATE FUNCTION own_as_trigger(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$
 BEGIN
 	IF r.id = 4 THEN RETURN NULL; END IF;
 	r.name := upper(coalesce(r.name, '?'));
 	r.n := r.n * r.id;
 	RETURN r;
 END $$;
-CREATE FUNCTION own_strict(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RETURN own_as_trigger(r); END $$;
-CREATE FUNCTION own_sql(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT r.id, upper(coalesce(r.name, '?')), r.twice, r.day, (r.n * r.id)::numeric(5, 2) WHERE r.id <> 4 $$;
-CREATE FUNCTION own_sql_strict(own) RETURNS own LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT $1.id, upper(coalesce($1.name, '?')), $1.twice, $1.day, ($1.n * $1.id)::numeric(5, 2) WHERE $1.id <> 4 $$;
-CREATE FUNCTION own_calls(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT own_as_trigger(r) $$;
-CREATE FUNCTION own_columns(r own, OUT int, OUT text, OUT date, OUT numeric) LANGUAGE sql IMMUTABLE AS $$ SELECT (own_as_trigger(r)).id, (own_as_trigger(r)).name, (own_as_trigger(r)).day, (own_as_trigger(r)).n WHERE r.id <> 4 $$;
-CREATE FUNCTION own_whole(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT r WHERE r.name <> 'ada' $$;
-CREATE FUNCTION own_or_null(r own) RETURNS own LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN r.name <> 'ada' THEN r END $$;
+CREATE FUNCTION own_strict(r own) RETURNS own LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED STRICT AS $$ BEGIN RETURN own_as_trigger(r); END $$;
+CREATE FUNCTION own_sql(r own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT r.id, upper(coalesce(r.name, '?')), r.twice, r.day, (r.n * r.id)::numeric(5, 2) WHERE r.id <> 4 $$;
+CREATE FUNCTION own_sql_strict(own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED STRICT AS $$ SELECT $1.id, upper(coalesce($1.name, '?')), $1.twice, $1.day, ($1.n * $1.id)::numeric(5, 2) WHERE $1.id <> 4 $$;
+CREATE FUNCTION own_calls(r own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT own_as_trigger(r) $$;
+CREATE FUNCTION own_columns(r own, OUT int, OUT text, OUT date, OUT numeric) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT (own_as_trigger(r)).id, (own_as_trigger(r)).name, (own_as_trigger(r)).day, (own_as_trigger(r)).n WHERE r.id <> 4 $$;
+CREATE FUNCTION own_whole(r own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT r WHERE r.name <> 'ada' $$;
+CREATE FUNCTION own_or_null(r own) RETURNS own LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT CASE WHEN r.name <> 'ada' THEN r END $$;
 CREATE FUNCTION owned(filter text, options jsonb DEFAULT '{}', file text DEFAULT 'filter_own.csv') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
@@ -280,14 +280,14 @@ SELECT error_of($$SELECT bulk_load(E'8,h,D,1\n'::bytea, 'own', '{"format": "csv"
 SELECT error_of($$SELECT bulk_load(E',h,,1\n'::bytea, 'own', '{"format": "csv", "filter": "own_same"}')$$);
 SELECT line_number, sqlstate, message FROM bulk_check(data_path('filter_own_bad.csv'), 'own', '{"format": "csv", "filter": "own_same"}');
 -- A row of another type is a text as any.
-CREATE FUNCTION of_pair(p two) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p.a + 1, p.b $$;
-CREATE FUNCTION of_pair_and_more(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p.a + n, p.b $$;
+CREATE FUNCTION of_pair(p two) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT p.a + 1, p.b $$;
+CREATE FUNCTION of_pair_and_more(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT p.a + n, p.b $$;
 CREATE TABLE other_two (a int, b text);
 CALL write_file('filter_pairs.txt', E'(1,x)\n(2,"y z")\n');
 SELECT loaded('of_pair', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
 SELECT loaded('of_pair_and_more', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
-CREATE FUNCTION pair_or_not(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p WHERE n > 0 $$;
-CREATE FUNCTION pair_as_it_is(p two) RETURNS two LANGUAGE sql IMMUTABLE AS $$ SELECT p $$;
+CREATE FUNCTION pair_or_not(p two, n int DEFAULT 1) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT p WHERE n > 0 $$;
+CREATE FUNCTION pair_as_it_is(p two) RETURNS two LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT p $$;
 SELECT loaded('pair_or_not', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
 SELECT loaded('pair_as_it_is', '{"format": "text"}', 'filter_pairs.txt', 'other_two');
 TABLE other_two;
@@ -296,11 +296,11 @@ SELECT each_writer('of_pair');
 CREATE TABLE one_column (a text);
 CREATE TABLE of_rows (p two);
 CREATE TABLE one_child () INHERITS (one_column);
-CREATE FUNCTION one_as_record(r one_column) RETURNS record LANGUAGE sql IMMUTABLE AS $$ SELECT r $$;
-CREATE FUNCTION one_called(r one_column) RETURNS one_column LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN r; END $$;
-CREATE FUNCTION one_calls_record(r one_column) RETURNS record LANGUAGE sql IMMUTABLE AS $$ SELECT one_called(r) $$;
-CREATE FUNCTION one_of_child(a text) RETURNS one_column LANGUAGE sql IMMUTABLE AS $$ SELECT ROW(a)::one_child $$;
-CREATE FUNCTION two_in_row(a int, b text) RETURNS of_rows LANGUAGE sql IMMUTABLE AS $$ SELECT ROW(a, b)::two $$;
+CREATE FUNCTION one_as_record(r one_column) RETURNS record LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT r $$;
+CREATE FUNCTION one_called(r one_column) RETURNS one_column LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN r; END $$;
+CREATE FUNCTION one_calls_record(r one_column) RETURNS record LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT one_called(r) $$;
+CREATE FUNCTION one_of_child(a text) RETURNS one_column LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT ROW(a)::one_child $$;
+CREATE FUNCTION two_in_row(a int, b text) RETURNS of_rows LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT ROW(a, b)::two $$;
 SELECT f, loaded(f, '{}', 'filter_one.csv', 'one_column') FROM unnest('{one_as_record,one_called,one_calls_record,one_of_child}'::text[]) f;
 TABLE one_column;
 SELECT loaded('two_in_row', '{}', 'filter_two.csv', 'of_rows');
@@ -309,7 +309,7 @@ TABLE of_rows;
 CREATE FUNCTION own_alters(r own) RETURNS own LANGUAGE plpgsql AS $$ BEGIN ALTER TABLE own ALTER name TYPE int USING 1; RETURN r; END $$;
 SELECT error_of($$SELECT loaded('own_alters', '{}', 'filter_own.csv', 'own')$$);
 -- Partitions; a job.
-CREATE FUNCTION of_parted(r parted) RETURNS parted LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN r.a := r.a * 10; RETURN r; END $$;
+CREATE FUNCTION of_parted(r parted) RETURNS parted LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN r.a := r.a * 10; RETURN r; END $$;
 TRUNCATE parted;
 SELECT loaded('of_parted', '{}', 'filter_two.csv', 'parted');
 SELECT tableoid::regclass, * FROM parted ORDER BY a, b;
@@ -327,8 +327,8 @@ CREATE FUNCTION several(VARIADIC a text[]) RETURNS two LANGUAGE sql AS $$ SELECT
 CREATE FUNCTION polymorphic(a anyelement) RETURNS two LANGUAGE sql AS $$ SELECT 1, a::text $$;
 CREATE FUNCTION three(a int, OUT int, OUT int, OUT int) LANGUAGE sql AS $$ SELECT 1, 2, 3 $$;
 CREATE FUNCTION dates(a int, OUT int, OUT date) LANGUAGE sql AS $$ SELECT 1, date '2024-01-01' $$;
-CREATE FUNCTION other_row(a int) RETURNS record LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN IF a = 1 THEN RETURN (a, 'a'::text); END IF; RETURN (a, a); END $$;
-CREATE FUNCTION longer_row(a int) RETURNS record LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (a, 'a'::text, a); END $$;
+CREATE FUNCTION other_row(a int) RETURNS record LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN IF a = 1 THEN RETURN (a, 'a'::text); END IF; RETURN (a, a); END $$;
+CREATE FUNCTION longer_row(a int) RETURNS record LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN (a, 'a'::text, a); END $$;
 CREATE PROCEDURE proceeds(a int) LANGUAGE sql AS $$ SELECT 1 $$;
 CREATE TABLE numbered (a int, b int);
 SELECT f, error_of(format($$SELECT loaded(%L, '{}', 'filter_one.csv', 'two')$$, f))
@@ -349,7 +349,7 @@ SELECT error_of($$SELECT loaded('odd', '{"force_null": ["c"]}', 'filter_two.csv'
 SELECT error_of($$SELECT loaded('odd', '{"filter": ["odd", "even"]}', 'filter_two.csv', 'two')$$);
 -- A body that does not fit any more.
 CREATE TABLE changing (a int, b int);
-CREATE FUNCTION to_changing(a int) RETURNS changing LANGUAGE sql IMMUTABLE AS $$ SELECT a, a $$;
+CREATE FUNCTION to_changing(a int) RETURNS changing LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT a, a $$;
 ALTER TABLE changing ALTER b TYPE date USING NULL;
 SELECT error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$);
 ALTER TABLE changing ADD c int;
@@ -357,13 +357,13 @@ ALTER TABLE changing ADD c int;
 SELECT replace(e, '"to_changing" statement 1', '"to_changing" during startup') FROM error_of($$SELECT loaded('to_changing', '{}', 'filter_one.csv', 'changing')$$) e;
 -- A row that says other things of itself than the function, or nothing; a type that is altered between two rows; bodies that are no query.
 CREATE TABLE row_of_two (a text, b int);
-CREATE FUNCTION longer(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT ROW(x, 1, 1)';
-CREATE FUNCTION mistaken(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT ROW(x, 1)';
-CREATE FUNCTION fixed_row(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT ROW(7::int8, 1)';
-CREATE FUNCTION shorter(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT ROW(x)';
-CREATE FUNCTION numbers(x int8, OUT a int8, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT x, 1';
-CREATE FUNCTION by_another(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT numbers(x)';
-CREATE FUNCTION right_row(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT ROW(x::text, 1)';
+CREATE FUNCTION longer(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(x, 1, 1)';
+CREATE FUNCTION mistaken(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(x, 1)';
+CREATE FUNCTION fixed_row(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(7::int8, 1)';
+CREATE FUNCTION shorter(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(x)';
+CREATE FUNCTION numbers(x int8, OUT a int8, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT x, 1';
+CREATE FUNCTION by_another(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT numbers(x)';
+CREATE FUNCTION right_row(x int8, OUT a text, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT ROW(x::text, 1)';
 SELECT f, error_of(format($$SELECT * FROM bulk_load('1094795585'::bytea, 'row_of_two', '{"filter": "%s"}')$$, f)) FROM unnest('{longer,mistaken,fixed_row,shorter,by_another,right_row}'::text[]) f;
 TABLE row_of_two;
 CREATE TYPE altered AS (a text, b text);
@@ -393,7 +393,7 @@ TABLE row_of_texts;
 CREATE TABLE seen (a int, b int);
 CREATE FUNCTION fresh(v int) RETURNS bool LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN NOT EXISTS (SELECT FROM seen WHERE seen.a = v); END';
 CREATE DOMAIN fresh_int AS int CHECK (fresh(VALUE));
-CREATE FUNCTION looks(x fresh_int, OUT a int, OUT b int) LANGUAGE sql IMMUTABLE AS 'SELECT x, 1';
+CREATE FUNCTION looks(x fresh_int, OUT a int, OUT b int) LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS 'SELECT x, 1';
 SELECT error_of($$SELECT * FROM bulk_load(E'1\n1\n'::bytea, 'seen', '{"filter": "looks"}')$$);
 -- Rights: EXECUTE is the loading user's; SECURITY DEFINER is the function's owner.
 SET client_min_messages = warning;
@@ -401,7 +401,7 @@ CREATE ROLE filter_loader IN ROLE pg_read_server_files;
 RESET client_min_messages;
 GRANT USAGE ON SCHEMA load_filter TO filter_loader;
 GRANT INSERT, SELECT ON two TO filter_loader;
-CREATE FUNCTION whoami(a int, b text) RETURNS two LANGUAGE sql STABLE SECURITY DEFINER AS $$ SELECT a, CASE WHEN current_user = 'filter_loader' THEN 'loader' ELSE 'owner' END $$;
+CREATE FUNCTION whoami(a int, b text) RETURNS two LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER AS $$ SELECT a, CASE WHEN current_user = 'filter_loader' THEN 'loader' ELSE 'owner' END $$;
 REVOKE EXECUTE ON FUNCTION odd, odd_called FROM PUBLIC;
 SET ROLE filter_loader;
 SELECT error_of($$SELECT loaded('odd', '{}', 'filter_two.csv', 'two')$$);

@@ -321,7 +321,7 @@ SELECT faults('liar_updates');
 -- Frozen rows that were deleted do not show which command inserted them, also where that was undone.
 CREATE FUNCTION deletes() RETURNS void LANGUAGE plpgsql VOLATILE AS
 	$$ BEGIN DELETE FROM frozen; RAISE 'undo'; EXCEPTION WHEN raise_exception THEN NULL; END $$;
-CREATE FUNCTION lies_deleting(a int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN IF a = 18000 THEN PERFORM deletes(); END IF; RETURN true; END $$;
+CREATE FUNCTION lies_deleting(a int) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$ BEGIN IF a = 18000 THEN PERFORM deletes(); END IF; RETURN true; END $$;
 BEGIN;
 CREATE TABLE frozen (a int, b text);
 CREATE INDEX ON frozen (a);

@@ -218,9 +218,9 @@ RESET maintenance_work_mem;
 DROP TABLE owned;
 -- What is not parallel safe is built by the process that was called, outside of parallel mode.
 CREATE SEQUENCE calls;
-CREATE FUNCTION unsafe(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM nextval('load_index_team.calls'); RETURN $1; END $$;
+CREATE FUNCTION unsafe(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN PERFORM nextval('load_index_team.calls'); RETURN $1; END $$;
 CREATE OPERATOR CLASS unsafe_hash FOR TYPE int USING hash AS OPERATOR 1 =, FUNCTION 1 unsafe(int);
-CREATE FUNCTION unsafe_less(int, int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM nextval('load_index_team.calls'); RETURN $1 < $2; END $$;
+CREATE FUNCTION unsafe_less(int, int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN PERFORM nextval('load_index_team.calls'); RETURN $1 < $2; END $$;
 CREATE OPERATOR <<< (LEFTARG = int, RIGHTARG = int, FUNCTION = unsafe_less);
 CREATE OPERATOR CLASS unsafe_brin FOR TYPE int USING brin AS OPERATOR 1 <<<, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
 	FUNCTION 1 brin_minmax_opcinfo(internal), FUNCTION 2 brin_minmax_add_value(internal, internal, internal, internal),

@@ -303,7 +303,7 @@ SELECT faults('building');
 
 -- Expressions of indexes are the user's to evaluate, since he has not the owner's rights; their errors keep all
 -- that they say.
-CREATE FUNCTION watched(a int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+CREATE FUNCTION watched(a int) RETURNS int IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS $$
 BEGIN
 	IF a = 2 THEN
 		RAISE NOTICE 'watched by %', current_user;
@@ -312,7 +312,7 @@ BEGIN
 	END IF;
 	RETURN a;
 END $$;
-CREATE FUNCTION even(a int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 10 / (a - 7) IS NOT NULL; END';
+CREATE FUNCTION even(a int) RETURNS bool IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS 'BEGIN RETURN 10 / (a - 7) IS NOT NULL; END';
 CREATE TABLE watch (a int, b text);
 CREATE INDEX watch_a ON watch (watched(a));
 CREATE INDEX watch_even ON watch (a) WHERE even(a);

@@ -157,8 +157,8 @@ CREATE FUNCTION compare_sql(a text, b text) RETURNS int LANGUAGE sql IMMUTABLE P
 CREATE OPERATOR CLASS sql_ops FOR TYPE text USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_sql(text, text);
 CREATE FUNCTION compare_json(a json, b json) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN bttextcmp(a::text, b::text); END $$;
-CREATE FUNCTION less(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN a::text < b::text; END $$;
-CREATE FUNCTION same(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN a::text = b::text; END $$;
+CREATE FUNCTION less(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN a::text < b::text; END $$;
+CREATE FUNCTION same(a json, b json) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN a::text = b::text; END $$;
 CREATE OPERATOR < (FUNCTION = less, LEFTARG = json, RIGHTARG = json);
 CREATE OPERATOR = (FUNCTION = same, LEFTARG = json, RIGHTARG = json);
 -- Rows are compared by what the operators' family sorts by.
@@ -166,20 +166,20 @@ CREATE OPERATOR <<< (FUNCTION = text_lt, LEFTARG = text, RIGHTARG = text);
 CREATE OPERATOR CLASS row_ops FOR TYPE text USING btree AS
 	OPERATOR 1 <<<, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_sql(text, text);
 -- What an argument is by default, is evaluated with the call.
-CREATE FUNCTION distance(a int, b int DEFAULT length(load_owner_path.norm_sql('x'))) RETURNS int LANGUAGE c IMMUTABLE STRICT AS '$libdir/btree_gist', 'int4_dist';
-CREATE FUNCTION distance_of(a int, b int) RETURNS int LANGUAGE c IMMUTABLE STRICT AS '$libdir/btree_gist', 'int4_dist';
+CREATE FUNCTION distance(a int, b int DEFAULT length(load_owner_path.norm_sql('x'))) RETURNS int LANGUAGE c IMMUTABLE PARALLEL RESTRICTED STRICT AS '$libdir/btree_gist', 'int4_dist';
+CREATE FUNCTION distance_of(a int, b int) RETURNS int LANGUAGE c IMMUTABLE PARALLEL RESTRICTED STRICT AS '$libdir/btree_gist', 'int4_dist';
 CREATE OPERATOR CLASS json_ops DEFAULT FOR TYPE json USING btree AS OPERATOR 1 <, OPERATOR 3 =, FUNCTION 1 compare_json(json, json);
 SET ROLE path_owner;
 CREATE TYPE mood AS ENUM ('good', 'bad');
 CREATE TYPE pair AS (a int, b text);
 CREATE DOMAIN many AS int[] CHECK (load_owner_path.norm_sql(VALUE::text) <> '');
-CREATE FUNCTION same(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN a = b; END $$;
+CREATE FUNCTION same(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN a = b; END $$;
 CREATE OPERATOR === (FUNCTION = same, LEFTARG = text, RIGHTARG = text);
-CREATE FUNCTION moody(mood) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 1 $$;
+CREATE FUNCTION moody(mood) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL RESTRICTED AS $$ SELECT 1 $$;
 CREATE CAST (mood AS int) WITH FUNCTION moody(mood);
-CREATE FUNCTION moody_text(mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN 'm'; END $$;
+CREATE FUNCTION moody_text(mood) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN 'm'; END $$;
 CREATE CAST (mood AS text) WITH FUNCTION moody_text(mood);
-CREATE FUNCTION moody_json(mood) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN '1'; END $$;
+CREATE FUNCTION moody_json(mood) RETURNS json LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN RETURN '1'; END $$;
 CREATE CAST (mood AS json) WITH FUNCTION moody_json(mood);
 CREATE TABLE kinds (id int, word text, feeling mood DEFAULT 'good', checked normal DEFAULT 'x', couple pair DEFAULT '(1,x)', list int[] DEFAULT '{1,2}',
 	feelings mood[] DEFAULT '{good}', checks normal[] DEFAULT '{x}', lists many DEFAULT '{1}', part int4range DEFAULT '[1,2)', spanned span DEFAULT '[1,2)', jsons json[] DEFAULT '{1}', at timestamp DEFAULT '2026-01-01');

@@ -109,7 +109,7 @@ BEGIN;
 TRUNCATE wide;
 SELECT count(*), sum(length(text)) FROM loaded.t;
 ROLLBACK;
-CREATE FUNCTION grown(n int) RETURNS int[] LANGUAGE plpgsql IMMUTABLE AS $$ DECLARE made int[] := '{}'; BEGIN FOR i IN 1..n LOOP made[i] := i; END LOOP; RETURN made; END $$;
+CREATE FUNCTION grown(n int) RETURNS int[] LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ DECLARE made int[] := '{}'; BEGIN FOR i IN 1..n LOOP made[i] := i; END LOOP; RETURN made; END $$;
 SELECT as_insert('a int, b int[] CHECK (cardinality(b) < 4000)', 'SELECT i, load_query.grown(i) FROM generate_series(1, 3000, 300) i');
 -- A foreign table's rows: what is wrong with its file is said of that.
 CALL make_table('ft', 'a int, b text', '', E'1\tone\nx\ttwo\n');
@@ -170,7 +170,7 @@ CREATE VIEW counted AS SELECT there() AS a;
 SELECT writer, notes FROM loaded('SELECT a + 10 FROM counted', 'self');
 CREATE SEQUENCE numbers START 100;
 SELECT writer, notes FROM loaded($$SELECT nextval('load_query.numbers') FROM generate_series(1, 3)$$, 'self');
-ALTER FUNCTION there STABLE;
+ALTER FUNCTION there STABLE PARALLEL RESTRICTED;
 SELECT * FROM loaded('SELECT 1000 * i + there() FROM generate_series(1, 3) i', 'self');
 SELECT a FROM self WHERE a >= 100 ORDER BY a;
 -- Rows come one by one: nobody could keep all of these, and what is behind the limit is not even computed.

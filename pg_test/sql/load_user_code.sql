@@ -95,7 +95,7 @@ EXCEPTION WHEN not_null_violation OR check_violation THEN
 	RAISE;
 END $$;
 SET ROLE code_user;
-CREATE FUNCTION looks(i int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION looks(i int) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$
 BEGIN
 	PERFORM CASE WHEN i % 10 = 3 THEN noted_again(CASE WHEN i < 10 THEN NULL ELSE i END) ELSE noted(nullif(i, 1)) END;
 	RETURN i <> 5;
@@ -125,7 +125,7 @@ TABLE log ORDER BY x;
 
 -- The same where a guard of ours is on its way: in a default that a field asks for, and in an index.
 SET ROLE code_owner;
-CREATE FUNCTION handled() RETURNS int LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION handled() RETURNS int LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$
 BEGIN
 	RETURN (SELECT 1 FROM noted(NULL));
 EXCEPTION WHEN not_null_violation THEN
@@ -170,7 +170,7 @@ GRANT CREATE ON SCHEMA public TO code_user;
 CREATE TABLE orders (a int);
 GRANT SELECT ON orders TO code_user;
 SET ROLE code_user;
-CREATE FUNCTION public.bulk_rows(load_user_code.orders, bigint) RETURNS SETOF load_user_code.orders LANGUAGE sql STABLE
+CREATE FUNCTION public.bulk_rows(load_user_code.orders, bigint) RETURNS SETOF load_user_code.orders LANGUAGE sql STABLE PARALLEL RESTRICTED
 	AS $$ SELECT (NULL::load_user_code.orders).* WHERE load_user_code.tells(0) $$;
 RESET ROLE;
 SELECT error_of($$SELECT bulk_load('\x34303936'::bytea, 'orders'::regclass, '{"writer": "buffered"}')$$);
@@ -197,7 +197,7 @@ BEGIN
 		CREATE VIEW code_schema.parent AS SELECT g AS id FROM generate_series(1, 3000) g WHERE code_schema.evil(g);
 	END IF;
 END $$;
-CREATE FUNCTION code_schema.key(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+CREATE FUNCTION code_schema.key(i int) RETURNS int IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS $$
 BEGIN
 	IF i = 1500 AND current_setting('test.go', true) = 'on' THEN
 		PERFORM code_schema.swap();

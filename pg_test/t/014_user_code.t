@@ -18,7 +18,7 @@ use PostgreSQL::Test::Utils;
 
 use Differential qw(seed soak);
 use Load qw(load_server);
-use UserCode qw(actions files gate_of is_possible kinds oracle_of places ways);
+use UserCode qw(actions files gate_of has_label is_possible kinds oracle_of places ways);
 
 # Cells of each place with each way, besides those that have every action.
 use constant EACH => 3;
@@ -40,7 +40,8 @@ for my $place (places())
 			{
 				for my $file (files())
 				{
-					my %cell = (place => $place, action => $action, kind => $kind, way => $way, file => $file, workers => 2 * int rand 2);
+					my %cell = (place => $place, action => $action, kind => $kind, way => $way, file => $file, workers => 2 * int rand 2, label => unpack('%32C*', "$place$action$kind$way$file") % 2 ? 'restricted' : 'unsafe');
+					$cell{label} = 'unsafe' unless has_label($place);
 					push @all, \%cell if is_possible(%cell);
 				}
 			}
@@ -50,7 +51,7 @@ for my $place (places())
 my @cells;
 if (my $pattern = $ENV{PG_BULK_CELLS})
 {
-	@cells = grep { join(', ', @$_{ 'place', 'action', 'kind', 'way', 'file' }) =~ /$pattern/ } @all;
+	@cells = grep { join(', ', @$_{ 'place', 'action', 'kind', 'way', 'file', 'label' }) =~ /$pattern/ } @all;
 }
 elsif (soak())
 {
@@ -85,6 +86,7 @@ my (%ran, $failures);
 for my $cell ($matrix->cells)
 {
 	$ran{$_}++ for @$cell{ 'place', 'action', 'way' };
+	$ran{"$cell->{place}, $cell->{label}"}++;
 	my $verdict = $matrix->verdict($cell);
 	next if $verdict eq '';
 	# More of them say little more.
@@ -96,6 +98,7 @@ is($failures // 0, 0, scalar($matrix->cells) . ' cells leave what COPY leaves');
 unless ($ENV{PG_BULK_CELLS})
 {
 	is(join(', ', grep { !$ran{$_} } places(), actions(), ways()), '', 'each place, each action and each way has a cell');
+	is(join(', ', grep { my $place = $_; has_label($place) && grep { !$ran{"$place, $_"} } 'unsafe', 'restricted' } places()), '', 'each place whose functions have labels has cells of both');
 	# What does nothing tests nothing. An orphan may end a load before its function acts.
 	is(join("\n", map { join("|", @{ $_->{cell} }{ "place", "action", "kind", "way" }) . ": $_->{outcome}" } grep { $_->{cell}{file} eq "good" && $_->{outcome} !~ /^acts t$/m } $matrix->oracles_run), '', 'in each cell the function has acted');
 }

@@ -224,6 +224,6 @@ unsafe extern "C-unwind" fn refuse() {
 /// Nodes that were analyzed.
 pub unsafe fn obstacle(nodes: Nodes) -> Option<String> {
     // SAFETY: this function's contract covers them.
-    unsafe { volatile::calls_volatile(nodes.targets.cast()) }
-        .then(|| "An expression in columns calls a volatile function.".into())
+    let call = unsafe { volatile::call_in(nodes.targets.cast()) };
+    call.map(|call| format!("An expression in columns {call}."))
 }

@@ -138,11 +138,11 @@ pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes:
     // SAFETY: this function's contract covers the relation.
     let Signature { defaults, types, .. } = Signature::of(function, unsafe { own_type(relation) })?;
     // SAFETY: this function's contract covers the nodes; those of the catalog are expressions.
-    let is_volatile =
-        unsafe { volatile::calls_volatile(nodes.all()) || defaults.iter().any(|&node| volatile::calls_volatile(node)) };
-    // Nor may what makes an argument of a field.
-    let is_volatile = is_volatile || types.into_iter().any(volatile::type_calls_volatile);
-    Ok(is_volatile.then(|| "The filter calls a volatile function.".into()))
+    let call =
+        unsafe { volatile::call_in(nodes.all()).or_else(|| defaults.iter().find_map(|&node| volatile::call_in(node))) };
+    // The same holds for the functions that make an argument of a field.
+    let call = call.or_else(|| types.into_iter().find_map(volatile::call_in_type));
+    Ok(call.map(|call| format!("The filter {call}.")))
 }
 
 /// The function and its argument types. Guarded.

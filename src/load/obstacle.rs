@@ -88,7 +88,9 @@ unsafe fn of_leaves(relid: pg_sys::Oid, keep: Keep, found: &mut Vec<String>) {
         }));
         for leaf in all.iter_oid() {
             let relation = pg_sys::relation_open(leaf, pg_sys::NoLock.cast_signed());
-            if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+            if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+                volatile::of_partition_key(relation, found);
+            } else {
                 of_storage(relation, keep, found);
             }
             pg_sys::relation_close(relation, pg_sys::NoLock.cast_signed());
@@ -125,6 +127,7 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
         if (*(*root).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
             return locked;
         }
+        volatile::of_partition_key(root, found);
         let relid = (*root).rd_id;
         let all = pg_guard_ffi_boundary(|| find_all_inheritors(relid, no_lock, std::ptr::null_mut()));
         for leaf in PgList::<pg_sys::Oid>::from_pg(all).iter_oid().filter(|&leaf| leaf != relid) {
@@ -136,7 +139,9 @@ pub unsafe fn of_free_leaves(root: pg_sys::Relation, found: &mut Vec<String>) ->
             // One that is gone since the catalog was read (find_inheritance_children, pg_inherits.c).
             let relation = pg_sys::try_relation_open(leaf, no_lock);
             if !relation.is_null() {
-                if (*(*relation).rd_rel).relkind.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+                if (*(*relation).rd_rel).relkind.cast_unsigned() == pg_sys::RELKIND_PARTITIONED_TABLE {
+                    volatile::of_partition_key(relation, found);
+                } else {
                     of_storage(relation, Keep::Error, found);
                 }
                 pg_sys::relation_close(relation, no_lock);
@@ -232,6 +237,7 @@ unsafe fn of_storage(relation: pg_sys::Relation, keep: Keep, found: &mut Vec<Str
         }
         of_conditions(relation, keep, found);
         volatile::of_constraints(relation, found);
+        volatile::of_computed(relation, found);
     }
 }
 

@@ -29,6 +29,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::analysis::{analyze, check};
 use super::Load;
 use super::options::LoadOptions;
+use super::volatile::UserCall;
 use crate::error::Error;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded as c;
@@ -44,7 +45,7 @@ pub struct Query {
     is_active: bool,
     /// The target's attributes that it has columns for, from 0.
     sets: Vec<usize>,
-    calls_volatile: bool,
+    call: Option<UserCall>,
     /// It reads the table that is loaded.
     reads_target: bool,
 }
@@ -52,8 +53,8 @@ pub struct Query {
 impl Query {
     /// Why its rows cannot be put into pages, if they cannot.
     pub fn obstacle(&self, options: &LoadOptions) -> Option<String> {
-        if self.calls_volatile {
-            return Some("The query calls a volatile function.".into());
+        if let Some(call) = self.call {
+            return Some(format!("The query {call}."));
         }
         // Frozen rows are there for all, at once.
         (options.freeze && self.reads_target).then(|| "The query reads the table.".into())

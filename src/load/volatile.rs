@@ -1,9 +1,13 @@
-//! Functions that may look at the table while it is being loaded.
+//! Functions that may look at the table, or write to it, while it is being loaded.
 //!
-//! Where a default or the condition calls a volatile function, COPY inserts row by row, for the function may query the
-//! table and has a right to find the rows before. Pages that are still being built cannot be found. A few of the server's own
-//! volatile functions look at nothing; all others are taken to: at a table (query_to_xml), at its file
-//! (pg_relation_size), at ids, of which a load takes many at a time (currval), at settings by which it reads fields (set_config).
+//! COPY inserts row by row where a default or the condition calls a volatile function: the function may query the table and must
+//! find the rows before. Pages that are still being built cannot be found. A few of the server's own volatile functions look at
+//! nothing. All others are taken to look at a table (query_to_xml), at its file (pg_relation_size), at ids, of which a load takes
+//! many at a time (currval), or at settings by which it reads fields (set_config).
+//!
+//! A label STABLE or IMMUTABLE proves nothing, since the server does not hold a function to it. It does hold functions that run in
+//! parallel mode to writing nothing. So the direct writer runs a function that is not the server's own only if its owner has
+//! declared it PARALLEL SAFE or PARALLEL RESTRICTED.
 
 use std::ffi::{CStr, c_void};
 
@@ -12,8 +16,9 @@ use pgrx::{PgList, pg_guard, pg_sys};
 use super::source::Mapping;
 use crate::pg::column::default_expression;
 use crate::pg::compat;
+use crate::pg::index_functions;
 use crate::pg::server_text::from_server;
-use crate::pg::unguarded::{find_all_inheritors, guard};
+use crate::pg::unguarded::{RelationGetPartitionQual, find_all_inheritors, guard};
 
 /// Volatile functions that look at nothing: nextval too, for whoever asks it gets another id.
 const HARMLESS: [u32; 6] = [
@@ -27,10 +32,50 @@ const HARMLESS: [u32; 6] = [
 ];
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
+/// PROPARALLEL_UNSAFE, which is the default of CREATE FUNCTION.
+const UNSAFE: u8 = b'u';
 /// PROVOLATILE_IMMUTABLE
 const IMMUTABLE: u8 = b'i';
 
-/// The same of the CHECK constraints and domains of a relation that rows are written to. Guarded.
+/// A call that keeps rows out of the direct writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserCall {
+    /// Of a volatile function.
+    Volatile,
+    /// Of this function, which may write for all that its owner has declared.
+    Unsafe(pg_sys::Oid),
+}
+
+/// The predicate of a sentence. Guarded.
+impl std::fmt::Display for UserCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            UserCall::Volatile => f.write_str("calls a volatile function"),
+            UserCall::Unsafe(function) => {
+                // SAFETY: a guarded call, and the string that it returns.
+                let name = from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(*function)) });
+                write!(f, "calls function {name}, which is declared neither PARALLEL SAFE nor PARALLEL RESTRICTED")
+            }
+        }
+    }
+}
+
+/// Does this function keep rows out? Guarded.
+fn call_of(function: pg_sys::Oid) -> Option<UserCall> {
+    if HARMLESS.contains(&function.to_u32()) {
+        return None;
+    }
+    // SAFETY: guarded catalog lookups.
+    let (volatile, parallel) = unsafe { (pg_sys::func_volatile(function), pg_sys::func_parallel(function)) };
+    let is_own = function.to_u32() < pg_sys::FirstUnpinnedObjectId;
+    match volatile.cast_unsigned() {
+        VOLATILE => Some(UserCall::Volatile),
+        _ if !is_own && parallel.cast_unsigned() == UNSAFE => Some(UserCall::Unsafe(function)),
+        _ => None,
+    }
+}
+
+/// Calls by the CHECK constraints and domains of a relation that rows are written to. Guarded.
 ///
 /// # Safety
 /// An open relation.
@@ -41,17 +86,21 @@ pub unsafe fn of_constraints(relation: pg_sys::Relation, found: &mut Vec<String>
         if let Some(constraints) = (*descriptor).constr.as_ref() {
             for i in 0..usize::from(constraints.num_check) {
                 let check = &*constraints.check.add(i);
-                if calls_volatile(pg_sys::stringToNode(check.ccbin).cast()) {
+                if let Some(call) = call_in(pg_sys::stringToNode(check.ccbin).cast()) {
                     let name = from_server(CStr::from_ptr(check.ccname));
-                    found.push(format!("The constraint \"{name}\" calls a volatile function."));
+                    found.push(format!("The constraint \"{name}\" {call}."));
                 }
             }
         }
         for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
             let attribute = &*compat::attribute(descriptor, index);
-            if !attribute.attisdropped && type_calls_volatile(attribute.atttypid) {
+            if attribute.attisdropped {
+                continue;
+            }
+            if let Some(call) = call_in_type(attribute.atttypid) {
                 let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
-                found.push(format!("The domain of column \"{name}\" calls a volatile function."));
+                let is_domain = pg_sys::get_typtype(attribute.atttypid).cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
+                found.push(format!("The {} of column \"{name}\" {call}.", if is_domain { "domain" } else { "type" }));
             }
         }
     }
@@ -84,41 +133,164 @@ pub unsafe fn in_constraints(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Is there a domain in the type, however deep, that calls such a function? Guarded.
-pub fn type_calls_volatile(type_oid: pg_sys::Oid) -> bool {
+/// A call by a domain in the type, however deep, or by a function that makes a value of the type from a field. Guarded.
+pub fn call_in_type(type_oid: pg_sys::Oid) -> Option<UserCall> {
     // SAFETY: guarded catalog lookups; attributes below natts exist.
     unsafe {
         pg_sys::check_stack_depth();
         match pg_sys::get_typtype(type_oid).cast_unsigned() {
-            pg_sys::TYPTYPE_DOMAIN => {
-                domain_calls_volatile(type_oid) || type_calls_volatile(pg_sys::getBaseType(type_oid))
-            }
+            pg_sys::TYPTYPE_DOMAIN => call_in_domain(type_oid).or_else(|| call_in_type(pg_sys::getBaseType(type_oid))),
             pg_sys::TYPTYPE_COMPOSITE => {
                 let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
                 let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                let mut attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
-                attributes.any(|attribute| !attribute.attisdropped && type_calls_volatile(attribute.atttypid))
+                let attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
+                let mut kept = attributes.filter(|attribute| !attribute.attisdropped);
+                kept.find_map(|attribute| call_in_type(attribute.atttypid))
             }
-            pg_sys::TYPTYPE_RANGE => type_calls_volatile(pg_sys::get_range_subtype(type_oid)),
-            pg_sys::TYPTYPE_MULTIRANGE => type_calls_volatile(pg_sys::get_multirange_range(type_oid)),
+            pg_sys::TYPTYPE_RANGE => {
+                // Bounds are compared, and may be brought into a canonical form, by functions of the type's.
+                let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
+                let functions = [(*entry).rng_cmp_proc_finfo.fn_oid, (*entry).rng_canonical_finfo.fn_oid];
+                let mut functions = functions.into_iter().filter(|&function| function != pg_sys::InvalidOid);
+                functions.find_map(call_of).or_else(|| call_in_type(pg_sys::get_range_subtype(type_oid)))
+            }
+            pg_sys::TYPTYPE_MULTIRANGE => call_in_type(pg_sys::get_multirange_range(type_oid)),
             _ => {
+                let mut functions = input_functions(type_oid).into_iter();
                 let element = pg_sys::get_element_type(type_oid);
-                element != pg_sys::InvalidOid && type_calls_volatile(element)
+                functions
+                    .find_map(unsafe_call_of)
+                    .or_else(|| if element == pg_sys::InvalidOid { None } else { call_in_type(element) })
             }
         }
     }
 }
 
+/// [`call_of`], but a volatile function passes: conversions of fields may well look at the time or at settings. Guarded.
+fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
+    call_of(function).filter(|call| *call != UserCall::Volatile)
+}
+
+/// The functions that make a value from text and from bytes, of a type that is not the server's own. Guarded.
+fn input_functions(type_oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
+    // SAFETY: guarded catalog lookups; the tuple is released after its last use.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(type_oid));
+        if tuple.is_null() {
+            return Vec::new();
+        }
+        let form = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_type>();
+        let functions = [form.typinput, form.typreceive];
+        pg_sys::ReleaseSysCache(tuple);
+        functions.into_iter().filter(|function| function.to_u32() >= pg_sys::FirstUnpinnedObjectId).collect()
+    }
+}
+
 /// # Safety
 /// A domain. Guarded; allocates in the current memory context.
-unsafe fn domain_calls_volatile(domain: pg_sys::Oid) -> bool {
+unsafe fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
     // SAFETY: guarded calls. The context's callback points into the reference, which lives as long.
     unsafe {
         let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
         let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
         pg_sys::InitDomainConstraintRef(domain, constraints, pg_sys::CurrentMemoryContext, false);
         let list = PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
-        list.iter_ptr().any(|constraint| calls_volatile((*constraint).check_expr.cast()))
+        list.iter_ptr().find_map(|constraint| call_in((*constraint).check_expr.cast()))
+    }
+}
+
+/// Calls by what the server computes of a row: generated columns, bounds of a partition, indexes. None of it may be labelled
+/// VOLATILE. Guarded.
+///
+/// # Safety
+/// An open relation that rows are written to.
+pub unsafe fn of_computed(relation: pg_sys::Relation, found: &mut Vec<String>) {
+    // SAFETY: this function's contract covers the relation; guarded calls.
+    unsafe {
+        if let Some(constraints) = (*(*relation).rd_att).constr.as_ref()
+            && compat::has_generated(constraints)
+        {
+            for at in 0..usize::from(constraints.num_defval) {
+                let default = &*constraints.defval.add(at);
+                let attribute = usize::try_from(default.adnum - 1).unwrap_or(0);
+                let attribute = &*compat::attribute((*relation).rd_att, attribute);
+                if attribute.attgenerated == 0 {
+                    continue;
+                }
+                if let Some(call) = call_in(pg_sys::stringToNode(default.adbin).cast()) {
+                    let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
+                    found.push(format!("The generated column \"{name}\" {call}."));
+                }
+            }
+        }
+        if (*(*relation).rd_rel).relispartition {
+            let bounds = guard(|| RelationGetPartitionQual(relation));
+            if let Some(call) = call_in(bounds.cast()) {
+                let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+                found.push(format!("The bound of partition \"{name}\" {call}."));
+            }
+        }
+        for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
+            // Null if the index is gone since the list was made (DROP INDEX CONCURRENTLY).
+            let index = pg_sys::try_relation_open(index, pg_sys::AccessShareLock.cast_signed());
+            if index.is_null() {
+                continue;
+            }
+            if let Some(call) = call_in_index(index) {
+                let name = from_server(CStr::from_ptr((*(*index).rd_rel).relname.data.as_ptr()));
+                found.push(format!("The index \"{name}\" {call}."));
+            }
+            pg_sys::relation_close(index, pg_sys::AccessShareLock.cast_signed());
+        }
+    }
+}
+
+/// # Safety
+/// An open index. Guarded.
+unsafe fn call_in_index(index: pg_sys::Relation) -> Option<UserCall> {
+    // SAFETY: this function's contract covers the index; guarded calls.
+    unsafe {
+        let nodes = [pg_sys::RelationGetIndexExpressions(index), pg_sys::RelationGetIndexPredicate(index)];
+        if let Some(call) = nodes.into_iter().find_map(|nodes| call_in(nodes.cast())) {
+            return Some(call);
+        }
+        let mut call = None;
+        // Index methods other than the server's own are refused elsewhere.
+        if (*(*index).rd_rel).relam.to_u32() < pg_sys::FirstUnpinnedObjectId {
+            index_functions::all(index, |function| {
+                call = unsafe_call_of(function);
+                call.is_none()
+            });
+        }
+        if call.is_none() && (*(*index).rd_index).indisexclusion {
+            let (mut operators, mut functions, mut strategies) = Default::default();
+            pg_sys::RelationGetExclusionInfo(index, &raw mut operators, &raw mut functions, &raw mut strategies);
+            let count = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
+            call = (0..count).find_map(|at| unsafe_call_of(*functions.add(at)));
+        }
+        call
+    }
+}
+
+/// A call by the key of a partitioned table, which finds the partition of a row. Guarded.
+///
+/// # Safety
+/// An open partitioned table.
+pub unsafe fn of_partition_key(relation: pg_sys::Relation, found: &mut Vec<String>) {
+    // SAFETY: this function's contract covers the relation; guarded calls.
+    unsafe {
+        let mut call = call_in(compat::partition_expressions(relation).cast());
+        if call.is_none() {
+            compat::partition_functions(relation, |function| {
+                call = unsafe_call_of(function);
+                call.is_none()
+            });
+        }
+        if let Some(call) = call {
+            let name = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
+            found.push(format!("The partition key of table \"{name}\" {call}."));
+        }
     }
 }
 
@@ -142,30 +314,35 @@ pub unsafe fn obstacles(
                 continue;
             }
             let default = default_expression(relation, index);
-            if !default.is_null() && calls_volatile((*default).expr.cast()) {
+            if default.is_null() {
+                continue;
+            }
+            if let Some(call) = call_in((*default).expr.cast()) {
                 let name = from_server(CStr::from_ptr(attribute.attname.data.as_ptr()));
-                found.push(format!("The default of column \"{name}\" calls a volatile function."));
+                found.push(format!("The default of column \"{name}\" {call}."));
             }
         }
-        if PgList::<pg_sys::Node>::from_pg(conditions).iter_ptr().any(|node| calls_volatile(node)) {
-            found.push("The condition calls a volatile function.".into());
+        if let Some(call) = call_in(conditions.cast()) {
+            found.push(format!("The condition {call}."));
         }
     }
     found
 }
 
-/// Also of what is below its queries.
+/// The first call in an expression, or in a query and those below it, that keeps rows out.
 ///
 /// # Safety
 /// An expression, or a query; or a list of such. Guarded.
-pub unsafe fn calls_volatile(node: *mut pg_sys::Node) -> bool {
-    // SAFETY: this function's contract covers the expression; a guarded call.
-    unsafe { walk(node, std::ptr::null_mut()) }
+pub unsafe fn call_in(node: *mut pg_sys::Node) -> Option<UserCall> {
+    let mut call: Option<UserCall> = None;
+    // SAFETY: this function's contract covers the expression; a guarded call. The result outlives the walk.
+    unsafe { walk(node, (&raw mut call).cast()) };
+    call
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
-    // SAFETY: called with the nodes of an expression; guarded calls.
+    // SAFETY: called with the nodes of an expression, and with the result of call_in; guarded calls.
     unsafe {
         if node.is_null() {
             return false;
@@ -173,17 +350,26 @@ unsafe extern "C-unwind" fn walk(node: *mut pg_sys::Node, context: *mut c_void) 
         if (*node).type_ == pg_sys::NodeTag::T_Query {
             return pg_sys::query_tree_walker(node.cast(), Some(walk), context, 0);
         }
-        let is_domain = (*node).type_ == pg_sys::NodeTag::T_CoerceToDomain;
-        is_domain && domain_calls_volatile((*node.cast::<pg_sys::CoerceToDomain>()).resulttype)
-            || pg_sys::check_functions_in_node(node, Some(is_volatile), context)
+        if (*node).type_ == pg_sys::NodeTag::T_CoerceToDomain {
+            let call = call_in_domain((*node.cast::<pg_sys::CoerceToDomain>()).resulttype);
+            if call.is_some() {
+                *context.cast() = call;
+                return true;
+            }
+        }
+        pg_sys::check_functions_in_node(node, Some(note_call), context)
             || pg_sys::expression_tree_walker(node, Some(walk), context)
     }
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn is_volatile(function: pg_sys::Oid, _context: *mut c_void) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    !HARMLESS.contains(&function.to_u32()) && unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE
+unsafe extern "C-unwind" fn note_call(function: pg_sys::Oid, context: *mut c_void) -> bool {
+    let call = call_of(function);
+    if call.is_some() {
+        // SAFETY: walk's contract covers the context.
+        unsafe { *context.cast() = call };
+    }
+    call.is_some()
 }
 
 /// Does an expression call anything but functions that are built in and immutable, or look at the session (`current_user`) or at

@@ -48,7 +48,7 @@ pub mod header;
 pub mod holder;
 pub mod icu_collator;
 pub mod index_file;
-mod index_functions;
+pub mod index_functions;
 pub mod jsonb;
 pub mod key_options;
 pub mod leaf;

@@ -18,8 +18,8 @@ pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_s
         if search_node(node, (&raw mut search).cast()) {
             return no(search.why);
         }
-        if volatile::calls_volatile(node) {
-            return no("An expression calls a volatile function.");
+        if let Some(call) = volatile::call_in(node) {
+            return Err(format!("An expression {call}."));
         }
         if takes_ids(node, std::ptr::null_mut()) {
             // Defaults may take ids of the same sequence, and take many at a time.

@@ -76,7 +76,10 @@ pub unsafe fn of_expressions(root: *mut pg_sys::PlannerInfo, columns: &[i32]) ->
         query.targetList = targets.into_pg();
         let node = (&raw mut query).cast::<pg_sys::Node>();
         let own = [query.targetList.cast::<pg_sys::Node>(), query.jointree.cast()];
-        if pg_sys::contain_volatile_functions(node) || own.into_iter().any(|node| volatile::calls_volatile(node)) {
+        if let Some(call) = own.into_iter().find_map(|node| volatile::call_in(node)) {
+            return Err(format!("An expression {call}."));
+        }
+        if pg_sys::contain_volatile_functions(node) {
             return no("An expression calls a volatile function.");
         }
         Ok(if pg_sys::max_parallel_hazard(&raw mut query) == SAFE { Reach::Everywhere } else { Reach::Leader })

@@ -12,6 +12,7 @@ use super::over::{over, over_nothing, over_rows};
 use super::{Query, function};
 use crate::error::{Error, OrRaise};
 use crate::load::assignment::{assign, complain_at};
+use crate::load::volatile::UserCall;
 use crate::load::{Load, source, volatile};
 use crate::pg::compat;
 use crate::pg::unguarded::{self as c, Opaque};
@@ -29,7 +30,7 @@ pub(super) struct Analysis {
     pub(super) columns: Vec<*mut pg_sys::Node>,
     /// The same of rows of VALUES, as lists.
     pub(super) rows: *mut pg_sys::List,
-    calls_volatile: bool,
+    call: Option<UserCall>,
 }
 
 /// Plan the query of a load, if it has one.
@@ -108,7 +109,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
         is_list: load.options.columns.is_some(),
         columns: Vec::new(),
         rows: std::ptr::null_mut(),
-        calls_volatile: false,
+        call: None,
     };
     PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
@@ -319,7 +320,7 @@ unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormDat
 #[pg_guard]
 unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys::List) {
     // SAFETY: this function's contract covers both arguments.
-    unsafe { (*analysis).calls_volatile = volatile::calls_volatile(rewritten.cast()) }
+    unsafe { (*analysis).call = volatile::call_in(rewritten.cast()) }
 }
 
 /// # Safety
@@ -328,7 +329,7 @@ unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans: *mut pg_sys::List) {
     // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
-        let Analysis { text, attributes, names, columns, calls_volatile, .. } = &*analysis;
+        let Analysis { text, attributes, names, columns, call, .. } = &*analysis;
         let no_plan = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the query has no plan");
         let plan = PgList::<pg_sys::PlannedStmt>::from_pg(plans).get_ptr(0).ok_or_else(no_plan).or_raise();
         let load = &mut *load;
@@ -346,7 +347,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans:
             running: std::ptr::null_mut(),
             is_active: false,
             sets: sets.collect(),
-            calls_volatile: *calls_volatile,
+            call: *call,
             reads_target: loaded.iter_oid().any(|oid| read.contains(&oid)),
         });
     }
