@@ -42,8 +42,8 @@ const BZIP2: &[u8] = b"BZh";
 const XZ: &[u8] = b"\xfd7zXZ\x00";
 const SIGNATURES: [&[u8]; 5] = [GZIP, ZSTD, LZ4, BZIP2, XZ];
 
-/// Maximum memory of a decoder's window. zstd's library and program have this limit by default. The xz program needs at
-/// most half of it, unless it compresses with a larger dictionary.
+/// Maximum memory of a decoder's window. zstd's library and program have this limit by default. The presets of xz use
+/// dictionaries of at most half this size.
 pub const MOST_MEMORY: u64 = 128 << 20;
 
 impl Compression {

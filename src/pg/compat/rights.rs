@@ -184,8 +184,8 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
 
 /// Restricts the search path to safe schemas until a nest level of settings ends, before code of `owner` runs for
 /// `user`. From 17 on, maintenance commands do this (`RestrictSearchPath`). In older versions only owners run
-/// maintenance commands, and an owner may choose the functions that names in the own code refer to. A load may be run
-/// by another user, who may not choose: that user's functions would run with the owner's rights.
+/// maintenance commands, with search paths of their own. A load may be run by another user. With that user's search
+/// path, the owner's code could call that user's functions, with the owner's rights.
 ///
 /// # Safety
 /// A plain frame in a nest level of its own.
