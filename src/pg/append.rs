@@ -1,8 +1,8 @@
 //! Appends finished pages to a heap, past the end of its file and around shared buffers.
 //!
 //! ```text
-//!  append lock ─► extension lock ─► end of file ─► segments, space ─► ctids ─► WAL ─► flush ─► write ─► sync ─► release
-//!  └ may raise, wait, be interrupted ──────────────────────────────┘└ raises nothing, interrupts are held ──────┘
+//!   append lock ─► extension lock ─► EOF ─► segments, space ─► ctids ─► WAL ─► flush ─► write ─► sync ─► release
+//!   └ may raise, wait, be interrupted ────────────────────────┘└ raises nothing, interrupts are held ──────────┘
 //! ```
 //!
 //! The pages are complete and are appended in order. A row would be lost if any step were left out or moved:

@@ -8,8 +8,8 @@
 //! The COPY copies nothing. The end of the chain depends on the order in which the libraries were loaded:
 //!
 //! ```text
-//!   pg_bulk was loaded first:        other hooks ─► pg_bulk's hook             the hook answers
-//!   another library was loaded first: pg_bulk's hook ─► other hooks ─► DoCopy   an error ends DoCopy before it opens a file
+//!   pg_bulk loaded first:          other hooks ─► pg_bulk's hook             the hook answers
+//!   another library loaded first:  pg_bulk's hook ─► other hooks ─► DoCopy   an error ends DoCopy before it opens a file
 //! ```
 //!
 //! There are two kinds of questions:
