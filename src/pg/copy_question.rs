@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!   pg_bulk loaded first:          other hooks ─► pg_bulk's hook             the hook answers
-//!   another library loaded first:  pg_bulk's hook ─► other hooks ─► DoCopy   an error ends DoCopy before it opens a file
+//!   another library loaded first:  pg_bulk's hook ─► other hooks ─► DoCopy   an error ends DoCopy before it reads
 //! ```
 //!
 //! There are two kinds of questions:

@@ -80,7 +80,7 @@ pub fn is_found(string: &[u8]) -> bool {
 }
 
 fn name_of(encoding: c_int) -> String {
-    // SAFETY: the table of names answers every number, with an empty string if need be.
+    // SAFETY: the table lookup accepts every number; an unknown one has an empty name.
     unsafe { CStr::from_ptr(compat::encoding_to_char(encoding)) }.to_string_lossy().into_owned()
 }
 

@@ -49,7 +49,7 @@ pub struct ByFile {
 }
 
 impl ByFile {
-    /// Nobody does.
+    /// No counts are requested.
     pub const NONE: ByFile = ByFile { first: std::ptr::null(), count: 0, whole: std::ptr::null() };
 
     /// Counts for `count` files, from `first` on.
