@@ -71,7 +71,7 @@ pub struct IndexFile {
     expect(clippy::large_enum_variant, reason = "one an index; a box is memory to run out of")
 )]
 enum Behind {
-    /// This thread, for now.
+    /// This thread, until the first batch is full.
     NotYet,
     /// This thread.
     Never,
@@ -331,7 +331,7 @@ fn log(relation: pg_sys::Relation, needs_wal: bool, first: u32, pages: &mut [Ali
         logged.push(page.0.as_mut_ptr().cast());
     }
     if needs_wal && !blocks.is_empty() {
-        // SAFETY: guarded calls on pages of our own, as many as there are block numbers; the relation is open.
+        // SAFETY: guarded calls on pages of this struct, one for each block number; the relation is open.
         unsafe {
             compat::log_newpages(relation, MAIN, &mut blocks, &mut logged);
             // The commit need not wait for WAL that the WAL writer has flushed before.

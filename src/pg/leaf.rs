@@ -5,7 +5,7 @@
 //! and inserts all tuples that belong there and fit:
 //!
 //! ```text
-//!   tuples in order ─► descend with the first ─► leaf, locked ─► tuples that belong there and fit ─► records, or the page
+//!   tuples in order ─► descend with the first ─► leaf, locked ─► tuples that belong there and fit ─► records, or page
 //!                                                            └─► none: index_insert takes the first tuple
 //! ```
 //!
