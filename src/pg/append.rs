@@ -7,13 +7,13 @@
 //!
 //! The pages are complete and are appended in order. A row would be lost if any step were left out or moved:
 //!
-//! * **Complete pages in order.** Blocks below the end of the file belong to shared buffers: a reader may cache an
+//! * **Complete pages in order.** Blocks below the end of the file belong to shared buffers. A reader may cache an
 //!   empty block there, and VACUUM or an INSERT may use it. Such a process would never see a page that is written
 //!   later. So every block below the end of the file is written, and no page is written twice. This also holds for a
 //!   relation that other transactions cannot see, because expressions of the load may read it.
-//! * **WAL before data**, flushed. Otherwise a power loss could leave a page that no WAL restores, a page with an LSN
-//!   from the future, or a page with an xid that the server assigns again. The flush is left out for a file that is new
-//!   in this transaction: nothing refers to that file after a crash.
+//! * **WAL before data**, flushed. Otherwise a power loss could leave a page that no WAL restores. The page could have
+//!   an LSN from the future, or an xid that the server assigns again. The flush is left out for a file that is new in
+//!   this transaction: nothing refers to that file after a crash.
 //! * **No checkpoint in between** (`DELAY_CHKPT_START`). The redo point of such a checkpoint would lie behind the
 //!   record, and its syncs would come before the data.
 //! * **Steps that can fail come first.** Recovery and standbys write every page that has WAL. If the disk turns out

@@ -1,9 +1,9 @@
 //! The append lock of a load: only its holder may request the relation extension lock.
 //!
-//! Members of a lock group jump the queue of an extension lock: while one member holds the lock, the server puts
-//! another member that requests it ahead of all other processes, because the group would otherwise wait for itself
-//! (ProcSleep, proc.c). If all processes of a load requested the lock, other sessions would starve until the load ends.
-//! So the processes of a load first queue for the append lock.
+//! Members of a lock group jump the queue of an extension lock. While one member holds the lock, the server puts
+//! another member that requests it ahead of all other processes: otherwise the group would wait for itself (ProcSleep,
+//! proc.c). If all processes of a load requested the lock, other sessions would starve until the load ends. So the
+//! processes of a load first queue for the append lock.
 //!
 //! The wait uses a condition variable, not an LWLock, because it must be interruptible.
 

@@ -101,7 +101,7 @@ impl Chunks {
                 rows.stream_mut().resume(place)?;
                 return Ok(true);
             }
-            // Shared data that are decompressed end with this chunk, even if its last record has no line end.
+            // Decompressed data end with this chunk, even if its last record has no line end.
             let end = if is_open { len } else { cut.end.unwrap_or(0) };
             reserve(cut.most_records + u64::from(is_open))?;
             // Passing the ticket on releases the data before the next record.

@@ -8,8 +8,8 @@
 //! first message, and then takes the messages that are there already, up to the requested size. psql's messages have 8
 //! kB; decoding is faster with hundreds of kilobytes.
 //!
-//! **A cancel request waits for the end of a message**, as in COPY: an error between the first and the last byte of a
-//! message would lose the protocol's synchronization. SIGTERM does not wait.
+//! **A cancel request waits for the end of a message**, as in COPY: an error in the middle of a message would end the
+//! connection. SIGTERM does not wait.
 
 use std::ffi::{CStr, c_int};
 

@@ -451,7 +451,8 @@ impl CopyOptions {
         Ok(encodings.keeping_bom(self.keeps_bom).by_part(matches!(self.shape, Shape::Fixed | Shape::Binary)))
     }
 
-    /// Returns the files of a location with several ones. None of them is opened. Guarded, and interruptible.
+    /// Returns the files of a directory or pattern; None for a single file. Opens none of them. Guarded, and
+    /// interruptible.
     pub fn files(&self, location: &Location) -> Result<Option<Rc<FileList>>> {
         if self.is_literal { Ok(None) } else { location.files() }
     }

@@ -137,7 +137,7 @@ struct Question {
     insertion: Option<Insertion>,
     /// The end of the chain was reached, and the check has passed.
     is_answered: bool,
-    /// The hook of another library that is called after pg_bulk's.
+    /// The previous ExecutorCheckPerms_hook, which is called after pg_bulk's.
     rights_hook: pg_sys::ExecutorCheckPerms_hook_type,
 }
 

@@ -1,14 +1,14 @@
 //! Decompresses a file in a thread of its own, ahead of its reader.
 //!
 //! ```text
-//!   thread:   file ─► decoder ─► piece ─► piece ─► piece      (bounded)
-//!                                                    │
-//!   server's own thread:                             └─► Source::read
+//!   thread:   file ─► decoder ─► buffer ─► buffer ─► buffer      (bounded)
+//!                                                      │
+//!   server's own thread:                               └─► Source::read
 //! ```
 //!
 //! Decompression takes as long as parsing and storing the data, so both run at the same time.
 //!
-//! **The thread calls no server function.** It has a descriptor of its own, uses Rust's allocator, and blocks all
+//! **The thread calls no server function.** It has a descriptor of its own, and uses Rust's allocator. It blocks all
 //! signals, so that the server's handlers run in the server's thread. It ends at the end of the file, when its reader
 //! is dropped, and with the process. The server does not wait for its end: the thread may be reading from a disk that
 //! does not answer. The amount of data that it holds ahead is bounded, even if a few bytes expand to many.

@@ -103,7 +103,8 @@ impl Encodings {
         Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false, by_part: false })
     }
 
-    /// Whether invalid bytes can be detected and replaced. With SQL_ASCII on the server all bytes are valid.
+    /// Whether invalid bytes can be replaced. A database with SQL_ASCII cannot replace those of another encoding: it
+    /// has no invalid bytes.
     pub fn are_mended(&self) -> bool {
         self.server != SQL_ASCII || self.file == SQL_ASCII
     }

@@ -1,7 +1,7 @@
 //! Finds the row that has a key in a unique index, and deletes it.
 //!
 //! A unique index has entries, not rows: several entries of one key may belong to dead rows, or to versions of one row.
-//! As for ON CONFLICT, the search uses a dirty snapshot, which sees all rows that are not known to be dead, and waits
+//! As for ON CONFLICT, the search uses a dirty snapshot, which sees all rows that are not known to be dead. It waits
 //! for transactions that are inserting or deleting the row.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
@@ -89,8 +89,8 @@ pub fn is_same(a: &pg_sys::ItemPointerData, b: &pg_sys::ItemPointerData) -> bool
     (a.ip_blkid.bi_hi, a.ip_blkid.bi_lo, a.ip_posid) == (b.ip_blkid.bi_hi, b.ip_blkid.bi_lo, b.ip_posid)
 }
 
-/// Raises a serialization failure if the row that has a key is not visible to this transaction's snapshot: the row that
-/// is kept would be unknown to the transaction (ExecCheckTIDVisible, nodeModifyTable.c).
+/// Raises a serialization failure if the row that has a key is not visible to the snapshot of a REPEATABLE READ or
+/// SERIALIZABLE transaction (ExecCheckTIDVisible, nodeModifyTable.c).
 ///
 /// # Safety
 /// An open heap, and one of its rows.

@@ -1,8 +1,8 @@
 //! Writes the file of an index that is new in this transaction, page by page.
 //!
-//! Pages arrive nearly in order: leaf pages one after the other, and a page of an upper level when it is full, long
-//! after its position in the file was passed. As in nbtsort.c, a passed position is first filled with zeroes. No
-//! process reads the index meanwhile.
+//! Pages arrive nearly in order. A page of an upper level arrives when it is full, long after its position among the
+//! leaf pages was passed. As in nbtsort.c, a passed position is first filled with zeroes. No process reads the index
+//! meanwhile.
 //!
 //! If several processes write parts of the file, each has blocks of its own, and reaches them as its pages arrive. One
 //! process finally writes zeroes to the blocks that were not used. Pages may be missing only within a segment: earlier
@@ -15,8 +15,8 @@
 //! If one process writes a file of more than one batch, a thread ([`super::page_writer`]) writes a batch while the next
 //! one is built. Checkpoints are not delayed meanwhile, because building a batch may take long: it may read rows of the
 //! table. If a checkpoint begins during a write, the batch is logged and written again afterwards. That checkpoint may
-//! have ended before the thread finished; neither a crash nor a backup would then find all pages in the file, or find
-//! them in the WAL behind the redo point. Late pages wait until the thread is idle, since its batch may contain the
+//! have ended before the thread finished. After a crash or in a backup, some pages would then be neither in the file
+//! nor in the WAL behind the redo point. Late pages wait until the thread is idle, since its batch may contain the
 //! zeroes for their positions.
 
 use std::ffi::c_char;

@@ -86,8 +86,7 @@ pub struct LeafWriter {
     needs_wal: bool,
     /// The latest page came from the end of the file, so the free space map is empty.
     no_free_pages: bool,
-    /// The WAL writer was woken for WAL up to here. Starts at the position before the first leaf's WAL, which others
-    /// handle; 0 before the first leaf.
+    /// End of WAL when the WAL writer was woken most recently, or when the first leaf was written; 0 before that.
     told: pg_sys::XLogRecPtr,
 }
 
@@ -195,7 +194,8 @@ impl LeafWriter {
             if !self.needs_wal || (self.told > 0 && end.saturating_sub(self.told) < WORTH_TELLING) {
                 return;
             }
-            // The first WAL of a small insert is left to the commit: it would have to wait for a WAL writer that syncs.
+            // The first leaf does not wake it: the commit of a small insert would have to wait until the WAL writer has
+            // synced.
             if self.told > 0 {
                 c::XLogSetAsyncXactLSN(end);
             }

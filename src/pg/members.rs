@@ -328,7 +328,7 @@ impl Members {
     fn leave_rest(&mut self, at: u64) -> Result<()> {
         self.ahead.clear();
         self.waiting = Vec::new();
-        // The threads end.
+        // This ends the threads.
         (self.tasks, self.is_last) = (None, true);
         let input = Input { offset: at, ..self.source.take().ok_or_else(failed)?.into_inner() };
         self.consumed.store(at, Relaxed);

@@ -67,7 +67,7 @@ impl<const N: usize> NumberSort<N> {
     pub fn sort(&mut self) {
         match &mut self.many {
             Some(many) => many.sort(),
-            // As the server sorts them.
+            // In the order of the server's sort.
             None => self.few.sort_unstable(),
         }
     }
@@ -90,7 +90,7 @@ impl<const N: usize> NumberSort<N> {
     }
 }
 
-/// Numbers as the server has them.
+/// Converts numbers to signed ones, as the server has them.
 fn signed<const N: usize>(row: [u64; N]) -> [i64; N] {
     std::array::from_fn(|i| row.get(i).map_or(0, |number| number.cast_signed()))
 }

@@ -1,5 +1,5 @@
-//! Error texts of COPY that differ between versions: 17 changed texts and SQLSTATEs of option errors
-//! (ProcessCopyOptions, copy.c), and 18 the error for a string that is too long.
+//! Error texts of COPY that differ between versions. 17 changed option errors (ProcessCopyOptions, copy.c), 18 the
+//! error for a string that is too long.
 
 use pgrx::PgSqlErrorCode as Code;
 

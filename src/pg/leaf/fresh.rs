@@ -1,17 +1,17 @@
 //! Allocates many pages for new leaves at a time.
 //!
-//! PostgreSQL allocates index pages one by one: for each page it asks the free space map, takes the extension lock,
-//! gets the file's length and writes a page of zeroes. The caller gets its first page in this manner. If that page came
-//! from the end of the file, the free space map is empty. So all further pages are added at the end, too: each step
-//! extends the file once, and the pages get into shared buffers without being read.
+//! PostgreSQL allocates index pages one by one. For each page it asks the free space map, takes the extension lock,
+//! gets the file's length and writes zeroes. The caller gets its first page in this manner. If that page came from the
+//! end of the file, the free space map is empty. So all further pages are added at the end, too: each step extends the
+//! file once, and the pages get into shared buffers without being read.
 //!
 //! The tricky point is that other processes may find such a page before it is used. The free space map may list the
 //! page since before a crash. A process that takes pages from the map checks the file's length without a lock. As soon
-//! as the file is longer it may take the page, and it would keep the page locked while it waits for the extension lock,
-//! a wait that deadlock detection does not see. So this module locks the pages before it extends the file. That process
-//! then finds the page locked and tries another one. A process that reads to the end of the file, as VACUUM does,
-//! waits, and then finds a leaf or a page of zeroes. VACUUM adds a page of zeroes to the free space map, also one that
-//! an error or a crash has left.
+//! as the file is longer, it may take the new page and keep it locked while it waits for the extension lock. If this
+//! module then waited for the page, the server would not detect the deadlock. So this module locks the pages before it
+//! extends the file. That process then finds the page locked and tries another one. A process that reads to the end of
+//! the file, as VACUUM does, waits, and then finds a leaf or a page of zeroes. VACUUM adds a page of zeroes to the free
+//! space map, also one that an error or a crash has left.
 //!
 //! Extending writes only the last page, as in _hash_alloc_buckets (hashpage.c). The space before that page is allocated
 //! first, so that a full disk is an error here and not in the checkpoint that writes the pages. If the file system

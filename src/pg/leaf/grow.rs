@@ -13,8 +13,8 @@
 //! The new pages are allocated first, so that no process waits for that. Then the last leaf and its parent are locked,
 //! in the order of _bt_split and _bt_insert_parent (nbtinsert.c). One WAL record holds all pages in full. So a crash
 //! leaves neither unreachable leaves nor an incomplete split. Redo restores the pages in the order of the record: first
-//! the new leaves, which are not linked yet, then the old last leaf, which links to them, then the parent. A reader on
-//! a standby meanwhile reaches them from the left, as after a split.
+//! the new leaves, then the old last leaf, which links to them, then the parent. A reader on a standby meanwhile
+//! reaches them from the left, as after a split.
 //!
 //! This module never splits the parent, or a leaf that is alone on its level. Tuples are then inserted by
 //! `index_insert`, until it has split these pages and updated the fast root.
