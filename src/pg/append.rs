@@ -22,8 +22,8 @@
 //! * **A sync request for each touched segment, after the write.** A checkpoint may have processed an earlier request
 //!   already.
 //! * **WAL is one XLOG_HEAP2_MULTI_INSERT record per page**, in the format of heap_multi_insert (heapam.c) for a page
-//!   that it fills. It is as small as COPY's WAL and can be decoded. It holds no page image, so wal_compression costs
-//!   nothing.
+//!   that it fills. It is as small as COPY's WAL and can be decoded. It holds no page image, which wal_compression
+//!   would have to compress.
 
 use std::ffi::c_char;
 

@@ -1,8 +1,8 @@
 //! Starts background workers, and implements the parts that run inside one.
 //!
-//! pgrx's wrapper is not used: its SIGTERM handler sets a flag that the server does not check. A worker would finish
-//! its load before it ends. Here SIGTERM works as in a session: the next CHECK_FOR_INTERRUPTS ends the process. No Rust
-//! frame is unwound then.
+//! pgrx's wrapper is not used: its SIGTERM handler sets a flag that the server does not check. Such a worker would
+//! finish its load before it exits. Here SIGTERM works as in a session: the next CHECK_FOR_INTERRUPTS ends the process.
+//! No Rust frame is unwound then.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};

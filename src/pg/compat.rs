@@ -169,7 +169,7 @@ pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
     }
 }
 
-/// Returns true if both locate one file.
+/// Whether both locators mean one file.
 pub fn is_same_file(a: Locator, b: Locator) -> bool {
     #[cfg(feature = "pg15")]
     return (a.spcNode, a.dbNode, a.relNode) == (b.spcNode, b.dbNode, b.relNode);

@@ -157,7 +157,7 @@ impl Draft {
         }
     }
 
-    /// Sets an option. Returns false if COPY has no option of this name.
+    /// Sets an option. Returns false if its name is not in [`NAMES`].
     pub fn set(&mut self, name: &str, given: &Value) -> Result<bool> {
         match name {
             "force_not_null" => {

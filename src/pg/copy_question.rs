@@ -186,7 +186,7 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
         let asks = |from| ask(from, schema, name, Some(insertion), by);
         let mut end = asks(From::of(location));
         if end == End::NoRole {
-            // The user may read the file by other rights.
+            // The user has other rights to read this file.
             end = asks(From::Client);
         }
         if end != End::Answered {

@@ -1,7 +1,7 @@
 //! Callback tables of pg_bulk's custom scan nodes.
 //!
 //! The server keeps pointers to the tables, so they are statics. They contain pointers, so they must be declared Sync.
-//! A callback that a node does not support is None in its table.
+//! Callbacks that a node does not support are None.
 
 use pgrx::pg_sys;
 

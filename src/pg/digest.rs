@@ -1,7 +1,7 @@
 //! A digest of a file's contents, in sixteen bytes.
 //!
 //! The digest is XXH3 with 128 bits over the bytes on disk, most significant byte first, as `xxh128sum` prints it. It
-//! does not protect against an attacker: two files made to have one digest are not loaded by mistake. Hashing is as
+//! need not resist an attacker: two files that were made to have equal digests are not loaded by mistake. Hashing is as
 //! fast as reading the file.
 
 use twox_hash::xxhash3_128::Hasher;

@@ -6,9 +6,10 @@
 //! by one ([`Below::follow`]). They may change meanwhile, so the position of the open descriptor decides in the end
 //! ([`Below::admits`]).
 //!
-//! **Grants.** USAGE on such a server includes a part of pg_read_server_files, so only a role with that role's
-//! privileges may grant it. A server's owner may have lost these privileges or never had them, and the server does not
-//! check this at GRANT. So pg_bulk accepts grants by roles that have the privileges now, and ownership by such a role.
+//! **Grants.** USAGE on such a server includes a part of pg_read_server_files, so only a role with the privileges of
+//! pg_read_server_files may grant it. A server's owner may have lost these privileges or never had them, and the server
+//! does not check this at GRANT. So pg_bulk accepts grants by roles that have the privileges now, and ownership by such
+//! a role.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, c_int};
@@ -249,7 +250,7 @@ pub fn check_owner(server: pg_sys::Oid, relid: pg_sys::Oid) -> Result<()> {
     }
 }
 
-/// Whether the role has USAGE from a grantor who may read all files.
+/// Whether the role has USAGE that was granted by a role with access to all files.
 fn is_granted(server: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups. The attribute is an array of ACL items, to which the elements point.
     unsafe {

@@ -103,8 +103,8 @@ impl Encodings {
         Ok(Encodings { file, server, conversion: Some(conversion), keeps_bom: false, by_part: false })
     }
 
-    /// Whether invalid bytes can be replaced. A database with SQL_ASCII cannot replace those of another encoding: it
-    /// has no invalid bytes.
+    /// Whether invalid bytes can be replaced. If only the database has SQL_ASCII, they cannot: no bytes are invalid
+    /// there.
     pub fn are_mended(&self) -> bool {
         self.server != SQL_ASCII || self.file == SQL_ASCII
     }

@@ -56,7 +56,7 @@ impl FieldDraft {
             }
             "date_format" => {
                 let given = value.one(name)?;
-                // Whether a field is missing depends on the column's type.
+                // Whether the template lacks a field depends on the column's type.
                 let known = Template::new(given, Kind::Timestamp);
                 if let Err(why @ (BadTemplate::Unknown(_) | BadTemplate::Twice | BadTemplate::HalfDay)) = known {
                     return Err(bad_template(given, why));

@@ -32,7 +32,7 @@ pub(super) struct FirstHeader {
     order: Vec<usize>,
 }
 
-/// The names in a header; a name that is the NULL marker is None.
+/// The names in a header; None for a name that is the NULL marker.
 type Names = Vec<Option<Vec<u8>>>;
 
 /// Whether the header line is empty, so that it names nothing.
@@ -174,7 +174,7 @@ impl Rows {
         self.known = Some(known);
     }
 
-    /// Whether this is an empty file of several ones.
+    /// Whether this file is empty and one of several.
     fn is_empty_file(&self) -> bool {
         self.stream.files().is_some() && is_empty(&self.stream.reader)
     }

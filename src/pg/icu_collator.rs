@@ -8,8 +8,8 @@
 //! promises that sort keys have the same order, but there are exceptions. With ICU 72 they were found for strings with
 //! equal base letters, in collations that compare accents backward (`fr-CA`) or shift punctuation (`ka-shifted`, `th`).
 //! Some such strings even form cycles in which each is less than the next one. The server's sort is used for these
-//! collations. For all others, neighbors that do not differ before their accents are compared again with the server's
-//! function. If the results differ, the server builds the index.
+//! collations. For all others, neighbors with equal base letters are compared again with the server's function. If the
+//! results differ, the server builds the index.
 //!
 //! The server's sort is also used for nondeterministic collations, for databases with another encoding than UTF-8, and
 //! if the library or its functions are not found.

@@ -189,8 +189,8 @@ impl IndexFile {
         }
     }
 
-    /// Hands the batch to the thread, which is started for the first full batch. Returns false if there is none. The
-    /// thread is idle. Guarded.
+    /// Hands the batch to the thread, which is started for the first full batch. Returns false if no thread is
+    /// available. The thread is idle. Guarded.
     fn write_behind(&mut self) -> Result<bool> {
         if matches!(self.behind, Behind::NotYet) && self.count == BATCH {
             // The build also works without a thread, if there is no memory for one.

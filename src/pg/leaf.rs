@@ -9,10 +9,10 @@
 //!                                                            └─► none: index_insert takes the first tuple
 //! ```
 //!
-//! This module never splits a page, frees space in one, compares rows with equal keys or splits a posting list. A tuple
-//! that requires any of this is left to `index_insert`, and the tuples after it are tried again here. So a page changes
-//! as if its tuples were inserted one after the other. The WAL records are XLOG_BTREE_INSERT_LEAF, or full pages where
-//! these are smaller.
+//! This module never splits a page, frees space in one, checks the uniqueness of equal keys or splits a posting list. A
+//! tuple that requires any of this is left to `index_insert`, and the tuples after it are tried again here. So a page
+//! changes as if its tuples were inserted one after the other. The WAL records are XLOG_BTREE_INSERT_LEAF, or full
+//! pages where these are smaller.
 //!
 //! The tricky point is uniqueness. An inserter holds the lock of the first leaf that may have its key while it searches
 //! for duplicates and until its own tuple is inserted (_bt_doinsert, nbtinsert.c). The lock of this module's leaf is
@@ -44,7 +44,7 @@ const NOT_ORDINARY: u16 = BTP_DELETED | BTP_META | BTP_HALF_DEAD | BTP_INCOMPLET
 /// Bytes of an XLOG_BTREE_INSERT_LEAF record besides its tuple: XLogRecord, the headers of a block and of data,
 /// xl_btree_insert.
 const RECORD: usize = 24 + 20 + 2 + 2;
-/// Bytes of WAL after which the WAL writer is woken: half of what it writes at once (wal_writer_flush_after).
+/// Bytes of WAL after which the WAL writer is woken: half of wal_writer_flush_after's default.
 const WORTH_TELLING: u64 = 512 << 10;
 /// XLOG_BTREE_INSERT_LEAF (nbtxlog.h)
 const INSERT_LEAF: u8 = 0x00;

@@ -120,8 +120,8 @@ extern "C-unwind" fn release_all(_code: c_int, _argument: pg_sys::Datum) {
     unsafe { pg_sys::LockReleaseAll(pg_sys::DEFAULT_LOCKMETHOD as pg_sys::LOCKMETHODID, true) }
 }
 
-/// Returns the process entry of `pid`; null if there is none. The entry stays valid memory after the process has ended.
-/// Guarded.
+/// Returns the process entry of `pid`; null without such a process. The entry stays valid memory after the process has
+/// ended. Guarded.
 pub fn process(pid: i32) -> *mut pg_sys::PGPROC {
     // SAFETY: a guarded call.
     unsafe { pg_sys::BackendPidGetProc(pid) }

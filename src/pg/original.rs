@@ -74,7 +74,8 @@ impl Original {
     /// since users need not know which process read a file.
     ///
     /// # Safety
-    /// An error that was caught while this was pushed; the restored fields live in this memory context.
+    /// An error that was caught while this was pushed. The restored fields live in the memory context of
+    /// [`Original::new`].
     pub unsafe fn restore(this: *mut Original, error: *mut pg_sys::ErrorData) -> bool {
         // SAFETY: this function's contract covers the error; strings of errors are NUL-terminated or null.
         unsafe {
@@ -91,7 +92,7 @@ impl Original {
             (*error).constraint_name = (*original).constraint_name;
             (*error).internalquery = (*original).internalquery;
             (*error).internalpos = (*original).internalpos;
-            // The first context from inner callbacks comes first, then the latest context from outer callbacks.
+            // Joins the first context from inner callbacks and the latest context from outer callbacks.
             let inside = text((*original).context);
             let of_worker = without_worker(inside);
             let inside = of_worker.unwrap_or(inside);

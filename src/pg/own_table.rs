@@ -1,9 +1,9 @@
 //! Reads and writes a table of the extension without executing a statement.
 //!
-//! Storing a record of pg_bulk's work must neither fail nor change the result of this work. So rows are inserted with
-//! heap_insert, not with an INSERT: no rights are checked, no user-defined code runs, no setting matters, and no SQL
-//! command can call this. The changes are not decoded logically: a subscriber to all tables does not need them, and may
-//! lack the table.
+//! Writing an entry about pg_bulk's work must neither fail nor change the result of that work. So rows are inserted
+//! with heap_insert, not with an INSERT: no rights are checked, no user-defined code runs, no setting matters, and no
+//! SQL command can call this. The changes are not decoded logically: a subscriber to all tables does not need them, and
+//! may lack the table.
 //!
 //! **SERIALIZABLE.** Reading takes no predicate locks. It uses no MVCC snapshot: it sees all rows that are committed
 //! now, and those of this transaction. Rows are inserted and deleted but never updated, so each row is seen once.
@@ -272,7 +272,8 @@ impl OwnTable {
         rows
     }
 
-    /// Returns a B-tree on the first column only, without a predicate; invalid if there is none. Guarded.
+    /// Returns a B-tree on the first column only, without a predicate; InvalidOid if the table has no such index.
+    /// Guarded.
     fn first_index(&self) -> pg_sys::Oid {
         // SAFETY: guarded calls; the list has `length` elements, each an index of the relation.
         unsafe {
