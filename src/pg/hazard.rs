@@ -232,7 +232,7 @@ fn receive_function(type_oid: pg_sys::Oid) -> pg_sys::Oid {
 /// # Safety
 /// `T` is the struct of `tag`. Guarded.
 unsafe fn zeroed<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: zeroed memory is a valid start for a node, as in makeNode.
+    // SAFETY: zeroed memory, as in makeNode.
     unsafe {
         let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
         (*node).type_ = tag;

@@ -101,7 +101,8 @@ impl IndexFile {
         Self::with_traits(relation, traits, false)
     }
 
-    /// Creates one of several writers to such a file, each with its own blocks. The leader sends the traits. Guarded.
+    /// Creates one of several writers to such a file, each with its own blocks. The leader determines the traits.
+    /// Guarded.
     pub fn part(relation: pg_sys::Relation, traits: Traits) -> Result<IndexFile> {
         Self::with_traits(relation, traits, true)
     }

@@ -25,7 +25,7 @@ struct Locale {
 /// Returns ICU's collator (UCollator) for a collation; it lives as long as the process. None if the collation has
 /// another provider or is not deterministic. Guarded; looks into the catalogs.
 pub fn icu_collator(collation: pg_sys::Oid) -> Option<*const c_void> {
-    // SAFETY: guarded calls. The result is null or begins with a provider; for ICU the whole struct is there.
+    // SAFETY: guarded calls. Null, or a struct that begins with its provider; for ICU it is complete.
     unsafe {
         let locale = c::guard(|| c::pg_newlocale_from_collation(collation)).cast::<Locale>();
         let is_icu = !locale.is_null()

@@ -12,8 +12,7 @@ use crate::pg::unguarded;
 /// # Safety
 /// A plan, and the state of the statement that it belongs to; called from a guarded frame.
 pub unsafe fn statement_for_workers(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: this function's contract covers both arguments; zeroed memory is a valid start for a node, as in
-    // makeNode.
+    // SAFETY: this function's contract covers both arguments; zeroed memory, as in makeNode.
     unsafe {
         let statement = pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>()).cast::<pg_sys::PlannedStmt>();
         (*statement).type_ = pg_sys::NodeTag::T_PlannedStmt;
