@@ -1,29 +1,29 @@
-//! Appending finished pages to a heap.
+//! Appends finished pages to a heap, past the end of its file and around shared buffers.
 //!
 //! ```text
-//!   baton ─► extension lock ─► end of file ─► segments, space ─► ctids ─► WAL ─► flush ─► write ─► sync request ─► pass on
-//!   └ may raise, wait, be interrupted ────────────────────────┘└ raises nothing, interrupts are held ──────────────┘
+//!   append lock ─► extension lock ─► EOF ─► segments, space ─► ctids ─► WAL ─► flush ─► write ─► sync ─► release
+//!   └ may raise, wait, be interrupted ────────────────────────┘└ raises nothing, interrupts are held ──────────┘
 //! ```
 //!
-//! Pages are written past the end of the file, complete, in order, around shared buffers. Each step is where it is
-//! because a row is lost otherwise:
+//! The pages are complete and are appended in order. A row would be lost if any step were left out or moved:
 //!
-//! * **Complete pages in order.** Whatever is below the end of the file belongs to shared buffers: a reader may cache
-//!   it, VACUUM or an INSERT may use it if it is empty. A page that is written later would never be seen. So the end
-//!   of the file never passes a page that is not written, and a page is never written twice. This holds even where
-//!   nobody else can see the relation, for expressions of the load may read it.
-//! * **WAL before data**, flushed: else a power loss leaves a page that no WAL can restore, with an LSN from the future,
-//!   or with an xid that will be given out again. Where the file is new in this transaction nothing refers to it after
-//!   a crash, and the flush is left out.
-//! * **No checkpoint in between** (`DELAY_CHKPT_START`): its redo point would lie behind the record, its syncs before
-//!   the data.
-//! * **What can fail comes first.** Once there is WAL for a page, recovery and standbys will make it. A disk that turns
-//!   out full after that is a server that does not start again. So segments are opened and space is allocated before.
-//!   Should a write fail all the same, WAL for empty pages takes the place of what was not written.
-//! * **A sync request for each segment touched, after the write**: a checkpoint may already have dealt with an earlier
-//!   one.
-//! * **WAL is one XLOG_HEAP2_MULTI_INSERT record a page**, as heap_multi_insert (heapam.c) writes it for a page that it
-//!   fills: as small as COPY's, decodable, and never a page image for wal_compression to work on.
+//! * **Complete pages in order.** Blocks below the end of the file belong to shared buffers. A reader may cache an
+//!   empty block there, and VACUUM or an INSERT may use it. Such a process would never see a page that is written
+//!   later. So every block below the end of the file is written, and no page is written twice. This also holds for a
+//!   relation that other transactions cannot see, because expressions of the load may read it.
+//! * **WAL before data**, flushed. Otherwise a power loss could leave a page that no WAL restores. The page could have
+//!   an LSN from the future, or an xid that the server assigns again. The flush is left out for a file that is new in
+//!   this transaction: nothing refers to that file after a crash.
+//! * **No checkpoint in between** (`DELAY_CHKPT_START`). The redo point of such a checkpoint would lie behind the
+//!   record, and its syncs would come before the data.
+//! * **Steps that can fail come first.** Recovery and standbys write every page that has WAL. If the disk turns out
+//!   full after the WAL is logged, the server cannot start again. So segments are opened and space is allocated before.
+//!   If a write fails nevertheless, WAL for empty pages replaces the pages that were not written.
+//! * **A sync request for each touched segment, after the write.** A checkpoint may have processed an earlier request
+//!   already.
+//! * **WAL is one XLOG_HEAP2_MULTI_INSERT record per page**, in the format of heap_multi_insert (heapam.c) for a page
+//!   that it fills. It is as small as COPY's WAL and can be decoded. It holds no page image, which wal_compression
+//!   would have to compress.
 
 use std::ffi::c_char;
 
@@ -51,14 +51,14 @@ const ALL_FROZEN: u8 = 1 << 5;
 /// XLOG_INCLUDE_ORIGIN (xlog.h)
 const INCLUDE_ORIGIN: u8 = 0x01;
 
-/// What of a relation decides how pages are appended to it. The leader finds out and tells the workers, who cannot
-/// know that a relation is new in this transaction.
+/// Properties of a relation that decide how pages are appended to it. The leader determines them and sends them to the
+/// workers, because a worker cannot know that a relation is new in this transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Traits {
-    /// Others may extend the relation, too: take its extension lock.
+    /// Other transactions may extend the relation, so appends take its extension lock.
     pub shared: bool,
-    /// The file was there before this transaction: WAL must be on disk before data.
+    /// The file existed before this transaction: WAL must be on disk before data.
     pub existed: bool,
     /// RelationNeedsWAL
     pub needs_wal: bool,
@@ -68,10 +68,10 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// The traits of an open relation, as the leader sees them.
+    /// Returns the traits of an open relation. Only the leader can determine them.
     ///
     /// # Safety
-    /// A valid relation, in the process that may have made it.
+    /// The relation is valid, and this process made it if it is new in this transaction.
     pub unsafe fn of(relation: pg_sys::Relation) -> Traits {
         // SAFETY: this function's contract covers the relation; reads settings of this process.
         unsafe {
@@ -86,23 +86,23 @@ impl Traits {
     }
 }
 
-/// Appends to one relation.
+/// Appends pages to one relation.
 #[derive(Debug)]
 pub struct Appender {
     relation: pg_sys::Relation,
     traits: Traits,
     frozen: bool,
     file: RelationFile,
-    /// The redo point when a batch was last appended.
+    /// Redo point when the latest batch was appended.
     redo: Redo,
-    /// The data of one WAL record.
+    /// Data of one WAL record.
     wal: Vec<u8>,
-    /// Other processes append, too: one had the baton when it was asked for.
+    /// Another process of the load held the append lock when this one asked for it.
     contended: bool,
     appended: Appended,
 }
 
-/// What an appender has done.
+/// Work done by an appender.
 #[derive(Debug, Default)]
 pub struct Appended {
     pub pages: u64,
@@ -115,7 +115,7 @@ impl Appended {
     }
 }
 
-/// The extension lock.
+/// A held relation extension lock.
 pub struct ExtensionLock(pg_sys::Relation);
 
 impl ExtensionLock {
@@ -128,14 +128,13 @@ impl ExtensionLock {
 
 impl Drop for ExtensionLock {
     fn drop(&mut self) {
-        // SAFETY: the lock is held. Should the transaction have aborted meanwhile, this is a warning.
+        // SAFETY: the lock is held. If the transaction has aborted meanwhile, this only raises a warning.
         unsafe { pg_sys::UnlockRelationForExtension(self.0, pg_sys::ExclusiveLock.cast_signed()) };
     }
 }
 
 impl Appender {
-    /// An appender for an open relation. Guarded.
-    /// `frozen`: all tuples are.
+    /// Creates an appender for an open relation. `frozen`: all tuples are frozen. Guarded.
     pub fn new(relation: pg_sys::Relation, traits: Traits, frozen: bool) -> Result<Appender> {
         let file = RelationFile::new(relation, traits.temporary)?;
         let (wal, appended) = (Vec::new(), Appended::new());
@@ -146,18 +145,18 @@ impl Appender {
         self.traits
     }
 
-    /// Has another process been waited for?
+    /// Returns true if this appender has waited for another process.
     pub fn is_contended(&self) -> bool {
         self.contended
     }
 
-    /// What was done since this was asked for.
+    /// Returns the work done since the previous call.
     pub fn take_appended(&mut self) -> Appended {
         std::mem::replace(&mut self.appended, Appended::new())
     }
 
-    /// Append the complete pages of a batch. Their tuples learn where they are. Returns the block number of the first
-    /// one. Guarded.
+    /// Appends the complete pages of a batch and sets the positions of their tuples. Returns the block number of the
+    /// first page. Guarded.
     pub fn append(&mut self, batch: &mut PageBatch, baton: &Baton) -> Result<u32> {
         let count = batch.complete();
         point!("append.begin");
@@ -170,8 +169,8 @@ impl Appender {
             self.redo.let_checkpoint_pass();
         }
         let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
-        // SAFETY: guarded calls on an open relation. The storage manager's relation is fetched anew, for it may have
-        // been closed while we waited.
+        // SAFETY: guarded calls on an open relation. The SMgrRelation is fetched again because it may have been closed
+        // during the wait.
         let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation), MAIN) };
         let pieces = self.file.open_pieces(first, count)?;
         pgrx::check_for_interrupts!();
@@ -187,7 +186,7 @@ impl Appender {
         written.map(|()| first)
     }
 
-    /// The part in which nothing may be raised.
+    /// Logs and writes the pages. Nothing here may raise an error.
     fn log_and_write(
         &mut self,
         batch: &mut PageBatch,
@@ -209,15 +208,15 @@ impl Appender {
                 }
                 point_quiet!("append.logged");
                 self.appended.stages.lap(watch, Stage::Log);
-                // SAFETY: in a critical section, where an error would be a panic of the server, as in core.
+                // SAFETY: in a critical section, as in core: an error here would be a PANIC.
                 unsafe {
                     if self.traits.existed {
                         pg_sys::XLogFlush(end);
                         point_quiet!("append.flushed");
                         self.appended.stages.lap(watch, Stage::Flush);
                     } else {
-                        // Nobody waits for it before the commit. But what the WAL writer has on disk by then need
-                        // not be waited for, nor written by us when the WAL buffers are full.
+                        // The flush at commit waits only for WAL that is not yet on disk. So the WAL writer writes now,
+                        // and this process need not write when the WAL buffers are full.
                         pg_sys::XLogSetAsyncXactLSN(end);
                     }
                 }
@@ -236,11 +235,11 @@ impl Appender {
         outcome
     }
 
-    /// Log one page. Returns the end of its record.
+    /// Logs one page. Returns the end of its record.
     fn log_page(&mut self, batch: &mut PageBatch, page: usize, block: u32) -> pg_sys::XLogRecPtr {
         self.wal.clear();
         let tuples = batch.wal_data(page, &mut self.wal);
-        // Each page is the last of its "multi insert": it ends what decoding keeps of out-of-line values.
+        // Each page is the last of its "multi insert": logical decoding then drops the out-of-line values that it kept.
         let mut flags = LAST_IN_MULTI;
         if self.traits.logical {
             flags |= CONTAINS_NEW_TUPLE;
@@ -248,7 +247,7 @@ impl Appender {
         if self.frozen {
             flags |= ALL_FROZEN;
         }
-        // xl_heap_multi_insert: flags, a byte of padding, the number of tuples; no offsets, as the page is new.
+        // xl_heap_multi_insert: flags, a byte of padding, number of tuples. A new page needs no offsets.
         let tuples = tuples.to_ne_bytes();
         let [low, high] = tuples;
         let mut record = [flags, 0, low, high];
@@ -256,7 +255,7 @@ impl Appender {
         if self.traits.logical {
             keep |= pg_sys::REGBUF_KEEP_DATA;
         }
-        // SAFETY: in a critical section, as core logs; the data outlive XLogInsert, and the block is the relation's.
+        // SAFETY: in a critical section, as in core; the data outlive XLogInsert, and the block is the relation's.
         unsafe {
             pg_sys::XLogBeginInsert();
             compat::xlog_register_data(record.as_mut_ptr(), record.len());
@@ -270,13 +269,13 @@ impl Appender {
         }
     }
 
-    /// Pages `from..to` were logged but could not be written: log that they are empty, so that the rows of a
-    /// transaction that is going to fail exist nowhere.
+    /// Logs pages `from..to`, which could not be written, as empty. The transaction is going to fail, and its rows must
+    /// not exist anywhere.
     fn log_empty(&self, first: u32, from: usize, to: usize) {
         let mut empty = AlignedPage([0; BLCKSZ]);
         let mut end = 0;
         for page in from..to {
-            // SAFETY: in a critical section; a page of its own.
+            // SAFETY: in a critical section; the page is a local variable.
             unsafe {
                 pg_sys::PageInit(empty.0.as_mut_ptr().cast(), BLCKSZ, 0);
                 end = compat::log_newpage(self.relation, MAIN, first + page as u32, empty.0.as_mut_ptr().cast());

@@ -1,10 +1,11 @@
-//! `PG_TRY`, for plain frames.
+//! `PG_TRY` for plain frames: returns an error as a complete ErrorData instead of a Rust panic.
 //!
-//! pgrx's guards turn an error into a Rust panic and drop its CONTEXT and constraint fields on the way. Whoever has to
-//! hold an error back for a while, and raise the very same one later, catches it here instead, whole.
+//! pgrx's guards turn an error into a Rust panic and drop its CONTEXT and constraint fields. Code that holds an error
+//! back and raises it again later catches it with these functions instead.
 //!
-//! Catching is not aborting: what the error skipped is still held (locks, pins, a changed user). So an error that is
-//! caught here must be raised again; nothing of PostgreSQL's but what says so may be called before that.
+//! A caught error aborts nothing: locks, pins and a changed user that the failed code left behind are still there. So
+//! an error that is caught here must be raised again. Before that, only server functions that are documented to work in
+//! this state may be called.
 
 use std::ffi::c_int;
 
@@ -13,10 +14,10 @@ use pgrx::pg_sys;
 
 use super::unguarded::{self, Opaque};
 
-/// Run `body(argument)`. Null if it returned, else the error that it raised, allocated in the caller's memory context.
+/// Runs `body(argument)`. Returns null on success, else the error, allocated in the caller's memory context.
 ///
 /// # Safety
-/// The caller is a plain frame. `body` is one, too: it owns nothing that has a destructor, and no panic leaves it.
+/// The caller is a plain frame. So is `body`: it owns nothing that has a destructor, and no panic leaves it.
 pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
     // SAFETY: this function's contract covers the body.
     unsafe {
@@ -29,8 +30,8 @@ pub unsafe fn attempt(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaqu
     }
 }
 
-/// The same for a process of its own: the error is written to the log, and is not raised again but ends the transaction,
-/// which the caller sees to.
+/// Runs `body(argument)` in a process of its own, and writes an error to the server log. The caller does not raise the
+/// error again but must abort the transaction.
 ///
 /// # Safety
 /// As [`attempt`].
@@ -47,11 +48,11 @@ pub unsafe fn attempt_logged(body: unsafe extern "C-unwind" fn(Opaque), argument
     }
 }
 
-/// The same for a guarded frame, and for an error that is not going to be raised again: the body is C that looks at
-/// what it is given and allocates, or there is a subtransaction around it that the caller rolls back.
+/// Runs `body(argument)` from a guarded frame and returns its error, which is not raised again. The body is C code that
+/// only reads its arguments and allocates, or the caller rolls back a subtransaction around it.
 ///
 /// # Safety
-/// As [`attempt`], but for the caller's frame.
+/// As [`attempt`], except that the caller is a guarded frame.
 pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
     // SAFETY: this function's contract covers the body; guarded calls.
     unsafe {
@@ -64,16 +65,16 @@ pub unsafe fn complaint(body: unsafe extern "C-unwind" fn(Opaque), argument: Opa
     }
 }
 
-/// The same in a subtransaction of its own, which is rolled back if there is an error. For a guarded frame.
+/// Runs `body(argument)` from a guarded frame in a subtransaction, which is rolled back if there is an error.
 ///
 /// # Safety
-/// As [`attempt`], but for the caller's frame; in a transaction, and not in parallel mode.
+/// As [`attempt`], except that the caller is a guarded frame; in a transaction, and not in parallel mode.
 pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> *mut pg_sys::ErrorData {
-    // SAFETY: this function's contract covers the body and the transaction; guarded calls. A subtransaction is begun and ended by
-    // the same owner and in the same context.
+    // SAFETY: this function's contract covers the body and the transaction; guarded calls. The subtransaction begins
+    // and ends under one resource owner and in one memory context.
     unsafe {
         let (owner, context) = (pg_sys::CurrentResourceOwner, pg_sys::CurrentMemoryContext);
-        // An error serves interrupts again that were held off.
+        // An error resets the counters of held-off interrupts.
         let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
@@ -90,13 +91,14 @@ pub unsafe fn in_subtransaction(body: unsafe extern "C-unwind" fn(Opaque), argum
     }
 }
 
-/// Does it return? Else the error is the newest of the server's stack.
+/// Returns true if `body(argument)` returns, and false if it raises an error, which is then on top of the server's
+/// error stack.
 ///
 /// # Safety
 /// As [`attempt`].
 unsafe fn returns(body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) -> bool {
-    // SAFETY: what PG_TRY and PG_CATCH (elog.h) do. The jump buffer outlives its use: the exception stack is put back
-    // before the frame is left, on both ways. Only the body's frames are jumped over.
+    // SAFETY: PG_TRY and PG_CATCH (elog.h). The jump buffer outlives its use: the exception stack is restored before
+    // this frame is left, with or without an error. Only frames of the body are skipped.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
         let exception_stack = pg_sys::PG_exception_stack;

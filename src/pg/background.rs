@@ -1,8 +1,8 @@
-//! Background workers: starting them, and being one.
+//! Starts background workers, and implements the parts that run inside one.
 //!
-//! pgrx's own wrapper is not used: its handler of SIGTERM sets a flag that nothing in the server looks at, so that a
-//! worker in the middle of a load would not end before the load does. Here SIGTERM is what it is to a session: the next
-//! interrupt that is served ends the process. No Rust frame is unwound then.
+//! pgrx's wrapper is not used: its SIGTERM handler sets a flag that the server does not check. Such a worker would
+//! finish its load before it exits. Here SIGTERM works as in a session: the next CHECK_FOR_INTERRUPTS ends the process.
+//! No Rust frame is unwound then.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -15,10 +15,10 @@ use super::lock;
 use super::points::point;
 use super::unguarded::{self as c, Opaque};
 
-/// How many bytes of its starter's choice a worker gets, besides a number.
+/// Bytes of data that a worker receives from the process that starts it, besides a number.
 const EXTRA: usize = 20;
 
-/// A worker that is to be started.
+/// A worker to be started.
 #[derive(Debug, Clone, Copy)]
 pub struct Worker(pg_sys::BackgroundWorker);
 
@@ -31,8 +31,8 @@ fn put(text: &[u8], into: &mut [std::ffi::c_char]) {
 }
 
 impl Worker {
-    /// A worker that runs `function` of this library, with a database connection to be made. `kind` is what
-    /// pg_stat_activity calls it.
+    /// Describes a worker that runs `function` of this library and will connect to a database. pg_stat_activity shows
+    /// `kind` as its backend type.
     pub fn new(name: &str, kind: &str, function: &CStr, argument: i64) -> Worker {
         let mut worker = pg_sys::BackgroundWorker::default();
         put(name.as_bytes(), &mut worker.bgw_name);
@@ -47,20 +47,21 @@ impl Worker {
         Worker(worker)
     }
 
-    /// The postmaster starts it again when it has failed, after so many seconds, or when the server has crashed.
+    /// Makes the postmaster restart the worker after a crash of the server, and `seconds` after a failure of the
+    /// worker.
     pub fn restarting_after(mut self, seconds: i32) -> Worker {
         self.0.bgw_restart_time = seconds;
         self
     }
 
-    /// Our latch is set when it has started or ended.
+    /// Makes the server set this process's latch when the worker starts and when it ends.
     pub fn telling_us(mut self) -> Worker {
         // SAFETY: a variable of this process.
         self.0.bgw_notify_pid = unsafe { pg_sys::MyProcPid };
         self
     }
 
-    /// Numbers for it.
+    /// Passes numbers to the worker.
     pub fn with(mut self, numbers: [u32; EXTRA / 4]) -> Worker {
         let bytes = numbers.iter().flat_map(|n| n.to_ne_bytes());
         for (to, from) in self.0.bgw_extra.iter_mut().zip(bytes) {
@@ -69,7 +70,7 @@ impl Worker {
         self
     }
 
-    /// It can wait for the end of our transaction ([`wait_for_starter`]). Takes its first two numbers.
+    /// Lets the worker wait for the end of the current transaction ([`wait_for_starter`]). Uses the first two numbers.
     pub fn after_this_transaction(self) -> Worker {
         // SAFETY: variables of this process.
         let (pid, transaction) =
@@ -77,12 +78,12 @@ impl Worker {
         self.with([pid.cast_unsigned(), transaction, 0, 0, 0])
     }
 
-    /// As the server knows it.
+    /// Returns the server's struct.
     pub fn raw(&self) -> pg_sys::BackgroundWorker {
         self.0
     }
 
-    /// Have it started. None if there is no slot for it. Guarded.
+    /// Asks the postmaster to start the worker. Returns None if no worker slot is free. Guarded.
     pub fn start(mut self) -> Option<Handle> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: guarded calls with a valid worker. The handle lives until it is freed.
@@ -94,14 +95,14 @@ impl Worker {
         }
     }
 
-    /// Have it started by the postmaster, which is what we are: while it loads preloaded libraries. Guarded.
+    /// Registers the worker while the postmaster loads preloaded libraries. Guarded.
     pub fn register(mut self) {
         // SAFETY: a guarded call that copies the worker.
         unsafe { pg_sys::RegisterBackgroundWorker(&raw mut self.0) }
     }
 }
 
-/// A worker that we have started.
+/// A worker that this process has started.
 #[derive(Debug)]
 pub struct Handle(*mut pg_sys::BackgroundWorkerHandle);
 
@@ -112,13 +113,13 @@ impl Handle {
         unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &raw mut pid) }
     }
 
-    /// Has it ended? Guarded.
+    /// Returns true if the worker has ended. Guarded.
     pub fn has_ended(&self) -> bool {
         use pg_sys::BgwHandleStatus::{BGWH_NOT_YET_STARTED, BGWH_STARTED};
         !matches!(self.status(), BGWH_NOT_YET_STARTED | BGWH_STARTED)
     }
 
-    /// Wake it, if it runs. Guarded.
+    /// Wakes the worker, if it runs. Guarded.
     pub fn wake(&self) {
         let mut pid = 0;
         // SAFETY: a guarded call with a valid handle.
@@ -128,17 +129,17 @@ impl Handle {
         }
     }
 
-    /// Forget it. Guarded.
+    /// Frees the handle; the worker goes on. Guarded.
     pub fn free(self) {
-        // SAFETY: allocated by the server, for whoever started the worker.
+        // SAFETY: the handle was allocated by the server, for this process.
         unsafe { pg_sys::pfree(self.0.cast()) }
     }
 }
 
-/// The numbers that this worker was started with.
+/// Returns the numbers that this worker was started with.
 pub fn numbers() -> [u32; EXTRA / 4] {
     let mut numbers = [0; EXTRA / 4];
-    // SAFETY: a background worker has an entry, which stays.
+    // SAFETY: a background worker has an entry for its whole life.
     let extra = unsafe { &(*pg_sys::MyBgworkerEntry).bgw_extra };
     for (number, bytes) in numbers.iter_mut().zip(extra.chunks_exact(4)) {
         let mut word = [0; 4];
@@ -150,8 +151,8 @@ pub fn numbers() -> [u32; EXTRA / 4] {
     numbers
 }
 
-/// Wait until the transaction has ended in which this worker was started, if it was ([`Worker::after_this_transaction`]):
-/// then what it did can be seen. Guarded.
+/// Waits for the end of the transaction that started this worker ([`Worker::after_this_transaction`]), so that its
+/// changes are visible. Returns at once if the worker was started without that. Guarded.
 pub fn wait_for_starter() {
     let [pid, transaction, ..] = numbers();
     if pid == 0 {
@@ -159,8 +160,8 @@ pub fn wait_for_starter() {
     }
     let process = lock::process(pid.cast_signed());
     in_transaction(|| {
-        // SAFETY: process entries stay where they are; a guarded call. A process that has ended, or has gone on to its
-        // next transaction, is not waited for.
+        // SAFETY: process entries are never freed; a guarded call. There is no wait for a process that has ended or is
+        // in its next transaction.
         unsafe {
             if let Some(process) = process.as_ref() {
                 let waited_for = compat::virtual_transaction(process);
@@ -172,27 +173,28 @@ pub fn wait_for_starter() {
     });
 }
 
-/// Wake another process, if it is still there. Guarded.
+/// Wakes another process, if it still exists. Guarded.
 pub fn wake(pid: i32) {
     let process = lock::process(pid);
     if !process.is_null() {
-        // SAFETY: process entries stay where they are, and a latch may be set whosever it is by now.
+        // SAFETY: process entries are never freed; setting the latch of the wrong process is harmless.
         unsafe { c::SetLatch(&raw mut (*process).procLatch) }
     }
 }
 
-/// Wake who started this worker and wanted to be told of it, if it is still there. Guarded.
+/// Wakes the process that started this worker, if it asked for that and still exists. Guarded.
 pub fn wake_starter() {
-    // SAFETY: a background worker has an entry, which stays.
+    // SAFETY: a background worker has an entry for its whole life.
     let pid = unsafe { (*pg_sys::MyBgworkerEntry).bgw_notify_pid };
     if pid != 0 {
         wake(pid);
     }
 }
 
-/// Obey signals. SIGINT is seen to already: it cancels. Guarded.
+/// Installs the signal handlers and unblocks signals. The server's SIGINT handler is already in place: it cancels.
+/// Guarded.
 pub fn obey_signals() {
-    // SAFETY: handlers of the server's own, in a process that has a latch.
+    // SAFETY: the server's own handlers, in a process that has a latch.
     unsafe {
         compat::set_signal_handler(libc::SIGTERM, c::die);
         compat::set_signal_handler(libc::SIGHUP, c::SignalHandlerForConfigReload);
@@ -200,15 +202,15 @@ pub fn obey_signals() {
     }
 }
 
-/// Become a session of `role`; of the superuser that the cluster was made by if that is invalid. Guarded; does not
-/// return if that is not possible.
+/// Connects to a database as `role`, or as the bootstrap superuser if `role` is invalid. Does not return on failure.
+/// Guarded.
 pub fn connect(database: pg_sys::Oid, role: pg_sys::Oid) {
     lock::release_at_exit();
     // SAFETY: a guarded call in a background worker that has no connection yet.
     unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, role, compat::CONNECT_FLAGS) }
 }
 
-/// Become a process that sees the catalogs which all databases share, and no others. Guarded.
+/// Connects to no database: only shared catalogs can be read. Guarded.
 pub fn connect_to_none() {
     lock::release_at_exit();
     // SAFETY: as in `connect`.
@@ -216,15 +218,15 @@ pub fn connect_to_none() {
 }
 
 static CONNECTING: AtomicBool = AtomicBool::new(false);
-/// The SQLSTATE of what was said last while this process connected.
+/// SQLSTATE of the latest message while this process connects.
 static SAID: AtomicI32 = AtomicI32::new(0);
 
-/// As [`connect`], in a worker that the postmaster starts again when it has failed. A database that is gone will not come
-/// back; so if that is why we cannot connect, it is no failure. Guarded.
+/// Connects like [`connect`], in a worker that the postmaster restarts after a failure. A missing database will not
+/// come back, so the process then ends without a failure. Guarded.
 pub fn connect_or_give_up(database: pg_sys::Oid) {
     CONNECTING.store(true, Ordering::Relaxed);
-    // SAFETY: guarded calls with callbacks that are there as long as the library. The context stays where it is, since an
-    // error that leaves this frame is raised again with it.
+    // SAFETY: guarded calls; the callbacks exist as long as the library. The context callback stays allocated because
+    // an error that leaves this frame is raised again with it.
     unsafe {
         pg_sys::on_proc_exit(Some(give_up), pg_sys::Datum::from(0usize));
         let previous = pg_sys::error_context_stack;
@@ -237,15 +239,15 @@ pub fn connect_or_give_up(database: pg_sys::Oid) {
     CONNECTING.store(false, Ordering::Relaxed);
 }
 
-/// Called while a message is made.
+/// Error context callback: runs for each message.
 unsafe extern "C-unwind" fn listen(_argument: Opaque) {
-    // SAFETY: within an error context callback; raises nothing there.
+    // SAFETY: within an error context callback, geterrcode does not raise.
     SAID.store(unsafe { c::geterrcode() }, Ordering::Relaxed);
 }
 
-/// Called when the process exits, after it has let go of everything shared.
+/// Called when the process exits, after it has released all shared resources.
 unsafe extern "C-unwind" fn give_up(_code: c_int, _argument: pg_sys::Datum) {
-    // It is not there, or nobody may connect to it.
+    // The database does not exist, or does not accept connections.
     let gone = [Code::ERRCODE_INVALID_CATALOG_NAME as i32, Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE as i32];
     if CONNECTING.load(Ordering::Relaxed) && gone.contains(&SAID.load(Ordering::Relaxed)) {
         // SAFETY: ends the process.
@@ -253,12 +255,12 @@ unsafe extern "C-unwind" fn give_up(_code: c_int, _argument: pg_sys::Datum) {
     }
 }
 
-/// End this process as one that has failed, so that the postmaster starts it again after a while. Guarded.
+/// Ends this process with a failure, so that the postmaster restarts it later. Guarded.
 pub fn come_back_later() -> ! {
     compat::proc_exit(1)
 }
 
-/// A setting that this session begins with, whatever its role and database have. Guarded.
+/// Overrides a setting for this session; settings of its role and database do not apply. Guarded.
 pub fn force(name: &CStr, value: &CStr) {
     // SAFETY: a guarded call with strings.
     unsafe {
@@ -271,15 +273,16 @@ pub fn force(name: &CStr, value: &CStr) {
     }
 }
 
-/// Serve no requests to cancel until [`serve_cancels`]: they are not about what this process does now. Guarded.
+/// Holds cancel requests back until [`serve_cancels`]: they are not meant for the current work of this process.
+/// Guarded.
 pub fn hold_cancels() {
     // SAFETY: a variable of this process.
     unsafe { pg_sys::QueryCancelHoldoffCount += 1 }
 }
 
-/// Forget those that came, and serve them again. Guarded.
+/// Drops the cancel requests that arrived meanwhile, and accepts new ones. Guarded.
 pub fn serve_cancels() {
-    // SAFETY: variables of this process. Signals that were sent are delivered when a system call returns.
+    // SAFETY: variables of this process. Pending signals are delivered when a system call returns.
     unsafe {
         libc::getppid();
         std::ptr::write_volatile(&raw mut pg_sys::QueryCancelPending, 0);
@@ -287,8 +290,8 @@ pub fn serve_cancels() {
     }
 }
 
-/// Load the libraries that `session_preload_libraries` and `local_preload_libraries` name, as every session does and no background worker. Their
-/// hooks then see what they see in a session of the same role. Guarded.
+/// Loads the libraries of `session_preload_libraries` and `local_preload_libraries`, which a session loads and a
+/// background worker does not. Hooks of these libraries then run as in a session of the same role. Guarded.
 pub fn load_session_libraries() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if !DONE.swap(true, Ordering::Relaxed) {
@@ -297,19 +300,19 @@ pub fn load_session_libraries() {
     }
 }
 
-/// When the server's settings were loaded.
+/// Returns the time when the server's configuration was loaded.
 pub fn loaded() -> pg_sys::TimestampTz {
     // SAFETY: a variable of this process.
     unsafe { pg_sys::PgReloadTime }
 }
 
-/// Were they loaded again since, or are they to be?
+/// Returns true if the configuration was loaded again after `since`, or a reload is pending.
 pub fn has_reloaded(since: pg_sys::TimestampTz) -> bool {
     // SAFETY: variables of this process, one of which a signal handler sets.
     unsafe { std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 || loaded() != since }
 }
 
-/// Begin the session anew, as DISCARD ALL does: what was forced or set by role and database remains. Guarded.
+/// Resets the session as DISCARD ALL does. Settings from [`force`], the role and the database remain. Guarded.
 pub fn start_over() {
     in_transaction(|| {
         let mut statement =
@@ -319,27 +322,27 @@ pub fn start_over() {
     });
 }
 
-/// What ps calls this process. Guarded.
+/// Sets the title of this process in ps. Guarded.
 pub fn rename(name: &CStr) {
     // SAFETY: a guarded call with a string, which is copied.
     unsafe { pg_sys::init_ps_display(name.as_ptr()) }
 }
 
-/// Let no transaction of this session be ended for its length. Guarded.
+/// Disables transaction_timeout for this session. Guarded.
 pub fn take_time() {
     if compat::HAS_TRANSACTION_TIMEOUT {
         force(c"transaction_timeout", c"0");
     }
 }
 
-/// A setting of this session, as SET makes it. Guarded.
+/// Changes a setting of this session, as SET does. Guarded.
 pub fn set(name: &CStr, value: &CStr) {
     let source = pg_sys::GucSource::PGC_S_SESSION;
     // SAFETY: a guarded call with strings.
     unsafe { pg_sys::SetConfigOption(name.as_ptr(), value.as_ptr(), pg_sys::GucContext::PGC_USERSET, source) };
 }
 
-/// A setting until the end of the transaction, as SET LOCAL makes it. Guarded.
+/// Changes a setting until the end of the transaction, as SET LOCAL does. Guarded.
 pub fn set_local(name: &CStr, value: &CStr) {
     // SAFETY: a guarded call with strings, in a transaction.
     unsafe {
@@ -356,7 +359,7 @@ pub fn set_local(name: &CStr, value: &CStr) {
     }
 }
 
-/// Begin a transaction, with a snapshot. Guarded.
+/// Begins a transaction, with a snapshot. Guarded.
 pub fn begin_transaction() {
     // SAFETY: guarded calls outside of a transaction. now() is the statement's timestamp.
     unsafe {
@@ -366,7 +369,7 @@ pub fn begin_transaction() {
     }
 }
 
-/// Do `work` in a transaction of its own. Guarded.
+/// Runs `work` in a transaction of its own. Guarded.
 pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
     begin_transaction();
     let result = work();
@@ -379,7 +382,7 @@ pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Show in pg_stat_activity what is going on. Guarded.
+/// Shows the current activity in pg_stat_activity; None shows an idle process. Guarded.
 pub fn report_activity(what: Option<&CStr>) {
     let (state, text) = match what {
         Some(what) => (pg_sys::BackendState::STATE_RUNNING, what.as_ptr()),
@@ -389,7 +392,8 @@ pub fn report_activity(what: Option<&CStr>) {
     unsafe { pg_sys::pgstat_report_activity(state, text) }
 }
 
-/// Sleep until the latch is set, or so long; serve interrupts. Was it set? Guarded.
+/// Sleeps until the latch is set or the time is over, and serves interrupts. Returns true if the latch was set.
+/// Guarded.
 pub fn pause(milliseconds: i64) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: guarded calls on this process's latch.
@@ -402,7 +406,7 @@ pub fn pause(milliseconds: i64) -> bool {
     event.cast_unsigned() & pg_sys::WL_LATCH_SET != 0
 }
 
-/// The same in a background worker, which reads settings that have changed. Guarded.
+/// Sleeps like [`pause`] in a background worker, and reloads the configuration if that is pending. Guarded.
 pub fn sleep(milliseconds: i64) -> bool {
     let woken = pause(milliseconds);
     // SAFETY: a flag that a signal handler sets, and a guarded call.

@@ -1,17 +1,17 @@
-//! The right to append, of which a load has one.
+//! The append lock of a load: only its holder may request the relation extension lock.
 //!
-//! The members of a lock group jump the queue of an extension lock: while one of them holds it, another one that asks
-//! is put in front of every outsider, since the group would otherwise wait for itself (ProcSleep, proc.c). A load
-//! whose processes all ask would starve everybody else until it ends. So they take turns among themselves first, and
-//! only the one with the baton asks for the lock.
+//! Members of a lock group jump the queue of an extension lock. While one member holds the lock, the server puts
+//! another member that requests it ahead of all other processes: otherwise the group would wait for itself (ProcSleep,
+//! proc.c). If all processes of a load requested the lock, other sessions would starve until the load ends. So the
+//! processes of a load first queue for the append lock.
 //!
-//! Waiting is on a condition variable, not on an LWLock: the wait can be interrupted.
+//! The wait uses a condition variable, not an LWLock, because it must be interruptible.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pgrx::pg_sys;
 
-/// The baton, in shared memory.
+/// The append lock, in shared memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Baton {
@@ -19,19 +19,19 @@ pub struct Baton {
     passed: pg_sys::ConditionVariable,
 }
 
-/// The baton is ours; it is passed on when this is dropped.
+/// The append lock is held by this process, until this guard is dropped.
 #[derive(Debug)]
 pub struct Held<'a> {
     baton: &'a Baton,
-    /// Another process had it when we asked.
+    /// Another process held the lock when this one asked for it.
     pub waited: bool,
 }
 
 impl Baton {
-    /// A baton that lies there. Guarded.
+    /// Creates a free append lock. Guarded.
     pub fn new() -> Baton {
         let mut baton = Baton { held: AtomicU32::new(0), passed: pg_sys::ConditionVariable::default() };
-        // SAFETY: a valid condition variable that nobody waits for.
+        // SAFETY: a valid condition variable without waiters.
         unsafe { pg_sys::ConditionVariableInit(&raw mut baton.passed) };
         baton
     }
@@ -40,18 +40,18 @@ impl Baton {
         (&raw const self.passed).cast_mut()
     }
 
-    /// Would nobody have to be waited for now?
+    /// Returns true if no process holds the lock now.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.held.load(Ordering::Relaxed) == 0
     }
 
-    /// Wait for the baton. Guarded, and interruptible.
+    /// Waits for the append lock and takes it. Guarded, and interruptible.
     pub fn take(&self) -> Held<'_> {
         let take = || self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let waited = !take();
         if waited {
-            // SAFETY: guarded calls; the condition variable is valid and in memory that all who use it share.
+            // SAFETY: guarded calls; the condition variable is valid and in memory that all its users share.
             unsafe {
                 pg_sys::ConditionVariablePrepareToSleep(self.passed());
                 while !take() {

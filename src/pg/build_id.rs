@@ -1,8 +1,8 @@
-//! Which build of this library is loaded?
+//! Identifies the loaded build of this library.
 //!
-//! A leader may have loaded the library before its file was replaced, and a worker after that; what lies in the memory
-//! that they share would mean different things to them. The linker leaves a hash of what it linked in a note, which is
-//! looked up in the image that is loaded, not in the file.
+//! If the library file is replaced, a leader may run the old build and a worker the new one. Both would read their
+//! shared memory differently, so they compare build ids. The linker stores a hash of its output in a note. This module
+//! reads the note from the loaded image, not from the file.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,7 +14,7 @@ const NOTE_SIZE: usize = 12;
 /// NT_GNU_BUILD_ID (elf.h)
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// Is what another process shares of the same build?
+/// Fails unless the process that sent `number` runs the same build as this one.
 pub fn check_build(number: u64) -> Result<()> {
     if number == build_id() {
         return Ok(());
@@ -28,11 +28,11 @@ struct Search {
     found: u64,
 }
 
-/// A number for the loaded build of this library; 0 where the linker left no note.
+/// Returns a number for the loaded build of this library; 0 where the linker left no note.
 pub fn build_id() -> u64 {
     let own: fn() -> u64 = build_id;
     let mut search = Search { address: own as usize as u64, found: 0 };
-    // SAFETY: the callback gets the pointer that is passed with it.
+    // SAFETY: dl_iterate_phdr passes the pointer on to the callback.
     unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut search).cast()) };
     search.found
 }
@@ -60,7 +60,7 @@ unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, _size: usize, sear
     }
 }
 
-/// The build id among notes, folded to a number.
+/// Finds the build id among the notes, and folds it to a number.
 fn hash_in(mut notes: &[u8]) -> Option<u64> {
     loop {
         let (header, rest) = notes.split_at_checked(NOTE_SIZE)?;

@@ -1,10 +1,10 @@
-//! Something that processes share has changed, and who waits for it may look again.
+//! A condition variable in shared memory: waiters check again when shared data have changed.
 
 use std::cell::UnsafeCell;
 
 use pgrx::pg_sys;
 
-/// Milliseconds of a nap.
+/// Length of a nap in milliseconds.
 const NAP: i64 = 10;
 
 /// A condition variable, in shared memory.
@@ -16,26 +16,26 @@ pub struct Changed(UnsafeCell<pg_sys::ConditionVariable>);
 unsafe impl Sync for Changed {}
 
 impl Changed {
-    /// One that lies there. Guarded.
+    /// Creates a condition variable without waiters. Guarded.
     pub fn new() -> Changed {
         let mut variable = pg_sys::ConditionVariable::default();
-        // SAFETY: a valid condition variable that nobody waits for.
+        // SAFETY: a valid condition variable without waiters.
         unsafe { pg_sys::ConditionVariableInit(&raw mut variable) };
         Changed(UnsafeCell::new(variable))
     }
 
-    /// Let those who wait look again.
+    /// Wakes all waiters, so that they check again.
     pub fn announce(&self) {
         // SAFETY: a valid condition variable; raises nothing.
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Wait until `answer` has one. Guarded, and interruptible.
+    /// Waits until `answer` returns a value. Guarded, and interruptible.
     pub fn wait_for<T>(&self, answer: impl Fn() -> Option<T>) -> T {
         if let Some(answer) = answer() {
             return answer;
         }
-        // SAFETY: guarded calls; the condition variable is valid and shared by all who use it.
+        // SAFETY: guarded calls; the condition variable is valid and shared by all its users.
         unsafe {
             pg_sys::ConditionVariablePrepareToSleep(self.0.get());
             loop {
@@ -48,7 +48,7 @@ impl Changed {
         }
     }
 
-    /// Wait for a change, but not for long. Guarded, and interruptible.
+    /// Waits for a change for at most a few milliseconds. Guarded, and interruptible.
     pub fn nap(&self) {
         // SAFETY: as in `wait_for`.
         unsafe { pg_sys::ConditionVariableTimedSleep(self.0.get(), NAP, pg_sys::PG_WAIT_EXTENSION) };

@@ -1,8 +1,8 @@
-//! A stream that is read in chunks by several processes.
+//! Lets several processes read a stream in chunks.
 //!
-//! A process that works on a chunk reads its stretch of the file into the reader's own buffer, with room before it for
-//! the beginning of the first record, which lies in the stretches before. See `pg_bulk_format::chunk` for who may cut
-//! what when.
+//! A process reads its chunk of the file into the reader's own buffer. Room before the chunk takes the beginning of the
+//! first record, which lies in earlier chunks. `pg_bulk_format::chunk` describes which process may cut a chunk, and
+//! when.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -18,10 +18,10 @@ use super::stream::Stream;
 use super::stretches::Stretches;
 use crate::error::{Error, Result, out_of_memory};
 
-/// Room for the beginning of a chunk's first record, without moving what was read.
+/// Room for the beginning of a chunk's first record. A longer beginning moves the bytes that were read.
 const ROOM: usize = 64 * 1024;
 
-/// What tells a file from another one, or from what it was.
+/// Identifies a file and its version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Identity {
@@ -33,7 +33,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of a regular file.
+    /// Returns the identity of a regular file.
     pub fn of(meta: &std::fs::Metadata) -> Identity {
         Identity {
             device: meta.dev(),
@@ -65,44 +65,46 @@ impl Identity {
         }
     }
 
-    /// When the file was changed last.
+    /// Returns the time of the file's last change.
     pub fn modified(self) -> pg_sys::TimestampTz {
         // From 1970 to 2000.
         let seconds = self.seconds.saturating_sub(946_684_800);
         seconds.saturating_mul(1_000_000).saturating_add(self.nanoseconds / 1_000)
     }
 
-    /// Is this the file that was met `earlier`, with the same bytes as far as these went? One that has only grown is.
+    /// Returns true if this is the file of `earlier` with the same bytes, possibly with more bytes behind them.
     pub fn continues(self, earlier: Identity) -> bool {
         self == earlier || ((self.device, self.inode) == (earlier.device, earlier.inode) && self.size > earlier.size)
     }
 }
 
-/// A stretch that was read and not yet cut.
+/// A chunk that was read and not yet cut.
 #[derive(Debug)]
 pub struct Stretch {
     offset: u64,
-    /// Where it is in the buffer.
+    /// Position in the buffer.
     at: usize,
     len: usize,
-    /// The same with what was read behind it.
+    /// Length including the bytes that were read behind the chunk.
     known: usize,
-    /// It is known to be ASCII, without a NUL.
+    /// The chunk is known to be ASCII, without a NUL.
     is_plain: bool,
 }
 
 impl Stream {
-    /// Can several processes read this at once? A regular file whose bytes can be told apart without being converted.
+    /// Whether several processes can read this stream at once: a regular file whose delimiters can be found without
+    /// conversion.
     pub fn has_chunks(&self) -> bool {
         self.size().is_some() && bytes_tell(self.encodings(), self.reader.dialect())
     }
 
-    /// Can several processes read what this compressed file stands for, if one decompresses it?
+    /// Whether several processes can read the decompressed data of this file, which one of them decompresses.
     pub fn can_share(&self) -> bool {
         self.source().can_share() && bytes_tell(self.encodings(), self.reader.dialect())
     }
 
-    /// Wait until a stretch of what is shared is there. `None` if it is not wanted any more. Guarded, and interruptible.
+    /// Waits until a chunk of the decompressed data is there. `None` if no process needs the chunk any more. Guarded,
+    /// and interruptible.
     pub fn wait_for_stretch(&self, shared: &Stretches, number: u64, offset: u64, len: usize) -> Option<Arrival> {
         let ring = self.source().ring()?;
         loop {
@@ -117,30 +119,30 @@ impl Stream {
         }
     }
 
-    /// Can the bytes of its files be told apart anywhere, without being converted?
+    /// Whether delimiters can be found anywhere in the stream's files without conversion.
     pub fn tells_bytes(&self) -> bool {
         bytes_tell(self.encodings(), self.reader.dialect())
     }
 
-    /// Would a worker make the same values of its records?
+    /// Whether a worker would convert the records to the same values as the leader.
     pub fn is_for_workers(&self) -> bool {
         !self.reader.dialect().is_binary() || self.encodings().are_servers()
     }
 
-    /// What the open file is. `None` if it is no regular file.
+    /// Returns the identity of the open file. `None` if it is no regular file.
     pub fn identity(&self) -> Option<Identity> {
         self.source().file_size()?;
         Some(Identity::of(&self.source().metadata().ok()?))
     }
 
-    /// A cutter for the chunks of this stream. `None` if its dialect is not regular.
+    /// Creates a cutter for the chunks of this stream. `None` if its dialect is not regular.
     pub fn cutter(&self, place: Place) -> Option<Cutter> {
         let dialect = self.reader.dialect();
         let needles = Needles::new(dialect, place.eol)?;
         Some(Cutter::new(dialect, Scanner::new(needles, Level::best())))
     }
 
-    /// Read the `len` bytes at `offset` of the file, and the few behind them that may matter. Guarded.
+    /// Reads the `len` bytes at `offset` of the file, and the lookahead behind them. Guarded.
     pub fn read_stretch(&mut self, offset: u64, len: usize) -> Result<Stretch> {
         let size = self.source().ring().map_or_else(|| self.source().size().unwrap_or(0), Ring::filled);
         let left = size.saturating_sub(offset);
@@ -151,24 +153,24 @@ impl Stream {
         Ok(Stretch { offset, at: ROOM, len, known, is_plain: false })
     }
 
-    /// Look at a stretch before its turn.
+    /// Surveys a chunk before its ticket is next.
     pub fn survey(&mut self, stretch: &mut Stretch, cutter: &Cutter) -> Survey {
         let survey = cutter.survey(self.stretch(stretch));
         stretch.is_plain = cutter.is_plain(&survey);
         survey
     }
 
-    /// The bytes of a stretch.
+    /// Returns the bytes of a chunk.
     pub fn stretch(&mut self, stretch: &Stretch) -> &[u8] {
         let buffer = self.reader.chunk_space(0).unwrap_or_default();
         buffer.get(stretch.at..stretch.at + stretch.len).unwrap_or_default()
     }
 
-    /// Make the records from `place`, which is not behind the stretch, to the stretch's byte `end` the stream's next
-    /// ones, and its last ones. Guarded.
+    /// Makes the records from `place` to byte `end` of the chunk the next and last records of the stream. `place` is
+    /// not behind the chunk. Guarded.
     pub fn begin_chunk(&mut self, stretch: Stretch, place: Place, end: usize) -> Result<()> {
         let Stretch { offset, mut at, len, known, is_plain } = stretch;
-        // Where a stretch begins with the end of a record, the next one may begin within it.
+        // Where a chunk begins with the end of a record, the next record may begin inside the chunk.
         let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
         let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);
         let (source, reader) = self.source_and_reader();
@@ -186,13 +188,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Give back what a huge record took. `len` is the length of a stretch.
+    /// Frees the memory of a huge record. `len` is the length of a chunk.
     pub fn shrink(&mut self, len: usize) {
         self.reader.shrink_chunk_space((ROOM + len + LOOKAHEAD).max(1 << 20));
     }
 
-    /// Go on reading the file in order, from a record on. What a compressed one stands for is found by reading it again, so it must be
-    /// the same. Guarded.
+    /// Continues with the file in order, from a record on. A compressed file is decompressed again, so it must not have
+    /// changed. Guarded.
     pub fn resume(&mut self, place: Place) -> Result<()> {
         if let Some(ring) = self.source().ring()
             && !self.identity().is_some_and(|now| now.continues(ring.file()))
@@ -206,10 +208,10 @@ impl Stream {
     }
 }
 
-/// Sleep for a moment; others see that somebody waits.
+/// Sleeps for a moment; pg_stat_activity shows the wait.
 fn nap() {
     let show = |event: u32| {
-        // SAFETY: points to a word of this process's, as in pgstat_report_wait_start (wait_event.h).
+        // SAFETY: points to a word of this process, as in pgstat_report_wait_start (wait_event.h).
         unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
     };
     show(pg_sys::PG_WAIT_EXTENSION);
@@ -217,10 +219,10 @@ fn nap() {
     show(0);
 }
 
-/// Can the bytes of a file be told apart anywhere, without being converted?
+/// Whether delimiters can be found anywhere in a file without conversion.
 pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
     if dialect.is_binary() {
-        // Receive functions convert from client_encoding, which to a worker is the server's.
+        // Receive functions convert from client_encoding, which is the server's encoding in a worker.
         return encodings.are_servers();
     }
     let treatment = encodings.treatment();
@@ -233,7 +235,7 @@ pub fn bytes_tell(encodings: &Encodings, dialect: &Dialect) -> bool {
     safe && dialect.is_regular()
 }
 
-/// The file is not what it was when somebody began to read it.
+/// Error for a file that has changed since it was first opened.
 pub fn changed(name: &str) -> Error {
     Error::new(
         Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

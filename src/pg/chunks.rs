@@ -1,9 +1,10 @@
-//! Where one of several processes gets its records from: its chunks, one after the other, or the whole file in order.
+//! The records of one of several processes: its chunks, one after the other, or the whole file in order.
 //!
-//! A process takes the next stretch, reads and surveys it, waits for its turn to cut it, and has the records that end in it. When
-//! a cut finds what may be the end of the data, a record of COPY's greatest length, or the file's last line without an
-//! end, nobody takes a stretch behind it: the process reads the file in order from there on, to where it ends then.
-//! What a compressed file stands for is divided in the same way where it is shared ([`super::ring`]); it cannot grow.
+//! A process takes the next chunk and reads and surveys it. It waits until its ticket is next, cuts the chunk, and
+//! processes the records that end in it. A cut may find a possible end of the data, a record of COPY's greatest length,
+//! or a last line without a line end. Then no process takes a later chunk: this process reads the file in order from
+//! there to its current end. The data of a shared compressed file are divided in the same way ([`super::ring`]), except
+//! that they cannot grow.
 
 use pg_bulk_format::chunk::Cutter;
 use pg_bulk_format::line::LINE_LIMIT;
@@ -20,12 +21,12 @@ use crate::error::Result;
 /// Records of one process.
 #[derive(Debug)]
 pub enum Chunks {
-    /// The file, in order, by this process alone.
+    /// The whole file, in order, read by this process alone.
     InOrder,
-    /// Stretch by stretch.
+    /// Chunk by chunk.
     Shared {
         cutter: Box<Cutter>,
-        /// The stretch that is worked on.
+        /// The ticket of the current chunk.
         number: u64,
     },
     /// The files of a list.
@@ -33,9 +34,9 @@ pub enum Chunks {
 }
 
 impl Chunks {
-    /// Make the next chunk's records the ones that `rows` has next. False when there is no further one. `reserve` is
-    /// called in the order of chunks, with the most records that a chunk can have; `mark` with the number of a stretch, and
-    /// where it begins. Guarded.
+    /// Makes the next chunk's records the next ones of `rows`. Returns false at the end of the data. `reserve` is
+    /// called in the order of chunks, with an upper bound of the number of records in the chunk. `mark` is called with
+    /// the chunk's ticket and the place where its records begin. Guarded.
     pub fn next(
         &mut self,
         rows: &mut Rows,
@@ -100,10 +101,10 @@ impl Chunks {
                 rows.stream_mut().resume(place)?;
                 return Ok(true);
             }
-            // What is shared ends with it, whatever it is.
+            // Decompressed data end with this chunk, even if its last record has no line end.
             let end = if is_open { len } else { cut.end.unwrap_or(0) };
             reserve(cut.most_records + u64::from(is_open))?;
-            // The turn lets go of what is before the next record.
+            // Passing the ticket on releases the data before the next record.
             if let Some(ring) = stream.source().ring() {
                 ring.hold(process, place.offset);
             }
@@ -124,7 +125,7 @@ impl Chunks {
         }
     }
 
-    /// Is there no use in going on with the chunk that is worked on?
+    /// Whether the current chunk is useless because an earlier one failed or ended the data.
     pub fn is_over(&self, shared: &Stretches) -> bool {
         match self {
             Chunks::InOrder => false,
@@ -133,7 +134,7 @@ impl Chunks {
         }
     }
 
-    /// Is it unknown how many records come before the next chunk?
+    /// Whether the number of records before the next chunk is unknown.
     pub fn is_endless(&self) -> bool {
         match self {
             Chunks::InOrder => true,

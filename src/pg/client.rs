@@ -1,15 +1,15 @@
-//! The client of a COPY FROM STDIN, as a source of bytes.
+//! The client of a COPY FROM STDIN as a source of bytes.
 //!
-//! What it sends comes in messages of the protocol, as CopyGetData (copyfromparse.c) takes them: data, the end, or that it has
-//! failed. Its messages are answered as COPY does, in words and in when these come: an end that nobody expected is met when the
-//! bytes before it are used up.
+//! The client sends messages of the frontend/backend protocol, which are read as CopyGetData (copyfromparse.c) reads
+//! them: CopyData, CopyDone or CopyFail. Errors have COPY's texts and appear when they appear in COPY: an unexpected
+//! end is reported after the bytes before it are used up.
 //!
-//! **Nobody is kept waiting for more than there is.** A client may send a line and wait for what becomes of it; so only the
-//! first message is waited for, and then those are taken that are there already, up to what is asked for: psql's have 8 kB,
-//! and rows are decoded better by the hundred kilobytes.
+//! **A read waits for one message only.** A client may send a line and wait for its effect. So a read waits for the
+//! first message, and then takes the messages that are there already, up to the requested size. psql's messages have 8
+//! kB; decoding is faster with hundreds of kilobytes.
 //!
-//! **A cancel request waits for a message**, as in COPY: between the first byte of a message and its last one the connection
-//! must not be given up. SIGTERM does not wait.
+//! **A cancel request waits for the end of a message**, as in COPY: an error in the middle of a message would end the
+//! connection. SIGTERM does not wait.
 
 use std::ffi::{CStr, c_int};
 
@@ -19,23 +19,23 @@ use super::server_text::from_server;
 use super::unguarded as c;
 use crate::error::{Error, Result};
 
-/// Bytes of a message of data, and of any other (`PQ_LARGE_MESSAGE_LIMIT`, `PQ_SMALL_MESSAGE_LIMIT`, libpq.h).
+/// Largest CopyData message, and largest other message (`PQ_LARGE_MESSAGE_LIMIT`, `PQ_SMALL_MESSAGE_LIMIT`, libpq.h).
 const LARGE: c_int = 0x3fff_ffff - 1;
 const SMALL: c_int = 10_000;
 
-/// What came.
+/// Kind of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Message {
     Data,
-    /// All data are there.
+    /// End of the data.
     Done,
     Failed,
-    /// It says nothing.
+    /// Flush or Sync, which are ignored.
     Idle,
     Unexpected(u8),
-    /// The connection is gone.
+    /// The connection is lost.
     Lost,
-    /// None, and none was waited for.
+    /// No message has arrived; the call does not wait.
     None,
 }
 
@@ -43,22 +43,22 @@ enum Message {
 #[derive(Debug)]
 pub struct Client {
     columns: usize,
-    /// The last message, and how much of it is used up. Belongs to the memory context that it was made in.
+    /// The latest message; its cursor counts the bytes used up. Belongs to the memory context in which it was created.
     message: *mut pg_sys::StringInfoData,
-    /// What has come behind data that are not used up yet.
+    /// The message that ends the data. Bytes before it may not be used up yet.
     ended_by: Option<Message>,
-    /// Bytes that were taken before anybody asked for them, and how many of them are delivered.
+    /// Bytes that were taken ahead of the first read, and the number of them that were delivered.
     ahead: Vec<u8>,
     delivered: usize,
 }
 
-/// `ReceiveCopyBegin` (copyfromparse.c), of text.
+/// `ReceiveCopyBegin` (copyfromparse.c), in text format.
 ///
 /// # Safety
 /// A plain frame, or a guard.
 unsafe fn ask(columns: usize) {
     let columns = u16::try_from(columns).unwrap_or(u16::MAX);
-    // SAFETY: the buffer is begun before it is used; bytes that are there.
+    // SAFETY: the buffer is begun before it is used; the bytes are valid.
     unsafe {
         let mut buffer = pg_sys::StringInfoData::default();
         c::pq_beginmessage(&raw mut buffer, b'G'.cast_signed());
@@ -68,17 +68,17 @@ unsafe fn ask(columns: usize) {
             c::pq_sendbytes(&raw mut buffer, [0u8, 0].as_ptr().cast(), 2);
         }
         c::pq_endmessage(&raw mut buffer);
-        // It must know that it can send.
+        // The client waits for this message before it sends.
         ((*c::PqCommMethods).flush)();
     }
 }
 
-/// The next message; `waits` for it.
+/// Receives the next message. `waits`: waits for one.
 ///
 /// # Safety
 /// A plain frame, or a guard; a buffer for the message.
 unsafe fn receive(buffer: *mut pg_sys::StringInfoData, waits: bool) -> Message {
-    // SAFETY: this function's contract covers the buffer. The count is set back by whoever catches an error.
+    // SAFETY: this function's contract covers the buffer. Error recovery resets the count.
     unsafe {
         // HOLD_CANCEL_INTERRUPTS
         pg_sys::QueryCancelHoldoffCount += 1;
@@ -119,30 +119,31 @@ unsafe fn receive(buffer: *mut pg_sys::StringInfoData, waits: bool) -> Message {
 }
 
 impl Client {
-    /// One that is not asked yet. Guarded; the current memory context must outlive the source.
+    /// Creates a client that was not asked for data yet. Guarded; the current memory context must outlive the source.
     pub fn new(columns: usize) -> Client {
         // SAFETY: a guarded call.
         let message = unsafe { pg_sys::makeStringInfo() };
         Client { columns, message, ended_by: None, ahead: Vec::new(), delivered: 0 }
     }
 
-    /// Ask it for data. Guarded.
+    /// Asks the client for data. Guarded.
     pub fn ask(&self) {
         // SAFETY: a guarded call.
         unsafe { c::guard(|| ask(self.columns)) }
     }
 
-    /// All that the client sends, if it is less than so much, and comes along with its end. Else nothing is lost. Guarded.
+    /// Returns all the client's data if they are shorter than `limit` and their end has arrived. Otherwise later reads
+    /// return them. Guarded.
     pub fn all_of_few(&mut self, limit: usize) -> Option<&[u8]> {
         let mut first = vec![0; limit];
-        // If there is something to complain of, whoever wants the bytes will.
+        // The next read reports a failure.
         let count = self.fill(&mut first).unwrap_or(0);
         first.truncate(count);
         self.ahead = first;
         (count < limit && self.ended_by == Some(Message::Done)).then_some(&*self.ahead)
     }
 
-    /// The next bytes; none at the end. Guarded, and interruptible once a message is there.
+    /// Reads the next bytes; none at the end. Guarded, and interruptible once a message is there.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let ahead = self.ahead.get(self.delivered..).unwrap_or_default();
         if !ahead.is_empty() {
@@ -154,7 +155,8 @@ impl Client {
         self.fill(buffer).map_err(|message| self.complaint(message))
     }
 
-    /// The next bytes of messages, or the one that there are none for, as often as it is asked. Guarded.
+    /// Reads the next bytes of messages. Returns the message that ended the data on each call after the last byte.
+    /// Guarded.
     fn fill(&mut self, buffer: &mut [u8]) -> std::result::Result<usize, Message> {
         let mut filled = 0;
         loop {
@@ -170,7 +172,7 @@ impl Client {
                     if waits {
                         check_for_interrupts!();
                     }
-                    // SAFETY: the message's buffer, in which nothing is left.
+                    // SAFETY: the message's buffer, which is used up.
                     unsafe { c::guard(|| receive(buffer, waits)) }
                 }
             };
@@ -191,7 +193,7 @@ impl Client {
         }
     }
 
-    /// What is left of the message.
+    /// Copies bytes from the rest of the current message.
     fn take(&mut self, room: &mut [u8]) -> usize {
         if self.ended_by.is_some() {
             return 0;
@@ -208,7 +210,7 @@ impl Client {
         }
     }
 
-    /// What is in the buffer is no data.
+    /// Skips a message that holds no data.
     fn forget(&mut self) {
         // SAFETY: the message's own length.
         unsafe { (*self.message).cursor = (*self.message).len }
@@ -218,7 +220,7 @@ impl Client {
     fn complaint(&self, message: Message) -> Error {
         match message {
             Message::Failed => {
-                // SAFETY: a guarded call that converts what is left of the message.
+                // SAFETY: a guarded call that converts the rest of the message.
                 let why = unsafe { CStr::from_ptr(pg_sys::pq_getmsgstring(self.message)) };
                 let message = format!("COPY from stdin failed: {}", from_server(why));
                 Error::new(Code::ERRCODE_QUERY_CANCELED, message)
@@ -234,7 +236,7 @@ impl Client {
         }
     }
 
-    /// The data have ended before the client has: ignore what it still sends. Guarded.
+    /// Ignores data behind the end-of-data marker. Guarded.
     pub fn ignore_rest(&mut self) -> Result<()> {
         let mut ignored = [0; 8192];
         while self.read(&mut ignored)? > 0 {}

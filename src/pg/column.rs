@@ -1,4 +1,4 @@
-//! The columns of a file: which attribute each field belongs to, and how it becomes a datum.
+//! The columns of a file: the attribute of each field, and its conversion to a datum.
 
 use std::ffi::{CStr, CString};
 
@@ -11,7 +11,7 @@ use super::compat;
 use super::expression;
 use super::key_options::Key;
 
-/// Where a column's value comes from.
+/// Origin of a column's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// A field of the record.
@@ -20,16 +20,16 @@ pub enum Taken {
     Part,
     /// The file's path.
     FileName,
-    /// The number of the record's line.
+    /// The line number of the record.
     LineNumber,
-    /// Its default: the file has no field for it.
+    /// The attribute's default: the file has no field for it.
     Default,
-    /// Nothing.
+    /// NULL.
     Null,
 }
 
 impl Taken {
-    /// What an option calls those that are not in the file.
+    /// Returns the origin for a column that is not in the file, by its name in an option.
     pub fn by_name(name: &str) -> Option<Taken> {
         match name {
             "filename" => Some(Taken::FileName),
@@ -44,17 +44,17 @@ impl Taken {
 pub struct Column {
     /// Index of the attribute in the tuple descriptor, from 0.
     pub attribute: usize,
-    /// The field belongs to no attribute; records have it all the same.
+    /// Records have the field, but it belongs to no attribute.
     pub ignored: bool,
     pub taken: Taken,
-    /// Where it is in a record of fixed length.
+    /// Position in a record of fixed length.
     pub slice: Option<Slice>,
-    /// What is made of its texts before they are converted.
+    /// Changes of the field's text before its conversion.
     pub refinement: Option<Box<Refinement>>,
-    /// What it is in an object of JSON, if not the member of its name.
+    /// Key in a JSON object, unless it is the column's name.
     pub key: Option<Key>,
     pub name: CString,
-    /// What a header calls it, if not by its name.
+    /// Name in the file's header, unless it is the column's name.
     pub header_name: Option<CString>,
     /// Its fields are binary ([`super::received`]): `input` is the type's receive function.
     pub is_received: bool,
@@ -62,13 +62,13 @@ pub struct Column {
     pub wire: Option<Wire>,
     /// The native decoder, if there is one.
     pub decoder: Option<Decoder>,
-    /// The input function runs for NULL, too (domains).
+    /// The input function also runs for NULL (domains).
     pub wants_null: bool,
     /// `force_not_null`
     pub force_not_null: bool,
     /// `force_null`
     pub force_null: bool,
-    /// The attribute's default expression, where the DEFAULT marker may ask for it; else null.
+    /// The attribute's default expression, if fields may hold the DEFAULT marker; else null.
     pub default: *mut pg_sys::ExprState,
     pub input: pg_sys::FmgrInfo,
     pub typioparam: pg_sys::Oid,
@@ -76,9 +76,9 @@ pub struct Column {
     pub type_oid: pg_sys::Oid,
 }
 
-/// What decoders must know of this session. Guarded.
+/// Returns the session settings that decoders depend on. Guarded.
 pub fn session(charset: Charset) -> Session {
-    // SAFETY: reads two settings of this backend; the name is that of a loaded time zone.
+    // SAFETY: reads two settings of this backend; the name belongs to a loaded time zone.
     let (utc, interval_sql_standard) = unsafe {
         let zone = pg_sys::session_timezone;
         let name = if zone.is_null() { std::ptr::null() } else { pg_sys::pg_get_timezone_name(zone) };
@@ -92,9 +92,9 @@ pub fn session(charset: Charset) -> Session {
 }
 
 impl Column {
-    /// The columns of a relation's file: its attributes in order, without dropped and generated ones, as in
-    /// CopyGetAttnums. With `defaults`, their default expressions are made ready. Guarded; allocates in the current
-    /// memory context, which must outlive the columns.
+    /// Returns the columns of a relation's file: its attributes in order, without dropped and generated ones, as in
+    /// CopyGetAttnums. `defaults` prepares their default expressions. Guarded; allocates in the current memory context,
+    /// which must outlive the columns.
     pub fn of_relation(relation: pg_sys::Relation, session: &Session, defaults: bool) -> Vec<Column> {
         // SAFETY: an open relation; its descriptor has natts attributes.
         let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
@@ -110,21 +110,21 @@ impl Column {
         columns
     }
 
-    /// The column of one attribute. Otherwise as [`Column::of_relation`].
+    /// Returns the column of one attribute. Otherwise as [`Column::of_relation`].
     pub fn of_attribute(relation: pg_sys::Relation, attribute: usize, session: &Session, default: bool) -> Column {
-        // SAFETY: the caller says that the relation has the attribute.
+        // SAFETY: the relation is open and has the attribute.
         let column = unsafe { Column::of_descriptor((*relation).rd_att, attribute, session) };
         if default { Column { default: default_expression(relation, attribute), ..column } } else { column }
     }
 
-    /// The column of one attribute of a row's descriptor, without a default.
+    /// Returns the column of one attribute of a tuple descriptor, without a default.
     ///
     /// # Safety
     /// A valid descriptor that has the attribute. Guarded; memory as in [`Column::of_relation`].
     pub unsafe fn of_descriptor(descriptor: pg_sys::TupleDesc, attribute: usize, session: &Session) -> Column {
         // SAFETY: this function's contract covers the argument.
         let form = unsafe { &*compat::attribute(descriptor, attribute) };
-        // SAFETY: guarded catalog lookups that fill what they are given.
+        // SAFETY: guarded catalog lookups that fill local variables.
         let (input, typioparam) = unsafe {
             let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
             pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
@@ -156,15 +156,15 @@ impl Column {
         }
     }
 
-    /// What functions remember from one call to the next is forgotten: see [`expression::anew`]. Guarded; allocates in the current memory
-    /// context.
+    /// Drops the data that functions cached between calls: see [`expression::anew`]. Guarded; allocates in the current
+    /// memory context.
     pub fn renew(&mut self) {
         self.input.fn_extra = std::ptr::null_mut();
         // SAFETY: made by `default_expression`.
         self.default = unsafe { expression::anew(self.default) };
     }
 
-    /// A field that no attribute takes.
+    /// Creates a column for a field that no attribute takes.
     pub fn ignored(name: CString) -> Column {
         Column {
             attribute: usize::MAX,
@@ -189,18 +189,18 @@ impl Column {
         }
     }
 
-    /// What a header calls it.
+    /// Returns the name in a header.
     pub fn called(&self) -> &CString {
         self.header_name.as_ref().unwrap_or(&self.name)
     }
 
-    /// The column's name as text.
+    /// Returns the column's name as text.
     pub fn display_name(&self) -> std::borrow::Cow<'_, str> {
         self.name.to_string_lossy()
     }
 }
 
-/// As in BeginCopyFrom: the attribute's default, planned and ready to run; null if it has none. Guarded.
+/// Prepares the attribute's default for execution, as BeginCopyFrom does; null if it has none. Guarded.
 pub fn default_expression(relation: pg_sys::Relation, attribute: usize) -> *mut pg_sys::ExprState {
     let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
     // SAFETY: guarded calls; the attribute exists.

@@ -1,11 +1,11 @@
-//! What a transaction does when it commits: wake a sleeping process, or have a worker started.
+//! Wakes a sleeping process when a transaction commits, or has a worker started.
 //!
-//! A worker is started before the commit, while it can still be said that there is no slot for one; it waits for the end
-//! of the transaction by itself ([`background::wait_for_starter`](super::background::wait_for_starter)), so that nothing
-//! is left to be done afterwards. A process that sleeps is woken after the commit. The tricky point is that an error at
-//! that moment stops the server: so everything is made ready before, and then there are two calls to choose from,
-//! neither of which raises or allocates. pgrx's own callbacks are not used: they would outlive a PREPARE TRANSACTION and
-//! fire at some later commit of the session.
+//! A worker is started before the commit, while a lack of worker slots can still be reported. It waits for the end of
+//! the transaction itself ([`background::wait_for_starter`](super::background::wait_for_starter)), so nothing remains
+//! to be done after the commit. A sleeping process is woken after the commit. The tricky point: an error at that moment
+//! stops the server. So everything is prepared before the commit, and after it only one of two calls is made, neither
+//! of which raises or allocates. pgrx's own callbacks are not used: they would outlive a PREPARE TRANSACTION and fire
+//! at a later commit of the session.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
@@ -18,41 +18,40 @@ use super::points::point;
 use super::unguarded::{self as c, Opaque};
 use crate::error::Error;
 
-/// Who is to learn of a commit.
+/// The process to be informed of a commit: the first of these that exists.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Its holder is woken,
+    /// The holder of this lock is woken.
     pub lock: ObjectLock,
-    /// or this one is started if there is none,
+    /// Without a holder, this worker is started.
     pub worker: Worker,
-    /// or the holder of this one is woken if there is no slot for a worker,
+    /// Without a free worker slot, the holder of this lock is woken.
     pub substitute: ObjectLock,
-    /// or this is called if there is nobody. Guarded.
+    /// Without such a holder, this function is called. Guarded.
     pub nobody: fn(),
 }
 
-/// What was settled before the commit.
+/// Decisions made just before the commit.
 #[derive(Debug)]
 struct Settled {
     plan: Plan,
-    /// Whom to wake, and its pid when that was settled: the entry may have another owner by the time of the commit.
+    /// The process to wake, and its pid at the time of the decision: the entry may have another owner by the commit.
     sleeper: *mut pg_sys::PGPROC,
     pid: i32,
-    /// Whom to start if it has.
+    /// The worker to start if the entry has another owner.
     worker: pg_sys::BackgroundWorker,
 }
 
-/// There is something to do at the commit.
+/// The current transaction has a plan.
 static ARMED: AtomicBool = AtomicBool::new(false);
 /// Not null once the callback is registered.
 static SETTLED: AtomicPtr<Settled> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Do so when this transaction commits. The last plan counts. Guarded.
+/// Carries out `plan` when this transaction commits. A later plan replaces an earlier one. Guarded.
 pub fn at_commit(plan: Plan) {
     let place = SETTLED.load(Relaxed);
     let settled = Settled { plan, sleeper: std::ptr::null_mut(), pid: 0, worker: plan.worker.raw() };
-    // SAFETY: what is settled lives as long as the process, and nobody else looks at it now; a guarded call, once a
-    // session.
+    // SAFETY: the struct lives as long as the process, and has no other user now; a guarded call, once per session.
     unsafe {
         if place.is_null() {
             SETTLED.store(PgMemoryContexts::TopMemoryContext.leak_and_drop_on_delete(settled), Relaxed);
@@ -80,12 +79,12 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
         XACT_EVENT_COMMIT => {
             ARMED.store(false, Relaxed);
             let settled = SETTLED.load(Relaxed);
-            // SAFETY: it is there, since we are armed. Process entries stay where they are, and a latch may be set
-            // whosever it is by now. The worker is one that was made ready. Neither call raises or allocates.
+            // SAFETY: a plan exists, so SETTLED is set. Process entries are never freed, and setting a wrong latch is
+            // harmless. The worker was prepared. Neither call raises or allocates.
             unsafe {
                 let sleeper = (*settled).sleeper;
                 if sleeper.is_null() {
-                    // Somebody was started, or nobody can be.
+                    // The worker was started, or there is no process to wake.
                 } else if std::ptr::read_volatile(&raw const (*sleeper).pid) == (*settled).pid {
                     c::SetLatch(&raw mut (*sleeper).procLatch);
                 } else {
@@ -97,10 +96,10 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
     }
 }
 
-/// The transaction is about to commit.
+/// Decides which process to wake, just before the commit.
 #[pg_guard]
 extern "C-unwind" fn settle() {
-    // SAFETY: it is there, since we are armed, and nobody else looks at it now.
+    // SAFETY: a plan exists, so SETTLED is set; it has no other user now.
     let Some(settled) = (unsafe { SETTLED.load(Relaxed).as_mut() }) else { return };
     let plan = settled.plan;
     let mut sleeper = plan.lock.holder();

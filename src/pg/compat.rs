@@ -1,4 +1,4 @@
-//! Every difference between the supported versions of PostgreSQL.
+//! All code that depends on the version of PostgreSQL.
 
 mod background;
 mod buffer;
@@ -50,7 +50,7 @@ pub use self::soft::{Soft, input_function_call_soft, is_survivable};
 pub use self::statistics::{set_index_statistics, set_table_statistics};
 pub use self::version::{COPY_HAS_DEFAULT, HAS_TRANSACTION_TIMEOUT, ZONE_LETTERS};
 
-/// What `\.` means to this server's COPY.
+/// Returns the meaning of `\.` in this server's COPY.
 pub fn end_marker() -> EndMarker {
     if MAJOR >= 18 { EndMarker::Since18 } else { EndMarker::Until17 }
 }
@@ -114,7 +114,7 @@ pub unsafe fn create_foreignscan_path(
     }
 }
 
-/// Where a relation's storage is.
+/// Identifies a relation's storage (RelFileLocator).
 #[cfg(feature = "pg15")]
 pub type Locator = pg_sys::RelFileNode;
 #[cfg(not(feature = "pg15"))]
@@ -137,19 +137,20 @@ pub unsafe fn locator(relation: pg_sys::Relation) -> Locator {
 /// Anum_pg_statistic_ext_stxexprs, which is not among the bindings of 18.
 pub const STATISTIC_EXPRESSIONS: u32 = 9;
 
-/// How many rows of a relation this session has inserted, updated and deleted, also where it has undone that; None if nothing is
-/// counted (track_counts is off). Guarded.
+/// Returns the number of rows that this session has inserted, updated and deleted in a relation, including rolled-back
+/// changes. None if track_counts is off. Guarded.
 ///
 /// # Safety
 /// An open relation.
 pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
-    // SAFETY: this function's contract covers the relation, whose counters are null or valid, in a chain with one of each open subtransaction.
+    // SAFETY: this function's contract covers the relation; its counters are null or valid, with a chain of open
+    // subtransactions.
     unsafe {
         if !(*relation).pgstat_enabled {
             return None;
         }
         if (*relation).pgstat_info.is_null() {
-            // Rows of earlier statements may be counted elsewhere, to be found when the next one is.
+            // Earlier statements may have counted rows in an entry that is not yet linked to this relcache entry.
             pg_sys::pgstat_assoc_relation(relation);
         }
         let status = (*relation).pgstat_info.as_ref()?;
@@ -168,7 +169,7 @@ pub unsafe fn changed_rows(relation: pg_sys::Relation) -> Option<i64> {
     }
 }
 
-/// Are they the same?
+/// Whether both locators mean one file.
 pub fn is_same_file(a: Locator, b: Locator) -> bool {
     #[cfg(feature = "pg15")]
     return (a.spcNode, a.dbNode, a.relNode) == (b.spcNode, b.dbNode, b.relNode);
@@ -189,8 +190,8 @@ pub unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Is a heap's page to be dirty before visibilitymap_set logs that all of it is visible? It is where the page gets the record's LSN
-/// (XLogHintBitIsNeeded). From 17 on, XLogRegisterBuffer asserts it in any case.
+/// Whether a heap page must be dirty before visibilitymap_set logs that it is all-visible: true if the page gets the
+/// record's LSN (XLogHintBitIsNeeded). From 17 on, XLogRegisterBuffer asserts a dirty page in any case.
 ///
 /// # Safety
 /// An open relation.
@@ -199,7 +200,8 @@ pub unsafe fn dirties_visible(relation: pg_sys::Relation) -> bool {
     unsafe { needs_wal(relation) && (MAJOR >= 17 || pg_sys::wal_log_hints || pg_sys::DataChecksumsEnabled()) }
 }
 
-/// May rows be gone that an old snapshot sees? Then a new index says from when on it may be used (EarlyPruningEnabled).
+/// Whether rows that an old snapshot sees may be pruned (EarlyPruningEnabled). A new index then cannot be used by older
+/// snapshots.
 pub fn prunes_early() -> bool {
     // SAFETY: reads a setting.
     #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -208,10 +210,10 @@ pub fn prunes_early() -> bool {
     false
 }
 
-/// `XLogRegisterData`. Raises nothing but a PANIC where the caller is in a critical section.
+/// `XLogRegisterData`. In a critical section an error is a PANIC; otherwise it raises nothing.
 ///
 /// # Safety
-/// A guarded frame, between XLogBeginInsert and XLogInsert; the bytes stay there until the latter.
+/// A guarded frame, between XLogBeginInsert and XLogInsert; the bytes stay valid until the latter.
 pub unsafe fn xlog_register_data(data: *mut u8, length: usize) {
     // SAFETY: passed on. A record is far smaller than 2 GB.
     unsafe {
@@ -236,7 +238,7 @@ pub unsafe fn vacuum_delay_point() {
     }
 }
 
-/// `ExecutorRun` to the end.
+/// `ExecutorRun`, to the end of the query.
 ///
 /// # Safety
 /// A plain frame, and a query that was started.
@@ -252,8 +254,8 @@ pub unsafe fn executor_run(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// The table that the receiver of CREATE TABLE AS has created. Its state is `DR_intorel` (createas.c), the same from 9.5 to
-/// 18 as far as this looks.
+/// Returns the table that the receiver of CREATE TABLE AS has created. The fields of `DR_intorel` (createas.c) that are
+/// read here did not change from 9.5 to 18.
 ///
 /// # Safety
 /// A receiver of the kind DestIntoRel that has been started.
@@ -273,7 +275,7 @@ pub unsafe fn into_relation(receiver: *mut pg_sys::DestReceiver) -> pg_sys::Rela
 /// # Safety
 /// A valid descriptor with more than `index` attributes.
 pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_sys::FormData_pg_attribute {
-    // SAFETY: passed on. From 18 on the attributes stand behind the array of compact ones.
+    // SAFETY: passed on. From 18 on the attributes follow the array of compact attributes.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         return (*descriptor).attrs.as_mut_ptr().add(index);
@@ -282,7 +284,7 @@ pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_
     }
 }
 
-/// `AbortBufferIO`: a buffer is not being read any more. From 16 on the resource owner knows.
+/// `AbortBufferIO`: ends a read of a buffer that failed. From 16 on, the resource owner does this.
 ///
 /// # Safety
 /// After an error, before the transaction is aborted.
@@ -292,7 +294,7 @@ pub unsafe fn abort_buffer_io() {
         unsafe extern "C-unwind" {
             fn AbortBufferIO();
         }
-        // SAFETY: what AbortTransaction (xact.c) calls first, too; raises nothing.
+        // SAFETY: AbortTransaction (xact.c) calls it first, too; raises nothing.
         unsafe { AbortBufferIO() };
     }
 }
@@ -303,13 +305,13 @@ pub const NO_SEGMENT: pg_sys::dsm_handle = 0;
 /// DELAY_CHKPT_START (proc.h)
 pub const DELAY_CHKPT_START: i32 = 1;
 
-/// `relpath` of the main fork, from the data directory. Guarded.
+/// `relpath` of the main fork, relative to the data directory. Guarded.
 ///
 /// # Safety
 /// A relation of the storage manager.
 pub unsafe fn relation_path(smgr: pg_sys::SMgrRelation) -> std::ffi::CString {
     const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-    // SAFETY: passed on; the result is a string in memory of its own, or by value.
+    // SAFETY: passed on; the result is a string that is palloc'd or returned by value.
     unsafe {
         #[cfg(feature = "pg15")]
         let path = {
@@ -335,7 +337,7 @@ pub unsafe fn relation_path(smgr: pg_sys::SMgrRelation) -> std::ffi::CString {
 /// `XLogRegisterBlock`, block 0.
 ///
 /// # Safety
-/// An open relation, and a page that stays until the record is inserted.
+/// An open relation, and a page that stays valid until the record is inserted.
 pub unsafe fn xlog_register_block(
     relation: pg_sys::Relation,
     fork: pg_sys::ForkNumber::Type,
@@ -376,10 +378,10 @@ pub unsafe fn log_newpage(
     }
 }
 
-/// `log_newpages` for pages with the standard layout, whose LSN it sets.
+/// `log_newpages` for pages with the standard layout. Sets their LSN.
 ///
 /// # Safety
-/// An open relation, and as many pages as block numbers; a guarded frame outside of critical sections.
+/// An open relation, and a block number for each page; a guarded frame outside of critical sections.
 pub unsafe fn log_newpages(
     relation: pg_sys::Relation,
     fork: pg_sys::ForkNumber::Type,
@@ -394,8 +396,8 @@ pub unsafe fn log_newpages(
     }
 }
 
-/// Ask the checkpointer to sync a segment (`INIT_MD_FILETAG` and `RegisterSyncRequest`); false if it cannot take the
-/// request now.
+/// Asks the checkpointer to sync a segment (`INIT_MD_FILETAG`, `RegisterSyncRequest`). Returns false if the request
+/// queue is full.
 ///
 /// # Safety
 /// An open relation that is not temporary.
@@ -418,12 +420,12 @@ pub unsafe fn request_sync(relation: pg_sys::Relation, fork: pg_sys::ForkNumber:
     }
 }
 
-/// `ExecInitRangeTable` for one relation that rows are inserted into (DoCopy).
+/// `ExecInitRangeTable` for one relation that is the target of an INSERT (DoCopy).
 ///
 /// # Safety
 /// An executor state and an open relation; a guarded frame.
 pub unsafe fn init_range_table(estate: *mut pg_sys::EState, relation: pg_sys::Relation, inserted: &[i16]) {
-    // SAFETY: guarded calls; nodes are made in the current memory context.
+    // SAFETY: guarded calls; nodes are allocated in the current memory context.
     unsafe {
         let entry = pg_sys::palloc0(size_of::<pg_sys::RangeTblEntry>()).cast::<pg_sys::RangeTblEntry>();
         (*entry).type_ = pg_sys::NodeTag::T_RangeTblEntry;
@@ -460,11 +462,11 @@ pub unsafe fn init_range_table(estate: *mut pg_sys::EState, relation: pg_sys::Re
     }
 }
 
-/// Where COPY reports the rows that it skips, in versions whose COPY does (progress.h).
+/// Progress parameter for skipped rows, in versions whose COPY reports them (progress.h).
 pub const PROGRESS_SKIPPED: Option<u32> = if MAJOR >= 17 { Some(6) } else { None };
 
-/// How PartitionKeyData (partcache.h), which has no binding, begins in all versions: the strategy, one byte or four, and
-/// the number of columns fill the first word.
+/// The first fields of PartitionKeyData (partcache.h), which has no binding. In all versions the strategy (one byte or
+/// four) and the number of columns fill the first word.
 #[repr(C)]
 struct PartitionKeyHead {
     strategy_and_columns: u64,
@@ -475,25 +477,25 @@ struct PartitionKeyHead {
     functions: *mut pg_sys::FmgrInfo,
 }
 
-/// The expressions of a partitioned table's key.
+/// Returns the expressions of a partitioned table's key.
 ///
 /// # Safety
 /// An open partitioned table; a guarded frame.
 pub unsafe fn partition_expressions(relation: pg_sys::Relation) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the relation, which has a key then.
+    // SAFETY: this function's contract covers the relation; a partitioned table has a key.
     unsafe {
         let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
         (*key.cast::<PartitionKeyHead>()).expressions
     }
 }
 
-/// Do all functions that compare or hash a partitioned table's key pass the test?
+/// Whether all functions that compare or hash a partitioned table's key pass the test.
 ///
 /// # Safety
 /// An open partitioned table; a guarded frame.
 pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
-    // SAFETY: this function's contract covers the relation, which has a key then, with one function for each of its columns. The number of
-    // columns is behind the strategy, which has one byte in 15 and four from 16 on.
+    // SAFETY: this function's contract covers the relation; a partitioned table has a key with one function per column.
+    // The number of columns follows the strategy, which has one byte in 15 and four from 16 on.
     unsafe {
         let key = super::unguarded::guard(|| super::unguarded::RelationGetPartitionKey(relation));
         let count = *key.cast::<i16>().add(if MAJOR >= 16 { 2 } else { 1 });
@@ -502,7 +504,7 @@ pub unsafe fn partition_functions(relation: pg_sys::Relation, mut test: impl FnM
     }
 }
 
-/// The subtransaction that gave a relation its present file, if it is of this transaction.
+/// Returns the subtransaction that assigned a relation's current file, if it belongs to this transaction.
 ///
 /// # Safety
 /// An open relation.
@@ -533,7 +535,7 @@ pub unsafe fn set_new_file(relation: pg_sys::Relation, persistence: std::ffi::c_
 /// `log_smgrcreate`.
 ///
 /// # Safety
-/// An open relation whose fork has just been made; a guarded frame.
+/// An open relation whose fork was just created; a guarded frame.
 pub unsafe fn log_smgrcreate(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) {
     use super::unguarded as c;
     // SAFETY: passed on; the locator is copied.
@@ -543,10 +545,10 @@ pub unsafe fn log_smgrcreate(relation: pg_sys::Relation, fork: pg_sys::ForkNumbe
     }
 }
 
-/// Is a relation's file of this transaction, so that nothing refers to it after a crash?
+/// Whether a relation's file was created in this transaction, so that nothing refers to it after a crash.
 ///
 /// # Safety
-/// An open relation, in the process that may have made it.
+/// An open relation, in the process that may have created it.
 pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
     // SAFETY: this function's contract covers the relation.
     unsafe {
@@ -558,23 +560,24 @@ pub unsafe fn is_new_file(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Is this the function that says of a row that it violates a constraint, or that there is no partition for it? It says so
-/// when all that users may have written has returned: nothing is left behind when such an error is caught.
+/// Whether `function` reports a constraint violation, or that there is no partition for a row. It runs after all
+/// user-defined code has returned, so nothing is left behind when such an error is caught.
 ///
 /// # Safety
-/// `function` is what an error says where it was raised: a string, or null.
+/// `function` is the function name of an error (ErrorData.funcname): a string, or null.
 pub unsafe fn is_violation(function: *const std::ffi::c_char) -> bool {
     // SAFETY: this function's contract covers the argument.
     let name = if function.is_null() { c"" } else { unsafe { std::ffi::CStr::from_ptr(function) } };
-    // The second one from 18 on; ExecPartitionCheckEmitError's caller is ExecPartitionCheck.
+    // ReportNotNullViolationError exists from 18 on; ExecPartitionCheck calls ExecPartitionCheckEmitError.
     [c"ExecConstraints", c"ReportNotNullViolationError", c"ExecPartitionCheckEmitError", c"ExecFindPartition"]
         .contains(&name)
 }
 
-/// How rows of the routed table become rows of a leaf; null if they are the same (`ExecGetRootToChildMap`).
+/// Returns the conversion of rows of the partitioned table to rows of a leaf; null if none is needed
+/// (`ExecGetRootToChildMap`).
 ///
 /// # Safety
-/// A leaf that ExecFindPartition gave; a plain frame.
+/// A leaf that ExecFindPartition returned; a plain frame.
 pub unsafe fn root_to_leaf(
     relinfo: *mut pg_sys::ResultRelInfo,
     _estate: *mut pg_sys::EState,

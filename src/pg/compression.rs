@@ -1,8 +1,8 @@
-//! Compressed bytes: which they are, and what they stand for.
+//! Detects the compression of a file and decompresses it.
 //!
-//! What a file's first bytes say is believed, and not its name. Each decoder goes on behind the end of a member, frame or
-//! stream as long as there is another one, as the programs that write such files do when they are given several. What is
-//! left behind the last one is an error: it may be the head of what is missing.
+//! The first bytes of a file decide, not its name. Each decoder continues behind the end of a member, frame or stream
+//! if another one follows, as the programs gzip, zstd, lz4, bzip2 and xz do. Other bytes behind the last one are an
+//! error: they may be the head of a truncated member.
 
 use std::fs::File;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use super::lz4_frames::Frames;
 
-/// How a file is compressed.
+/// Compression format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     Gzip,
@@ -20,30 +20,30 @@ pub enum Compression {
     Xz,
 }
 
-/// What the option `compression` says.
+/// Value of the option `compression`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compressed {
-    /// As the first bytes say.
+    /// Detected from the first bytes.
     #[default]
     Auto,
     No,
     By(Compression),
 }
 
-/// Bytes that tell all of them apart.
+/// Number of bytes that identify every format.
 pub const TELLING: usize = 10;
 
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
-/// Behind the first byte.
+/// Follows the first byte.
 const SKIPPABLE: &[u8] = b"\x2a\x4d\x18";
 const LZ4: &[u8] = b"\x04\x22\x4d\x18";
 const BZIP2: &[u8] = b"BZh";
 const XZ: &[u8] = b"\xfd7zXZ\x00";
 const SIGNATURES: [&[u8]; 5] = [GZIP, ZSTD, LZ4, BZIP2, XZ];
 
-/// Memory that a decoder may take for what it looks back at. zstd's decoder has this limit by itself, as its program has, and
-/// xz's own compressor asks for half of it at most without being told otherwise.
+/// Maximum memory of a decoder's window. zstd's library and program have this limit by default. The presets of xz use
+/// dictionaries of at most half this size.
 pub const MOST_MEMORY: u64 = 128 << 20;
 
 impl Compression {
@@ -60,12 +60,12 @@ impl Compression {
         }
     }
 
-    /// What begins with these bytes.
+    /// Returns the format of data that begin with `first`.
     pub fn of(first: &[u8]) -> Option<Compression> {
         Compression::ALL.into_iter().find(|compression| compression.begins(first))
     }
 
-    /// Is it still to be told, and only by more bytes than these?
+    /// Whether more bytes than these are needed to detect the format.
     pub fn may_begin(first: &[u8]) -> bool {
         first.len() < TELLING
             && Compression::of(first).is_none()
@@ -76,15 +76,15 @@ impl Compression {
 
     fn begins(self, first: &[u8]) -> bool {
         match self {
-            // With the one method that there is.
+            // With deflate, the only method.
             Compression::Gzip => first.starts_with(GZIP),
-            // Frames, and frames to skip, which pzstd begins with.
+            // Frames, and skippable frames, which pzstd writes first.
             Compression::Zstd => {
                 first.starts_with(ZSTD)
                     || matches!(first.split_first(), Some((0x50..=0x5f, rest)) if rest.starts_with(SKIPPABLE))
             }
             Compression::Lz4 => first.starts_with(LZ4),
-            // A block, or the end of what has none. The letters alone might begin a text.
+            // A block, or the end of an empty stream. A text might begin with the letters alone.
             Compression::Bzip2 => {
                 let block = || first.get(4..10);
                 first.starts_with(BZIP2)
@@ -95,7 +95,7 @@ impl Compression {
         }
     }
 
-    /// The bytes that those of `source` stand for.
+    /// Returns a reader of the decompressed bytes of `source`.
     pub fn decoder<'a, R: BufRead + 'a>(self, source: R) -> Result<Box<dyn Read + 'a>> {
         Ok(match self {
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
@@ -112,7 +112,7 @@ impl Compression {
 }
 
 impl Compressed {
-    /// None if there is no such thing.
+    /// None if there is no such format.
     pub fn by_name(name: &str) -> Option<Compressed> {
         match name {
             "auto" => Some(Compressed::Auto),
@@ -121,7 +121,7 @@ impl Compressed {
         }
     }
 
-    /// How what begins with these bytes is compressed, if it is.
+    /// Returns the format of data that begin with `first`; None if they are not compressed.
     pub fn of(self, first: &[u8]) -> Option<Compression> {
         match self {
             Compressed::Auto => Compression::of(first),
@@ -131,8 +131,8 @@ impl Compressed {
     }
 }
 
-/// What a regular file begins with, as far as it tells how it is compressed. What cannot be read now is for who reads the
-/// file to tell.
+/// Returns the first bytes of a regular file, for the detection of its format. A read error is ignored here; the later
+/// read of the file reports it.
 pub fn first_bytes(file: &File) -> Vec<u8> {
     let mut first = vec![0; TELLING];
     let mut n = 0;
@@ -143,19 +143,19 @@ pub fn first_bytes(file: &File) -> Vec<u8> {
     first
 }
 
-/// Do the compressed bytes end too early?
+/// Whether the compressed data end too early.
 pub fn is_truncated(error: &Error) -> bool {
     error.kind() == ErrorKind::UnexpectedEof
 }
 
-/// Has the decoder had no memory? Only some of them say so in a way of their own.
+/// Whether the decoder is out of memory. Only some decoders report this with an error kind of its own.
 pub fn lacks_memory(error: &Error) -> bool {
     error.kind() == ErrorKind::OutOfMemory
         || is_lzmas(error, liblzma::stream::Error::Mem)
         || error.to_string().starts_with("Allocation error")
 }
 
-/// Do the bytes ask for more memory than [`MOST_MEMORY`]? They may be all right.
+/// Whether the data require more memory than [`MOST_MEMORY`]. They may be valid.
 pub fn wants_memory(error: &Error) -> bool {
     // ZSTD_getErrorName of ZSTD_error_frameParameter_windowTooLarge.
     is_lzmas(error, liblzma::stream::Error::MemLimit) || error.to_string().starts_with("Frame requires too much memory")

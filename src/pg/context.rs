@@ -1,9 +1,9 @@
 //! COPY's CONTEXT lines.
 //!
-//! [`copy_context`] is what CopyFromErrorCallback (copyfrom.c) is to COPY: the server calls it for every message
-//! raised while it is pushed. pgrx drops the context of an error that passes through one of its guards and raises the
-//! error again, which asks the callbacks again; so the callback must be pushed by a plain frame outside any guard, and
-//! must still know where the scan stands. Behind COPY's own line comes one that names the file.
+//! [`copy_context`] is pg_bulk's CopyFromErrorCallback (copyfrom.c): the server calls it for every message raised while
+//! it is pushed. pgrx drops the CONTEXT of an error that passes through one of its guards. It then raises the error
+//! again, which calls the callbacks again. So a plain frame outside any guard must push the callback, which must still
+//! find the position of the scan. COPY's own line is followed by a line that names the file.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
@@ -14,13 +14,14 @@ use super::row::Rows;
 use super::unguarded::{self, Opaque};
 use super::worker_errors;
 
-/// Whether what goes on is not about the line that a reader has read last. Shared by the reader and whoever does such things.
+/// Whether the current work concerns something else than the line that the reader read last. The reader shares it with
+/// the code that does such work.
 #[derive(Debug, Clone, Default)]
 pub struct Elsewhere(Rc<Cell<bool>>);
 
 impl Elsewhere {
-    /// Do something with many rows, none of which is the one of the current line. An error leaves it so until
-    /// [`Elsewhere::end`], for it is going to be asked again what it is about.
+    /// Runs `work` on many rows, none of which is the current line. After an error the state remains until
+    /// [`Elsewhere::end`], because the CONTEXT of the error is built again.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.set(true);
         let done = work();
@@ -28,29 +29,29 @@ impl Elsewhere {
         done
     }
 
-    /// From now on it is not about lines.
+    /// From now on, errors do not concern the current line.
     pub fn begin(&self) {
         self.0.set(true);
     }
 
-    /// From now on it is about lines again.
+    /// From now on, errors concern the current line again.
     pub fn end(&self) {
         self.0.set(false);
     }
 }
 
-/// Most bytes of data in a message (`MAX_COPY_DATA_DISPLAY`).
+/// Maximum number of data bytes in a message (`MAX_COPY_DATA_DISPLAY`).
 const MAX_DISPLAY: c_int = 100;
 
-/// The first bytes of some data, whole characters, with dots if there is more (`limit_printout_length`).
+/// Returns the first bytes of some data, cut at a character, with dots if there is more (`limit_printout_length`).
 pub fn displayed(data: &[u8]) -> CString {
-    // A line may be long, and no character is: look at no more than may be shown and one character.
+    // A line may be long, but a character is not: read only the displayed bytes and one more character.
     let data = data.get(..MAX_DISPLAY as usize + 8).unwrap_or(data);
     let data = data.split(|&b| b == 0).next().unwrap_or_default();
     let len = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
     let mut shown = data.to_vec();
     if len > MAX_DISPLAY {
-        // SAFETY: the bytes are there; the function only looks at them.
+        // SAFETY: the bytes are valid; the function only reads them.
         let cut = unsafe { unguarded::pg_mbcliplen(data.as_ptr().cast(), len, MAX_DISPLAY) };
         shown.truncate(usize::try_from(cut).unwrap_or(0));
         shown.extend(b"...");
@@ -61,7 +62,7 @@ pub fn displayed(data: &[u8]) -> CString {
 /// The error context callback; `rows` is a [`Rows`].
 ///
 /// # Safety
-/// Called by the server while it makes a message, with the pointer it was pushed with.
+/// Called by the server while it builds a message, with the pointer that was pushed.
 pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
     // SAFETY: pushed with a pointer to Rows that outlives the push.
     let rows = unsafe { &*rows.cast::<Rows>() };
@@ -72,7 +73,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
     if unsafe { worker_errors::tell() } {
         return;
     }
-    // Everything that could panic comes first and stays in here; what is passed on is plain data.
+    // Code that could panic runs first and inside catch_unwind; only plain data leave it.
     let lines = std::panic::catch_unwind(AssertUnwindSafe(|| describe(rows)));
     let Ok((relation, line, what, file)) = lines else { return };
     let line = std::ffi::c_ulonglong::from(line);
@@ -110,7 +111,7 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
             What::Relation => unguarded::errcontext_msg(c"COPY %s".as_ptr(), relation.as_ptr()),
             What::Line(None) => unguarded::errcontext_msg(c"COPY %s, line %llu".as_ptr(), relation.as_ptr(), line),
         };
-        // A COPY does not say where its data are.
+        // A COPY statement names no file.
         if !file.is_empty() {
             unguarded::errcontext_msg(c"%s".as_ptr(), file.as_ptr());
         }
@@ -119,13 +120,13 @@ pub unsafe extern "C-unwind" fn copy_context(rows: Opaque) {
 
 enum What {
     Column(CString, Option<CString>),
-    /// One whose values are not shown.
+    /// A field whose values are not displayed.
     Field(CString),
     Line(Option<CString>),
-    /// A query's, which is nobody's line.
+    /// A row of a query, which has no line in a file.
     Row,
     Relation,
-    /// Nothing that a COPY would tell.
+    /// COPY adds no context here.
     Nothing,
 }
 
@@ -148,9 +149,9 @@ fn describe(rows: &Rows) -> (CString, u64, What, CString) {
             if is_binary { What::Field(name) } else { What::Column(name, value) }
         }
     };
-    // Whoever waits for the first line has none yet.
+    // No line has been read yet.
     let (line, what) = match (rows.reader().line_number(), what) {
-        // COPY reads the header of a binary file before it says what it is doing.
+        // COPY reads the header of a binary file before it pushes its context callback.
         (0, What::Line(_)) if is_binary => (0, What::Nothing),
         (0, What::Line(_)) => (1, What::Line(None)),
         found => found,

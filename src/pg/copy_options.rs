@@ -1,8 +1,8 @@
-//! COPY's options, for whoever reads a file: names, meanings and complaints.
+//! COPY's options for all readers of a file: names, meanings and errors.
 //!
-//! They come one by one into a [`Draft`], and [`Draft::finish`] makes sense of them together, in the order of
-//! `ProcessCopyOptions` (copy.c). Names, defaults and messages are the same for foreign tables and functions; how a value
-//! is given, and the SQLSTATEs of those that make no sense, are not (`option_value`).
+//! A [`Draft`] collects the options one by one. [`Draft::finish`] then checks them together, in the order of
+//! `ProcessCopyOptions` (copy.c). Names, defaults and messages are equal for foreign tables and functions. The syntax
+//! of values and the SQLSTATEs of invalid ones differ (`option_value`).
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn unsupported(message: &str) -> Error {
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
 }
 
-/// The names that a [`Draft`] knows.
+/// Names of the options that a [`Draft`] accepts.
 pub const NAMES: &[&str] = &[
     "format",
     "header",
@@ -55,52 +55,52 @@ pub const NAMES: &[&str] = &[
     "encoding_errors",
 ];
 
-/// The longest record without a line end, so that some fit into any buffer.
+/// Longest record without a line end: any buffer holds several of them.
 const LONGEST: usize = 1 << 24;
 
-/// What records are.
+/// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Fields with delimiters between them: COPY's formats.
+    /// Fields separated by delimiters: COPY's text and CSV formats.
     Delimited,
-    /// Fields in their places ([`super::parts`]).
+    /// Fields at fixed positions ([`super::parts`]).
     Fixed,
-    /// Objects of JSON ([`super::objects`]).
+    /// JSON objects ([`super::objects`]).
     Json,
-    /// Fields that say how long they are ([`super::received`]): COPY's, too.
+    /// Fields preceded by their length ([`super::received`]): COPY's binary format.
     Binary,
 }
 
-/// What a file's bytes mean, and which of its rows are wanted.
+/// Format of a file, and the selection of its rows.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
     pub dialect: Dialect,
     pub shape: Shape,
-    /// The value that stands for NULL in all columns that do not say otherwise, where records have no delimiters.
+    /// NULL marker of records without delimiters, for columns without one of their own.
     pub null: Option<Vec<u8>>,
-    /// What is made of the texts of all columns that do not say otherwise.
+    /// Options for the text of fields, for columns without options of their own.
     pub fields: FieldDraft,
     pub header: HeaderOption,
     pub encoding: Option<i32>,
-    /// What invalid bytes lead to, if that is said.
+    /// Action for invalid bytes, if the option is given.
     pub encoding_errors: Option<EncodingErrors>,
     pub force_not_null: ColumnSet,
     pub force_null: ColumnSet,
     pub on_error: OnError,
     pub reject_limit: u64,
-    /// The same as a share of all records, in per cent. Not of foreign tables.
+    /// Reject limit in percent of all records. Not for foreign tables.
     pub reject_percent: Option<f64>,
     pub verbosity: Verbosity,
     pub skip: u64,
     pub limit: Option<u64>,
     pub compressed: Compressed,
-    /// A byte order mark is data.
+    /// Treats a byte order mark as data.
     pub keeps_bom: bool,
-    /// The header says which columns the fields are for. It is then one line.
+    /// The header names the column of each field. It has one line then.
     pub by_name: bool,
-    /// Positions are what counts, whatever headers say.
+    /// Fields are matched by position, and names in headers are ignored.
     by_position: bool,
-    /// The file's name is a file's own, and stands for no others.
+    /// The file name is literal: it is no pattern.
     pub is_literal: bool,
 }
 
@@ -157,7 +157,7 @@ impl Draft {
         }
     }
 
-    /// Take an option; false if it is none of COPY's.
+    /// Sets an option. Returns false if its name is not in [`NAMES`].
     pub fn set(&mut self, name: &str, given: &Value) -> Result<bool> {
         match name {
             "force_not_null" => {
@@ -277,7 +277,7 @@ impl Draft {
         }
         let dialect = Dialect::check(&self.format, compat::end_marker()).map_err(|e| {
             use DialectError as D;
-            // COPY calls a character that is too long a feature that is missing; here it is a bad value.
+            // COPY reports a character that is too long as a missing feature; for a function it is a bad value.
             let bad_value = matches!(e, D::DelimiterLength | D::QuoteLength | D::EscapeLength);
             let error = Error::from(e);
             if bad_value && self.caller == Caller::Function {
@@ -294,7 +294,8 @@ impl Draft {
         Ok(dialect)
     }
 
-    /// The binary format. What has no meaning there is refused in the order of `ProcessCopyOptions`, and then what is ours.
+    /// Returns the binary dialect. Options without a meaning there are rejected in the order of `ProcessCopyOptions`;
+    /// pg_bulk's own options follow.
     fn binary(&self) -> Result<Dialect> {
         let format = &self.format;
         let refused =
@@ -322,7 +323,8 @@ impl Draft {
         }
     }
 
-    /// The dialect of records without delimiters. What has no meaning there is refused as COPY does it for BINARY.
+    /// Returns the dialect of records without delimiters. Options without a meaning there are rejected as COPY does for
+    /// BINARY.
     fn lines(&self, mode: &str) -> Result<Dialect> {
         let format = &self.format;
         let refused = [
@@ -352,7 +354,7 @@ impl Draft {
         }
     }
 
-    /// The dialect of objects of JSON.
+    /// Returns the dialect of JSON objects.
     fn objects(&self) -> Result<Dialect> {
         self.lines("JSON")?;
         let has_header = self.header_given && self.header != HeaderOption::Lines(0);
@@ -370,7 +372,7 @@ impl Draft {
         }
     }
 
-    /// Make sense of the options together; the first complaint is the one that COPY would make.
+    /// Checks the options together. Of several errors, the one that COPY would raise comes first.
     pub fn finish(mut self) -> Result<CopyOptions> {
         self.format.force_not_null = self.force_not_null != ColumnSet::None;
         self.format.force_null = self.force_null != ColumnSet::None;
@@ -388,7 +390,7 @@ impl Draft {
         }
         if self.by_name {
             match self.header {
-                // Without a header there are no names to match by.
+                // Matching by name requires a header.
                 HeaderOption::Lines(0) if !self.header_given => self.header = HeaderOption::Lines(1),
                 HeaderOption::Lines(1) => (),
                 _ => return Err(invalid("match_by \"name\" requires a header of one line")),
@@ -420,7 +422,7 @@ impl Draft {
 }
 
 impl CopyOptions {
-    /// What the reader is to do with the header.
+    /// Returns how the reader treats the header.
     pub fn header(&self) -> Header {
         match self.header {
             HeaderOption::Lines(lines) => Header { lines, fields: self.by_name },
@@ -428,7 +430,7 @@ impl CopyOptions {
         }
     }
 
-    /// The policy for bad values, before any has been met.
+    /// Returns the error filter for bad values, with no reject counted yet.
     pub fn tolerance(&self) -> Tolerance {
         Tolerance {
             on_error: self.on_error,
@@ -439,7 +441,7 @@ impl CopyOptions {
         }
     }
 
-    /// The encodings that meet in a file. Guarded.
+    /// Returns the encodings of file and server. Guarded.
     pub fn encodings(&self) -> Result<Encodings> {
         let encodings = Encodings::new(if self.shape == Shape::Binary { None } else { self.encoding })?;
         if self.encoding.is_some_and(|encoding| encoding != encodings.of_file()) && self.shape == Shape::Binary {
@@ -449,17 +451,19 @@ impl CopyOptions {
         Ok(encodings.keeping_bom(self.keeps_bom).by_part(matches!(self.shape, Shape::Fixed | Shape::Binary)))
     }
 
-    /// The files that a location stands for, if they are several. None of them is opened. Guarded, and interruptible.
+    /// Returns the files of a directory or pattern; None for a single file. Opens none of them. Guarded, and
+    /// interruptible.
     pub fn files(&self, location: &Location) -> Result<Option<Rc<FileList>>> {
         if self.is_literal { Ok(None) } else { location.files() }
     }
 
-    /// The records of a location, of so many fields. What is wrong with the options is said before anything is opened. Guarded.
+    /// Opens the records of a location, with this number of fields. Errors in the options are reported before anything
+    /// is opened. Guarded.
     pub fn open(&self, location: &Location, mut header: Header, fields: usize) -> Result<Stream> {
         let encodings = self.encodings()?;
         self.check_encoding_errors(&encodings)?;
         let files = self.files(location)?;
-        // Files have their columns in different orders (`header.rs`).
+        // Files may have their columns in different orders (`header.rs`).
         let has_names = header.lines == 1 && !self.by_position && !self.dialect.is_lines();
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
@@ -475,7 +479,7 @@ impl CopyOptions {
         Ok(stream)
     }
 
-    /// Can what is to become of invalid bytes be done with these encodings?
+    /// Fails if the encodings do not support the action for invalid bytes.
     fn check_encoding_errors(&self, encodings: &Encodings) -> Result<()> {
         if self.encoding_errors == Some(EncodingErrors::Reject)
             && !matches!(encodings.treatment(), Treatment::Utf8 | Treatment::Nothing)
@@ -492,14 +496,15 @@ impl CopyOptions {
         Ok(())
     }
 
-    /// What invalid bytes lead to. If it is not said, who keeps rejects also keeps records with such bytes.
+    /// Returns the action for invalid bytes. By default they are rejected where rejects are kept, and an error
+    /// otherwise.
     fn encoding_errors(&self) -> EncodingErrors {
         let own = if self.on_error == OnError::Table { EncodingErrors::Reject } else { EncodingErrors::Stop };
         self.encoding_errors.unwrap_or(own)
     }
 
-    /// Apply `force_null` and `force_not_null` to the columns of a relation's file, or of no relation's, and the format. Guarded; memory
-    /// as in [`Column::of_relation`].
+    /// Applies `force_null`, `force_not_null` and the format to the columns. An invalid `relid` stands for no relation.
+    /// Guarded; memory as in [`Column::of_relation`].
     pub fn force(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
         mark(&self.force_not_null, "FORCE_NOT_NULL", relid, columns, |c| c.force_not_null = true)?;
         mark(&self.force_null, "FORCE_NULL", relid, columns, |c| c.force_null = true)?;
@@ -545,7 +550,7 @@ fn mark(
     Ok(())
 }
 
-/// The number of a column that a file can have a field for, or `CopyGetAttnums`' complaint. Guarded.
+/// Returns the attribute number of a column that can have a field, or the error of `CopyGetAttnums`. Guarded.
 pub fn attribute_number(relid: pg_sys::Oid, name: &CStr) -> Result<i16> {
     // SAFETY: guarded catalog lookups.
     let (attnum, relation, generated) = unsafe {

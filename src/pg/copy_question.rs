@@ -1,29 +1,30 @@
-//! Asks the hooks of other libraries whether COPY would be allowed to do what pg_bulk is about to do.
+//! Asks the hooks of other libraries whether they allow a COPY equivalent to the load or scan.
 //!
-//! A ProcessUtility hook may forbid a COPY, or write it down: set_user forbids COPY FROM PROGRAM, pgaudit logs each COPY. Such a hook
-//! sees no utility statement when a function or a foreign table reads the file. So pg_bulk makes the COPY that would do the same, and
-//! sends it through the chain of hooks. This is done once for a load or a scan, before its file is opened or its program is run.
+//! A ProcessUtility hook may forbid a COPY, or log it: set_user forbids COPY FROM PROGRAM, pgaudit logs each COPY. Such
+//! a hook sees no utility statement when a function or a foreign table reads the file. So pg_bulk builds an equivalent
+//! COPY and sends it through the chain of hooks. This is done once for a load or a scan, before its file is opened or
+//! its program is run.
 //!
-//! The COPY copies nothing. The chain ends in one of two ways:
+//! The COPY copies nothing. The end of the chain depends on the order in which the libraries were loaded:
 //!
 //! ```text
-//!   pg_bulk was loaded first:  other hooks ─► our hook             it answers
-//!   another library was:       our hook ─► other hooks ─► DoCopy   an error of ours ends DoCopy before it opens anything
+//!   pg_bulk loaded first:          other hooks ─► pg_bulk's hook             the hook answers
+//!   another library loaded first:  pg_bulk's hook ─► other hooks ─► DoCopy   an error ends DoCopy before it reads
 //! ```
 //!
 //! There are two kinds of questions:
 //!
-//! - About rows that are to be inserted ([`may_insert`]). The COPY names the table and the columns, and the rights to these are checked
-//!   while the other hooks believe that the COPY runs. So pgaudit logs the load as it logs a COPY. DoCopy calls
-//!   ExecutorCheckPerms_hook when it has checked the rights; there the question is answered.
-//! - About a file or program that is to be read ([`may_read`]). The COPY is not logged. Its WHERE has a parameter that does not exist;
-//!   DoCopy raises an error about it before it checks rights to the table. The COPY names a view of the system: the other hooks expect a
-//!   relation that exists, and Citus refuses a COPY with WHERE into a table of its own.
+//! * About rows to be inserted ([`may_insert`]). The COPY names the table and the columns. The rights to these are
+//!   checked while the other hooks believe that the COPY runs, so pgaudit logs the load as it logs a COPY. DoCopy calls
+//!   ExecutorCheckPerms_hook after it has checked the rights; the question is answered there.
+//! * About a file or program to be read ([`may_read`]). The COPY is not logged. Its WHERE clause has a parameter that
+//!   does not exist, so DoCopy raises an error before it checks rights to the table. The COPY names a system view: the
+//!   other hooks expect an existing relation, and Citus rejects a COPY with WHERE into one of its own tables.
 //!
-//! An option that does not exist is there for hooks that run COPY themselves: they fail with an error about it before they read.
-//! Any error but these is a refusal, and is raised.
+//! The COPY also has an option that does not exist. Hooks that run COPY themselves fail with an error about it before
+//! they read. Any error but these means that a hook forbids the COPY, and is raised.
 //!
-//! Without another library's hook nothing of this is done.
+//! Without a hook of another library, no question is sent.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
@@ -39,12 +40,12 @@ use super::source::Location;
 use super::unguarded::{self as c, Opaque};
 use crate::error::Error;
 
-/// The name of an option that COPY does not have.
+/// Name of an option that COPY does not have.
 const OPTION: &CStr = c"pg_bulk_asks";
-/// The number of a parameter that no statement has.
+/// Number of a parameter that no statement has.
 const PARAMETER: i32 = 2_000_000_000;
 const PARAMETER_TEXT: &[u8] = b"$2000000000";
-/// Where only a file is asked about, but the name of a relation is needed.
+/// The relation in a question that concerns only a file.
 const VIEW: (&CStr, &CStr) = (c"pg_catalog", c"pg_stat_progress_copy");
 
 type UtilityHook = unsafe extern "C-unwind" fn(
@@ -58,13 +59,13 @@ type UtilityHook = unsafe extern "C-unwind" fn(
     *mut pg_sys::QueryCompletion,
 );
 
-/// Our ProcessUtility hook: its address, and whether another library's was there before.
+/// Address of pg_bulk's ProcessUtility hook, and whether another library's hook was there before.
 static OURS: OnceLock<(usize, bool)> = OnceLock::new();
 
-/// The question that is being answered, or null.
+/// The open question, or null.
 static OPEN: AtomicPtr<Question> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Called once, when our hook is installed.
+/// Called once, when pg_bulk's hook is installed.
 pub fn init(hook: UtilityHook, is_behind_others: bool) {
     let _ = OURS.set((hook as usize, is_behind_others));
 }
@@ -73,19 +74,19 @@ fn was_behind_others() -> bool {
     OURS.get().is_some_and(|(_, behind)| *behind)
 }
 
-/// Does another library watch utility statements in this process?
+/// Whether another library has a ProcessUtility hook in this process.
 fn are_there_others() -> bool {
     // SAFETY: a variable of this process.
     let first = unsafe { pg_sys::ProcessUtility_hook }.map(|hook| hook as usize);
     was_behind_others() || first != OURS.get().map(|(hook, _)| *hook)
 }
 
-/// What a COPY reads.
+/// Source of a COPY.
 #[derive(Debug, Clone, Copy)]
 enum From<'a> {
     File(&'a CStr),
     Program(&'a CStr),
-    /// The client, or something inside the database.
+    /// The client, or an object inside the database.
     Client,
 }
 
@@ -99,7 +100,7 @@ impl From<'_> {
     }
 }
 
-/// Rows that are to be inserted.
+/// Rows to be inserted.
 #[derive(Debug, Clone, Copy)]
 pub struct Insertion {
     /// Open and locked.
@@ -110,10 +111,11 @@ pub struct Insertion {
 }
 
 impl Insertion {
-    /// Raise an error unless the current user may do it. Guarded.
+    /// Raises an error unless the current user has the rights. Guarded.
     ///
     /// # Safety
-    /// The relation is open. The range table lives until the transaction ends, since a hook may keep it as long as the statement.
+    /// The relation is open. The range table lives until the transaction ends, since a hook may keep it as long as the
+    /// statement.
     pub unsafe fn check(&self) {
         // SAFETY: this function's contract covers the relation; guarded calls.
         unsafe {
@@ -125,32 +127,32 @@ impl Insertion {
     }
 }
 
-/// A COPY on its way through the hooks.
+/// A COPY that is sent through the hooks.
 #[derive(Debug)]
 struct Question {
     plan: *mut pg_sys::PlannedStmt,
     statement: *mut pg_sys::Node,
     text: CString,
-    /// To be checked at the end of the chain.
+    /// Checked at the end of the chain.
     insertion: Option<Insertion>,
-    /// The chain has come to its end, and the check has passed.
+    /// The end of the chain was reached, and the check has passed.
     is_answered: bool,
-    /// The hook that ours is put before.
+    /// The previous ExecutorCheckPerms_hook, which is called after pg_bulk's.
     rights_hook: pg_sys::ExecutorCheckPerms_hook_type,
 }
 
-/// How a COPY has ended that was not refused.
+/// Outcome of a COPY that no hook has forbidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// All that was asked is answered.
+    /// The hooks were called and the rights are checked.
     Answered,
     /// DoCopy does not let this user read files.
     NoRole,
-    /// The hooks let it pass; rights to the table are yet to be checked.
+    /// The hooks allow the COPY; the rights to the table are not checked yet.
     Passed,
 }
 
-/// Raise an error if a hook forbids to COPY from there. Guarded.
+/// Raises an error if a hook forbids COPY from this location. Guarded.
 pub fn may_read(location: &Location) {
     // SAFETY: a variable of this process. The leader has asked before it starts workers.
     let is_worker = unsafe { pg_sys::ParallelWorkerNumber } >= 0;
@@ -162,8 +164,8 @@ pub fn may_read(location: &Location) {
     unsafe { ask(from, VIEW.0.as_ptr(), VIEW.1.as_ptr(), None, c"pg_bulk") };
 }
 
-/// Check the rights to insert rows that are read there, and ask the hooks; raise an error if either refuses. `by` is for the text that
-/// hooks see. Guarded.
+/// Checks the rights to insert rows from this location, and asks the hooks. Raises an error if either forbids it. `by`
+/// appears in the statement text that hooks see. Guarded.
 ///
 /// # Safety
 /// The relation is open and locked.
@@ -174,7 +176,7 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
             return insertion.check();
         }
         let form = (*insertion.relation).rd_rel;
-        // COPY without columns is one of all columns.
+        // A COPY without a column list copies all columns.
         if insertion.columns.is_null() || !compat::may_use_schema((*form).relnamespace) {
             may_read(location);
             return insertion.check();
@@ -184,7 +186,7 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
         let asks = |from| ask(from, schema, name, Some(insertion), by);
         let mut end = asks(From::of(location));
         if end == End::NoRole {
-            // He has other rights to this one.
+            // The user has other rights to read this file.
             end = asks(From::Client);
         }
         if end != End::Answered {
@@ -193,13 +195,13 @@ pub unsafe fn may_insert(location: &Location, insertion: Insertion, by: &CStr) {
     }
 }
 
-/// Check that the role may insert into some column, before the file's header names the columns. [`may_insert`] comes later; only then
-/// hooks are shown the rights. The insertion has no columns. Guarded.
+/// Checks that the role may insert into some column, before the file's header names the columns. The insertion has no
+/// columns. [`may_insert`] must follow; only then hooks see the rights. Guarded.
 ///
 /// # Safety
 /// As [`may_insert`].
 pub unsafe fn may_insert_some(location: &Location, mut insertion: Insertion) {
-    // SAFETY: this function's contract covers the relation; the body is a guard, and its argument lives as long. The error is raised again.
+    // SAFETY: this function's contract covers the relation; the body is a guard, and its argument outlives the call.
     unsafe {
         if !are_there_others() {
             return insertion.check();
@@ -223,7 +225,7 @@ unsafe extern "C-unwind" fn check(insertion: Opaque) {
     unsafe { (*insertion.cast::<Insertion>()).check() }
 }
 
-/// Send a COPY through the hooks. Guarded; raises their errors.
+/// Sends a COPY through the hooks. Guarded; raises their errors.
 ///
 /// # Safety
 /// Strings; the insertion's relation is open.
@@ -234,7 +236,8 @@ unsafe fn ask(
     insertion: Option<Insertion>,
     by: &CStr,
 ) -> End {
-    // SAFETY: this function's contract covers the arguments; guarded calls. What hooks attach to the current memory context goes with it.
+    // SAFETY: this function's contract covers the arguments; guarded calls. The memory context also holds allocations
+    // of hooks.
     unsafe {
         let memory = pg_sys::AllocSetContextCreateExtended(
             pg_sys::CurrentMemoryContext,
@@ -272,10 +275,10 @@ unsafe fn ask(
     }
 }
 
-/// The names of its columns.
+/// Returns the names of the insertion's columns.
 ///
 /// # Safety
-/// Its relation is open. Guarded.
+/// The insertion's relation is open. Guarded.
 unsafe fn names(insertion: &Insertion) -> Vec<*mut c_char> {
     let mut names = Vec::new();
     // SAFETY: this function's contract covers the relation; guarded calls on a set of its columns.
@@ -300,7 +303,7 @@ unsafe fn statement(
     columns: &[*mut c_char],
     has_parameter: bool,
 ) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the strings; nodes of the types that the grammar makes, guarded calls.
+    // SAFETY: this function's contract covers the strings; guarded calls; the nodes are those of the grammar.
     unsafe {
         let mut copy = PgBox::<pg_sys::CopyStmt, AllocatedByRust>::alloc_node(pg_sys::NodeTag::T_CopyStmt);
         copy.relation = pg_sys::makeRangeVar(pg_sys::pstrdup(schema), pg_sys::pstrdup(name), -1);
@@ -330,7 +333,7 @@ unsafe fn statement(
     }
 }
 
-/// The text of the COPY.
+/// Returns the text of the COPY.
 ///
 /// # Safety
 /// Strings. Guarded.
@@ -341,7 +344,7 @@ unsafe fn text(
     columns: &[*mut c_char],
     by: &CStr,
 ) -> CString {
-    // SAFETY: this function's contract covers the strings; guarded calls, and strings that they return.
+    // SAFETY: this function's contract covers the strings; guarded calls that return strings.
     unsafe {
         let literal = |string: &CStr| CStr::from_ptr(pg_sys::quote_literal_cstr(string.as_ptr())).to_bytes();
         let mut text = b"COPY ".to_vec();
@@ -369,14 +372,14 @@ unsafe fn text(
     }
 }
 
-/// Send it. The error that has ended it, or null.
+/// Sends the question. Returns the error that ended it, or null.
 ///
 /// # Safety
-/// A valid question, in a transaction; the current memory context is for what hooks leave behind. For a guarded frame.
+/// A valid question, in a transaction, from a guarded frame. Hooks may leave allocations in the current memory context.
 unsafe fn put(question: &mut Question) -> *mut pg_sys::ErrorData {
     let question: *mut Question = question;
-    // SAFETY: this function's contract covers the question, which outlives the call. The variables of the process are put back on both ways;
-    // none but this process's one thread of the server's uses them.
+    // SAFETY: this function's contract covers the question, which outlives the call. The variables are restored with or
+    // without an error; only the server's thread uses them.
     unsafe {
         let before = OPEN.swap(question, Relaxed);
         if (*question).insertion.is_some() {
@@ -390,10 +393,11 @@ unsafe fn put(question: &mut Question) -> *mut pg_sys::ErrorData {
     }
 }
 
-/// [`send`] where there can be no subtransaction. The server refuses COPY there before it has opened anything.
+/// [`send`] in parallel mode, where no subtransaction can begin. The server rejects COPY there before it opens
+/// anything.
 ///
 /// # Safety
-/// As [`send`], for a guarded frame.
+/// As [`send`], from a guarded frame.
 unsafe fn alone(question: Opaque) -> *mut pg_sys::ErrorData {
     // SAFETY: this function's contract covers the question.
     unsafe {
@@ -413,7 +417,7 @@ unsafe fn alone(question: Opaque) -> *mut pg_sys::ErrorData {
 /// # Safety
 /// A question. A plain frame.
 unsafe extern "C-unwind" fn send(question: Opaque) {
-    // SAFETY: this function's contract covers the question; None_Receiver is a constant of the server's.
+    // SAFETY: this function's contract covers the question; None_Receiver is a constant of the server.
     unsafe {
         let question = question.cast::<Question>();
         if was_behind_others() {
@@ -433,8 +437,8 @@ unsafe extern "C-unwind" fn send(question: Opaque) {
     }
 }
 
-/// With pgaudit.log_rows pgaudit logs a statement at its end, which this COPY does not come to. Until the end of the subtransaction
-/// it is to log when rights are asked for.
+/// With pgaudit.log_rows, pgaudit logs a statement at its end, which this COPY never reaches. This makes pgaudit log
+/// when rights are checked, until the subtransaction ends.
 #[pg_guard]
 unsafe extern "C-unwind" fn log_at_once() {
     let name = c"pgaudit.log_rows";
@@ -457,10 +461,10 @@ unsafe extern "C-unwind" fn log_at_once() {
     }
 }
 
-/// What the answer is; None: a refusal.
+/// Returns the outcome of a question; None if a hook has forbidden the COPY.
 ///
 /// # Safety
-/// The error that has ended the question, or null. Guarded.
+/// The error that ended the question, or null. Guarded.
 unsafe fn judge(question: &Question, error: *const pg_sys::ErrorData) -> Option<End> {
     if question.is_answered {
         return Some(End::Answered);
@@ -478,30 +482,31 @@ unsafe fn judge(question: &Question, error: *const pg_sys::ErrorData) -> Option<
     {
         return Some(End::Passed);
     }
-    // DoCopy asks for the role that may read any file; readers of a foreign table or of a server's directory lack it.
+    // DoCopy requires the role that may read any file. Readers of a foreign table or of a server's directory need not
+    // have it.
     if is(Code::ERRCODE_INSUFFICIENT_PRIVILEGE) && function == b"DoCopy" {
         return Some(End::NoRole);
     }
-    // SAFETY: looks at variables of this process.
+    // SAFETY: reads variables of this process.
     let refuses_all = unsafe { pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() };
-    // standard_ProcessUtility refuses any COPY FROM there.
+    // standard_ProcessUtility rejects any COPY FROM in these states.
     (refuses_all && function.starts_with(b"PreventCommand")).then_some(End::Passed)
 }
 
-/// Is this the COPY of the question that is open? Raises nothing.
+/// Whether this is the COPY of the open question. Raises nothing.
 pub fn is_asked(statement: *const pg_sys::Node) -> bool {
     let question = OPEN.load(Relaxed);
     // SAFETY: a question is valid as long as it is open.
     !question.is_null() && unsafe { (*question).statement }.cast_const() == statement
 }
 
-/// The COPY of the question has come to our hook, and nobody is behind it.
+/// Called when the COPY of the question has reached pg_bulk's hook, which is the last one.
 ///
 /// # Safety
 /// A question is open. A plain frame may call it.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn answer() {
-    // SAFETY: this function's contract covers the question; only this process's one thread of the server's uses it.
+    // SAFETY: this function's contract covers the question; only the server's thread uses it.
     unsafe {
         let question = OPEN.load(Relaxed);
         let insertion = (*question).insertion;
@@ -511,14 +516,14 @@ pub unsafe extern "C-unwind" fn answer() {
         }
         (*question).is_answered = true;
         if insertion.is_none() {
-            // So that it is not taken for a COPY that was carried out.
+            // Otherwise other hooks would take it for a COPY that was carried out.
             end();
         }
     }
 }
 
-/// The server has checked rights to these tables and now asks the hook. If it does so for the COPY of the question, that ends here.
-/// Else it returns the hook that is next.
+/// Called when the server has checked rights to these tables. Ends the COPY of the question if the tables are its own.
+/// Otherwise returns the next hook.
 ///
 /// # Safety
 /// A range table; a question is open. A plain frame may call it.
@@ -544,7 +549,7 @@ pub unsafe extern "C-unwind" fn hear(table: *mut pg_sys::List) -> pg_sys::Execut
     }
 }
 
-/// End the COPY. Guarded.
+/// Ends the COPY with an error. Guarded.
 fn end() -> ! {
     Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, "the hooks of other libraries let a COPY pass").raise()
 }

@@ -1,17 +1,17 @@
-//! Tables of callbacks of nodes that are ours.
+//! Callback tables of pg_bulk's custom scan nodes.
 //!
-//! The server keeps pointers to them, so they are statics; they hold pointers themselves, so they need to be told that any thread
-//! may see them. What a node does not do is none in its table.
+//! The server keeps pointers to the tables, so they are statics. They contain pointers, so they must be declared Sync.
+//! Callbacks that a node does not support are None.
 
 use pgrx::pg_sys;
 
 /// A table of callbacks.
 pub struct Methods<T>(pub T);
 
-// SAFETY: the tables are constants, and the strings in them are.
+// SAFETY: the tables and the strings in them are constants.
 unsafe impl<T> Sync for Methods<T> {}
 
-/// What the table of a node begins with, which has to name the node, begin, go on, end and start again.
+/// A table without callbacks. Each node sets its name and the callbacks to begin, execute, end and rescan.
 pub const NO_CALLBACKS: pg_sys::CustomExecMethods = pg_sys::CustomExecMethods {
     CustomName: std::ptr::null(),
     BeginCustomScan: None,

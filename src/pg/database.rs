@@ -1,10 +1,10 @@
-//! The databases of the cluster, and which of them this is.
+//! The current database, and a list of the cluster's databases.
 
 use pgrx::pg_sys;
 
-/// The cluster's number.
+/// Returns the cluster's system identifier.
 pub fn cluster() -> i64 {
-    // SAFETY: reads what the server has read when it started.
+    // SAFETY: reads a value that the server loaded when it started.
     unsafe { pg_sys::GetSystemIdentifier() }.cast_signed()
 }
 
@@ -14,11 +14,11 @@ pub fn database() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Those that one can connect to, for a process that is in none of them. Guarded.
+/// Returns the databases that allow connections, for a process that is connected to none. Guarded.
 pub fn databases() -> Vec<pg_sys::Oid> {
     let mut found = Vec::new();
-    // SAFETY: guarded calls in a transaction; what get_database_list (autovacuum.c) does. The tuple that a scan returns is
-    // good until the next one.
+    // SAFETY: guarded calls in a transaction, as in get_database_list (autovacuum.c). A returned tuple is valid until
+    // the next call.
     unsafe {
         let lock = pg_sys::AccessShareLock.cast_signed();
         let relation = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);

@@ -1,8 +1,9 @@
-//! Native decoders on trial: made-up fields, and what the type's input function makes of each. Not in releases.
+//! Compares native decoders with the type's input function on generated fields. Not in releases.
 //!
-//! A decoder may say nothing; then the input function is asked, and nothing can go wrong. What it does say must be the datum
-//! that the input function returns, to the last byte, under whatever settings the session has. Fields are what the caller
-//! gives, spliced and changed at random, but by a seed: so that millions are tried in seconds, this happens here and not in SQL.
+//! A decoder may return no value; then the input function is called, and no error is possible. A value that it does
+//! return must equal the datum of the input function in every byte, under all settings of the session. The fields are
+//! samples from the caller, spliced and changed at random, reproducibly by a seed. This happens here and not in SQL, so
+//! that millions of fields are tried in seconds.
 //!
 //! The function is not part of the extension; a test declares it (pg_test/t/012_made_up_values.t):
 //!
@@ -20,13 +21,14 @@ use crate::error::Error;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
-/// The record that the server asks for before it calls a function of version 1.
+/// The record that the server reads before it calls a function of version 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pg_finfo_bulk_decoding_trial() -> *const pg_sys::Pg_finfo_record {
     &raw const VERSION_1
 }
 
-/// How many fields the decoder was sure of. An error if one of them is something else to the input function.
+/// Returns the number of fields that the decoder decoded. Raises an error if the input function returns another value
+/// for one of them.
 ///
 /// # Safety
 /// Called by the executor, with five arguments as above, none of them NULL.
@@ -59,7 +61,7 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
         let Some(found) = decoder.decode(field.as_bytes(), &mut arena) else { continue };
         sure += 1;
         let datum = pg_sys::Datum::from(found);
-        // SAFETY: values of this type; what they point to is there until the next one.
+        // SAFETY: values of this type; the memory that they point to is valid until the next one.
         let as_decoded = unsafe { input.bytes(datum) };
         let as_read = input.read(field.as_bytes());
         if as_read.as_ref() != Ok(&as_decoded) {
@@ -75,7 +77,7 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
 /// SplitMix64.
 pub(super) struct Random(pub(super) u64);
 
-/// What changes are made of.
+/// Characters for the changes.
 const CHARACTERS: &[char] = &[
     '0',
     '1',
@@ -132,7 +134,7 @@ impl Random {
         of.get(at).cloned()
     }
 
-    /// A sample, or the beginning of one and the end of another, with some changes.
+    /// Returns a sample, or the beginning of one and the end of another, with some changes.
     fn field(&mut self, samples: &[Vec<char>]) -> String {
         let mut field = self.one(samples).unwrap_or_default();
         if self.below(4) == 0 {

@@ -1,21 +1,21 @@
-//! A compressed file that is decompressed ahead of who reads it.
+//! Decompresses a file in a thread of its own, ahead of its reader.
 //!
 //! ```text
-//!   thread:   file ─► decoder ─► piece ─► piece ─► piece      (bounded)
-//!                                                    │
-//!   server's own thread:                             └─► Source::read
+//!   thread:   file ─► decoder ─► buffer ─► buffer ─► buffer      (bounded)
+//!                                                      │
+//!   server's own thread:                               └─► Source::read
 //! ```
 //!
-//! Decompressing takes as long as parsing and storing what comes of it, so the two go on at the same time.
+//! Decompression takes as long as parsing and storing the data, so both run at the same time.
 //!
-//! **The thread knows nothing of the server.** It has a descriptor of its own, memory that it takes from and gives back to
-//! Rust's allocator, and no signal: all are blocked in it, so that the server's handlers run where they expect to. It ends
-//! when there is no more to do, when nobody is left to read, and with the process. Nobody waits for its end: it may be reading
-//! from a disk that does not answer. What it has ahead is bounded, so what a few bytes may stand for is, too.
+//! **The thread calls no server function.** It has a descriptor of its own, and uses Rust's allocator. It blocks all
+//! signals, so that the server's handlers run in the server's thread. It ends at the end of the file, when its reader
+//! is dropped, and with the process. The server does not wait for its end: the thread may be reading from a disk that
+//! does not answer. The amount of data that it holds ahead is bounded, even if a few bytes expand to many.
 //!
-//! **No memory.** What a thread needs to begin cannot be asked for in a way that may fail: the process would end, and the
-//! server with it. So more than that is taken, and given back, before; and until the thread has what it needs, the server's
-//! own thread waits and takes none.
+//! **Out of memory.** A thread that starts without enough memory would end the process, and the server with it. So more
+//! memory than a thread needs is allocated and freed before. Until the thread has started, the server's own thread
+//! waits and allocates nothing.
 
 use std::fs::File;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
@@ -29,18 +29,18 @@ use std::time::Duration;
 use super::compression::Compression;
 use super::members;
 
-/// Bytes that are handed over at a time, and how often that may be done ahead.
+/// Bytes of one buffer, and number of buffers that the thread may fill ahead.
 const PIECE: usize = 1 << 20;
 const AHEAD: usize = 4;
-/// How long nobody looks for interrupts.
+/// Longest wait between two checks for interrupts.
 pub const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Bytes of the first piece: somebody may want no more than a few rows.
+/// Bytes of the first buffer, which is small because a query may read only a few rows.
 const FIRST: usize = 64 << 10;
-/// More than a thread's stack, an arena of the allocator, a decoder, and what is read at a time.
+/// More than a thread's stack, an arena of the allocator, a decoder and its input buffer.
 const RESERVE: usize = 128 << 20;
 
-/// Some bytes; none at the end.
+/// Decompressed bytes; none at the end.
 type Piece = Result<Vec<u8>>;
 
 /// A file that is being decompressed.
@@ -48,9 +48,9 @@ type Piece = Result<Vec<u8>>;
 pub struct Decompressor {
     pieces: Receiver<Piece>,
     used: SyncSender<Vec<u8>>,
-    /// Bytes of the file that were decompressed.
+    /// Number of the file's bytes that were decompressed.
     consumed: Arc<AtomicU64>,
-    /// Nobody is left to read.
+    /// The reader was dropped.
     stop: Arc<AtomicBool>,
     piece: Vec<u8>,
     taken: usize,
@@ -63,17 +63,17 @@ impl Drop for Decompressor {
     }
 }
 
-/// What came of asking for bytes.
+/// Result of a read.
 #[derive(Debug)]
 pub enum Got {
     Bytes(usize),
     End,
-    /// There are none yet: look for interrupts, and ask again.
+    /// No bytes yet: check for interrupts, and read again.
     NotYet,
 }
 
 impl Decompressor {
-    /// Begin with the start of a regular file.
+    /// Starts to decompress a regular file at its beginning.
     pub fn start(file: File, compression: Compression) -> Result<Decompressor> {
         reserve()?;
         let (to_reader, pieces) = sync_channel(AHEAD);
@@ -85,7 +85,7 @@ impl Decompressor {
             let work = move || work(input, compression, counter, &to_reader, &empties);
             std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
         })?;
-        // It has begun, or says why not.
+        // The thread reports that it has started, or an error.
         match pieces.recv() {
             Ok(began) => drop(began?),
             Err(_) => return Err(failed()),
@@ -93,12 +93,12 @@ impl Decompressor {
         Ok(Decompressor { pieces, used, consumed, stop, piece: Vec::new(), taken: 0, is_over: false })
     }
 
-    /// Bytes of the file that were decompressed.
+    /// Returns the number of the file's bytes that were decompressed.
     pub fn consumed(&self) -> u64 {
         self.consumed.load(Relaxed)
     }
 
-    /// The next bytes. Waits for a moment at most.
+    /// Reads the next bytes. Waits for a short time only.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<Got> {
         while self.taken == self.piece.len() {
             if self.is_over {
@@ -109,7 +109,7 @@ impl Decompressor {
                     self.is_over = piece.is_empty();
                     let old = std::mem::replace(&mut self.piece, piece);
                     self.taken = 0;
-                    // It may be gone.
+                    // The thread may have ended.
                     let _ = self.used.try_send(old);
                 }
                 Ok(Err(error)) => {
@@ -133,18 +133,18 @@ impl Decompressor {
     }
 }
 
-/// Is there as much memory as a thread needs to begin?
+/// Fails unless there is enough memory for a thread to start.
 pub fn reserve() -> Result<()> {
     let mut reserve = Vec::<u8>::new();
     reserve.try_reserve_exact(RESERVE).map_err(|_| ErrorKind::OutOfMemory.into())
 }
 
-/// The thread has ended without a word.
+/// Error for a thread that ended without a message.
 pub fn failed() -> Error {
     Error::other("the decoder has failed")
 }
 
-/// What the thread does.
+/// Body of the thread.
 fn work(
     input: Input,
     compression: Compression,
@@ -166,7 +166,7 @@ fn work(
     loop {
         let mut piece = empties.try_recv().unwrap_or_default();
         piece.clear();
-        // Room is taken before it is needed, so that none is no end of the process.
+        // Memory is reserved before it is used, because a failed allocation would end the process.
         if piece.try_reserve_exact(wanted).is_err() {
             let _ = to_reader.send(Err(Error::from(ErrorKind::OutOfMemory)));
             return;
@@ -174,7 +174,7 @@ fn work(
         let outcome = decoder.by_ref().take(wanted as u64).read_to_end(&mut piece);
         wanted = PIECE;
         let is_over = outcome.is_ok() && piece.is_empty();
-        // Rows before what is wrong are good.
+        // Rows before an error are valid.
         if !piece.is_empty() && to_reader.send(Ok(piece)).is_err() {
             return;
         }
@@ -192,12 +192,14 @@ fn work(
     }
 }
 
-/// A file from its start, whatever others do with the position that its descriptors share; as long as somebody wants it.
+/// Reads a file from its start until `stop` is set. Other descriptors of the file may share its position, so it is not
+/// used.
 pub struct Input {
     pub file: File,
     pub offset: u64,
     pub stop: Arc<AtomicBool>,
-    /// Bytes that each of several threads may have ahead of who reads: the settings are for the server's own thread to look at.
+    /// Bytes that each of several threads may hold ahead of the reader. Copied here, because only the server's thread
+    /// may read settings.
     pub ahead: usize,
 }
 
@@ -212,7 +214,7 @@ impl Read for Input {
     }
 }
 
-/// Counts what a decoder takes.
+/// Counts the bytes that a decoder consumes.
 pub struct Counted<R> {
     pub inner: R,
     pub consumed: Arc<AtomicU64>,
@@ -237,13 +239,13 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// Do something that begins with the signals of its maker, without any.
+/// Runs `what` with all signals blocked. A thread that it starts inherits that.
 pub fn without_signals<T>(what: impl FnOnce() -> T) -> T {
-    /// Puts a mask back, whatever happens.
+    /// Restores the signal mask when it is dropped.
     struct Mask(libc::sigset_t);
     impl Drop for Mask {
         fn drop(&mut self) {
-            // SAFETY: a mask that was this thread's.
+            // SAFETY: the previous mask of this thread.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
         }
     }

@@ -1,7 +1,8 @@
-//! The contents of a file in sixteen bytes.
+//! A digest of a file's contents, in sixteen bytes.
 //!
-//! They are XXH3's 128 bits of the bytes as they lie on disk, most significant first, which is what `xxh128sum` prints. Nobody defends himself here: two files
-//! that somebody has made to have the same are none that anybody loads by mistake. It is read as fast as the file is.
+//! The digest is XXH3 with 128 bits over the bytes on disk, most significant byte first, as `xxh128sum` prints it. It
+//! need not resist an attacker: two files that were made to have equal digests are not loaded by mistake. Hashing is as
+//! fast as reading the file.
 
 use twox_hash::xxhash3_128::Hasher;
 
@@ -10,15 +11,16 @@ use super::compression::Compressed;
 use super::source::{Location, Source};
 use crate::error::{Error, Result};
 
-/// Read at a time: what fits beside the rest into a processor's own cache.
+/// Bytes per read: they fit into a processor's own cache.
 const PORTION: usize = 256 * 1024;
 
-/// What is in a file.
+/// Digest of a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 16]);
 
 impl Digest {
-    /// The file of a location, and what it was while it was read; None if it is none whose bytes stay. Guarded, and interruptible.
+    /// Returns the digest of a location's file, and the file's identity during the read. None if it is no regular file.
+    /// Guarded, and interruptible.
     pub fn of(location: &Location) -> Result<Option<(Digest, Identity)>> {
         let mut source = Source::open(location, Compressed::No)?;
         if source.file_size().is_none() {
@@ -45,7 +47,7 @@ impl Digest {
         Ok(Some((Digest(hasher.finish_128().to_be_bytes()), before)))
     }
 
-    /// Its first half, as a number.
+    /// Returns the first half, as a number.
     pub fn key(self) -> i64 {
         let Digest([a, b, c, d, e, f, g, h, ..]) = self;
         i64::from_be_bytes([a, b, c, d, e, f, g, h])

@@ -1,13 +1,15 @@
-//! Files below a directory: what a foreign server with the option `directory` lets its users read.
+//! Restricts file names to the directory of a foreign server with the option `directory`.
 //!
-//! Who has USAGE on such a server may read files below its directory, and needs no right to the server's files for that. So
-//! the directory must hold whatever a name says. A name that leads out is refused before anything outside is looked at, so
-//! that nobody learns what is there: by itself, or through links, which are followed one by one ([`Below::follow`]). They may change
-//! meanwhile, so what counts in the end is where the open descriptor is ([`Below::admits`]).
+//! A role that has USAGE on such a server may read files below its directory, without a right to the server's files. So
+//! a name must never lead out of the directory. A name that does so, by itself or through symbolic links, is rejected
+//! before anything outside is examined: otherwise a user could find out which files exist there. Links are followed one
+//! by one ([`Below::follow`]). They may change meanwhile, so the position of the open descriptor decides in the end
+//! ([`Below::admits`]).
 //!
-//! **Who grants?** USAGE here is worth a part of pg_read_server_files, so only those who have that role can give it. The owner of
-//! a server need not have it any more, or never had; and who grants is not asked. So what counts are grants by roles that have it
-//! now, and ownership by such a role.
+//! **Grants.** USAGE on such a server includes a part of pg_read_server_files, so only a role with the privileges of
+//! pg_read_server_files may grant it. A server's owner may have lost these privileges or never had them, and the server
+//! does not check this at GRANT. So pg_bulk accepts grants by roles that have the privileges now, and ownership by such
+//! a role.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, c_int};
@@ -31,12 +33,12 @@ pub struct Below {
     pub server: pg_sys::Oid,
     server_name: CString,
     directory: PathBuf,
-    /// Where it is; relative names are below the directory.
+    /// Path of the file; relative names are below the directory.
     pub path: CString,
 }
 
 impl Below {
-    /// `name` is what the user calls it. Guarded.
+    /// Creates the path of `name`, as given by the user. Guarded.
     pub fn new(server: pg_sys::Oid, directory: &CStr, name: &CStr) -> Below {
         let directory = PathBuf::from(OsStr::from_bytes(directory.to_bytes()));
         let path = directory.join(OsStr::from_bytes(name.to_bytes()));
@@ -45,31 +47,32 @@ impl Below {
         Below { server, server_name, directory, path: CString::new(path.as_os_str().as_bytes()).unwrap_or_default() }
     }
 
-    /// Another name below the same directory.
+    /// Returns another path below the directory.
     pub fn at(&self, path: &[u8]) -> Below {
         Below { path: CString::new(path).unwrap_or_default(), ..self.clone() }
     }
 
-    /// The server's directory.
+    /// Returns the server's directory.
     pub fn directory(&self) -> &[u8] {
         self.directory.as_os_str().as_bytes()
     }
 
-    /// What follows the directory in its name. `None` if that leads out by itself: what `..` means depends on links.
+    /// Returns the path behind the directory. `None` if the path leads out without links, or contains `..`, whose
+    /// meaning depends on links.
     pub fn rest(&self) -> Option<&Path> {
         let rest = Path::new(OsStr::from_bytes(self.path.to_bytes())).strip_prefix(&self.directory).ok()?;
         rest.components().all(|part| part != Component::ParentDir).then_some(rest)
     }
 
-    /// Follow its name and the links on the way, without a look at anything outside. False if they lead out. What cannot be
-    /// followed is left to who opens it.
+    /// Follows the path and its links without examining anything outside. Returns false if they lead out. A path that
+    /// cannot be followed is accepted here, and fails when it is opened.
     fn follow(&self) -> bool {
         let Some(rest) = self.rest() else { return false };
         let Ok(directory) = std::fs::canonicalize(&self.directory) else { return true };
         let mut to_follow = VecDeque::from([rest.to_path_buf()]);
         let (mut at, mut links) = (directory.clone(), 0);
         while let Some(path) = to_follow.pop_front() {
-            // A link may call the directory what the server does, and links may lead there, too.
+            // A link may contain the directory's name as the server has it, which may itself contain links.
             let below = path.is_absolute().then(|| path.strip_prefix(&self.directory).ok()).flatten();
             if let Some(rest) = below {
                 at.clone_from(&directory);
@@ -86,7 +89,7 @@ impl Below {
                 Component::Normal(name) => {
                     let next = at.join(name);
                     if directory.starts_with(&next) {
-                        // On the way to it, where there are no links.
+                        // A parent of the directory, which contains no links.
                         at = next;
                         continue;
                     }
@@ -110,12 +113,12 @@ impl Below {
         at.starts_with(&directory)
     }
 
-    /// Complain about a name that leads out by itself.
+    /// Fails if the name leads out without links.
     pub fn check_spelling(&self) -> Result<()> {
         if self.rest().is_some() { Ok(()) } else { Err(self.outside()) }
     }
 
-    /// Complain about a pattern that leads out by itself, with backslashes or without.
+    /// Fails if the pattern leads out without links, with or without its backslashes.
     pub fn check_pattern(&self) -> Result<()> {
         let rest = self.rest().ok_or_else(|| self.outside())?;
         let meant = without_escapes(rest.as_os_str().as_bytes(), false);
@@ -123,22 +126,22 @@ impl Below {
         if Path::new(OsStr::from_bytes(&meant)).components().any(leads_out) { Err(self.outside()) } else { Ok(()) }
     }
 
-    /// Complain about a name that leads out. Asked before anything is opened.
+    /// Fails if the name leads out. Called before anything is opened.
     pub fn check_name(&self) -> Result<()> {
         if self.follow() { Ok(()) } else { Err(self.outside()) }
     }
 
-    /// Complain about an open file that is elsewhere.
+    /// Fails if the open file is not below the directory.
     pub fn check(&self, fd: c_int) -> Result<()> {
         if self.admits(fd) { Ok(()) } else { Err(self.outside()) }
     }
 
-    /// Is what was opened below the directory?
+    /// Whether the open file is below the directory.
     pub fn admits(&self, fd: c_int) -> bool {
         self.rest().is_some() && is_below(fd, std::slice::from_ref(&self.directory))
     }
 
-    /// What the system knows of the file, if it is below. Nothing is opened that would notice.
+    /// Returns the metadata of the file, if it is below. Opens it with O_PATH, which has no effect on a device or FIFO.
     pub fn metadata(&self) -> std::io::Result<Metadata> {
         let none = || std::io::Error::from_raw_os_error(libc::ENOENT);
         if !self.follow() {
@@ -156,15 +159,15 @@ impl Below {
     }
 }
 
-/// As many as the system follows.
+/// The system's own limit.
 const MOST_LINKS: usize = 40;
 
-/// The name of a server's option.
+/// Name of the server option.
 pub const DIRECTORY: &str = "directory";
 
-/// The directory of a server, if it has one. Guarded.
+/// Returns the directory of a server, if it has one. Guarded.
 pub fn directory_of(server: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a guarded catalog lookup, and what it returns: nodes with strings.
+    // SAFETY: a guarded catalog lookup that returns nodes with strings.
     unsafe {
         let options = PgList::<pg_sys::DefElem>::from_pg((*pg_sys::GetForeignServer(server)).options);
         let directory = options.iter_ptr().find(|o| CStr::from_ptr((**o).defname).to_bytes() == DIRECTORY.as_bytes());
@@ -174,13 +177,13 @@ pub fn directory_of(server: pg_sys::Oid) -> Option<CString> {
 
 /// ClanguageId (pg_language.h).
 const C_LANGUAGE: u32 = 13;
-/// The C function that our wrapper's handler is.
+/// Name of the C function that is the wrapper's handler.
 const HANDLER: &[u8] = b"bulk_fdw_handler_wrapper";
 
-/// Is it a server of the wrapper whose routines are `ours`? Handlers of others are not called: there may be none, or the
-/// library may not be there. Guarded.
+/// Whether a server belongs to the wrapper whose routines are `ours`. Handlers of other wrappers are not called: a
+/// wrapper may have none, or its library may be missing. Guarded.
 pub fn is_ours(server: pg_sys::Oid, ours: unsafe fn(*const pg_sys::FdwRoutine) -> bool) -> bool {
-    // SAFETY: guarded catalog lookups; a function's row has a name in the library if it is of the language C. The routines are valid.
+    // SAFETY: guarded catalog lookups; prosrc of a C function is its name in the library. The routines are valid.
     unsafe {
         let handler = (*pg_sys::GetForeignDataWrapper((*pg_sys::GetForeignServer(server)).fdwid)).fdwhandler;
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
@@ -198,7 +201,7 @@ pub fn is_ours(server: pg_sys::Oid, ours: unsafe fn(*const pg_sys::FdwRoutine) -
     }
 }
 
-/// A file below the directory of the server of this name, whose wrapper has routines that are `ours`. Guarded.
+/// Returns a file below the directory of the named server, whose wrapper must have routines that are `ours`. Guarded.
 pub fn file_of(server: &CStr, path: &CStr, ours: unsafe fn(*const pg_sys::FdwRoutine) -> bool) -> Result<Below> {
     // SAFETY: a guarded catalog lookup.
     unsafe {
@@ -213,13 +216,13 @@ pub fn file_of(server: &CStr, path: &CStr, ours: unsafe fn(*const pg_sys::FdwRou
     }
 }
 
-/// May this role read any file?
+/// Whether this role may read any file.
 pub fn reads_all(role: pg_sys::Oid) -> bool {
     // SAFETY: a guarded catalog lookup.
     unsafe { pg_sys::has_privs_of_role(role, pg_sys::ROLE_PG_READ_SERVER_FILES.into()) }
 }
 
-/// May this role read what is below the server's directory? Guarded.
+/// Fails unless this role may read files below the server's directory. Guarded.
 pub fn check_usage(server: pg_sys::Oid, role: pg_sys::Oid) -> Result<()> {
     compat::check_server_usage(server, role);
     if reads_all(role) || is_granted(server, role) {
@@ -232,7 +235,8 @@ pub fn check_usage(server: pg_sys::Oid, role: pg_sys::Oid) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail))
 }
 
-/// May the owner of a table still read what is below the server's directory? Who has SELECT on it reads on his account. Guarded.
+/// Fails unless the owner of a table may still read files below the server's directory. A role with SELECT on the table
+/// reads with the owner's rights. Guarded.
 pub fn check_owner(server: pg_sys::Oid, relid: pg_sys::Oid) -> Result<()> {
     // SAFETY: a guarded catalog lookup.
     unsafe {
@@ -246,9 +250,9 @@ pub fn check_owner(server: pg_sys::Oid, relid: pg_sys::Oid) -> Result<()> {
     }
 }
 
-/// Is the role's USAGE from somebody who may read all files?
+/// Whether the role has USAGE that was granted by a role with access to all files.
 fn is_granted(server: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups. The attribute is an array of ACL items, of which pointers into it are made.
+    // SAFETY: guarded catalog lookups. The attribute is an array of ACL items, to which the elements point.
     unsafe {
         let owner = (*pg_sys::GetForeignServer(server)).owner;
         if pg_sys::has_privs_of_role(role, owner) && reads_all(owner) {

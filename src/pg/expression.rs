@@ -1,20 +1,21 @@
-//! Expressions that an error has left in the middle.
+//! Makes expressions usable again after an error.
 //!
-//! Functions keep what they are at in the expression that calls them: one in SQL goes on with the statement that it was at (fmgr_sql,
-//! functions.c), whatever its arguments are by then. After an error nothing of it is to be called any more. Whoever has to go on calling makes
-//! the same expressions once more.
+//! Functions keep their state in the expression that calls them. After an error a function in SQL would continue with
+//! the statement that failed (fmgr_sql, functions.c), whatever its new arguments are. So a caller that continues after
+//! an error must build its expressions again.
 
 use pgrx::pg_sys;
 
-/// The same expression, or the same conditions, ready to run from the start; null for null. Guarded; allocates in the current memory context.
+/// Builds the expression or the conditions again, ready to run from the start; null for null. Guarded; allocates in the
+/// current memory context.
 ///
 /// # Safety
-/// Null, or what ExecInitExpr or ExecInitQual has made without a node of a plan, of nodes that are still there.
+/// Null, or the result of ExecInitExpr or ExecInitQual without a plan node, whose expression nodes still exist.
 pub unsafe fn anew(state: *mut pg_sys::ExprState) -> *mut pg_sys::ExprState {
     if state.is_null() {
         return state;
     }
-    // SAFETY: this function's contract covers the argument; both keep what they were given.
+    // SAFETY: this function's contract covers the argument; both functions keep their input in the state.
     unsafe {
         let node = (*state).expr;
         if (*node).type_ == pg_sys::NodeTag::T_List {

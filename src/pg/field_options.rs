@@ -1,11 +1,11 @@
-//! Options that say what is made of a column's texts before they are converted.
+//! Options that change a column's text before it is converted.
 //!
-//! A foreign table's column has them as its own options, a function's is an object among its `columns`; some a file may have for all
-//! of its columns. They are collected column by column ([`FieldDraft`]), and [`CopyOptions::refine`] makes sense of them. What a
-//! column says itself takes the place of what is said for all.
+//! A column of a foreign table has them as column options. A function takes them in objects of its `columns`. Some can
+//! also be set for all columns of a file. [`FieldDraft`] collects them per column, and [`CopyOptions::refine`] checks
+//! and applies them. A column's own option overrides the option for all columns.
 //!
-//! Where a list is a string, as a foreign table's options are, it is written as lists of names are, with commas, but case
-//! counts: `NA, n/a, "", "a, b"`.
+//! A list in a string, as in a foreign table's options, has the syntax of a list of names with commas, except that case
+//! matters: `NA, n/a, "", "a, b"`.
 
 use pg_bulk_format::fixed::Trim;
 use pg_bulk_format::pattern::Pattern;
@@ -19,7 +19,7 @@ use super::option_value::{Caller, Value, invalid, text};
 use super::slice_options::trim;
 use crate::error::{Error, Result};
 
-/// Options of a column, or of all, that are being collected.
+/// Options of a column, or of all columns, that are being collected.
 #[derive(Debug, Clone, Default)]
 pub struct FieldDraft {
     trim: Option<Trim>,
@@ -31,7 +31,7 @@ pub struct FieldDraft {
 }
 
 impl FieldDraft {
-    /// Take an option; false if it is none of these.
+    /// Sets an option. Returns false if the option is not one of these.
     pub fn set(&mut self, caller: Caller, name: &str, value: &Value) -> Result<bool> {
         match name {
             "trim" => self.trim = Some(trim(value.one(name)?)?),
@@ -56,7 +56,7 @@ impl FieldDraft {
             }
             "date_format" => {
                 let given = value.one(name)?;
-                // What it lacks depends on the column's type.
+                // Whether the template lacks a field depends on the column's type.
                 let known = Template::new(given, Kind::Timestamp);
                 if let Err(why @ (BadTemplate::Unknown(_) | BadTemplate::Twice | BadTemplate::HalfDay)) = known {
                     return Err(bad_template(given, why));
@@ -68,17 +68,17 @@ impl FieldDraft {
         Ok(true)
     }
 
-    /// What is trimmed, if that is said.
+    /// Returns the option `trim`, if it is given.
     pub fn trim(&self) -> Option<Trim> {
         self.trim
     }
 
-    /// Are there values that stand for NULL?
+    /// Whether there are values for NULL.
     pub fn has_nulls(&self) -> bool {
         self.nulls.is_some() || self.null.is_some()
     }
 
-    /// One of those that were given.
+    /// Returns the name of an option that was given.
     pub fn given(&self) -> Option<&'static str> {
         let options = [
             (self.trim.is_some(), "trim"),
@@ -103,7 +103,7 @@ impl FieldDraft {
             let format = if copy.shape == Shape::Json { "json" } else { "binary" };
             return Err(invalid(format!("option {name} of column \"{column}\" has no meaning in format \"{format}\"")));
         }
-        // A slice is trimmed, and compared with one value, by itself.
+        // Slices have options of their own for trimming and for one NULL value.
         let is_fixed = copy.shape == Shape::Fixed;
         let trim = if is_fixed { Trim::None } else { self.trim.or(all.trim).unwrap_or(Trim::None) };
         let nulls = match (&self.nulls, &self.null) {
@@ -181,7 +181,7 @@ fn bad_template(given: &[u8], why: BadTemplate) -> Error {
 }
 
 impl CopyOptions {
-    /// Say what is made of the texts of columns; `own` is what each says itself, in the same order. Guarded.
+    /// Sets the refinement of each column. `own` holds the columns' own options, in the same order. Guarded.
     pub fn refine(&self, columns: &mut [Column], own: &[FieldDraft]) -> Result<()> {
         let nothing = FieldDraft::default();
         for (i, column) in columns.iter_mut().enumerate() {
@@ -195,7 +195,7 @@ impl CopyOptions {
     }
 }
 
-/// A list of strings: a function's as an array, or as a string that is the only one.
+/// Returns a list of strings. A function takes an array, or one string as a list with one element.
 fn strings(caller: Caller, name: &str, value: &Value) -> Result<Vec<Vec<u8>>> {
     match value {
         Value::List(list) => Ok(list.iter().map(|string| string.as_bytes().to_vec()).collect()),
@@ -208,7 +208,7 @@ fn strings(caller: Caller, name: &str, value: &Value) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Strings as a list of names is written, but that case counts. None if they are not.
+/// Splits a list of strings with the syntax of a list of names, but with case. None if the syntax is wrong.
 fn split_strings(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     let mut rest = list.trim_ascii_start();

@@ -1,22 +1,23 @@
-//! What became of the records of each file of a list: figures that the processes of a load add up, file by file.
+//! Counts rows and bytes per file of a list. The processes of a load add up their counts.
 //!
-//! Whoever counts says of which file. Bytes are counted by the stream, which alone knows when a file begins and ends; files
-//! without a single row have some, too. Files have an order, and where a load fails it is to be told how far it came in it.
+//! The caller that counts a row names its file. The stream counts bytes, because only it knows where a file begins and
+//! ends; a file without rows has bytes, too. Files are read in order, so a load that fails can report how many of them
+//! were read completely.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Of one file. Lies in shared memory, where there are workers.
+/// Counts of one file. In shared memory if there are workers.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct FileFigures {
-    /// Rows that are in the table.
+    /// Rows in the table.
     pub loaded: AtomicU64,
-    /// Rows that were left out: because of what they are, for a row with the same key, or by a condition.
+    /// Rows that were left out: rejects, duplicates, and rows filtered by a condition.
     pub rejected: AtomicU64,
     pub duplicate: AtomicU64,
     pub filtered: AtomicU64,
-    /// Bytes that were read; some more than once.
+    /// Bytes read; some are read more than once.
     pub bytes: AtomicU64,
 }
 
@@ -25,41 +26,41 @@ impl FileFigures {
         [&self.loaded, &self.rejected, &self.duplicate, &self.filtered, &self.bytes]
     }
 
-    /// Add what others have counted.
+    /// Adds the counts of another process.
     pub fn add(&self, others: &FileFigures) {
         for (to, from) in self.all().into_iter().zip(others.all()) {
             to.fetch_add(from.load(Relaxed), Relaxed);
         }
     }
 
-    /// Begin anew.
+    /// Resets all counts.
     pub fn clear(&self) {
         self.all().into_iter().for_each(|figure| figure.store(0, Relaxed));
     }
 }
 
-/// Where the figures of a list's files are, if anybody wants to know them.
+/// The counts of a list's files, if they are requested.
 #[derive(Debug, Clone, Copy)]
 pub struct ByFile {
     first: *const FileFigures,
     count: usize,
-    /// So many files, from the first one on, were read to their ends. Null if nobody asks.
+    /// Number of files, from the first one on, that were read to their ends. Null if it is not requested.
     whole: *const AtomicUsize,
 }
 
 impl ByFile {
-    /// Nobody does.
+    /// No counts are requested.
     pub const NONE: ByFile = ByFile { first: std::ptr::null(), count: 0, whole: std::ptr::null() };
 
-    /// So many, from there on.
+    /// Counts for `count` files, from `first` on.
     ///
     /// # Safety
-    /// They are there for as long as anything is counted by this.
+    /// The counts outlive this struct and all its copies.
     pub unsafe fn new(first: *const FileFigures, count: usize) -> ByFile {
         ByFile { first, count, whole: std::ptr::null() }
     }
 
-    /// How far all processes together came is noted there, too.
+    /// Also stores the number of files that all processes together have read to their ends.
     ///
     /// # Safety
     /// As [`ByFile::new`].
@@ -67,27 +68,27 @@ impl ByFile {
         ByFile { whole, ..self }
     }
 
-    /// The files before this one were read to their ends.
+    /// Notes that the files before this one were read to their ends.
     pub fn note_whole(&self, file: usize) {
-        // SAFETY: who made this vouches for it.
+        // SAFETY: `noting`'s contract covers the pointer.
         if let Some(whole) = unsafe { self.whole.as_ref() } {
             whole.fetch_max(file.min(self.count), Relaxed);
         }
     }
 
-    /// Begin anew.
+    /// Resets all counts.
     pub fn clear(&self) {
         self.all().for_each(FileFigures::clear);
-        // SAFETY: who made this vouches for it.
+        // SAFETY: `noting`'s contract covers the pointer.
         if let Some(whole) = unsafe { self.whole.as_ref() } {
             whole.store(0, Relaxed);
         }
     }
 
-    /// Those of a file.
+    /// Returns the counts of a file.
     #[inline]
     pub fn of(&self, file: usize) -> Option<&FileFigures> {
-        // SAFETY: who made this vouches for so many.
+        // SAFETY: `new`'s contract covers `count` of them.
         (file < self.count).then(|| unsafe { &*self.first.add(file) })
     }
 
@@ -95,7 +96,7 @@ impl ByFile {
         self.count == 0
     }
 
-    /// All of them.
+    /// Returns the counts of all files.
     pub fn all(&self) -> impl Iterator<Item = &FileFigures> {
         (0..self.count).filter_map(|file| self.of(file))
     }

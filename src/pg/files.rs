@@ -1,16 +1,15 @@
-//! The files that one name stands for: those that a pattern matches, or those of a directory.
+//! Lists the files that a pattern matches or that a directory contains.
 //!
-//! A name that exists and is no directory is that file, whatever characters it has. A directory stands for the regular files
-//! in it, a name with `*`, `?` or `[` for the regular files that it matches as in a shell (glob(7)). Names that begin with
-//! a dot are left out, and directories in a directory are not entered.
+//! A name that exists and is no directory means that file, whatever characters it contains. A directory means the
+//! regular files in it. Otherwise a name with `*`, `?` or `[` means the regular files that it matches as in a shell
+//! (glob(7)). Names that begin with a dot are skipped, and directories in a directory are not entered.
 //!
-//! Below the directory of a server, nothing is listed that is not below it, and no directory looked into; the same goes for
-//! pg_bulk.allowed_directories. What counts is where an open directory is, before anything is read of it ([`open`]).
-//! The name of a server's directory is no part of a pattern, whatever characters it has.
+//! With the directory of a server or with pg_bulk.allowed_directories, files and directories outside are neither listed
+//! nor read. The position of an open directory is checked before anything in it is read ([`open`]). The name of a
+//! server's directory is never part of a pattern, whatever characters it contains.
 //!
-//! The list is made once, when it is about to be read, in the order of the names' bytes. Whoever reads a file of it looks
-//! whether it is still the one that was met then; processes that share the work get the list as bytes, and make none
-//! of their own.
+//! The list is built once, just before it is read, in the byte order of the names. The reader of a file checks that it
+//! is still the listed file. Other processes of a load receive the list as bytes, and build none of their own.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, Metadata, ReadDir};
@@ -30,23 +29,23 @@ use super::source::{Location, is_below};
 use crate::error::{Error, Result};
 use crate::guc;
 
-/// One of the files.
+/// A file of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub path: CString,
-    /// What it was.
+    /// Identity of the file when it was listed.
     pub identity: Identity,
-    /// Several processes can read it at once.
+    /// Several processes can read the file at once.
     pub splits: bool,
 }
 
-/// The files, in the order in which they are read.
+/// Files in the order in which they are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileList {
-    /// The name that stands for them.
+    /// The directory or pattern that was given.
     pub name: CString,
     pub files: Vec<Listed>,
-    /// What they must be below, whoever opens one.
+    /// The directory that must contain the files when they are opened.
     below: Option<Below>,
 }
 
@@ -58,14 +57,14 @@ fn metadata(path: &CStr, below: Option<&Below>) -> std::io::Result<Metadata> {
     below.map_or_else(|| std::fs::metadata(path_of(path)), Below::metadata)
 }
 
-/// The part of a name that may be a pattern, if there is one.
+/// Returns the part of a name that is a pattern, if it is one.
 fn pattern_of(name: &CStr, below: Option<&Below>) -> Option<Vec<u8>> {
     let name = name.to_bytes();
     let pattern = match below {
         None => name.to_vec(),
         Some(below) => {
             let mut rest = below.rest()?.as_os_str().as_bytes().to_vec();
-            // Paths lose it, and it says that a directory is meant.
+            // A Path drops the final slash, which requires a directory.
             if name.ends_with(b"/") || name.ends_with(b"/.") {
                 rest.push(b'/');
             }
@@ -75,7 +74,7 @@ fn pattern_of(name: &CStr, below: Option<&Below>) -> Option<Vec<u8>> {
     is_pattern(&pattern).then_some(pattern)
 }
 
-/// Is it the name of several files, whichever they are? Whatever is wrong with it, who opens it will say.
+/// Whether the name may mean several files. Errors are left to the code that opens it.
 pub fn may_be_several(name: &CStr, below: Option<&Below>) -> bool {
     match metadata(name, below) {
         Ok(meta) => meta.is_dir(),
@@ -83,18 +82,18 @@ pub fn may_be_several(name: &CStr, below: Option<&Below>) -> bool {
     }
 }
 
-/// A place in one of them is told in one word (`load::direct::origin`).
+/// Limited by the size of a position in a file (`load::direct::origin`).
 const MOST: usize = 1 << 20;
 
 impl FileList {
-    /// The files that a name stands for, one at least; None if it is a file's own. Guarded, and interruptible.
+    /// Returns the files for a name, at least one; None if the name means a single file. Guarded, and interruptible.
     pub fn of(name: &CStr, below: Option<&Below>) -> Result<Option<FileList>> {
         let found = match metadata(name, below) {
             Ok(meta) if meta.is_dir() => in_directory(name, below)?,
             Ok(_) => return Ok(None),
             Err(_) => match pattern_of(name, below) {
                 Some(pattern) => matches(name, &pattern, below)?,
-                // Whatever is wrong with it, who opens it will say.
+                // The code that opens the name reports the error.
                 None => return Ok(None),
             },
         };
@@ -111,7 +110,7 @@ impl FileList {
         Ok(Some(FileList { name: name.to_owned(), files, below: below.cloned() }))
     }
 
-    /// What to open for one of them.
+    /// Returns the location of one of the files.
     pub fn location(&self, file: &Listed) -> Location {
         match &self.below {
             Some(below) => Location::Below(below.at(file.path.as_bytes())),
@@ -119,24 +118,24 @@ impl FileList {
         }
     }
 
-    /// A list that another process has made of this location.
+    /// Completes a list that another process has built for this location.
     pub fn made_of(mut self, location: &Location) -> FileList {
         self.below = location.below().cloned();
         self
     }
 
-    /// The same with some of the files only.
+    /// Returns the list with only some of the files.
     pub fn keeping(mut self, files: Vec<Listed>) -> FileList {
         self.files = files;
         self
     }
 
-    /// Their bytes.
+    /// Returns the total size in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.identity.size).sum()
     }
 
-    /// As bytes, for other processes.
+    /// Returns the list as bytes, for other processes.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let string = |out: &mut Vec<u8>, string: &CStr| out.extend_from_slice(string.to_bytes_with_nul());
@@ -149,7 +148,7 @@ impl FileList {
         out
     }
 
-    /// `None` if these bytes are not what [`FileList::write`] makes.
+    /// Reads the list from bytes. `None` if they are not from [`FileList::write`].
     pub fn read(mut bytes: &[u8]) -> Option<FileList> {
         fn string(bytes: &mut &[u8]) -> Option<CString> {
             let string = CStr::from_bytes_until_nul(bytes).ok()?;
@@ -169,7 +168,7 @@ impl FileList {
     }
 }
 
-/// There is no file.
+/// Error for a directory or pattern without files.
 fn none(name: &CStr, below: Option<&Below>) -> Error {
     let shown = name.to_string_lossy();
     if metadata(name, below).is_ok_and(|meta| meta.is_dir()) {
@@ -181,7 +180,7 @@ fn none(name: &CStr, below: Option<&Below>) -> Error {
         .hint("No file matches the pattern.")
 }
 
-/// Complain about too many files.
+/// Fails if there are too many files.
 fn check_room(name: &CStr, count: usize) -> Result<()> {
     if count <= MOST {
         return Ok(());
@@ -190,7 +189,7 @@ fn check_room(name: &CStr, count: usize) -> Result<()> {
     Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message))
 }
 
-/// A regular file, which a link may lead to.
+/// Returns the entry for a regular file or a link to one.
 fn listed(path: CString, below: Option<&Below>) -> Result<Option<Listed>> {
     let below = below.map(|below| below.at(path.as_bytes()));
     below.as_ref().map_or(Ok(()), Below::check_name)?;
@@ -201,20 +200,21 @@ fn listed(path: CString, below: Option<&Below>) -> Result<Option<Listed>> {
     match found {
         Ok(meta) if meta.is_file() => Ok(Some(Listed { path, identity: Identity::of(&meta), splits: false })),
         Ok(_) => Ok(None),
-        // It has gone, or it is a link that leads nowhere.
+        // The file was removed, or is a link without a target.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => Ok(None),
         Err(e) => Err(Error::file_access(&format!("could not stat file \"{}\"", path.to_string_lossy()), &e)),
     }
 }
 
-/// Is it below an allowed directory? Of what is not there, or cannot be seen, that is said of the nearest directory that can be.
+/// Whether the path is below an allowed directory. If it does not exist or is not accessible, its nearest accessible
+/// parent decides.
 fn is_allowed(path: &Path, allowed: &[PathBuf]) -> bool {
     let path = Path::new(".").join(path);
     let real = path.ancestors().find_map(|path| std::fs::canonicalize(path).ok()).unwrap_or_default();
     allowed.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| real.starts_with(dir)))
 }
 
-/// Nobody is to learn what is outside, so the names there are not told, either.
+/// The message names only the given name, so that it reveals no names outside.
 fn not_allowed(name: &CStr) -> Error {
     let name = name.to_string_lossy();
     let message = format!("file \"{name}\" is not below a directory of pg_bulk.allowed_directories");
@@ -240,7 +240,7 @@ fn in_directory(name: &CStr, below: Option<&Below>) -> Result<Vec<CString>> {
     Ok(found)
 }
 
-/// What a pattern matches.
+/// Returns the paths that match a pattern.
 fn matches(name: &CStr, pattern: &[u8], below: Option<&Below>) -> Result<Vec<CString>> {
     below.map_or(Ok(()), Below::check_pattern)?;
     let start = below.map_or(b"".as_slice(), Below::directory);
@@ -261,8 +261,8 @@ fn matches(name: &CStr, pattern: &[u8], below: Option<&Below>) -> Result<Vec<CSt
     Ok(paths)
 }
 
-/// The names in a directory, which stands in the name that a user gave. What is wrong with it is an error of the inner
-/// kind, unless it is not below where it must be.
+/// Opens a directory and returns its entries; `name` is the user's name. The outer error means that the directory is
+/// outside; any other error is the inner one.
 fn open(
     directory: &Path,
     name: &CStr,
@@ -279,10 +279,10 @@ fn open(
             if allowed.is_some_and(|allowed| !is_below(fd, allowed)) {
                 return Err(not_allowed(name));
             }
-            // What was looked at is what is read.
+            // Read the directory whose position was checked.
             Ok(std::fs::read_dir(format!("/proc/self/fd/{fd}")))
         }
-        // Whether there is such a directory outside is nobody's business.
+        // The error must not reveal whether a directory exists outside.
         Err(_) if allowed.is_some_and(|allowed| !is_allowed(directory, allowed)) => Err(not_allowed(name)),
         Err(error) => Ok(Err(error)),
     }

@@ -1,4 +1,4 @@
-//! May workers evaluate what is evaluated for a file's rows?
+//! Checks whether parallel workers may evaluate the expressions and functions of a load.
 
 use std::ffi::CStr;
 
@@ -12,13 +12,13 @@ use super::unguarded;
 /// PROPARALLEL_SAFE (pg_proc.h)
 const SAFE: i8 = b's' as i8;
 
-/// Judges expressions. Guarded.
+/// Checks expressions for parallel safety. Guarded.
 #[derive(Debug)]
 pub struct Hazards(*mut pg_sys::PlannerInfo);
 
 impl Hazards {
     pub fn new() -> Hazards {
-        // SAFETY: guarded allocations; what plan_create_index_workers (planner.c) makes to ask the same question.
+        // SAFETY: guarded allocations; plan_create_index_workers (planner.c) builds the same nodes for this check.
         unsafe {
             let root = zeroed::<pg_sys::PlannerInfo>(pg_sys::NodeTag::T_PlannerInfo);
             (*root).parse = zeroed(pg_sys::NodeTag::T_Query);
@@ -42,7 +42,7 @@ impl Hazards {
         unsafe { pg_sys::func_parallel(function) == SAFE }
     }
 
-    /// May any process form, compare and otherwise judge the keys of an index, as far as the index says by which functions? Guarded.
+    /// Whether all functions with which an index forms and compares its keys are parallel safe. Guarded.
     ///
     /// # Safety
     /// An open index of one of the server's own access methods.
@@ -55,9 +55,10 @@ impl Hazards {
         }
     }
 
-    /// Are values of this column safe to make?
+    /// Whether a worker may convert the values of this column.
     pub fn column_is_safe(&self, column: &Column) -> bool {
-        // A domain's input function is restricted because of what the domain's constraints may be; these are looked at.
+        // The input function of a domain is parallel restricted because its constraints may be. So the constraints are
+        // checked instead.
         // SAFETY: guarded catalog lookups.
         let is_domain = unsafe { pg_sys::get_typtype(column.type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
         // SAFETY: as above.
@@ -65,16 +66,17 @@ impl Hazards {
         function_is_safe && self.type_is_safe(column.type_oid, column.is_received)
     }
 
-    /// Are values of all columns that a relation's file has safe to make, by input functions or those that receive? Guarded.
+    /// Whether workers may convert the values of all columns of a relation's file. `receives`: with receive functions
+    /// instead of input functions. Guarded.
     pub fn types_are_safe(&self, relid: pg_sys::Oid, receives: bool) -> bool {
-        // SAFETY: guarded calls on a relation that the caller has locked.
+        // SAFETY: guarded calls; the relation is locked.
         unsafe {
             let relation = pg_sys::RelationIdGetRelation(relid);
             let natts = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
             let safe = (0..natts).all(|i| {
                 let attribute = compat::attribute((*relation).rd_att, i);
                 let has_field = !(*attribute).attisdropped && (*attribute).attgenerated == 0;
-                // What is said of a record is text in any format.
+                // Columns with the file name or line number are text in any format.
                 let receives = receives && !is_told(relid, (*attribute).attnum);
                 !has_field || self.type_is_safe((*attribute).atttypid, receives)
             });
@@ -83,14 +85,14 @@ impl Hazards {
         }
     }
 
-    /// A type, and those that it is made of.
+    /// Whether a type, and the types that it consists of, are parallel safe.
     pub fn type_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
-        // SAFETY: guarded catalog lookups; the descriptor is released. Types are not made of themselves.
+        // SAFETY: guarded catalog lookups; the descriptor is released. A type never contains itself.
         unsafe {
             pg_sys::check_stack_depth();
             match pg_sys::get_typtype(type_oid).cast_unsigned() {
                 pg_sys::TYPTYPE_DOMAIN => {
-                    // The context's callback points into it, so it must live as long as the context.
+                    // The context's callback points to this struct, so it must live as long as the context.
                     let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
                     let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
                     let memory = pg_sys::CurrentMemoryContext;
@@ -110,7 +112,7 @@ impl Hazards {
                     safe
                 }
                 pg_sys::TYPTYPE_RANGE => {
-                    // Bounds are compared, and may be brought into a canonical form, by functions of the type's.
+                    // Functions of the type compare the bounds, and may convert them to a canonical form.
                     let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
                     let canonical = (*entry).rng_canonical_finfo.fn_oid;
                     self.function_is_safe((*entry).rng_cmp_proc_finfo.fn_oid)
@@ -133,7 +135,7 @@ impl Hazards {
         }
     }
 
-    /// Are a relation's CHECK constraints, generated columns and partition bounds safe?
+    /// Whether a relation's CHECK constraints, generated columns and partition bounds are parallel safe.
     ///
     /// # Safety
     /// An open relation.
@@ -172,10 +174,10 @@ impl Hazards {
         }
     }
 
-    /// Are the functions that find a row's partition safe, at each level?
+    /// Whether the functions that find a row's partition are parallel safe at each level.
     ///
     /// # Safety
-    /// An open partitioned table that is locked with all that is below it. Guarded.
+    /// An open partitioned table; it and all its descendants are locked. Guarded.
     unsafe fn routing_is_safe(&self, relation: pg_sys::Relation) -> bool {
         let no_lock = pg_sys::NoLock.cast_signed();
         // SAFETY: this function's contract covers the relation and the locks; guarded calls.
@@ -196,10 +198,10 @@ impl Hazards {
     }
 }
 
-/// Is a foreign table's column the name of a file or a line's number, not a field? Guarded.
+/// Whether a foreign table's column holds the file name or line number, and is no field. Guarded.
 ///
 /// # Safety
-/// Both are of a foreign table.
+/// The relation is a foreign table that has the attribute.
 unsafe fn is_told(relid: pg_sys::Oid, attribute: i16) -> bool {
     // SAFETY: this function's contract covers both arguments; a list of DefElems with names.
     unsafe {
@@ -210,9 +212,9 @@ unsafe fn is_told(relid: pg_sys::Oid, attribute: i16) -> bool {
     }
 }
 
-/// A type's receive function, if it has one. Guarded.
+/// Returns the receive function of a type, if it has one. Guarded.
 fn receive_function(type_oid: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: guarded catalog lookups; the tuple is released when it was looked at.
+    // SAFETY: guarded catalog lookups; the tuple is released after its use.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(type_oid));
@@ -230,7 +232,7 @@ fn receive_function(type_oid: pg_sys::Oid) -> pg_sys::Oid {
 /// # Safety
 /// `T` is the struct of `tag`. Guarded.
 unsafe fn zeroed<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: zeroed memory is what makeNode starts from.
+    // SAFETY: zeroed memory, as in makeNode.
     unsafe {
         let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
         (*node).type_ = tag;

@@ -1,11 +1,11 @@
-//! Header lines: whether they name the columns, or what they name.
+//! Header lines: matching columns by name, checking names, and following the order of columns.
 //!
-//! Of several files whose fields are matched by position, the first header says what the positions are: a file that has the
-//! same names in another order is read in that order, and one that has some of them elsewhere, but not all, is an error.
-//! Values of one column would get into another otherwise, and where the types are equal nobody would notice. Names that
-//! the first header does not have mean nothing, as in COPY. Whoever opens a file looks at its header, and reads that of the first
-//! file first, so that what a file means does not depend on which process reads what. Who says that positions are what counts
-//! (`match_by` `position`) has no header looked at.
+//! With several files whose fields are matched by position, the first header defines the positions. A file with the
+//! same names in another order is read in that order. A file that has only some of these names at other positions is an
+//! error: values would otherwise get into the wrong column, unnoticed where the types are equal. Names that the first
+//! header lacks are ignored, as in COPY. The process that opens a file reads its header, and the first file's header
+//! before it. So the result does not depend on which process reads which file. With `match_by` `position` no header is
+//! read.
 
 use std::ffi::CString;
 
@@ -23,30 +23,30 @@ use crate::error::{self, Error, Result};
 /// The first header of several files whose fields are matched by position.
 #[derive(Debug)]
 pub(super) struct FirstHeader {
-    /// Which file has it.
+    /// Index of the file that has it.
     file: usize,
     names: Names,
-    /// The columns of the fields in its order, and then those that no field is for.
+    /// The columns of the fields in the first header's order, followed by the columns without a field.
     pub(super) columns: Vec<Column>,
-    /// For each field of the file that is open, which of its fields it is; none: they are the same.
+    /// For each field of the open file, the index of this field in the first header; empty if the order is equal.
     order: Vec<usize>,
 }
 
-/// The fields of a header; one that is the NULL marker has no name.
+/// The names in a header; None for a name that is the NULL marker.
 type Names = Vec<Option<Vec<u8>>>;
 
-/// A header without anything in it names nothing.
+/// Whether the header line is empty, so that it names nothing.
 fn is_blank(reader: &Reader) -> bool {
     reader.raw_line() == Some(&[])
 }
 
-/// A file that is empty has no header, though one line was asked for.
+/// Whether the file is empty, so that it has no header line.
 fn is_empty(reader: &Reader) -> bool {
     is_blank(reader) && reader.place_behind().is_none()
 }
 
-/// For each of these names, where the first header has it; none if each is where it is there, or is not there at all.
-/// An error is the index of one that is elsewhere, though not all are the same.
+/// Returns for each name its index in the first header. Returns an empty list if each name that the first header has is
+/// at the same position. An error holds the index of a name at another position, if the names are not the same.
 fn order(first: &Names, names: &Names) -> std::result::Result<Vec<usize>, usize> {
     let place = |name: &Vec<u8>| first.iter().position(|known| known.as_ref() == Some(name));
     let is_elsewhere = |(i, name): (usize, &Option<Vec<u8>>)| {
@@ -63,7 +63,7 @@ fn order(first: &Names, names: &Names) -> std::result::Result<Vec<usize>, usize>
 }
 
 impl Rows {
-    /// A header line has been read.
+    /// Handles a header line that was just read.
     pub(super) fn take_header(&mut self) -> Result<()> {
         if self.known.is_some() {
             self.match_names()
@@ -74,7 +74,7 @@ impl Rows {
         }
     }
 
-    /// Where the header tells which columns the fields are for, read that of a file that has just been opened.
+    /// Reads the header of a file that was just opened, if the header decides about the columns.
     pub fn take_names(&mut self) -> Result<()> {
         let tells = self.known.is_some() || (!self.match_header && self.stream.wants_names());
         if tells && self.stream.advance()? == Advance::Header {
@@ -83,12 +83,12 @@ impl Rows {
         Ok(())
     }
 
-    /// The header of one of several files: are the columns in the order in which the first one has them?
+    /// Puts the columns in the order of this file's header, for one of several files.
     fn follow_order(&mut self) -> Result<()> {
         if self.stream.files().is_none() {
             return Ok(());
         }
-        // Empty lines and those with too many fields are in no other order.
+        // Empty lines and lines with too many fields have no other order.
         let reader = &self.stream.reader;
         let names = if is_blank(reader) { None } else { names_of(reader, &mut self.unescaped, false) };
         let mut first = match (self.first_header.take(), &names) {
@@ -97,7 +97,7 @@ impl Rows {
                 let (file, names) = self.find_first(names)?;
                 FirstHeader { file, names, columns: self.columns.clone(), order: Vec::new() }
             }
-            // Nothing has been put into another order yet, and no file is opened for this one.
+            // No file before has changed the order, so the first header is not needed yet.
             (None, None) => return Ok(()),
         };
         let order = self.order_of(&first, names.as_ref());
@@ -109,7 +109,7 @@ impl Rows {
     fn order_of(&self, first: &FirstHeader, names: Option<&Names>) -> Result<Vec<usize>> {
         let Some(names) = names else { return Ok(Vec::new()) };
         let order = order(&first.names, names).map_err(|moved| self.is_elsewhere(first, names, moved))?;
-        // Which field a name is for is unknown where there are fewer names than fields, or more.
+        // If the number of names differs from that of fields, the field of a name is unknown.
         match order.iter().enumerate().find(|(i, place)| *i != **place) {
             Some((moved, _)) if first.names.len() != self.fields => Err(self.is_elsewhere(first, names, moved)),
             _ => Ok(order),
@@ -131,7 +131,7 @@ impl Rows {
         first.order = order;
     }
 
-    /// The first header of the files, and which of them has it. That of the file that is open has these names.
+    /// Returns the first header of the files, and the index of its file. `names` are those of the open file.
     fn find_first(&mut self, names: &Names) -> Result<(usize, Names)> {
         let current = self.stream.file_number();
         for number in 0..current {
@@ -139,10 +139,10 @@ impl Rows {
             match self.stream.header_of(number, &mut self.unescaped) {
                 Ok(HeaderOf::Nothing) => (),
                 Ok(HeaderOf::Names(names)) => return Ok((number, names)),
-                // Nothing is elsewhere then.
+                // No name can be at another position then.
                 Ok(HeaderOf::TooMany) => return Ok((number, Names::new())),
                 Err(error) => {
-                    // It is about that file.
+                    // The error concerns that file.
                     if let Some(file) = self.stream.files().and_then(|list| list.files.get(number)) {
                         self.described = Location::File(file.path.clone()).described();
                     }
@@ -167,14 +167,14 @@ impl Rows {
             .hint("Use match_by \"name\" to match the fields of each file by its header, or match_by \"position\" not to look at it.")
     }
 
-    /// From now on the header of each file says which of these columns its fields are for; those that it does not name get
-    /// their default. Until the first one is read, it is as if it had all of them.
+    /// From now on the header of each file names the columns of its fields. A column that the header does not name gets
+    /// its default. Before the first header is read, every column has a field.
     pub fn name_by(&mut self, known: Vec<Column>) {
         self.set_columns(known.clone());
         self.known = Some(known);
     }
 
-    /// Of several files, is this one empty?
+    /// Whether this file is empty and one of several.
     fn is_empty_file(&self) -> bool {
         self.stream.files().is_some() && is_empty(&self.stream.reader)
     }
@@ -214,7 +214,7 @@ impl Rows {
         Ok(())
     }
 
-    /// `HEADER MATCH`.
+    /// Checks the header for `HEADER MATCH`.
     pub(super) fn check_header(&mut self) -> Result<()> {
         if !self.reader().dialect().is_csv() && self.reader().record().has_escapes() {
             self.check_escapes(true)?;
@@ -250,9 +250,9 @@ impl Rows {
         Ok(())
     }
 
-    /// The fields of the first header line; None if the file ends before. To be called before the first
-    /// [`Rows::advance`], of a stream whose header's fields are wanted; the columns may be unknown yet. A field that is
-    /// the NULL marker has no name. Guarded.
+    /// Returns the names in the first header line; None if the file ends before. A field that is the NULL marker has no
+    /// name. To be called before the first [`Rows::advance`], on a stream with a header whose fields are read; the
+    /// columns may be unknown yet. Guarded.
     pub fn header_names(&mut self) -> Result<Option<Names>> {
         if self.stream.advance()? != Advance::Header {
             return Ok(None);
@@ -263,7 +263,7 @@ impl Rows {
         self.names().map(Some)
     }
 
-    /// The fields of the header line that was just read.
+    /// Returns the names in the header line that was just read.
     fn names(&mut self) -> Result<Names> {
         names_of(&self.stream.reader, &mut self.unescaped, true).ok_or_else(|| {
             let message = format!("header line has more than {MOST_FIELDS} fields");
@@ -272,16 +272,16 @@ impl Rows {
     }
 }
 
-/// What the header of a file says.
+/// Header of a file.
 enum HeaderOf {
-    /// It is empty.
+    /// The file is empty.
     Nothing,
     Names(Names),
     TooMany,
 }
 
 impl Stream {
-    /// The header of a file of the list, whichever is open. Guarded.
+    /// Returns the header of a file of the list, which need not be the open file. Guarded.
     fn header_of(&self, number: usize, unescaped: &mut Vec<u8>) -> Result<HeaderOf> {
         let Some(mut other) = self.beside(number)? else { return Ok(HeaderOf::Nothing) };
         let header = match other.advance()? {
@@ -295,8 +295,8 @@ impl Stream {
     }
 }
 
-/// The fields of the header line that this reader has just read; None if there are too many. What escapes stand for may
-/// be invalid in the server's encoding, unless that is an error: COPY does not look at it.
+/// Returns the names in the header line that this reader has just read; None if there are too many fields. With
+/// `verifies`, an escape that is invalid in the server's encoding is an error; COPY does not check that.
 fn names_of(reader: &Reader, unescaped: &mut Vec<u8>, verifies: bool) -> Option<Names> {
     if reader.fields() > MOST_FIELDS {
         return None;

@@ -1,8 +1,8 @@
-//! The row that has a key, and taking it away.
+//! Finds the row that has a key in a unique index, and deletes it.
 //!
-//! A unique index knows entries, not rows: many of one key may be those of dead rows, or of versions of one row. Which
-//! of them counts is asked as core asks it for ON CONFLICT, with a snapshot that sees whatever is not known to be dead, and
-//! by waiting for whoever is about to decide it.
+//! A unique index has entries, not rows: several entries of one key may belong to dead rows, or to versions of one row.
+//! As for ON CONFLICT, the search uses a dirty snapshot, which sees all rows that are not known to be dead. It waits
+//! for transactions that are inserting or deleting the row.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -12,16 +12,16 @@ use crate::error::{Error, OrRaise, Result};
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
-/// No row.
+/// An invalid TID: no row.
 pub const NOBODY: pg_sys::ItemPointerData =
     pg_sys::ItemPointerData { ip_blkid: pg_sys::BlockIdData { bi_hi: 0, bi_lo: 0 }, ip_posid: 0 };
 
-/// The row other than `own` that has a key under a unique B-tree, or [`NOBODY`]. Waits for transactions that may be about to make
-/// or remove one (check_exclusion_or_unique_constraint, execIndexing.c).
+/// Returns the row other than `own` that has a key in a unique B-tree, or [`NOBODY`]. Waits for transactions that may
+/// be inserting or deleting such a row (check_exclusion_or_unique_constraint, execIndexing.c).
 ///
 /// # Safety
-/// A plain frame; an open heap and index, the info that ExecOpenIndices made of it for speculative insertions, a value for each
-/// of its keys, and a slot of the heap.
+/// A plain frame; an open heap and index; an IndexInfo from ExecOpenIndices with speculative insertions; a value for
+/// each key column; a slot of the heap.
 pub unsafe fn find(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -30,8 +30,8 @@ pub unsafe fn find(
     own: pg_sys::ItemPointerData,
     slot: *mut pg_sys::TupleTableSlot,
 ) -> pg_sys::ItemPointerData {
-    // SAFETY: this function's contract covers all arguments; arrays have room for the keys of any index, and an index has an operator, its
-    // strategy and a collation for each. InitDirtySnapshot (snapmgr.h).
+    // SAFETY: this function's contract covers all arguments; the arrays have room for the keys of any index, and the
+    // IndexInfo has an operator, strategy and collation for each. InitDirtySnapshot (snapmgr.h).
     unsafe {
         let keys = (*info).ii_NumIndexKeyAttrs;
         let mut scan_keys = [pg_sys::ScanKeyData::default(); MOST_KEYS];
@@ -84,13 +84,13 @@ pub unsafe fn find(
     }
 }
 
-/// Are two rows the same?
+/// Whether two TIDs are equal.
 pub fn is_same(a: &pg_sys::ItemPointerData, b: &pg_sys::ItemPointerData) -> bool {
     (a.ip_blkid.bi_hi, a.ip_blkid.bi_lo, a.ip_posid) == (b.ip_blkid.bi_hi, b.ip_blkid.bi_lo, b.ip_posid)
 }
 
-/// Raise an error if a row that has a key is not there for this transaction's snapshot: then it would not be known what stays
-/// because of it (ExecCheckTIDVisible, nodeModifyTable.c).
+/// Raises a serialization failure if the row that has a key is not visible to the snapshot of a REPEATABLE READ or
+/// SERIALIZABLE transaction (ExecCheckTIDVisible, nodeModifyTable.c).
 ///
 /// # Safety
 /// An open heap, and one of its rows.
@@ -127,8 +127,8 @@ fn serialization_failure(what: &str) -> Error {
     Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
 }
 
-/// Delete a row of the table that has a key. False if it is not there any more, or another version of it is. Waits for those who
-/// have it locked. Guarded.
+/// Deletes a row of the table that has a key. Returns false if it was deleted or updated meanwhile. Waits for
+/// transactions that have locked the row. Guarded.
 ///
 /// # Safety
 /// An open heap, and one of its rows.

@@ -1,18 +1,18 @@
-//! ICU's sort keys, for collations of the server that ICU provides.
+//! ICU sort keys, for collations with the provider ICU.
 //!
-//! The server has opened the collator, and so has loaded the library; but its functions have the library's version in their
-//! names, `ucol_getSortKey_72`, and it need not be the only version that is loaded. So the library is the one that the
-//! collator's own methods are in, and its function is looked up by each name that it could have.
+//! The server has opened the collator, so the library is loaded. The names of its functions contain the library's
+//! version, as in `ucol_getSortKey_72`, and several versions may be loaded. So this module takes the library that
+//! contains the collator's own methods, and tries each possible version in a function's name.
 //!
-//! The tricky point is that the server compares by `ucol_strcollUTF8`, and an index in another order is broken. ICU
-//! promises that sort keys have the same order, but does not always keep it. What was found in ICU 72 are strings whose base
-//! letters are the same, to collations that look at accents from behind (`fr-CA`) or shift punctuation (`ka-shifted`, `th`): to these
-//! there are even strings that go round in circles, each less than the next one.
-//! Such collations are left to the server's sort. To all others, neighbours that differ no earlier than in their accents are
-//! compared as the server does it, and if it has another opinion of them, it has to build the index.
+//! The tricky point: the server compares strings with `ucol_strcollUTF8`, and an index in another order is corrupt. ICU
+//! promises that sort keys have the same order, but there are exceptions. With ICU 72 they were found for strings with
+//! equal base letters, in collations that compare accents backward (`fr-CA`) or shift punctuation (`ka-shifted`, `th`).
+//! Some such strings even form cycles in which each is less than the next one. The server's sort is used for these
+//! collations. For all others, neighbors with equal base letters are compared again with the server's function. If the
+//! results differ, the server builds the index.
 //!
-//! Collations that take different strings for the same, and databases that are not in UTF-8, are left to it, too; so
-//! are all if the library or its functions are not found.
+//! The server's sort is also used for nondeterministic collations, for databases with another encoding than UTF-8, and
+//! if the library or its functions are not found.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -24,37 +24,38 @@ use pgrx::pg_sys;
 
 use super::compat;
 
-/// `ucol_getSortKey`: the length of the key with its zero byte, even if it does not fit.
+/// `ucol_getSortKey`: returns the length of the key with its zero byte, even if it does not fit.
 type GetSortKey = unsafe extern "C" fn(*const c_void, *const u16, i32, *mut u8, i32) -> i32;
-/// `ucol_strcollUTF8`: two strings, and where an error is noted.
+/// `ucol_strcollUTF8`: compares two strings; the last argument receives an error.
 type Compare = unsafe extern "C" fn(*const c_void, *const c_char, i32, *const c_char, i32, *mut c_int) -> c_int;
 
-/// `ucol_getAttribute`: a setting of a collator, and where an error is noted.
+/// `ucol_getAttribute`: returns a setting of a collator; the last argument receives an error.
 type GetAttribute = unsafe extern "C" fn(*const c_void, c_int, *mut c_int) -> c_int;
 
-/// Settings (UColAttribute, ucol.h) with the value that collations have whose sort keys are to be relied on: UCOL_FRENCH_COLLATION is
-/// UCOL_OFF, UCOL_ALTERNATE_HANDLING is UCOL_NON_IGNORABLE.
+/// Settings (UColAttribute, ucol.h) and the values that make sort keys reliable: UCOL_FRENCH_COLLATION is UCOL_OFF,
+/// UCOL_ALTERNATE_HANDLING is UCOL_NON_IGNORABLE.
 const PLAIN: [(c_int, c_int); 2] = [(0, 16), (1, 21)];
 
-/// What is between the levels of a sort key, the first of which is that of base letters.
+/// Separator of the levels of a sort key, the first of which holds base letters.
 const LEVEL_SEPARATOR: u8 = 1;
 
-/// Versions that ICU may have. Before 49 they were written otherwise.
+/// Possible versions of ICU. Before 49 they had another form in names.
 const VERSIONS: std::ops::Range<u32> = 49..200;
 
-/// A collator of the server's, and how to ask it.
+/// A collator of the server, and the functions of its library.
 #[derive(Debug)]
 pub struct IcuCollator {
     /// The server keeps it as long as the process lives.
     collator: *const c_void,
     get_sort_key: GetSortKey,
     compare: Compare,
-    /// The string that is looked at.
+    /// The current string in UTF-16.
     characters: RefCell<Vec<u16>>,
 }
 
 impl IcuCollator {
-    /// Of a collation. None if its order cannot be had from sort keys. Guarded; looks into the catalogs.
+    /// Creates it for a collation. None if sort keys cannot replace the collation's order. Guarded; looks into the
+    /// catalogs.
     pub fn of(collation: pg_sys::Oid) -> Option<IcuCollator> {
         // SAFETY: guarded calls.
         let collator = unsafe {
@@ -63,7 +64,7 @@ impl IcuCollator {
             }
             compat::icu_collator(collation)?
         };
-        // SAFETY: a collator of that library, and functions of the types that they have there.
+        // SAFETY: a collator of that library, and functions of these types.
         unsafe {
             let library = Library::of(collator)?;
             let get_sort_key = transmute::<*mut c_void, GetSortKey>(library.function("ucol_getSortKey")?);
@@ -91,9 +92,9 @@ impl Collator for IcuCollator {
             characters.extend(str::from_utf8(string).ok()?.encode_utf16());
         }
         let (count, room) = (i32::try_from(characters.len()).ok()?, i32::try_from(key.len()).ok()?);
-        // SAFETY: a collator and a function of the same library; so many characters, and so much room.
+        // SAFETY: a collator and a function of one library; `count` characters and `room` bytes.
         let length = unsafe { (self.get_sort_key)(self.collator, characters.as_ptr(), count, key.as_mut_ptr(), room) };
-        // Its end is not wanted.
+        // Without the zero byte at its end.
         usize::try_from(length).ok().filter(|length| *length <= key.len())?.checked_sub(1)
     }
 
@@ -106,23 +107,23 @@ impl Collator for IcuCollator {
         let (a, b) = (a.as_ptr().cast(), b.as_ptr().cast());
         // SAFETY: as above; strings of these lengths.
         let order = unsafe { (self.compare)(self.collator, a, a_length, b, b_length, &raw mut error) };
-        // What is greater than zero is no warning.
+        // A value above zero is an error; a negative one is a warning.
         (error <= 0).then(|| order.cmp(&0))
     }
 }
 
-/// A library that is loaded.
+/// A loaded library.
 struct Library(*mut c_void);
 
 impl Library {
-    /// The one whose collator this is.
+    /// Returns the library that contains the collator's code.
     ///
     /// # Safety
     /// A collator of ICU.
     unsafe fn of(collator: *const c_void) -> Option<Library> {
         let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: a collator is an object with virtual methods, which begins with the address of their table. What dladdr
-        // has found is a name of the loader's. RTLD_NOLOAD: nothing is loaded.
+        // SAFETY: a collator is a C++ object with virtual methods and begins with the address of their table. dladdr
+        // returns a name that the loader owns. RTLD_NOLOAD loads nothing.
         unsafe {
             let methods = *collator.cast::<*const c_void>();
             if libc::dladdr(methods, found.as_mut_ptr()) == 0 || found.assume_init().dli_fname.is_null() {
@@ -133,7 +134,7 @@ impl Library {
         }
     }
 
-    /// A function of it, whatever version is in its name.
+    /// Returns a function of the library by its name, with any version.
     fn function(&self, name: &str) -> Option<*mut c_void> {
         let look_up = |name: &CStr| {
             // SAFETY: an open handle and a name.
@@ -147,7 +148,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: opened by us. The server itself still has it.
+        // SAFETY: opened by `of`. The server itself still holds the library.
         unsafe { libc::dlclose(self.0) };
     }
 }

@@ -1,22 +1,23 @@
-//! Writing the file of an index that is new in this transaction, page by page.
+//! Writes the file of an index that is new in this transaction, page by page.
 //!
-//! Pages come nearly in order: those of the leaf level one after the other, those above them when they are full, to take a
-//! place that was passed long before. So what is passed is written as zeroes first, as nbtsort.c does it. Nobody reads the
-//! index meanwhile.
+//! Pages arrive nearly in order. A page of an upper level arrives when it is full, long after its position among the
+//! leaf pages was passed. As in nbtsort.c, a passed position is first filled with zeroes. No process reads the index
+//! meanwhile.
 //!
-//! Where several processes write parts of the file, each has blocks of its own, which it goes on to as they come. What nobody
-//! has used in the end is written as zeroes by one of them. Only within a segment may pages be missing meanwhile: the one before
-//! is made complete first, or the server would not look beyond it if it has to recover.
+//! If several processes write parts of the file, each has blocks of its own, and reaches them as its pages arrive. One
+//! process finally writes zeroes to the blocks that were not used. Pages may be missing only within a segment: earlier
+//! segments are completed first, because crash recovery does not look beyond an incomplete segment.
 //!
-//! WAL are full pages, as of any index that is built. It is not flushed, since nothing refers to the file after a crash
-//! unless the transaction commits. But as with a heap ([`super::append`]) no checkpoint may come between a page's WAL and
-//! the page, and each segment is to be synced after it was written.
+//! WAL contains full pages, as for any index build. It is not flushed: nothing refers to the file after a crash unless
+//! the transaction commits. But as for a heap ([`super::append`]), no checkpoint may come between the WAL of a page and
+//! its write, and each segment must be synced after it was written.
 //!
-//! A file of more than one batch that one process writes is written by a thread ([`super::page_writer`]) while the next batch is
-//! built. No checkpoint is kept from beginning meanwhile, for who builds may have to look at rows, which takes its time. Instead
-//! what was under way when one began is logged and written once more: the checkpoint may be over before the thread was done, so
-//! that neither a crash nor a backup finds the pages in the WAL behind it, nor all of them in the file. Pages whose place is
-//! passed wait until nothing is under way, since that may be the zeroes which take their place until then.
+//! If one process writes a file of more than one batch, a thread ([`super::page_writer`]) writes a batch while the next
+//! one is built. Checkpoints are not delayed meanwhile, because building a batch may take long: it may read rows of the
+//! table. If a checkpoint begins during a write, the batch is logged and written again afterwards. That checkpoint may
+//! have ended before the thread finished. After a crash or in a backup, some pages would then be neither in the file
+//! nor in the WAL behind the redo point. Late pages wait until the thread is idle, since its batch may contain the
+//! zeroes for their positions.
 
 use std::ffi::c_char;
 use std::fs::File;
@@ -35,13 +36,13 @@ use crate::error::{Result, out_of_memory};
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-/// Pages that are written at once: 1 MB, in WAL records of as many as go into one. For each batch the file is opened, its space
-/// allocated, a sync asked for, and the WAL writer woken, which took a tenth of a build with batches of one record. What a batch
-/// has must be in the processor's cache still when it is logged and written. Where tests can stop a write, small indexes are to
-/// have several, and late pages between them, of more than one record.
+/// Pages per write: 1 MB, in WAL records with as many pages as possible. Each batch opens the file, allocates its
+/// space, requests a sync and wakes the WAL writer. With batches of one record, this took a tenth of a build. A batch
+/// must still be in the processor's cache when it is logged and written. With test points, batches are smaller: a small
+/// index then has several batches of more than one record, with late pages between them.
 pub const BATCH: usize = if cfg!(feature = "points") { 40 } else { 4 * pg_sys::XLR_MAX_BLOCK_ID as usize };
 
-/// Pages whose place is passed that are kept at most: a batch's worth of leaves has one or two.
+/// Maximum number of late pages that are kept. One batch of leaves produces one or two.
 const MOST_LATE: usize = 32;
 
 /// The file of an index.
@@ -49,58 +50,59 @@ pub struct IndexFile {
     relation: pg_sys::Relation,
     file: RelationFile,
     needs_wal: bool,
-    /// Room for pages to be written next, from block `first` on, as many as there have been at once; `count` of them, and which
-    /// are there.
+    /// Buffer for the next pages, from block `first` on. It grows to the largest batch so far. `count` pages are in
+    /// use; `present` marks those that have arrived.
     batch: Vec<AlignedPage>,
     present: [bool; BATCH],
     first: u32,
     count: usize,
-    /// What lies between two pages is others'.
+    /// Blocks between two pages belong to other processes.
     is_part: bool,
-    /// Segments that are known to be complete then.
+    /// With `is_part`: number of segments that are known to be complete.
     complete: u32,
-    /// Pages whose place is passed.
+    /// Pages that arrived after their position was passed.
     late: Vec<(u32, AlignedPage)>,
     behind: Behind,
 }
 
-/// Who writes batches.
+/// The writer of batches.
 #[cfg_attr(
     not(feature = "points"),
     expect(clippy::large_enum_variant, reason = "one an index; a box is memory to run out of")
 )]
 enum Behind {
-    /// This thread, for now.
+    /// This thread, until the first batch is full.
     NotYet,
     /// This thread.
     Never,
     Thread(WriteBehind),
 }
 
-/// What another thread writes.
+/// State of the writer thread.
 struct WriteBehind {
     writer: PageWriter,
-    /// A segment's file.
+    /// The open segment: its number and descriptor.
     file: Option<(u32, Arc<File>)>,
-    /// What is under way: its first block, how many pages, and which of them are there; and where the latest checkpoint began
-    /// when they were logged.
+    /// The batch that is being written: its first block, its number of pages, which of them are present, and the redo
+    /// point when they were logged.
     first: u32,
     count: usize,
     present: [bool; BATCH],
     redo: Redo,
-    /// Room for the next batch.
+    /// Buffer for the next batch.
     spare: Vec<AlignedPage>,
 }
 
 impl IndexFile {
-    /// For an open relation whose file is new in this transaction, and empty. Guarded.
+    /// Creates a writer for an open relation whose file is new in this transaction, and empty. Guarded.
     pub fn new(relation: pg_sys::Relation) -> Result<IndexFile> {
-        // SAFETY: the caller's relation.
+        // SAFETY: the relation is open.
         let traits = unsafe { Traits::of(relation) };
         Self::with_traits(relation, traits, false)
     }
 
-    /// One of several that write to such a file, each its own blocks. Who has made the file knows its traits. Guarded.
+    /// Creates one of several writers to such a file, each with its own blocks. The leader determines the traits.
+    /// Guarded.
     pub fn part(relation: pg_sys::Relation, traits: Traits) -> Result<IndexFile> {
         Self::with_traits(relation, traits, true)
     }
@@ -121,7 +123,7 @@ impl IndexFile {
         })
     }
 
-    /// Put a page in its place. Guarded, and interruptible.
+    /// Writes a page to its block, or keeps it for the next batch. Guarded, and interruptible.
     pub fn put(&mut self, block: u32, page: &[u8; BLCKSZ]) -> Result<()> {
         if self.is_part {
             if block != self.first + self.count as u32 || self.count >= BATCH {
@@ -148,7 +150,7 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Write zeroes where nobody has written a page. Guarded, and interruptible.
+    /// Writes zeroes to unused blocks. Guarded, and interruptible.
     pub fn blank(&mut self, blocks: Range<u32>) -> Result<()> {
         self.flush()?;
         for first in blocks.clone().step_by(BATCH) {
@@ -164,13 +166,13 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Write what is left. Guarded.
+    /// Writes all remaining pages. Guarded.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         self.write_late()
     }
 
-    /// Write the pages whose place is passed. Guarded, and interruptible.
+    /// Writes the late pages. Guarded, and interruptible.
     fn write_late(&mut self) -> Result<()> {
         self.catch_up()?;
         for (block, page) in &mut self.late {
@@ -180,7 +182,7 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Wait until all that was handed over is in the file. Guarded.
+    /// Waits until the thread has written its batch. Guarded.
     fn catch_up(&mut self) -> Result<()> {
         match &mut self.behind {
             Behind::Thread(behind) => behind.catch_up(self.relation, &self.file, self.needs_wal),
@@ -188,10 +190,11 @@ impl IndexFile {
         }
     }
 
-    /// Have the batch written by a thread, if there is one, or is to be. False if not. Nothing is under way. Guarded.
+    /// Hands the batch to the thread, which is started for the first full batch. Returns false if no thread is
+    /// available. The thread is idle. Guarded.
     fn write_behind(&mut self) -> Result<bool> {
         if matches!(self.behind, Behind::NotYet) && self.count == BATCH {
-            // Where there is no memory for a thread there need not be one.
+            // The build also works without a thread, if there is no memory for one.
             self.behind = PageWriter::start().map_or(Behind::Never, |writer| Behind::Thread(WriteBehind::new(writer)));
         }
         let Behind::Thread(behind) = &mut self.behind else { return Ok(false) };
@@ -199,9 +202,10 @@ impl IndexFile {
         if RelationFile::segment_of(self.first + self.count as u32 - 1) != segment {
             return Ok(false);
         }
-        // Where no descriptor is left for a thread, this one writes.
+        // Without a free descriptor for the thread, this process writes.
         let Some(file) = behind.file_of(&self.file, self.first)? else { return Ok(false) };
-        // Before anything is logged: with the disk full, a server that had to recover could not make the pages either, nor start.
+        // Reserve space before logging: with a full disk, recovery could not write the pages, and the server could not
+        // start.
         self.file.reserve(&file, self.first, self.count)?;
         point!("index.write");
         let (Some(pages), Some(present)) = (self.batch.get_mut(..self.count), self.present.get(..self.count)) else {
@@ -220,7 +224,7 @@ impl IndexFile {
         Ok(true)
     }
 
-    /// Room for so many pages in a batch.
+    /// Makes room for `count` pages in a batch.
     fn make_room(&mut self, count: usize) -> Result<()> {
         if let Some(more) = count.checked_sub(self.batch.len()) {
             self.batch.try_reserve(more).map_err(|_| out_of_memory())?;
@@ -242,7 +246,7 @@ impl IndexFile {
         }
         let segment = RelationFile::segment_of(self.first + self.count as u32 - 1);
         if self.is_part && self.complete < segment {
-            // Others may have blocks there that they have not written yet.
+            // Other processes may not have written their blocks there yet.
             self.file.complete_segments(self.complete..segment)?;
             self.complete = segment;
         }
@@ -275,7 +279,7 @@ impl WriteBehind {
         }
     }
 
-    /// A descriptor for the segment that a block is in. None if there is none left. Guarded.
+    /// Returns a descriptor for the segment of a block. None if no descriptor is free. Guarded.
     fn file_of(&mut self, relation: &RelationFile, block: u32) -> Result<Option<Arc<File>>> {
         let wanted = RelationFile::segment_of(block);
         match &self.file {
@@ -287,7 +291,8 @@ impl WriteBehind {
         }
     }
 
-    /// Wait for what is under way, ask for its sync, and do it again if a checkpoint has begun since it was logged. Guarded.
+    /// Waits for the thread's batch and requests its sync. Logs and writes it again if a checkpoint has begun since it
+    /// was logged. Guarded.
     fn catch_up(&mut self, relation: pg_sys::Relation, file: &RelationFile, needs_wal: bool) -> Result<()> {
         let Some((pages, outcome)) = self.writer.take() else { return Ok(()) };
         self.spare = pages;
@@ -296,7 +301,7 @@ impl WriteBehind {
             None => outcome,
         };
         if let Some((_, descriptor)) = &self.file {
-            // Also of what was written in part. A checkpoint that begins from here on has to do with the file's pages only.
+            // Also after a partial write. A checkpoint that begins later needs only the pages in the file.
             file.was_written(descriptor, self.first, &Section::begin(false));
         }
         outcome.map_err(|error| file.extend_error(&error))?;
@@ -312,13 +317,13 @@ impl WriteBehind {
 
 impl Drop for WriteBehind {
     fn drop(&mut self) {
-        // The way out of an error: nothing writes to the file any more when its transaction takes it away. After a fatal error, which
-        // drops nothing, the end of the process ends the thread: what it may still write to is a file that it cannot make, only open.
+        // After an error, the thread must not write when the transaction removes the file. After a FATAL error, which
+        // drops nothing, the exit of the process ends the thread, which can only write to its open descriptor.
         let _ = self.writer.take();
     }
 }
 
-/// Log those pages that are `present`, and make them ready to be written. Guarded.
+/// Logs the `present` pages, and sets their checksums. Guarded.
 fn log(relation: pg_sys::Relation, needs_wal: bool, first: u32, pages: &mut [AlignedPage], present: &[bool]) {
     let mut blocks: Vec<u32> = Vec::with_capacity(pages.len());
     let mut logged: Vec<*mut c_char> = Vec::with_capacity(pages.len());
@@ -327,21 +332,21 @@ fn log(relation: pg_sys::Relation, needs_wal: bool, first: u32, pages: &mut [Ali
         logged.push(page.0.as_mut_ptr().cast());
     }
     if needs_wal && !blocks.is_empty() {
-        // SAFETY: guarded calls on pages of our own, as many as there are block numbers; the relation is open.
+        // SAFETY: guarded calls on pages of this struct, one for each block number; the relation is open.
         unsafe {
             compat::log_newpages(relation, MAIN, &mut blocks, &mut logged);
-            // What the WAL writer has on disk by the commit need not be waited for.
+            // The commit need not wait for WAL that the WAL writer has flushed before.
             pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd);
         }
     }
     point_quiet!("index.logged");
     for (&block, &page) in blocks.iter().zip(&logged) {
-        // SAFETY: a page of our own.
+        // SAFETY: a page of this process.
         unsafe { pg_sys::PageSetChecksumInplace(page, block) };
     }
 }
 
-/// Write pages; those that are `present` are logged. Guarded.
+/// Writes pages; those that are `present` are logged. Guarded.
 fn write(
     relation: pg_sys::Relation,
     file: &RelationFile,

@@ -1,4 +1,4 @@
-//! What an index calls, as far as its operator classes say so.
+//! The functions that an index calls according to its operator classes.
 
 use pgrx::pg_sys;
 
@@ -7,13 +7,13 @@ use super::compat;
 /// BTMaxStrategyNumber (stratnum.h)
 const BTREE_STRATEGIES: i16 = 5;
 
-/// Does it hold for all functions by which keys of an index are formed, compared and otherwise judged, those of expressions and conditions
-/// apart? Guarded.
+/// Whether `holds` is true for all functions that form and compare the keys of an index. Excludes index expressions and
+/// predicates. Guarded.
 ///
 /// # Safety
 /// An open index.
 pub unsafe fn all(index: pg_sys::Relation, mut holds: impl FnMut(pg_sys::Oid) -> bool) -> bool {
-    // SAFETY: this function's contract covers the index, which has so many keys, each with an operator family and a type that this is for;
+    // SAFETY: this function's contract covers the index; it has an operator family and input type for each key column;
     // guarded calls.
     unsafe {
         let mut holds = |function| function == pg_sys::InvalidOid || holds(function);
@@ -28,7 +28,8 @@ pub unsafe fn all(index: pg_sys::Relation, mut holds: impl FnMut(pg_sys::Oid) ->
                     let operator = pg_sys::get_opfamily_member(family, of, of, strategy);
                     operator == pg_sys::InvalidOid || holds(pg_sys::get_opcode(operator))
                 }))
-                // Where its class says nothing, keys are compared as their type is (initGinState, ginutil.c).
+                // Without a compare function in the operator class, GIN uses the one of the key type (initGinState,
+                // ginutil.c).
                 && (method != pg_sys::GIN_AM_OID || {
                     let of = (*compat::attribute((*index).rd_att, place)).atttypid;
                     let compares = pg_sys::TYPECACHE_CMP_PROC.cast_signed();

@@ -1,27 +1,28 @@
-//! A jsonb object as names and values, by the server's own iterator: the bytes are the server's encoding, which need
-//! not be UTF-8.
+//! Reads a jsonb object with the server's iterator. Names and values are in the server's encoding, which need not be
+//! UTF-8.
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::JsonbIteratorToken::{WJB_BEGIN_OBJECT, WJB_DONE, WJB_ELEM, WJB_KEY, WJB_VALUE};
 use pgrx::pg_sys::jbvType;
 
-/// A value. Booleans and numbers are their text.
+/// A value. Booleans and numbers are represented by their text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
     Null,
     Text(Vec<u8>),
-    /// Not a string, but written like one.
+    /// Text of a boolean or number.
     Literal(Vec<u8>),
     Array(Vec<Json>),
     Object(Vec<(Vec<u8>, Json)>),
 }
 
-/// The members of an object, or None if it is none. Guarded.
+/// Returns the members of an object; None for any other value. Guarded.
 ///
 /// # Safety
 /// A datum of type jsonb.
 pub unsafe fn members(datum: pg_sys::Datum) -> Option<Vec<(Vec<u8>, Json)>> {
-    // SAFETY: this function's contract covers the datum; the iterator fills what it is given, and lives as long as the copy.
+    // SAFETY: this function's contract covers the datum; the iterator fills local variables, and the detoasted copy
+    // outlives it.
     unsafe {
         let jsonb = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::Jsonb>();
         let mut iterator = pg_sys::JsonbIteratorInit(&raw mut (*jsonb).root);
@@ -33,10 +34,10 @@ pub unsafe fn members(datum: pg_sys::Datum) -> Option<Vec<(Vec<u8>, Json)>> {
     }
 }
 
-/// What is in an object.
+/// Returns the members of an object.
 ///
 /// # Safety
-/// An iterator that has come to its begin.
+/// An iterator that has just returned the beginning of the object.
 unsafe fn read_members(mut iterator: *mut pg_sys::JsonbIterator) -> Vec<(Vec<u8>, Json)> {
     let (mut members, mut key) = (Vec::new(), Vec::new());
     let mut value = pg_sys::JsonbValue::default();
@@ -56,7 +57,7 @@ unsafe fn read_members(mut iterator: *mut pg_sys::JsonbIterator) -> Vec<(Vec<u8>
 /// # Safety
 /// A value of type jbvString.
 unsafe fn string(value: &pg_sys::JsonbValue) -> Vec<u8> {
-    // SAFETY: this function's contract covers the kind, and so the string has this length.
+    // SAFETY: this function's contract covers the type; the string has this length.
     unsafe {
         let string = value.val.string;
         let len = usize::try_from(string.len).unwrap_or(0);
@@ -65,9 +66,9 @@ unsafe fn string(value: &pg_sys::JsonbValue) -> Vec<u8> {
 }
 
 /// # Safety
-/// A value of a jsonb that is still there.
+/// A value of a jsonb that still exists.
 unsafe fn read(value: &pg_sys::JsonbValue) -> Json {
-    // SAFETY: the type says which member of the union is there; guarded calls.
+    // SAFETY: the type says which member of the union is valid; guarded calls.
     unsafe {
         match value.type_ {
             jbvType::jbvNull => Json::Null,

@@ -1,16 +1,16 @@
-//! Options that say which member of an object of JSON a column is.
+//! Options that assign a member of a JSON object to a column.
 //!
-//! A foreign table's column has them as its own options, a function's is an object among its `columns`. They are collected
-//! along with those of other formats ([`super::slice_options`]), and [`keys`] makes sense of them together.
+//! A column of a foreign table has them as column options. A function takes them in objects of its `columns`. They are
+//! collected along with those of other formats ([`super::slice_options`]), and [`keys`] checks them together.
 
 use super::copy_options::{CopyOptions, Shape};
 use super::option_value::{Caller, invalid};
 use crate::error::Result;
 
-/// What a column takes of an object.
+/// The members of an object that a column takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// The value of this key, in the server's encoding.
+    /// The value of this key; the key is in the server's encoding.
     Named(Vec<u8>),
     /// All members that no column takes.
     Rest,
@@ -19,17 +19,17 @@ pub enum Key {
 /// Options of a column that are being collected.
 #[derive(Debug, Clone, Default)]
 pub struct KeyDraft {
-    /// One that was given.
+    /// Name of an option that was given.
     given: Option<&'static str>,
     key: Option<Vec<u8>>,
     rest: bool,
 }
 
-/// The names that a [`KeyDraft`] knows.
+/// Names of the options that a [`KeyDraft`] accepts.
 pub const NAMES: &[&str] = &["key", "rest"];
 
 impl KeyDraft {
-    /// Take an option; false if it is none of these.
+    /// Sets an option. Returns false if the option is not one of these.
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool> {
         let Some(known) = NAMES.iter().find(|known| **known == name) else { return Ok(false) };
         self.given.get_or_insert(known);
@@ -41,7 +41,8 @@ impl KeyDraft {
     }
 }
 
-/// The keys of columns, which have these names, in a file with these options. None where it is the column's name.
+/// Returns the keys of the columns with these names, for a file with these options. None where the key is the column's
+/// name.
 pub fn keys<'a>(copy: &CopyOptions, drafts: impl Iterator<Item = (&'a str, &'a KeyDraft)>) -> Result<Vec<Option<Key>>> {
     let mut rests = 0;
     let mut key = |(column, draft): (&str, &KeyDraft)| match draft {

@@ -1,21 +1,24 @@
-//! Many tuples into a B-tree's leaf at once.
+//! Inserts many tuples into a leaf of a B-tree at once.
 //!
-//! core inserts tuples one by one: for each a descent from the root, a search in the leaf, a WAL record. Of tuples in the order of
-//! their keys many go into the same leaf, so here that is searched for and locked once, and takes as many as belong there and fit:
+//! PostgreSQL inserts index tuples one by one: each takes a descent from the root, a search in the leaf and a WAL
+//! record. If tuples arrive in key order, many belong to one leaf. So this module searches for and locks a leaf once,
+//! and inserts all tuples that belong there and fit:
 //!
 //! ```text
-//!   tuples in order ─► descend with the first ─► leaf, locked ─► those that belong there, and fit ─► records, or the page
-//!                                                            └─► none: that one is core's
+//!   tuples in order ─► descend with the first ─► leaf, locked ─► tuples that belong there and fit ─► records, or page
+//!                                                            └─► none: index_insert takes the first tuple
 //! ```
 //!
-//! Nothing here splits a page, makes room in one, judges equal keys or cuts a posting list: a tuple that wants any of this is left to
-//! `index_insert`, and what comes behind it is tried anew. So what happens to a page is what happens to it when tuples are inserted
-//! one after the other, and the records are core's own, XLOG_BTREE_INSERT_LEAF, or full pages where these are fewer bytes.
+//! This module never splits a page, frees space in one, checks the uniqueness of equal keys or splits a posting list. A
+//! tuple that requires any of this is left to `index_insert`, and the tuples after it are tried again here. So a page
+//! changes as if its tuples were inserted one after the other. The WAL records are XLOG_BTREE_INSERT_LEAF, or full
+//! pages where these are smaller.
 //!
-//! The tricky point is uniqueness. Whoever inserts a key holds the lock of the first leaf that it may be on while he looks for
-//! others and until his own is there (_bt_doinsert, nbtinsert.c). That leaf is ours if the key lies strictly between two tuples
-//! of it, or a tuple and its high key: then no other leaf can have the key, and this one has not. A key that is equal to
-//! something, or comes first in its leaf, is core's to judge.
+//! The tricky point is uniqueness. An inserter holds the lock of the first leaf that may have its key while it searches
+//! for duplicates and until its own tuple is inserted (_bt_doinsert, nbtinsert.c). The lock of this module's leaf is
+//! that lock if the key lies strictly between two tuples of the leaf, or between a tuple and the high key. Then no
+//! other leaf can have the key, and this one does not have it. A key that equals another one, or that comes first in
+//! its leaf, is left to `index_insert`.
 
 mod fresh;
 mod grow;
@@ -29,18 +32,19 @@ pub use self::grow::{End, MOST_PAGES};
 use super::compat;
 use super::unguarded as c;
 
-/// Tuples that go into a leaf at once, at most: as many as there is room for on an empty page.
+/// Maximum number of tuples that are inserted into a leaf at once: as many as fit on an empty page.
 const MOST: usize = pg_sys::BLCKSZ as usize / (size_of::<pg_sys::IndexTupleData>() + size_of::<pg_sys::ItemIdData>());
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
 /// P_HIKEY, of a leaf that is not the last one (nbtree.h)
 const HIGH_KEY: u16 = 1;
-/// What only core deals with.
+/// Flags of pages that are left to `index_insert`.
 const NOT_ORDINARY: u16 = BTP_DELETED | BTP_META | BTP_HALF_DEAD | BTP_INCOMPLETE_SPLIT;
-/// Bytes of an XLOG_BTREE_INSERT_LEAF record beside its tuple: XLogRecord, the headers of a block and of data, xl_btree_insert.
+/// Bytes of an XLOG_BTREE_INSERT_LEAF record besides its tuple: XLogRecord, the headers of a block and of data,
+/// xl_btree_insert.
 const RECORD: usize = 24 + 20 + 2 + 2;
-/// Bytes of WAL that are worth waking the WAL writer: half of a write of its own (wal_writer_flush_after).
+/// Bytes of WAL after which the WAL writer is woken: half of wal_writer_flush_after's default.
 const WORTH_TELLING: u64 = 512 << 10;
 /// XLOG_BTREE_INSERT_LEAF (nbtxlog.h)
 const INSERT_LEAF: u8 = 0x00;
@@ -56,7 +60,7 @@ pub struct ScanInsert {
     other: bool,
     scantid: pg_sys::ItemPointer,
     keysz: std::ffi::c_int,
-    /// As many as the index has keys.
+    /// One for each key column.
     scankeys: [pg_sys::ScanKeyData; 0],
 }
 
@@ -69,52 +73,52 @@ const _: () = {
     assert!(pg_sys::MAXIMUM_ALIGNOF == 8);
 };
 
-/// Puts tuples into an index's leaves.
+/// Inserts tuples into an index's leaves.
 pub struct LeafWriter {
     index: pg_sys::Relation,
     heap: pg_sys::Relation,
-    /// Null if the index is none that tuples can be put into like this.
+    /// Null if the index is older than nbtree version 4, which this module does not support.
     key: *mut ScanInsert,
     keys: usize,
     unique: bool,
-    /// NULLs are equal to nothing.
+    /// A NULL equals no other NULL.
     nulls_distinct: bool,
     needs_wal: bool,
-    /// The free space map was seen to have no page.
+    /// The latest page came from the end of the file, so the free space map is empty.
     no_free_pages: bool,
-    /// The WAL writer has been told of WAL up to here, or what comes before it is others' to tell; 0 before the first leaf.
+    /// End of WAL when the WAL writer was woken most recently, or when the first leaf was written; 0 before that.
     told: pg_sys::XLogRecPtr,
 }
 
-/// The keys of a tuple.
+/// The key values of a tuple.
 struct Keys {
     values: [pg_sys::Datum; MOST_KEYS],
     nulls: [bool; MOST_KEYS],
 }
 
-/// What there is of a leaf.
+/// Properties of a leaf page.
 struct Leaf {
-    /// First tuple, and last one (P_FIRSTDATAKEY, PageGetMaxOffsetNumber).
+    /// First and last tuple (P_FIRSTDATAKEY, PageGetMaxOffsetNumber).
     first: u16,
     last: u16,
     leftmost: bool,
     rightmost: bool,
 }
 
-/// Where a tuple goes.
+/// Position of a new tuple in a leaf.
 enum Position {
-    /// Before the tuple of this number.
+    /// Before the tuple with this offset number.
     Before(u16),
-    /// Where it goes is core's to find out.
+    /// Equal to a tuple: left to `index_insert`.
     Unclear,
 }
 
 impl LeafWriter {
-    /// For an open B-tree and its heap; `unique` if it is for the index to see that keys are. Allocates in the current memory
-    /// context, which must live as long.
+    /// Creates a writer for an open B-tree and its heap. `unique`: the index must check uniqueness. Allocates in the
+    /// current memory context, which must outlive the writer.
     ///
     /// # Safety
-    /// A plain frame, and open relations; a tuple of the index, whose bytes do not matter.
+    /// A plain frame, and open relations; a tuple of the index, whose contents do not matter.
     pub unsafe fn new(
         heap: pg_sys::Relation,
         index: pg_sys::Relation,
@@ -125,7 +129,7 @@ impl LeafWriter {
         // SAFETY: this function's contract covers all arguments.
         unsafe {
             let key = c::_bt_mkscankey(index, any).cast::<ScanInsert>();
-            // Before version 4, equal keys were in no order.
+            // Before version 4, equal keys were not ordered by TID.
             let key = if (*key).heapkeyspace { key } else { std::ptr::null_mut() };
             let keys = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
             let needs_wal = compat::needs_wal(index);
@@ -133,25 +137,26 @@ impl LeafWriter {
         }
     }
 
-    /// Give the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
     /// A plain frame.
     pub unsafe fn free(self) {
         if !self.key.is_null() {
-            // SAFETY: what _bt_mkscankey allocated.
+            // SAFETY: allocated by _bt_mkscankey.
             unsafe { c::pfree(self.key.cast()) }
         }
     }
 
-    /// Put tuples that are in the index's order into the leaf that the first one belongs to. Returns how many, from the first one
-    /// on, are in the index now; none if that one wants more. What that takes is allocated in the current memory context.
+    /// Inserts tuples, which are in the index's order, into the leaf of the first one. Returns how many tuples, from
+    /// the first one on, were inserted; 0 if the first one requires `index_insert`. Allocates in the current memory
+    /// context.
     ///
     /// # Safety
-    /// A plain frame, and tuples of the index, none of which is in it.
+    /// A plain frame, and tuples of the index, none of which is in the index yet.
     pub unsafe fn put(&mut self, tuples: &[pg_sys::IndexTuple]) -> usize {
-        // SAFETY: this function's contract covers frame and tuples. The leaf comes pinned and locked, and stays so until it is given back;
-        // an error gives it back, too.
+        // SAFETY: this function's contract covers frame and tuples. The leaf stays pinned and locked until it is
+        // released, also by an error.
         unsafe {
             let Some(&first) = tuples.first() else { return 0 };
             if self.key.is_null() {
@@ -177,8 +182,8 @@ impl LeafWriter {
         }
     }
 
-    /// Let the WAL writer write what there is: otherwise we would, once the WAL buffers are full, or at the commit, while the
-    /// processor that it could use has nothing to do.
+    /// Wakes the WAL writer. Otherwise this process would write the WAL when the WAL buffers are full or at commit,
+    /// while another processor is idle.
     ///
     /// # Safety
     /// A plain frame.
@@ -189,7 +194,8 @@ impl LeafWriter {
             if !self.needs_wal || (self.told > 0 && end.saturating_sub(self.told) < WORTH_TELLING) {
                 return;
             }
-            // What is little by the commit is written by it: a WAL writer that syncs would only be waited for.
+            // The first leaf does not wake it: the commit of a small insert would have to wait until the WAL writer has
+            // synced.
             if self.told > 0 {
                 c::XLogSetAsyncXactLSN(end);
             }
@@ -197,10 +203,10 @@ impl LeafWriter {
         }
     }
 
-    /// How many of the tuples go into a leaf, and where: before which of the tuples that it has.
+    /// Returns how many of the tuples belong to the leaf and fit, and sets the position of each.
     ///
     /// # Safety
-    /// As [`LeafWriter::put`]; a locked page. The search is for the first tuple, whose keys are the first ones.
+    /// As [`LeafWriter::put`]; a locked page. The scan key and the first `keys` are those of the first tuple.
     unsafe fn plan(
         &mut self,
         page: *mut u8,
@@ -208,7 +214,7 @@ impl LeafWriter {
         keys: &mut [Keys; 2],
         positions: &mut [u16; MOST],
     ) -> usize {
-        // SAFETY: this function's contract covers all arguments; a page of an index has a special space.
+        // SAFETY: this function's contract covers all arguments; an index page has a special space.
         unsafe {
             let Some(leaf) = Leaf::of(page) else { return 0 };
             let mut room = free_space(page);
@@ -227,11 +233,11 @@ impl LeafWriter {
                 if strict {
                     (*self.key).scantid = std::ptr::null_mut();
                 }
-                // Tuples are not far from the one before.
+                // A tuple is usually close to the previous one.
                 let stride = if count == 0 { u16::MAX } else { 1 };
                 match self.position(page, &leaf, position, stride) {
                     Position::Before(next) => {
-                        // What is before a tuple of the leaf is before its high key.
+                        // A position before a tuple of the leaf is also before its high key.
                         let is_last = next > leaf.last && !leaf.rightmost;
                         if is_last && !leaf.is_before_end(self.compare(page, HIGH_KEY), strict) {
                             return count;
@@ -251,10 +257,10 @@ impl LeafWriter {
         }
     }
 
-    /// Put tuples into their places.
+    /// Inserts tuples at their positions.
     ///
     /// # Safety
-    /// As [`LeafWriter::plan`], with what it has found.
+    /// As [`LeafWriter::plan`], with its result.
     unsafe fn write(
         &self,
         buffer: pg_sys::Buffer,
@@ -264,8 +270,8 @@ impl LeafWriter {
     ) {
         let places = positions.iter().zip(0u16..).map(|(position, before)| position + before);
         let tuples = tuples.iter().copied().zip(places);
-        // SAFETY: this function's contract covers all arguments. From when a page is changed until that is in WAL, nothing is raised but a PANIC
-        // (START_CRIT_SECTION, miscadmin.h).
+        // SAFETY: this function's contract covers all arguments. An error between a page change and its WAL record is a
+        // PANIC (START_CRIT_SECTION, miscadmin.h).
         unsafe {
             if self.needs_wal && !is_shorter_whole(page, tuples.clone().map(|(tuple, _)| tuple)) {
                 for (tuple, place) in tuples {
@@ -290,19 +296,20 @@ impl LeafWriter {
     }
 
     /// # Safety
-    /// One of the index's keys.
+    /// The number of a key column.
     #[inline]
     unsafe fn scan_key(&self, number: usize) -> *mut pg_sys::ScanKeyData {
-        // SAFETY: the search has as many as the index, behind its head.
+        // SAFETY: the scan key has an entry for each key column, behind its head.
         unsafe { (&raw mut (*self.key).scankeys).cast::<pg_sys::ScanKeyData>().add(number) }
     }
 
-    /// Let the search be for a tuple.
+    /// Sets the scan key to a tuple.
     ///
     /// # Safety
     /// A plain frame, and a tuple of the index.
     unsafe fn search_for(&mut self, tuple: pg_sys::IndexTuple, keys: &mut Keys) {
-        // SAFETY: this function's contract covers the tuple; there is room for the keys of any index, of which the search has as many.
+        // SAFETY: this function's contract covers the tuple; the arrays have room for the keys of any index, and the
+        // scan key has one entry per key.
         unsafe {
             let (values, nulls) = (keys.values.as_mut_ptr(), keys.nulls.as_mut_ptr());
             c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls);
@@ -320,27 +327,27 @@ impl LeafWriter {
         }
     }
 
-    /// What is searched for against a tuple of a page.
+    /// Compares the scan key with a tuple of a page.
     ///
     /// # Safety
-    /// As [`LeafWriter::plan`], and the number of a tuple.
+    /// As [`LeafWriter::plan`], and the offset number of a tuple.
     #[inline]
     unsafe fn compare(&self, page: *mut u8, number: u16) -> i32 {
         // SAFETY: this function's contract covers all arguments.
         unsafe { c::_bt_compare(self.index, self.key.cast(), page.cast(), number) }
     }
 
-    /// Before which tuple of a leaf goes what is searched for, if it is not before the tuple `from`? It is looked for in strides
-    /// that grow, from one of that length on.
+    /// Returns the tuple of a leaf before which the scan key belongs. It belongs behind the tuples before `from`. The
+    /// search doubles its stride, beginning with `stride`.
     ///
     /// # Safety
     /// As [`LeafWriter::plan`].
     unsafe fn position(&self, page: *mut u8, leaf: &Leaf, from: u16, stride: u16) -> Position {
-        // It is not before `low`, and before `high` at the latest.
+        // The position is at least `low` and at most `high`.
         let (mut low, mut high, mut stride) = (from, leaf.last + 1, stride);
         while low < high {
             let probe = if stride < high - low { low + stride - 1 } else { low + (high - low) / 2 };
-            // SAFETY: this function's contract covers all arguments; a tuple that the page has.
+            // SAFETY: this function's contract covers all arguments; the page has this tuple.
             match unsafe { self.compare(page, probe) } {
                 0 => return Position::Unclear,
                 1.. => {
@@ -356,12 +363,12 @@ impl LeafWriter {
         Position::Before(low)
     }
 
-    /// Have two tuples equal keys?
+    /// Whether two tuples have equal keys.
     ///
     /// # Safety
     /// A plain frame, and keys of the index.
     unsafe fn is_equal(&self, a: &Keys, b: &Keys) -> bool {
-        // SAFETY: this function's contract covers the keys; the search has a function for each.
+        // SAFETY: this function's contract covers the keys; the scan key has a function for each.
         unsafe {
             for i in 0..self.keys {
                 let (a_null, b_null) = (*a.nulls.get_unchecked(i), *b.nulls.get_unchecked(i));
@@ -394,7 +401,7 @@ impl Keys {
 }
 
 impl Leaf {
-    /// None if it is no leaf, or one that core has something to do with.
+    /// None for a page that is no leaf, or is left to `index_insert`.
     ///
     /// # Safety
     /// A locked page of a B-tree.
@@ -413,8 +420,8 @@ impl Leaf {
         }
     }
 
-    /// Does what compares like this to the high key belong to a leaf? If its key is not to be on the next one either, it must be
-    /// less.
+    /// Whether a key that compares like this with the high key belongs to the leaf. With `strict` the key must be less,
+    /// so that it cannot be on the next leaf either.
     fn is_before_end(&self, order: i32, strict: bool) -> bool {
         if strict { order < 0 } else { order <= 0 }
     }
@@ -438,7 +445,7 @@ unsafe fn aligned_size(tuple: pg_sys::IndexTuple) -> usize {
     usize::from(unsafe { (*tuple).t_info } & SIZE_MASK).next_multiple_of(8)
 }
 
-/// Bytes for tuples and their line pointers (PageGetExactFreeSpace, bufpage.c).
+/// Free bytes for tuples and their line pointers (PageGetExactFreeSpace, bufpage.c).
 ///
 /// # Safety
 /// A locked page.
@@ -448,7 +455,7 @@ unsafe fn free_space(page: *const u8) -> usize {
     usize::from(header.pd_upper).saturating_sub(header.pd_lower.into())
 }
 
-/// Is a page with these tuples added shorter in WAL than the tuples, or to be there anyway?
+/// Whether a full page image with these tuples takes less WAL than records for them, or is required in any case.
 ///
 /// # Safety
 /// A locked page, and tuples.
@@ -462,19 +469,19 @@ unsafe fn is_shorter_whole(page: *const u8, tuples: impl Iterator<Item = pg_sys:
             records += aligned_size(tuple) + RECORD;
         }
         let whole = pg_sys::BLCKSZ as usize - free_space(page) + alone;
-        // XLogRecordAssemble (xloginsert.c): the first change of a page since the last checkpoint brings it all.
+        // XLogRecordAssemble (xloginsert.c): the first change of a page after a checkpoint logs the full page.
         c::GetFullPageWriteInfo(&raw mut redo, &raw mut protects);
         records >= whole || (protects && lsn(page) <= redo)
     }
 }
 
-/// Put a tuple into a page, before the one of that number. In a critical section.
+/// Adds a tuple to a page, before the one with this offset number. In a critical section.
 ///
 /// # Safety
-/// A locked page with room for it.
+/// A locked page with room for the tuple.
 unsafe fn add(page: *mut u8, tuple: pg_sys::IndexTuple, place: u16) {
-    // SAFETY: this function's contract covers all arguments. PageAddItem (bufpage.h); a page that is not what it was said to be must not be
-    // written.
+    // SAFETY: this function's contract covers all arguments. PageAddItem (bufpage.h); on an inconsistent page it fails,
+    // and the page must not be written.
     unsafe {
         if c::PageAddItemExtended(page.cast(), tuple.cast(), aligned_size(tuple), place, 0) == 0 {
             c::errstart_cold(pg_sys::PANIC as i32, std::ptr::null());
@@ -484,14 +491,14 @@ unsafe fn add(page: *mut u8, tuple: pg_sys::IndexTuple, place: u16) {
     }
 }
 
-/// Log a tuple that was added. In a critical section.
+/// Logs an added tuple. In a critical section.
 ///
 /// # Safety
 /// As [`add`], in a buffer that is marked dirty.
 unsafe fn log(buffer: pg_sys::Buffer, page: *mut u8, tuple: pg_sys::IndexTuple, place: u16) {
     let mut record = place;
-    // SAFETY: this function's contract covers all arguments; what is registered stays until it is inserted. xl_btree_insert (nbtxlog.h) is the
-    // number.
+    // SAFETY: this function's contract covers all arguments; registered data stay valid until XLogInsert.
+    // xl_btree_insert (nbtxlog.h) holds only the offset number.
     unsafe {
         c::XLogBeginInsert();
         c::XLogRegisterData((&raw mut record).cast(), size_of::<u16>() as u32);

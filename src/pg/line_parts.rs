@@ -1,8 +1,9 @@
-//! Records that are one field, their line: where each column's value is in it.
+//! Finds the values of columns in records that consist of one field, the whole line.
 //!
-//! To the reader such a record is one field, which no column takes. What is in it depends on the format: places in bytes
-//! ([`Parts`]), or the members of an object ([`Objects`]). A column's value is a part of the line, and so it is made where values
-//! are made that no field is for ([`super::row`]); whoever reads records of another format does nothing for it.
+//! For the reader such a record is one field, which belongs to no column. The format defines how it is divided: by byte
+//! positions ([`Parts`]), or as members of an object ([`Objects`]). A column's value is a part of the line, so it is
+//! set along with columns that have no field ([`super::row`]). Records of other formats do not pass through this
+//! module.
 
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::json_object;
@@ -13,16 +14,16 @@ use super::objects::Objects;
 use super::parts::Parts;
 use crate::error::Result;
 
-/// What a column gets.
+/// Value of a column in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given<'a> {
     Value(&'a [u8]),
     Null,
-    /// Nothing: its default, if there is one.
+    /// The record has no value: the column gets its default.
     Missing,
 }
 
-/// What is in a line.
+/// The parts of a line.
 #[derive(Debug)]
 pub(super) enum LineParts {
     Places(Parts),
@@ -30,7 +31,7 @@ pub(super) enum LineParts {
 }
 
 impl LineParts {
-    /// Of records of this dialect, if they are one field.
+    /// Creates it for records of this dialect, if they consist of one field.
     pub(super) fn new(dialect: &Dialect) -> Option<LineParts> {
         if dialect.json {
             return Some(LineParts::Members(Objects::default()));
@@ -38,13 +39,13 @@ impl LineParts {
         (dialect.is_lines() && !dialect.is_binary()).then(|| LineParts::Places(Parts::default()))
     }
 
-    /// Is a line that has nothing but blanks no record?
+    /// Whether a line of blanks only is no record.
     #[inline]
     pub(super) fn skips(&self, line: &[u8]) -> bool {
         matches!(self, LineParts::Members(_)) && json_object::is_blank(line)
     }
 
-    /// Records have values for these columns. Guarded.
+    /// Sets the columns whose values are taken from records. Guarded.
     pub(super) fn lay_out(&mut self, columns: &[Column], dialect: &Dialect, encodings: &Encodings) {
         match self {
             LineParts::Places(parts) => parts.lay_out(columns, dialect.record_length),
@@ -52,7 +53,7 @@ impl LineParts {
         }
     }
 
-    /// Look at the line of a record. An error is about it. Guarded.
+    /// Parses the line of a record. An error concerns this record. Guarded.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -67,7 +68,7 @@ impl LineParts {
         }
     }
 
-    /// What a column gets of the line that was looked at. Guarded.
+    /// Returns the value of a column in the line that was parsed last. Guarded.
     #[inline]
     pub(super) fn value<'a>(&'a mut self, column: usize, line: &'a [u8]) -> Given<'a> {
         match self {
@@ -76,7 +77,7 @@ impl LineParts {
         }
     }
 
-    /// Give back what one large record has taken.
+    /// Frees the memory of a large record.
     #[inline]
     pub(super) fn shrink(&mut self, most: usize) {
         if let LineParts::Members(objects) = self {

@@ -1,22 +1,21 @@
-//! Heavyweight locks on objects of our own.
+//! Heavyweight locks on objects of pg_bulk.
 //!
-//! Their tags are `LOCKTAG_OBJECT`, which no SQL command takes for these classes and no SQL function releases: unlike
-//! advisory locks, neither `pg_advisory_unlock_all` nor DISCARD ALL of a trigger can let go of one.
+//! Their tags are `LOCKTAG_OBJECT`. No SQL command locks objects of these classes and no SQL function releases them.
+//! Advisory locks, in contrast, could be released by `pg_advisory_unlock_all` or DISCARD ALL in a trigger.
 //!
-//! Two things about locks of the session are not what one expects. A transaction that is aborted takes them all with it;
-//! who goes on has to take them again. And the server does not release them when a process exits outside of a
-//! transaction: the next process that gets the same entry of the process array would hold them. Hence
-//! [`release_at_exit`].
+//! Session-level locks have two unexpected properties. An aborted transaction releases all of them, so a process that
+//! continues must take them again. And the server does not release them when a process exits outside of a transaction:
+//! the next process with the same entry of the process array would hold them. [`release_at_exit`] prevents that.
 
 use std::ffi::c_int;
 
 use pgrx::{pg_guard, pg_sys};
 
-/// What is locked: an object of the current database, or one that all databases share.
+/// A lock on an object of the current database, or on a shared object.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectLock(pg_sys::LOCKTAG);
 
-/// They exclude each other as the server's modes of these names do.
+/// Lock modes; they conflict as the server's modes of these names do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Mode {
@@ -27,7 +26,7 @@ pub enum Mode {
     Exclusive = 7,
 }
 
-/// When a lock ends.
+/// Duration of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     TransactionEnd,
@@ -35,13 +34,13 @@ pub enum Until {
 }
 
 impl ObjectLock {
-    /// `class` is the OID of the catalog or table that the object is in.
+    /// Creates a lock on an object of this database. `class` is the OID of its catalog or table.
     pub fn new(class: pg_sys::Oid, object: u32, part: u16) -> ObjectLock {
         // SAFETY: a variable of this process, set when it connects.
         ObjectLock::within(unsafe { pg_sys::MyDatabaseId }, class, object, part)
     }
 
-    /// `class` is the OID of a catalog that all databases share.
+    /// Creates a lock on a shared object. `class` is the OID of a shared catalog.
     pub fn shared(class: pg_sys::Oid, object: u32) -> ObjectLock {
         ObjectLock::within(pg_sys::InvalidOid, class, object, 0)
     }
@@ -57,26 +56,26 @@ impl ObjectLock {
         })
     }
 
-    /// Wait for it, and take it. Guarded, and interruptible; a deadlock is an error.
+    /// Waits for the lock and takes it. Guarded, and interruptible; a deadlock is an error.
     pub fn take(&self, mode: Mode, until: Until) {
         // SAFETY: a guarded call with a valid tag.
         unsafe { pg_sys::LockAcquire(&raw const self.0, mode as i32, until == Until::SessionEnd, false) };
     }
 
-    /// Take it if it is free for this mode. Guarded.
+    /// Takes the lock if that is possible without waiting. Guarded.
     pub fn try_take(&self, mode: Mode, until: Until) -> bool {
         // SAFETY: a guarded call with a valid tag.
         let result = unsafe { pg_sys::LockAcquire(&raw const self.0, mode as i32, until == Until::SessionEnd, true) };
         result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }
 
-    /// Let go of it. Guarded.
+    /// Releases the lock. Guarded.
     pub fn release(&self, mode: Mode, until: Until) {
         // SAFETY: a guarded call with a valid tag.
         unsafe { pg_sys::LockRelease(&raw const self.0, mode as i32, until == Until::SessionEnd) };
     }
 
-    /// Is nobody in the way of this mode, now? Guarded; in a transaction.
+    /// Whether the lock is free for this mode now. Guarded; in a transaction.
     pub fn is_free(&self, mode: Mode) -> bool {
         let free = self.try_take(mode, Until::TransactionEnd);
         if free {
@@ -85,9 +84,9 @@ impl ObjectLock {
         free
     }
 
-    /// The process that holds it in `Exclusive` mode. Guarded; not cheap.
+    /// Returns the pid of the process that holds the lock in `Exclusive` mode. Slow: copies the lock table. Guarded.
     pub fn holder(&self) -> Option<i32> {
-        // SAFETY: a guarded call; the array has as many elements as it says, and lives in the current memory context.
+        // SAFETY: a guarded call; the array has `nelements` elements, and lives in the current memory context.
         unsafe {
             let data = pg_sys::GetLockStatusData();
             let locks = (*data).locks;
@@ -107,21 +106,22 @@ impl ObjectLock {
     }
 }
 
-/// Release locks of the session when this process exits, after its transaction is aborted: to be called before it
-/// connects. Guarded.
+/// Releases session-level locks when this process exits, after its transaction is aborted. Must be called before the
+/// process connects. Guarded.
 pub fn release_at_exit() {
-    // SAFETY: a guarded call with a callback that is there as long as the library. Callbacks are called in reverse.
+    // SAFETY: a guarded call; the callback exists as long as the library. Callbacks run in reverse order.
     unsafe { pg_sys::before_shmem_exit(Some(release_all), pg_sys::Datum::from(0usize)) }
 }
 
 /// Called when the process exits.
 #[pg_guard]
 extern "C-unwind" fn release_all(_code: c_int, _argument: pg_sys::Datum) {
-    // SAFETY: a guarded call in a process that has an entry yet, and no transaction any more.
+    // SAFETY: a guarded call; the process still has an entry, and no transaction.
     unsafe { pg_sys::LockReleaseAll(pg_sys::DEFAULT_LOCKMETHOD as pg_sys::LOCKMETHODID, true) }
 }
 
-/// The process entry of `pid`, null if there is none. It stays where it is when that process is gone. Guarded.
+/// Returns the process entry of `pid`; null without such a process. The entry stays valid memory after the process has
+/// ended. Guarded.
 pub fn process(pid: i32) -> *mut pg_sys::PGPROC {
     // SAFETY: a guarded call.
     unsafe { pg_sys::BackendPidGetProc(pid) }

@@ -1,7 +1,7 @@
-//! Looking for rows that would be in the way of another one, without waiting for anybody.
+//! Searches for rows that conflict with another row, without waiting for other transactions.
 //!
-//! Who inserts waits for transactions that may be about to make or remove such a row. Who only asks is told what is there now,
-//! and takes no lock on it: rows of others that have committed, and our own.
+//! An INSERT waits for transactions that may be inserting or deleting a conflicting row. This search finds the rows
+//! that exist now, and takes no lock on them: committed rows of other transactions, and rows of this transaction.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -9,7 +9,7 @@ use super::compat;
 use super::holder::NOBODY;
 use super::unguarded as c;
 
-/// What a unique index or an exclusion constraint is asked, again and again.
+/// A repeated search in a unique index or an exclusion constraint.
 #[derive(Debug)]
 pub struct Look {
     index: pg_sys::Relation,
@@ -19,20 +19,21 @@ pub struct Look {
     snapshot: pg_sys::Snapshot,
     /// Null if the table has no rows.
     scan: pg_sys::IndexScanDesc,
-    /// One for each key.
+    /// One for each key column.
     keys: *mut pg_sys::ScanKeyData,
     count: usize,
     is_exclusion: bool,
-    /// Of the table.
+    /// A slot of the table.
     slot: *mut pg_sys::TupleTableSlot,
 }
 
 impl Look {
-    /// Begin; if the table counts as empty (`has_rows`), nothing is found. Guarded; allocates in the current memory context.
+    /// Begins the search. With `has_rows` false or an empty table, it finds nothing. Guarded; allocates in the current
+    /// memory context.
     ///
     /// # Safety
-    /// An open heap and index, the info that ExecOpenIndices made of it for speculative insertions, executor state, and a slot of
-    /// the heap; all of them live as long.
+    /// An open heap and index, an IndexInfo from ExecOpenIndices with speculative insertions, executor state, and a
+    /// slot of the heap; all of them outlive the search.
     pub unsafe fn begin(
         heap: pg_sys::Relation,
         index: pg_sys::Relation,
@@ -41,8 +42,8 @@ impl Look {
         slot: *mut pg_sys::TupleTableSlot,
         has_rows: bool,
     ) -> Look {
-        // SAFETY: this function's contract covers all arguments; guarded calls. An index has an operator, its strategy and a collation for each
-        // key (check_exclusion_or_unique_constraint, execIndexing.c).
+        // SAFETY: this function's contract covers all arguments; guarded calls. The IndexInfo has an operator, strategy
+        // and collation for each key (check_exclusion_or_unique_constraint, execIndexing.c).
         unsafe {
             let count = usize::try_from((*info).ii_NumIndexKeyAttrs).unwrap_or(0);
             let is_exclusion = !(*info).ii_ExclusionOps.is_null();
@@ -73,20 +74,20 @@ impl Look {
         }
     }
 
-    /// Does the table count as empty?
+    /// Whether the table counts as empty.
     pub fn finds_nothing(&self) -> bool {
         self.scan.is_null()
     }
 
-    /// The row in the way of a key, or [`NOBODY`].
+    /// Returns the row that conflicts with a key, or [`NOBODY`].
     ///
     /// # Safety
-    /// A plain frame; a value for each of the keys. The current memory context lives as long as this.
+    /// A plain frame; a value for each key column. The current memory context outlives the search.
     pub unsafe fn find(&self, values: *const pg_sys::Datum, nulls: *const bool) -> pg_sys::ItemPointerData {
         if self.scan.is_null() {
             return NOBODY;
         }
-        // SAFETY: this function's contract covers frame and values; so many keys were made.
+        // SAFETY: this function's contract covers frame and values; `keys` has `count` elements.
         unsafe {
             for i in 0..self.count {
                 let is_null = *nulls.add(i);
@@ -112,13 +113,13 @@ impl Look {
         }
     }
 
-    /// Is it, what an index has found that may be wrong? (index_recheck_constraint, execIndexing.c)
+    /// Rechecks a match that the index has found but cannot confirm (index_recheck_constraint, execIndexing.c).
     ///
     /// # Safety
-    /// As [`Look::find`]; a row is in the slot.
+    /// As [`Look::find`]; the row is in the slot.
     unsafe fn is_in_the_way(&self, values: *const pg_sys::Datum) -> bool {
         const MOST: usize = pg_sys::INDEX_MAX_KEYS as usize;
-        // SAFETY: this function's contract covers frame and slot; arrays have room for the keys of any index.
+        // SAFETY: this function's contract covers frame and slot; the arrays have room for the keys of any index.
         unsafe {
             let before = (*self.econtext).ecxt_scantuple;
             (*self.econtext).ecxt_scantuple = self.slot;
@@ -141,10 +142,10 @@ impl Look {
     }
 }
 
-/// Give back what it takes, but for memory. Once.
+/// Ends the search, except for its memory. Called once.
 ///
 /// # Safety
-/// What [`Look::begin`] made.
+/// The result of [`Look::begin`].
 #[pg_guard]
 pub unsafe extern "C-unwind" fn end(look: *mut Look) {
     // SAFETY: this function's contract covers the argument; guarded calls.

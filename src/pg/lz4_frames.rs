@@ -1,7 +1,7 @@
-//! lz4 frames, one after the other, by LZ4's own decoder.
+//! Decompresses lz4 frames, one after the other, with LZ4's own decoder.
 //!
-//! It is given what the source has, and says how much of it is taken: what is behind a frame stays where it is. It reads over
-//! frames to skip, and says whether it is at the end of one, so a frame that is cut off can be told.
+//! The decoder gets the source's buffer and returns how much of it was used, so bytes behind a frame stay in the
+//! source. It skips skippable frames, and reports the end of a frame, so a truncated frame is detected.
 
 use std::ffi::CStr;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
@@ -9,18 +9,18 @@ use std::ptr::null;
 
 use lz4::liblz4;
 
-/// What the frames of a source stand for.
+/// Decompressed bytes of a source's frames.
 pub struct Frames<R> {
     source: R,
     context: liblz4::LZ4FDecompressionContext,
-    /// A frame has begun, and has not ended; or there was none yet: no byte at all is no lz4 data.
+    /// Within a frame, or before the first one: empty input is no lz4 data.
     inside: bool,
 }
 
 impl<R> Frames<R> {
     pub fn new(source: R) -> Result<Frames<R>> {
         let mut context = liblz4::LZ4FDecompressionContext(std::ptr::null_mut());
-        // SAFETY: the context is written where no error is returned.
+        // SAFETY: the context is valid if no error is returned.
         check(unsafe { liblz4::LZ4F_createDecompressionContext(&mut context, liblz4::LZ4F_VERSION) })?;
         Ok(Frames { source, context, inside: true })
     }
@@ -28,12 +28,12 @@ impl<R> Frames<R> {
 
 impl<R> Drop for Frames<R> {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and used by nobody any more.
+        // SAFETY: created by `new`; there is no further use.
         unsafe { liblz4::LZ4F_freeDecompressionContext(liblz4::LZ4FDecompressionContext(self.context.0)) };
     }
 }
 
-/// An error of the library's, or what it has returned.
+/// Returns an error of the library, or its result.
 fn check(code: usize) -> Result<usize> {
     // SAFETY: functions of numbers; the name is a constant.
     unsafe {
@@ -54,7 +54,8 @@ impl<R: BufRead> Read for Frames<R> {
                 return if self.inside { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(0) };
             }
             let (mut made, mut taken) = (buffer.len(), from.len());
-            // SAFETY: both are as long as it is told, and it says how much of them it has used; the context is valid.
+            // SAFETY: both buffers have the given lengths, which the decoder replaces by the lengths that it has used;
+            // the context is valid.
             let left = check(unsafe {
                 let context = liblz4::LZ4FDecompressionContext(self.context.0);
                 let (to, from) = (buffer.as_mut_ptr(), from.as_ptr());

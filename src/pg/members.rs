@@ -1,16 +1,18 @@
-//! Members of a compressed file that several threads decompress.
+//! Decompresses the members of a file with several threads.
 //!
 //! ```text
-//!   file ─► members, found by their lengths ─► threads, each a few at a time ─► bytes, in order
+//!   file ─► members, found by their lengths ─► threads, each with a few members at a time ─► bytes, in order
 //! ```
 //!
-//! What one decoder has to read in order may be cut where a member ends, if that can be found without decoding: bgzip tells the
-//! length of each of its members, and the blocks of a zstd frame tell theirs. Where the next member is too long, or is none, the rest is left to one
-//! decoder ([`Compression::decoder`]). So is it from a part on in which something is wrong: it may be the length only, which a decoder does not
-//! look at; else it says what.
+//! A compressed file that one decoder would read in order can be divided between members, if their ends can be found
+//! without decoding. bgzip stores the length of each member, and the blocks of a zstd frame contain their lengths. If
+//! the next member is too long or is no member, one decoder reads the rest of the file ([`Compression::decoder`]). The
+//! same decoder takes over where a part is invalid. Perhaps only the length is wrong, which a decoder does not use;
+//! otherwise the decoder reports the error.
 //!
-//! Threads live as long as this does, know nothing of the server, and are begun by the thread that decompresses ahead, so that they have no signal either.
-//! What they have ahead is bounded: a few parts each, which stand for no more than [`bytes_ahead`] or are decoded where they are wanted.
+//! The threads live as long as the [`Members`] and call no server function. The decompression thread starts them, so
+//! they block all signals, too. The amount of data that they hold ahead is bounded: a few parts each. A part that
+//! decompresses to more than [`bytes_ahead`] is decoded when it is read.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read, Result};
@@ -25,33 +27,34 @@ use super::decompressor::{Counted, Input, failed};
 use super::points::point_errno;
 use crate::guc;
 
-/// Threads at most.
+/// Maximum number of threads.
 const MOST_THREADS: usize = 4;
-/// Bytes of a part: compressed at least, if there are more members; compressed and decompressed at most, where memory is not scarce.
+/// Compressed bytes of a part: at least `PART` if there are more members. `MOST` bounds its bytes, compressed and
+/// decompressed, unless the memory limit is lower.
 const PART: usize = 128 << 10;
 const MOST: usize = 8 << 20;
-/// Bytes of the file that are read at a time.
+/// Bytes of the file per read.
 const READ: usize = 256 << 10;
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Some members.
+/// Several members, which one thread decodes at once.
 struct Part {
-    /// Where they begin in the file.
+    /// Position in the file.
     at: u64,
     bytes: Vec<u8>,
 }
 
-/// What a part stands for; or the part, if that is too much.
+/// Result of decoding a part. A part that is too large is returned undecoded.
 enum Outcome {
     Bytes(u64, Vec<u8>),
-    /// Of the part that begins there in the file.
+    /// The part at this position in the file is invalid.
     Wrong(u64),
     TooMuch(Part),
 }
 
 type Task = (Part, SyncSender<Outcome>);
 
-/// Bytes that a part may stand for: what each of a few threads keeps.
+/// Returns the limit for the decompressed bytes of a part; each of a few threads holds this many.
 pub fn bytes_ahead() -> usize {
     (guc::memory_limit() / 8).clamp(PART, MOST)
 }
@@ -59,28 +62,28 @@ pub fn bytes_ahead() -> usize {
 /// Decodes a file from its start.
 pub struct Members {
     compression: Compression,
-    /// None once the rest is left to one decoder.
+    /// None once one decoder reads the rest.
     source: Option<BufReader<Input>>,
-    /// Where the source is.
+    /// Position behind the parts that were given to the threads.
     at: u64,
-    /// How far what was delivered goes.
+    /// Position in the file behind the bytes that were returned.
     consumed: Arc<AtomicU64>,
-    /// Read and not given out.
+    /// Bytes that were read and not yet given to a thread.
     waiting: Vec<u8>,
     tasks: Option<Sender<Task>>,
-    /// Parts that were given out, in order.
+    /// Results of the parts that were given to the threads, in order.
     ahead: VecDeque<Receiver<Outcome>>,
     most_ahead: usize,
-    /// Bytes of a part at most.
+    /// Maximum number of bytes in a part.
     most: usize,
-    /// What is being delivered.
+    /// The decompressed bytes that are being returned.
     now: Cursor<Vec<u8>>,
-    /// One decoder for the rest, or for a part.
+    /// The decoder for the rest of the file, or for one large part.
     alone: Option<Box<dyn Read>>,
     is_last: bool,
 }
 
-/// The bytes that those of a file stand for, decoded by several threads if it has members.
+/// Returns a reader of the decompressed bytes of a file, which uses several threads if the file has members.
 pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>) -> Result<Box<dyn Read>> {
     let most = input.ahead;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
@@ -88,7 +91,7 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
     let first = source.fill_buf()?;
     let has_members = match compression {
         Compression::Gzip => bgzip(first).is_some(),
-        // No byte is no frame, as the decoder says.
+        // Empty input is no frame; the decoder reports that.
         Compression::Zstd => !first.is_empty() && !matches!(frame(first, most), Length::No),
         _ => false,
     };
@@ -103,14 +106,14 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
             loop {
                 let task = to_do.lock().map(|tasks| tasks.recv());
                 let Ok(Ok((part, reply))) = task else { return };
-                // Nobody may be left to hear of it.
+                // The reader may be gone.
                 let _ = reply.send(decode(compression, part, most));
             }
         };
         let thread = std::thread::Builder::new().name("pg_bulk members".into());
         point_errno!("members.thread").is_none() && thread.spawn(work).is_ok()
     };
-    // With fewer it only takes longer.
+    // Fewer threads suffice, but take longer.
     if (0..cores).filter(|_| begin()).count() == 0 {
         return compression.decoder(Counted { inner: source, consumed });
     }
@@ -131,7 +134,7 @@ pub fn decoder(compression: Compression, input: Input, consumed: Arc<AtomicU64>)
     }))
 }
 
-/// Does a file begin with a zstd frame that is too long for a part?
+/// Whether a file begins with a zstd frame that is too long for a part.
 pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
     let mut bytes = Vec::new();
     let mut len = READ;
@@ -148,7 +151,7 @@ pub fn begins_with_long_frame(input: &Input) -> Result<bool> {
         }
         bytes.truncate(n);
         match frame(&bytes, input.ahead) {
-            // How long it is its blocks tell, up to where it is too long.
+            // The frame's length is the sum of its blocks, which are read until it is too long.
             Length::Behind(_) if n == len => len *= 2,
             Length::No => return Ok(bytes.starts_with(ZSTD)),
             _ => return Ok(false),
@@ -172,7 +175,7 @@ fn decode(compression: Compression, part: Part, most: usize) -> Outcome {
     }
 }
 
-/// False if there is more than may be.
+/// Returns false if there are more than `most` bytes.
 fn take_all(mut decoder: Box<dyn Read + '_>, bytes: &mut Vec<u8>, most: usize) -> Result<bool> {
     loop {
         let len = bytes.len();
@@ -192,16 +195,16 @@ fn take_all(mut decoder: Box<dyn Read + '_>, bytes: &mut Vec<u8>, most: usize) -
     }
 }
 
-/// How long a member is.
+/// Length of a member.
 enum Length {
     Known(usize),
-    /// Longer than these bytes, of which there may be more.
+    /// At least this many bytes are needed to determine it.
     Behind(usize),
     /// Too long, or no member.
     No,
 }
 
-/// The length of a member of bgzip's (SAM/BAM format, 4.1).
+/// Returns the length of a bgzip member (SAM/BAM format, 4.1).
 fn bgzip(bytes: &[u8]) -> Option<usize> {
     let field = bytes.get(12..18)?;
     let is_one =
@@ -214,7 +217,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The length of a zstd frame (RFC 8878, 3.1.1), or of one to skip. `most` is not too long.
+/// Returns the length of a zstd frame (RFC 8878, 3.1.1) or skippable frame, if it is at most `most`.
 #[expect(clippy::indexing_slicing, reason = "two bits choose among four")]
 fn frame(bytes: &[u8], most: usize) -> Length {
     let Some(head) = bytes.get(..8) else { return Length::Behind(8) };
@@ -260,7 +263,7 @@ impl Members {
         }
     }
 
-    /// Have so many bytes waiting. False if there are not so many.
+    /// Reads until `len` bytes are waiting. Returns false at the end of the file.
     fn wait(&mut self, len: usize) -> Result<bool> {
         let Some(source) = &mut self.source else { return Ok(false) };
         while self.waiting.len() < len {
@@ -276,7 +279,7 @@ impl Members {
         Ok(true)
     }
 
-    /// The next members. `None` if the rest is for one decoder.
+    /// Returns the next members. `None` if one decoder reads the rest.
     fn next_part(&mut self) -> Result<Option<Part>> {
         let mut len = 0;
         while len < PART {
@@ -304,7 +307,7 @@ impl Members {
         Ok(Some(part))
     }
 
-    /// Give out as much as may be.
+    /// Gives parts to the threads, up to the limit.
     fn give_out(&mut self) -> Result<()> {
         while !self.is_last && self.ahead.len() < self.most_ahead {
             let Some(part) = self.next_part()? else {
@@ -321,11 +324,11 @@ impl Members {
         Ok(())
     }
 
-    /// What begins there in the file is for one decoder.
+    /// Leaves the rest of the file, from this position on, to one decoder.
     fn leave_rest(&mut self, at: u64) -> Result<()> {
         self.ahead.clear();
         self.waiting = Vec::new();
-        // The threads end.
+        // This ends the threads.
         (self.tasks, self.is_last) = (None, true);
         let input = Input { offset: at, ..self.source.take().ok_or_else(failed)?.into_inner() };
         self.consumed.store(at, Relaxed);
@@ -334,7 +337,7 @@ impl Members {
         Ok(())
     }
 
-    /// Get ready to deliver more. False if that was all.
+    /// Prepares the next decompressed bytes. Returns false at the end.
     fn go_on(&mut self) -> Result<bool> {
         self.give_out()?;
         match self.ahead.pop_front().map(|outcome| outcome.recv()) {
@@ -350,7 +353,7 @@ impl Members {
             }
             Some(Err(_)) => return Err(failed()),
             None => {
-                // The threads end.
+                // This ends the threads.
                 self.tasks = None;
                 let Some(mut source) = self.source.take() else { return Ok(false) };
                 self.consumed.store(self.at, Relaxed);

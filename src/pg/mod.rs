@@ -1,18 +1,19 @@
-//! Raw PostgreSQL, in small pieces that the rest of the extension builds on.
+//! Wrappers of PostgreSQL's C functions, on which the rest of the extension is built.
 //!
 //! Rules of this folder:
 //!
-//! * **Two kinds of frames.** A *guarded* function (`#[pg_guard]`, or anything it calls) may own Rust values: an
-//!   `ereport` of C code it calls comes back as a panic, unwinds it, and is raised again at the guard. A *plain*
-//!   function is an `extern "C-unwind"` callback, or called by one outside any guard; C code it calls may `longjmp`
-//!   over it, so it owns nothing that has a destructor. Plain functions call C through [`unguarded`].
-//! * User code (input functions, default expressions, quals) is called from plain frames: its errors keep every field
-//!   they have, and a row costs no `sigsetjmp`.
-//! * Nothing here depends on `Drop` running after an error: descriptors belong to the server's own lists, memory to a
-//!   memory context's callback. A thread that writes ([`page_writer`]) is waited for by `Drop` after an ERROR, which unwinds; a
-//!   FATAL error does not, and leaves it to the end of the process: it has a descriptor of its own, makes no file, and touches no
-//!   memory of the server's.
-//! * Version forks live in [`compat`] and nowhere else.
+//! * **Two kinds of frames.** A *guarded* function has `#[pg_guard]`, or is called by one that has. It may own Rust
+//!   values: an `ereport` in C code becomes a panic, unwinds the function, and is raised again at the guard. A *plain*
+//!   function is an `extern "C-unwind"` callback, or is called by one outside any guard. C code that it calls may
+//!   `longjmp` over it, so it owns nothing that has a destructor. Plain functions call C functions through
+//!   [`unguarded`].
+//! * User-defined code (input functions, default expressions, quals) is called from plain frames: its errors keep all
+//!   their fields, and a row costs no `sigsetjmp`.
+//! * After an error, nothing here depends on `Drop`: descriptors belong to the server's lists, and memory is freed by
+//!   callbacks of memory contexts. The exception is a thread that writes ([`page_writer`]): `Drop` waits for it after
+//!   an ERROR, which unwinds. A FATAL error does not unwind; the exit of the process then ends the thread. The thread
+//!   has a descriptor of its own, creates no file, and uses no memory of the server.
+//! * All code that depends on the server version is in [`compat`].
 
 pub mod append;
 pub mod attempt;

@@ -1,34 +1,34 @@
-//! Rows of numbers, sorted: in memory while they fit, else by way of files.
+//! Sorts rows of numbers, in memory or with the server's external sort.
 //!
-//! What fits into memory is sorted here: that takes a tenth of the time that the server's sort takes, which makes a tuple of each
-//! row. When it is too much, the server's own sort gets all of it. All functions are guarded.
+//! Rows that fit into memory are sorted here. That takes a tenth of the time of the server's sort, which forms a tuple
+//! for each row. If the rows need more memory, all of them go to the server's sort. All functions are guarded.
 
 use pgrx::pg_sys;
 
 use super::unguarded as c;
 
-/// Rows that are handed over between two looks at whether to go on.
+/// Rows between two checks for interrupts.
 const INTERVAL: usize = 4096;
 
-/// Rows of `N` numbers, in ascending order once they are all there.
+/// Rows of `N` numbers, which are returned in ascending order.
 #[derive(Debug)]
 pub struct NumberSort<const N: usize> {
     /// In kB.
     memory: i32,
-    /// The memory context that it was made in, where the server's sort will live.
+    /// Memory context of the server's sort: the one in which this was created.
     context: pg_sys::MemoryContext,
-    /// While they are few: the rows, and how many of them were taken.
+    /// The rows while they fit into memory, and how many of them were returned.
     few: Vec<[i64; N]>,
     taken: usize,
     many: Option<Many<N>>,
-    /// Rows that were put.
+    /// Number of rows that were put.
     pub count: u64,
 }
 
 impl<const N: usize> NumberSort<N> {
-    /// With so much memory, in kB. Lives in the current memory context, which must live as long.
+    /// Creates a sort with `memory` kB. The current memory context must outlive it.
     pub fn new(memory: i32) -> NumberSort<N> {
-        // SAFETY: it is this process's.
+        // SAFETY: a variable of this process.
         let context = unsafe { pg_sys::CurrentMemoryContext };
         NumberSort { memory, context, few: Vec::new(), taken: 0, many: None, count: 0 }
     }
@@ -38,17 +38,17 @@ impl<const N: usize> NumberSort<N> {
         if let Some(many) = &mut self.many {
             return many.put(signed(row));
         }
-        // To grow takes half as much again, for a moment.
+        // While the vector grows, it takes half as much memory again.
         let most = usize::try_from(self.memory).unwrap_or(0) * 1024 / 2 / size_of::<[u64; N]>();
         let has_room = self.few.len() < self.few.capacity()
             || (self.few.len() < most && self.few.try_reserve_exact(self.few.len().clamp(64, 1 << 20)).is_ok());
         if has_room {
             return self.few.push(signed(row));
         }
-        // SAFETY: the context that this lives in.
+        // SAFETY: the context outlives this.
         let mut many = unsafe {
             let caller = pg_sys::MemoryContextSwitchTo(self.context);
-            // The other half is what the rows take until they are handed over.
+            // The other half is used by the rows until all of them are handed over.
             let many = Many::new(self.memory / 2);
             pg_sys::MemoryContextSwitchTo(caller);
             many
@@ -63,16 +63,16 @@ impl<const N: usize> NumberSort<N> {
         self.many = Some(many);
     }
 
-    /// All are there.
+    /// Sorts the rows. Called once, after the last row.
     pub fn sort(&mut self) {
         match &mut self.many {
             Some(many) => many.sort(),
-            // As the server sorts them.
+            // In the order of the server's sort.
             None => self.few.sort_unstable(),
         }
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub fn take(&mut self) -> Option<[u64; N]> {
         if let Some(many) = &mut self.many {
             return many.take();
@@ -82,7 +82,7 @@ impl<const N: usize> NumberSort<N> {
         Some(std::array::from_fn(|i| row.get(i).map_or(0, |number| number.cast_unsigned())))
     }
 
-    /// Give back what it takes.
+    /// Frees the resources.
     pub fn end(self) {
         if let Some(many) = self.many {
             many.end();
@@ -90,7 +90,7 @@ impl<const N: usize> NumberSort<N> {
     }
 }
 
-/// Numbers as the server has them.
+/// Converts numbers to signed ones, as the server has them.
 fn signed<const N: usize>(row: [u64; N]) -> [i64; N] {
     std::array::from_fn(|i| row.get(i).map_or(0, |number| number.cast_signed()))
 }
@@ -99,13 +99,13 @@ fn signed<const N: usize>(row: [u64; N]) -> [i64; N] {
 #[derive(Debug)]
 struct Many<const N: usize> {
     state: *mut pg_sys::Tuplesortstate,
-    /// For what is put, and what is taken.
+    /// Slots for rows that are put, and rows that are returned.
     slot: *mut pg_sys::TupleTableSlot,
     sorted: *mut pg_sys::TupleTableSlot,
 }
 
 impl<const N: usize> Many<N> {
-    /// With so much memory, in kB. Allocates in the current memory context, which must live as long.
+    /// Creates a sort with `memory` kB. Allocates in the current memory context, which must outlive it.
     fn new(memory: i32) -> Many<N> {
         // SAFETY: guarded calls; the arrays have an element for each column.
         unsafe {
@@ -138,7 +138,7 @@ impl<const N: usize> Many<N> {
     }
 
     fn put(&mut self, row: [i64; N]) {
-        // SAFETY: a slot with so many columns.
+        // SAFETY: the slot has `N` columns.
         unsafe {
             for (i, number) in row.into_iter().enumerate() {
                 *(*self.slot).tts_values.add(i) = pg_sys::Datum::from(number);
@@ -153,12 +153,12 @@ impl<const N: usize> Many<N> {
     }
 
     fn sort(&mut self) {
-        // SAFETY: a sort that was begun.
+        // SAFETY: the sort was begun.
         unsafe { c::guard(|| c::tuplesort_performsort(self.state)) };
     }
 
     fn take(&mut self) -> Option<[u64; N]> {
-        // SAFETY: a sort that was performed; the slot has so many columns.
+        // SAFETY: the sort was performed; the slot has `N` columns.
         unsafe {
             let columns = i32::try_from(N).unwrap_or(1);
             let found = c::guard(|| {
@@ -173,7 +173,7 @@ impl<const N: usize> Many<N> {
     }
 
     fn end(self) {
-        // SAFETY: what `new` made.
+        // SAFETY: created by `new`.
         unsafe {
             pg_sys::ExecDropSingleTupleTableSlot(self.slot);
             pg_sys::ExecDropSingleTupleTableSlot(self.sorted);

@@ -1,13 +1,14 @@
-//! Lines of JSON: what columns make of the members of an object.
+//! JSON lines: conversion of an object's members to the text for each column.
 //!
-//! To the reader such a line is one field, which no column takes; a column's value is a part of it, as in records of fixed length
-//! ([`super::line_parts`]). Where it is in the line the pure crate tells ([`json_object`]); here it becomes the text that
-//! the column's type reads: a string without quotes and escapes, an array as the server writes arrays where the type is one,
-//! all else as it stands there; to json and jsonb, everything as it stands there.
+//! For the reader such a line is one field, which belongs to no column. A column's value is a part of the line, as in
+//! records of fixed length ([`super::line_parts`]). The pure crate finds it in the line ([`json_object`]). This module
+//! converts it to the text that the column's type reads. A string loses its quotes and escapes. An array becomes an
+//! array literal if the type is an array. All other values remain as they are, and so does every value for json and
+//! jsonb.
 //!
-//! The tricky point is a line that the pure crate is not sure of. The server's own parser is asked, which takes escapes apart as
-//! `json_populate_record` does, and what it says is an error about the record. If it finds nothing wrong, the line is
-//! good, and is looked at again.
+//! The tricky point is a line that the pure crate cannot decide about. Then the server's parser checks the line,
+//! including escapes, as `json_populate_record` does. Its error is an error of the record. Without an error the line is
+//! valid, and is parsed once more.
 
 use std::ffi::{CStr, c_char};
 
@@ -26,18 +27,18 @@ use crate::error::{self, Error, Result};
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
-/// What a column takes of a line.
+/// The members of a line that a column takes.
 #[derive(Debug, Clone, Copy)]
 enum Take {
-    /// Nothing.
+    /// None.
     Nothing,
     /// The value of a key.
     Value(usize, Form),
-    /// The members that no column takes.
+    /// The members that no other column takes.
     Rest,
 }
 
-/// What its type wants to read.
+/// The kind of text that a column's type reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -45,29 +46,29 @@ enum Form {
     Array(Element),
 }
 
-/// The keys of columns, and the members of the current line.
+/// The keys of the columns, and the members of the current line.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     object: Object,
     /// For each column, in the order of [`super::row::Rows::columns`].
     takes: Vec<Take>,
-    /// A value that is not in the line as it is.
+    /// A value that differs from its text in the line.
     text: Vec<u8>,
 }
 
-/// The type below a domain is JSON. Guarded.
+/// Whether a type, or the base type of a domain, is json or jsonb. Guarded.
 fn is_json(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: a guarded catalog lookup.
     let base = unsafe { pg_sys::getBaseType(type_oid) };
     base == pg_sys::JSONOID || base == pg_sys::JSONBOID
 }
 
-/// What a type wants to read. Guarded.
+/// Returns the kind of text that a type reads. Guarded.
 fn form_of(type_oid: pg_sys::Oid) -> Form {
     if is_json(type_oid) {
         return Form::Json;
     }
-    // SAFETY: guarded catalog lookups, which fill what they are given.
+    // SAFETY: guarded catalog lookups that fill local variables.
     unsafe {
         let element = pg_sys::get_element_type(pg_sys::getBaseType(type_oid));
         if element == pg_sys::InvalidOid {
@@ -89,7 +90,7 @@ fn form_of(type_oid: pg_sys::Oid) -> Form {
     }
 }
 
-/// A column that takes what is left must be able to. Guarded.
+/// Fails if a column with the option `rest` is not of type json or jsonb. Guarded.
 pub fn check_rest(columns: &[Column]) -> Result<()> {
     match columns.iter().find(|column| column.key == Some(Key::Rest) && !is_json(column.type_oid)) {
         Some(column) => {
@@ -102,7 +103,7 @@ pub fn check_rest(columns: &[Column]) -> Result<()> {
 }
 
 impl Objects {
-    /// Lines have values for these columns. Guarded.
+    /// Sets the columns whose values are taken from lines. Guarded.
     pub(super) fn lay_out(&mut self, columns: &[Column], encodings: &Encodings) {
         let key = |column: &'_ Column| match (&column.key, column.taken) {
             (Some(Key::Named(key)), Taken::Part) => Some(key.clone()),
@@ -118,14 +119,14 @@ impl Objects {
                 return Take::Rest;
             }
             let key = key.as_ref().and_then(|key| self.object.key(key));
-            // What is ignored has no type.
+            // A column that is ignored has no type.
             let form = |column: &Column| if column.ignored { Form::Text } else { form_of(column.type_oid) };
             key.map_or(Take::Nothing, |key| Take::Value(key, form(column)))
         };
         self.takes = columns.iter().zip(&keys).map(take).collect();
     }
 
-    /// Look at a line. An error is about it. Guarded.
+    /// Parses a line. An error concerns this record. Guarded.
     #[inline]
     pub(super) fn read(&mut self, line: &[u8]) -> Result<()> {
         match self.object.read(line) {
@@ -155,7 +156,7 @@ impl Objects {
         Err(error::no_object().detail(format!("It is {what}.")))
     }
 
-    /// What a column gets of the line that was looked at.
+    /// Returns the value of a column in the line that was parsed last.
     #[inline]
     pub(super) fn value<'a>(&'a mut self, column: usize, line: &'a [u8]) -> Given<'a> {
         let (key, form) = match self.takes.get(column) {
@@ -185,13 +186,13 @@ impl Objects {
                     None => Given::Value(raw),
                 }
             }
-            // An object without members would be an array without elements.
+            // An empty object would look like an empty array.
             (Kind::Object, Form::Array(_)) if json_object::is_blank(inside(raw)) => Given::Value(b"\"{}\""),
             _ => Given::Value(raw),
         }
     }
 
-    /// Give back what one large value has taken.
+    /// Frees the memory of a large value.
     pub(super) fn shrink(&mut self, most: usize) {
         if self.text.capacity() > most {
             self.text = Vec::new();
@@ -199,22 +200,22 @@ impl Objects {
     }
 }
 
-/// Append a character in the server's encoding, which has it. Guarded.
+/// Appends a character in the server's encoding, which contains it. Guarded.
 fn encode(code: u32, out: &mut Vec<u8>) {
     // SAFETY: a guarded call without arguments.
     if code < 0x80 || unsafe { pg_sys::GetDatabaseEncoding() } == UTF8 {
         return json_object::encode_utf8(code, out);
     }
     let mut string = [0u8; pg_sys::MAX_UNICODE_EQUIVALENT_STRING as usize + 1];
-    // SAFETY: a guarded call that fills a buffer of the length that it wants, NUL at the end.
+    // SAFETY: a guarded call; the buffer has the length that it requires, with a NUL at the end.
     unsafe { pg_sys::pg_unicode_to_server(code, string.as_mut_ptr()) };
     out.extend_from_slice(string.split(|byte| *byte == 0).next().unwrap_or_default());
 }
 
-/// Parse JSON, escapes included: a function of the server's that does so, and hardly more, in all versions.
+/// Parses JSON, including escapes, with a server function that does little else, in all versions.
 ///
 /// # Safety
-/// A plain frame, and a datum of type json, perhaps no JSON.
+/// A plain frame, and a datum of type json, which may be invalid JSON.
 unsafe extern "C-unwind" fn parse(json: Opaque) {
     // SAFETY: this function's contract covers the datum.
     unsafe {
@@ -223,10 +224,10 @@ unsafe extern "C-unwind" fn parse(json: Opaque) {
     }
 }
 
-/// What the server says of JSON that is none. Guarded.
+/// Fails with the server's error if a line is not valid JSON. Guarded.
 fn check(line: &[u8]) -> Result<()> {
-    // SAFETY: guarded calls. The parser looks at a string and allocates, in a context of its own; its error is nobody
-    // else's, so nobody reads its context.
+    // SAFETY: guarded calls. The parser reads a string and allocates in a memory context of its own; the context of its
+    // error is never read.
     unsafe {
         let memory = pg_sys::AllocSetContextCreateExtended(
             pg_sys::CurrentMemoryContext,
@@ -249,10 +250,10 @@ fn check(line: &[u8]) -> Result<()> {
     }
 }
 
-/// An error that was caught, as one of ours. Guarded.
+/// Converts a caught error. Guarded.
 ///
 /// # Safety
-/// Its strings are valid.
+/// The error's strings are valid.
 unsafe fn said(error: &pg_sys::ErrorData) -> Error {
     // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
     const CLASS: i32 = (1 << 12) - 1;
@@ -265,7 +266,7 @@ unsafe fn said(error: &pg_sys::ErrorData) -> Error {
     if let Some(hint) = text(error.hint) {
         own = own.hint(hint);
     }
-    // Of what the server lacks, stack or memory, the next line would hear the same.
+    // A lack of stack or memory is not the record's fault: the next record would fail as well.
     let is_about_it = error.sqlerrcode & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS;
     if is_about_it { own.about_record() } else { own }
 }

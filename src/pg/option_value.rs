@@ -1,7 +1,7 @@
-//! The values of options: how they are given, and how they are read.
+//! Values of options: their syntax and their conversion.
 //!
-//! A foreign table stores strings and answers with file_fdw's SQLSTATEs, a function takes JSON and says 22023 of every
-//! value that it cannot make sense of.
+//! A foreign table stores strings, and its errors have the SQLSTATEs of file_fdw. A function takes JSON, and rejects
+//! invalid values with SQLSTATE 22023.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
@@ -10,7 +10,7 @@ use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 
-/// Who has options.
+/// The kind of object that has the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     ForeignTable,
@@ -24,16 +24,16 @@ pub enum Value {
     List(Vec<CString>),
 }
 
-/// The header line.
+/// Value of the option `header`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderOption {
-    /// So many lines to skip.
+    /// Number of lines to skip.
     Lines(u64),
     /// One line, which must name the columns.
     Match,
 }
 
-/// Columns that an option speaks of.
+/// Set of columns in an option.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ColumnSet {
     #[default]
@@ -42,18 +42,18 @@ pub enum ColumnSet {
     Named(Vec<CString>),
 }
 
-/// Bytes in the server's encoding as text, for what is ASCII and for messages.
+/// Returns bytes in the server's encoding as text, for ASCII keywords and for messages.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// A value that makes no sense.
+/// Error for an invalid value.
 pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
 }
 
 impl Caller {
-    /// A value that cannot be read: a syntax error to COPY.
+    /// Error for a value with wrong syntax, which COPY calls a syntax error.
     fn malformed(self, message: String) -> Error {
         let code = match self {
             Caller::ForeignTable => Code::ERRCODE_SYNTAX_ERROR,
@@ -62,7 +62,7 @@ impl Caller {
         Error::new(code, message)
     }
 
-    /// There is no option of this name; `valid` are those that there are.
+    /// Error for an unknown option; `valid` are the valid ones.
     pub fn unknown(self, name: &str, valid: &[&str]) -> Error {
         let (code, message) = match self {
             Caller::ForeignTable => (Code::ERRCODE_FDW_INVALID_OPTION_NAME, format!("invalid option \"{name}\"")),
@@ -73,7 +73,7 @@ impl Caller {
             return error.hint("There are no valid options in this context.");
         }
         let list = format!("Valid options in this context are: {}", valid.join(", "));
-        // As near as core's getClosestMatch asks for: up to four edits, and not a whole new word.
+        // The limits of core's getClosestMatch: at most four edits, and at most half of the name.
         let near = valid.iter().map(|&v| (distance(name, v), v)).min();
         match near {
             Some((d, v)) if d <= 4 && d <= name.len() / 2 => {
@@ -83,7 +83,7 @@ impl Caller {
         }
     }
 
-    /// As `defGetBoolean` reads a string, and 0 and 1.
+    /// Parses a boolean as `defGetBoolean` does, including 0 and 1.
     pub fn boolean(self, name: &str, value: &[u8]) -> Result<bool> {
         match text(value).to_ascii_lowercase().as_str() {
             "true" | "on" | "1" => Ok(true),
@@ -92,7 +92,7 @@ impl Caller {
         }
     }
 
-    /// Of the option `header`.
+    /// Parses the option `header`.
     pub fn header(self, value: &str) -> Result<HeaderOption> {
         match value.to_ascii_lowercase().as_str() {
             "true" | "on" => Ok(HeaderOption::Lines(1)),
@@ -108,7 +108,7 @@ impl Caller {
         }
     }
 
-    /// `*`, or column names: a foreign table's as SQL writes them, separated by commas; a function's as a list.
+    /// Parses `*` or column names. A foreign table has SQL identifiers separated by commas; a function has a list.
     pub fn column_set(self, name: &str, value: &Value) -> Result<ColumnSet> {
         let bad =
             |how: &str| Err(invalid(format!("argument to option \"{name}\" must be \"*\" or {how} of column names")));
@@ -141,7 +141,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// Names as SQL writes them, separated by commas; None if they are not, or if there are none.
+/// Splits a list of SQL identifiers separated by commas; None if the syntax is wrong or the list is empty.
 fn split_identifiers(value: &[u8]) -> Option<Vec<CString>> {
     let mut raw: Vec<u8> = value.iter().copied().filter(|&b| b != 0).collect();
     raw.push(0);
@@ -157,13 +157,13 @@ fn split_identifiers(value: &[u8]) -> Option<Vec<CString>> {
     }
 }
 
-/// A number of rows.
+/// Parses a number of rows.
 pub fn count(name: &str, value: &str) -> Result<u64> {
     value.parse().map_err(|_| invalid(format!("{name} requires a non-negative integer")))
 }
 
 impl Value {
-    /// The text, where `name` takes one value.
+    /// Returns the text, for an option that takes one value.
     pub fn one(&self, name: &str) -> Result<&[u8]> {
         match self {
             Value::Text(text) => Ok(text),
@@ -172,7 +172,7 @@ impl Value {
     }
 }
 
-/// Names and values of a list of DefElems.
+/// Returns the names and values of a list of DefElems.
 ///
 /// # Safety
 /// A valid list of DefElems with string arguments, or null; a guarded frame.

@@ -1,9 +1,9 @@
-//! Errors as they were when they were raised.
+//! Restores the fields that errors lose in pgrx's guards.
 //!
-//! On its way through one of pgrx's guards an error is raised anew, without its CONTEXT and without the names of the
-//! schema, table, column and constraint it is about; the context callbacks are asked again, and may have moved on since.
-//! The callbacks are asked for the first time, though, when the error is whole. So a callback that is pushed outside of
-//! all others takes a copy of it then, and what was lost on the way is put back where the error is caught.
+//! pgrx's guards raise an error again without its CONTEXT and without the names of schema, table, column and
+//! constraint. The context callbacks run again, and their state may have changed since. But when they run for the first
+//! time, the error is complete. So the outermost callback takes a copy then, and the lost fields are restored where the
+//! error is caught.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -12,24 +12,24 @@ use pgrx::pg_sys;
 
 use super::unguarded::{self, Opaque};
 
-/// What is remembered of the last error.
+/// Copy of the latest error.
 #[derive(Debug)]
 pub struct Original {
-    /// Null if there was none.
+    /// Null if there was no error.
     error: *mut pg_sys::ErrorData,
-    /// All of the copy is in here: FreeErrorData leaves something of it.
+    /// Holds the whole copy, because FreeErrorData frees only a part of one.
     copy: pg_sys::MemoryContext,
-    /// How much of its context came from callbacks inside of this one, when it was last raised.
+    /// Length of the context from callbacks inside of this one, when the error was raised most recently.
     inside: usize,
     memory: pg_sys::MemoryContext,
     outer: *mut Original,
 }
 
-/// The innermost one that is pushed. Whoever leaves it there by an error puts it back first.
+/// The innermost one that is pushed. Code that is left by an error restores it first.
 static INNERMOST: AtomicPtr<Original> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Original {
-    /// Copies are made in the current memory context.
+    /// Creates it. Copies are allocated in the current memory context.
     pub fn new() -> Original {
         // SAFETY: reads a variable of this backend.
         let memory = unsafe { pg_sys::CurrentMemoryContext };
@@ -42,10 +42,10 @@ impl Original {
         }
     }
 
-    /// Remember errors from now on.
+    /// Starts to copy errors.
     ///
     /// # Safety
-    /// A plain frame; both outlive the push.
+    /// A plain frame; both arguments outlive the push.
     pub unsafe fn push(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
@@ -57,10 +57,10 @@ impl Original {
         }
     }
 
-    /// Do not any more.
+    /// Stops copying errors.
     ///
     /// # Safety
-    /// What was pushed last.
+    /// The arguments of the latest push.
     pub unsafe fn pop(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
@@ -69,17 +69,18 @@ impl Original {
         }
     }
 
-    /// Put back what an error lost since it was raised, and forget it. Is it an error of a parallel worker, raised here?
-    /// Its context loses the line that says so (HandleParallelMessage, parallel.c): which process read a file is nobody's
-    /// business.
+    /// Restores the fields that an error has lost since it was raised, and drops the copy. Returns true for an error of
+    /// a parallel worker. The line about the worker (HandleParallelMessage, parallel.c) is removed from its context,
+    /// since users need not know which process read a file.
     ///
     /// # Safety
-    /// An error that was caught while this was pushed; in memory that lives as long as what is put back is needed.
+    /// An error that was caught while this was pushed. The restored fields live in the memory context of
+    /// [`Original::new`].
     pub unsafe fn restore(this: *mut Original, error: *mut pg_sys::ErrorData) -> bool {
         // SAFETY: this function's contract covers the error; strings of errors are NUL-terminated or null.
         unsafe {
             let original = std::mem::replace(&mut (*this).error, std::ptr::null_mut());
-            // From now on it belongs to the error.
+            // The strings of the copy belong to the error now.
             (*this).copy = std::ptr::null_mut();
             if original.is_null() || !is_same(original, error) {
                 return false;
@@ -91,7 +92,7 @@ impl Original {
             (*error).constraint_name = (*original).constraint_name;
             (*error).internalquery = (*original).internalquery;
             (*error).internalpos = (*original).internalpos;
-            // What callbacks outside of this one said comes after what those inside said when it was new.
+            // Joins the first context from inner callbacks and the latest context from outer callbacks.
             let inside = text((*original).context);
             let of_worker = without_worker(inside);
             let inside = of_worker.unwrap_or(inside);
@@ -119,7 +120,7 @@ impl Original {
     }
 }
 
-/// A context without the line that says that an error comes from a parallel worker; `None` if it does not say so.
+/// Returns a context without the line about a parallel worker; `None` if it has no such line.
 pub fn without_worker(context: &[u8]) -> Option<&[u8]> {
     match context.strip_suffix(gettext(c"parallel worker").to_bytes())? {
         [] => Some(&[]),
@@ -127,22 +128,22 @@ pub fn without_worker(context: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A message of the server's in the language of its messages.
+/// Translates a message of the server.
 pub fn gettext(words: &CStr) -> &CStr {
     unsafe extern "C" {
         /// libintl.h, part of the C library. The server has set its own catalog as the default one.
         #[link_name = "gettext"]
         fn translated(words: *const c_char) -> *const c_char;
     }
-    // SAFETY: a string, and one that lives as long as the process, or the same again.
+    // SAFETY: returns a string that lives as long as the process, or its argument.
     unsafe { CStr::from_ptr(translated(words.as_ptr())) }
 }
 
-/// An error was swallowed; the next one is another, even if it says the same.
+/// Drops the copy of an error that was swallowed: an equal error may follow.
 pub fn forget() {
     let original = INNERMOST.load(Relaxed);
     if !original.is_null() {
-        // SAFETY: what is pushed is valid, and nobody else has the copy.
+        // SAFETY: a pushed one is valid, and nothing else uses the copy.
         unsafe {
             (*original).error = std::ptr::null_mut();
             let copy = std::mem::replace(&mut (*original).copy, std::ptr::null_mut());
@@ -167,13 +168,13 @@ pub(super) unsafe fn is_same(a: *const pg_sys::ErrorData, b: *const pg_sys::Erro
     unsafe { (*a).sqlerrcode == (*b).sqlerrcode && text((*a).message) == text((*b).message) }
 }
 
-/// A copy of the message that is being made, and the memory that all of it is in.
+/// Returns a copy of the message that is being built, and the memory context that holds all of it.
 ///
 /// # Safety
-/// A plain frame, in an error context callback; `parent` is not the memory that messages are made in.
+/// A plain frame, in an error context callback; `parent` is not the memory context of messages.
 pub(super) unsafe fn copy_of_message(parent: pg_sys::MemoryContext) -> (*mut pg_sys::ErrorData, pg_sys::MemoryContext) {
-    // SAFETY: the message that is being made is the newest on the server's stack of errors; copies are not made in the
-    // context that messages are made in.
+    // SAFETY: the current message is on top of the server's error stack; the copy is not allocated in the memory
+    // context of messages.
     unsafe {
         let making = pg_sys::CurrentMemoryContext;
         let memory = unguarded::AllocSetContextCreateInternal(
@@ -191,9 +192,9 @@ pub(super) unsafe fn copy_of_message(parent: pg_sys::MemoryContext) -> (*mut pg_
 }
 
 /// # Safety
-/// Called by the server while it makes a message, with the pointer it was pushed with.
+/// Called by the server while it builds a message, with the pointer that was pushed.
 unsafe extern "C-unwind" fn remember(original: Opaque) {
-    // SAFETY: what was pushed outlives the push, and its memory.
+    // SAFETY: the pushed struct outlives the push, and so does its memory context.
     unsafe {
         let original = original.cast::<Original>();
         let (copy, memory) = copy_of_message((*original).memory);

@@ -1,14 +1,14 @@
-//! A table of the extension's own, read and written without a statement.
+//! Reads and writes a table of the extension without executing a statement.
 //!
-//! A record of what was done must neither fail nor change what it tells of. So rows are put into the table by the heap's
-//! own function, not by an INSERT: no right is asked for, nothing that a user has hung on anything runs, no setting
-//! matters, and who may write is who calls this, which no SQL can. Changes are not decoded: a subscriber of all tables
-//! has no use for them, and perhaps no such table.
+//! Writing an entry about pg_bulk's work must neither fail nor change the result of that work. So rows are inserted
+//! with heap_insert, not with an INSERT: no rights are checked, no user-defined code runs, no setting matters, and no
+//! SQL command can call this. The changes are not decoded logically: a subscriber to all tables does not need them, and
+//! may lack the table.
 //!
-//! **SERIALIZABLE.** Reading takes no predicate locks, since it is not done with a snapshot but with what is committed now
-//! (and what this transaction did); rows are added and removed, never changed, so that every row is seen once. Without readers' predicate
-//! locks a writer has no conflicts. A record that is only ever appended to adds no serialization failure to anybody's
-//! transactions.
+//! **SERIALIZABLE.** Reading takes no predicate locks. It uses no MVCC snapshot: it sees all rows that are committed
+//! now, and those of this transaction. Rows are inserted and deleted but never updated, so each row is seen once.
+//! Without predicate locks of readers a writer has no conflicts. So an append-only table causes no serialization
+//! failures in users' transactions.
 
 use std::ffi::CStr;
 
@@ -18,23 +18,23 @@ use super::compat;
 use super::unguarded::guard;
 use crate::error::{Error, Result};
 
-/// What a table is like. The library is replaced before the extension is updated, so it also works with tables of earlier
-/// versions, which have the first of these columns: later ones come at the end, and may be null.
+/// Column types of a table. The library file is replaced before the extension is updated, so it also works with tables
+/// of earlier versions. These lack the last columns, which may be null.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns {
     pub types: &'static [pg_sys::Oid],
-    /// How many of them version 0.1.0 had.
+    /// Number of columns in version 0.1.0.
     pub oldest: usize,
 }
 
-/// A table, open.
+/// An open table of the extension.
 #[derive(Debug)]
 pub struct OwnTable {
     relation: pg_sys::Relation,
     lock: pg_sys::LOCKMODE,
 }
 
-/// Is it a table of the extension, which only the extension's scripts make? Guarded.
+/// Whether a table belongs to the extension, so that only its scripts create it. Guarded.
 fn is_made(oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
@@ -43,7 +43,7 @@ fn is_made(oid: pg_sys::Oid) -> bool {
     }
 }
 
-/// The transaction that a row was put there by, whether it is frozen or not.
+/// Returns the transaction that inserted a row, even if the row is frozen.
 ///
 /// # Safety
 /// A tuple of a table.
@@ -52,8 +52,8 @@ pub unsafe fn made_by(tuple: pg_sys::HeapTuple) -> pg_sys::TransactionId {
     unsafe { (*(*tuple).t_data).t_choice.t_heap.t_xmin }
 }
 
-/// Is a row that is committed, or our own, there for the transaction's snapshot? As ExecCheckTupleVisible (nodeModifyTable.c) asks.
-/// Guarded.
+/// Fails if a row that is committed, or this transaction's own, is not visible to the transaction's snapshot, as
+/// ExecCheckTupleVisible (nodeModifyTable.c) does. Guarded.
 ///
 /// # Safety
 /// A tuple of a table.
@@ -75,17 +75,18 @@ pub unsafe fn check_seen(tuple: pg_sys::HeapTuple) -> Result<()> {
 }
 
 impl OwnTable {
-    /// Open it to add rows. Guarded.
+    /// Opens the table to insert rows. Guarded.
     pub fn to_write(schema: pg_sys::Oid, name: &CStr, columns: Columns) -> Result<OwnTable> {
         OwnTable::open(schema, name, columns, pg_sys::RowExclusiveLock.cast_signed())
     }
 
-    /// Open it to read rows. Guarded.
+    /// Opens the table to read rows. Guarded.
     pub fn to_read(schema: pg_sys::Oid, name: &CStr, columns: Columns) -> Result<OwnTable> {
         OwnTable::open(schema, name, columns, pg_sys::AccessShareLock.cast_signed())
     }
 
-    /// Is there such a table? Before the extension is updated there may be none, or one that somebody else has made. Guarded.
+    /// Whether the table exists. It may be missing before the extension is updated, or a user may have created another
+    /// one. Guarded.
     pub fn is_there(schema: pg_sys::Oid, name: &CStr) -> bool {
         // SAFETY: a guarded catalog lookup.
         is_made(unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) })
@@ -135,10 +136,10 @@ impl OwnTable {
         Ok(OwnTable { relation, lock })
     }
 
-    /// Add a row; of a table that has only the first columns, their values. Guarded.
+    /// Inserts a row. A table that has only the first columns gets their values. Guarded.
     ///
     /// # Safety
-    /// A value of its type for each column that the library knows.
+    /// A value of its type for each column that the library has.
     pub unsafe fn insert(&self, row: &[Option<pg_sys::Datum>]) {
         let mut nulls: Vec<bool> = row.iter().map(Option::is_none).collect();
         let mut values: Vec<_> = row.iter().map(|value| value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
@@ -156,7 +157,7 @@ impl OwnTable {
         }
     }
 
-    /// It has none by itself, but an administrator may have made some.
+    /// Inserts a row into the table's indexes. The extension creates none, but an administrator may.
     ///
     /// # Safety
     /// A tuple that was inserted. Guarded.
@@ -180,7 +181,7 @@ impl OwnTable {
         }
     }
 
-    /// Look at each row: the tuple and its values. Guarded.
+    /// Visits each row: the tuple and its values. Guarded.
     pub fn for_each(&self, mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum], &[bool])) {
         self.scan(pg_sys::InvalidOid, None, |tuple, values, nulls| {
             visit(tuple, values, nulls);
@@ -188,7 +189,7 @@ impl OwnTable {
         });
     }
 
-    /// Look at each row whose first column, a bigint, has a value. Guarded.
+    /// Visits each row whose first column, a bigint, has this value. Guarded.
     pub fn for_each_of(&self, first: i64, mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum])) {
         self.scan(self.first_index(), Some(first), |tuple, values, _| {
             visit(tuple, values);
@@ -196,7 +197,7 @@ impl OwnTable {
         });
     }
 
-    /// The values of a row, none of which is null. Guarded.
+    /// Returns the values of a row, none of which is null. Guarded.
     ///
     /// # Safety
     /// A tuple of this table.
@@ -211,16 +212,16 @@ impl OwnTable {
         }
     }
 
-    /// Look at rows until `visit` has seen enough: at all, or at those whose first column, a bigint, has a value. An index
-    /// on that column helps. Guarded.
+    /// Visits rows until `visit` returns false: all rows, or those whose first column, a bigint, has a value. Can use
+    /// an index on that column. Guarded.
     fn scan(
         &self,
         index: pg_sys::Oid,
         first: Option<i64>,
         mut visit: impl FnMut(pg_sys::HeapTuple, &[pg_sys::Datum], &[bool]) -> bool,
     ) {
-        // SAFETY: guarded calls on an open relation; the arrays are as long as its descriptor. The snapshot is the
-        // server's own, which stands for what is committed. The key is of the first column's type.
+        // SAFETY: guarded calls on an open relation; the arrays are as long as its descriptor. SnapshotSelfData is a
+        // static of the server. The key has the first column's type.
         unsafe {
             let descriptor = (*self.relation).rd_att;
             let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
@@ -251,8 +252,8 @@ impl OwnTable {
         }
     }
 
-    /// Where rows are for which something holds, at most so many: of all, or of those whose first column has a value.
-    /// Guarded.
+    /// Returns the TIDs of at most `most` rows that `which` accepts: of all rows, or of those whose first column has a
+    /// value. Guarded.
     pub fn find(
         &self,
         first: Option<i64>,
@@ -271,9 +272,10 @@ impl OwnTable {
         rows
     }
 
-    /// A B-tree on the first column alone, of all rows; invalid if there is none. Guarded.
+    /// Returns a B-tree on the first column only, without a predicate; InvalidOid if the table has no such index.
+    /// Guarded.
     fn first_index(&self) -> pg_sys::Oid {
-        // SAFETY: guarded calls; the list has as many elements as it says, and each is an index of the relation.
+        // SAFETY: guarded calls; the list has `length` elements, each an index of the relation.
         unsafe {
             let list = pg_sys::RelationGetIndexList(self.relation);
             let number = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
@@ -295,16 +297,16 @@ impl OwnTable {
         pg_sys::InvalidOid
     }
 
-    /// Remove rows, unless somebody else does. How many? Guarded.
+    /// Deletes rows, except those that another transaction deletes. Returns their number. Guarded.
     pub fn remove(&self, rows: &[pg_sys::ItemPointerData]) -> usize {
         let mut removed = 0;
         for row in rows {
             let mut tid = *row;
-            // SAFETY: guarded calls on an open relation. Without a key to tell it by, a row that is gone is not decoded.
+            // SAFETY: guarded calls on an open relation. Without a replica identity, the delete is not decoded.
             unsafe {
                 let command = pg_sys::GetCurrentCommandId(true);
                 let (snapshot, mut failure) = (std::ptr::null_mut(), pg_sys::TM_FailureData::default());
-                // One that somebody else is about to remove is waited for.
+                // Waits for a transaction that is deleting the row.
                 let result =
                     pg_sys::heap_delete(self.relation, &raw mut tid, command, snapshot, true, &raw mut failure, false);
                 removed += usize::from(result == pg_sys::TM_Result::TM_Ok);
@@ -313,11 +315,11 @@ impl OwnTable {
         removed
     }
 
-    /// Close it. A lock to write is kept to the end of the transaction. Guarded.
+    /// Closes the table. A lock for writing is kept to the end of the transaction. Guarded.
     pub fn close(self) {
         let writes = self.lock != pg_sys::AccessShareLock.cast_signed();
         let release = if writes { pg_sys::NoLock.cast_signed() } else { self.lock };
-        // SAFETY: opened here.
+        // SAFETY: opened by `open`.
         unsafe { pg_sys::table_close(self.relation, release) }
     }
 }

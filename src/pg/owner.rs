@@ -1,13 +1,14 @@
-//! Code of a table's owner, run by somebody else.
+//! Runs code of a table's owner for another user.
 //!
-//! What an index is made with (expressions, conditions, functions that compare) is its table's owner's, and while an index is
-//! built it runs as him, where it can do nothing that outlives it: index_build (index.c). Otherwise whoever owns a table
-//! could have his code run by whoever loads it. And whoever loads must not choose what names in that code mean: what
-//! he puts into their place would run with the owner's rights.
+//! The expressions, predicates and compare functions of an index belong to the table's owner. An index build runs them
+//! as that owner, in a security-restricted operation whose effects end with it (index_build, index.c). Otherwise the
+//! owner of a table could run code with the rights of a user who loads it. The loading user in turn must not choose the
+//! search path for that code: functions of that user would run with the owner's rights.
 //!
-//! The tricky point is that a search path does not see to that alone. What names mean may be kept by the session since the user had the
-//! same code run along a path of his choice ([`plain_code`](super::plain_code)), and nothing has that forgotten. So whoever may not have the
-//! owner's rights anyway has nothing run with them but what is plain ([`may_run`]). The rest is run as he is, as in an INSERT.
+//! The tricky point: a safe search path is not sufficient. The session may have cached what names in the code refer to,
+//! when the user ran it with another search path ([`plain_code`](super::plain_code)), and no function clears that
+//! cache. So if the user does not have the owner's privileges, only plain code runs as the owner ([`may_run`]). All
+//! other code runs as the user, as in an INSERT.
 
 use pgrx::pg_sys;
 
@@ -18,7 +19,7 @@ use super::unguarded::{self as c, Opaque};
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
 
-/// May what an index is made with be run as its table's owner, because of the current user? Guarded.
+/// Whether the code of an index may run as its table's owner for the current user. Guarded.
 ///
 /// # Safety
 /// An open index.
@@ -27,8 +28,8 @@ pub unsafe fn may_run(index: pg_sys::Relation) -> bool {
     unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), (*(*index).rd_rel).relowner) || build_is_plain(index) }
 }
 
-/// Run `work` with the search path that code of a table's owner is to have. The user is changed by what is called. An error leaves
-/// it to the end of the (sub)transaction to put the path back.
+/// Runs `work` with a search path that is safe for code of a table's owner. The callee changes the user. After an
+/// error, the end of the (sub)transaction restores the search path.
 ///
 /// # Safety
 /// A plain frame; an open table.
@@ -44,14 +45,14 @@ pub unsafe fn along_safe_path(table: pg_sys::Relation, work: impl FnOnce()) {
     }
 }
 
-/// Run `body(argument)` as the owner of a table. An error goes on with the user put back: it may take a while until it ends
-/// the transaction.
+/// Runs `body(argument)` as the owner of a table. The user is restored before an error is raised again, because the
+/// transaction may end much later.
 ///
 /// # Safety
 /// A plain frame, as the body is; an open table.
 pub unsafe fn as_owner(table: pg_sys::Relation, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
-    // SAFETY: this function's contract covers frame and table. Settings that the body has made go with its nest level; after an
-    // error, with the transaction.
+    // SAFETY: this function's contract covers frame and table. Settings of the body end with its nest level, or after
+    // an error with the transaction.
     unsafe {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
         c::GetUserIdAndSecContext(&raw mut user, &raw mut context);

@@ -1,4 +1,4 @@
-//! Background workers.
+//! Background workers: connections, signals and exit.
 
 use std::ffi::c_int;
 
@@ -6,26 +6,26 @@ use pgrx::pg_sys;
 
 use crate::pg::unguarded::SignalHandler;
 
-/// Can a background worker connect as a role that may not log in? (BGWORKER_BYPASS_ROLELOGINCHECK)
+/// Whether a background worker can connect as a role that may not log in (BGWORKER_BYPASS_ROLELOGINCHECK).
 pub const WORKERS_BYPASS_LOGIN: bool = cfg!(any(feature = "pg17", feature = "pg18"));
 
-/// How such a worker connects.
+/// Flags for such a connection.
 pub const CONNECT_FLAGS: u32 = if WORKERS_BYPASS_LOGIN { 2 } else { 0 };
 
 /// `pqsignal`, which is two functions from 18 on.
 ///
 /// # Safety
-/// The handler is one for signals of a server process.
+/// The handler is a signal handler for server processes.
 pub unsafe fn set_signal_handler(signal: c_int, handler: SignalHandler) {
     unsafe extern "C-unwind" {
         #[cfg_attr(feature = "pg18", link_name = "pqsignal_be")]
         fn pqsignal(signal: c_int, handler: Option<SignalHandler>) -> *const std::ffi::c_void;
     }
-    // SAFETY: passed on; raises nothing. What it returns, where it returns something, is not looked at.
+    // SAFETY: passed on; raises nothing. A returned handler is ignored.
     unsafe { pqsignal(signal, Some(handler)) };
 }
 
-/// May a role connect to a database? Guarded.
+/// Whether a role may connect to a database. Guarded.
 pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     let connect = pg_sys::ACL_CONNECT as pg_sys::AclMode;
     // SAFETY: guarded catalog lookups.
@@ -38,7 +38,7 @@ pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     }
 }
 
-/// The virtual transaction that a process is in.
+/// Returns the virtual transaction of a process.
 ///
 /// # Safety
 /// An entry of the process array.
@@ -55,7 +55,7 @@ pub unsafe fn virtual_transaction(process: *const pg_sys::PGPROC) -> pg_sys::Vir
     }
 }
 
-/// `proc_exit`, outside of a transaction. The binding of 18's does not say that it never returns.
+/// `proc_exit`, outside of a transaction. The binding for 18 does not declare that it never returns.
 #[allow(unreachable_code)]
 pub fn proc_exit(code: c_int) -> ! {
     // SAFETY: a guarded call.

@@ -1,17 +1,17 @@
-//! Shared buffers: which pages are in them.
+//! Tests whether a page is in shared buffers.
 
 use pgrx::pg_sys;
 
 use super::locator;
 
-/// Is a page of the main fork in a shared buffer? As PrefetchSharedBuffer (bufmgr.c) asks, without telling the kernel about a
-/// page that is in none, which takes longer than all else. Guarded.
+/// Whether a page of the main fork is in a shared buffer. Works like PrefetchSharedBuffer (bufmgr.c), but does not ask
+/// the kernel to read a missing page, which takes longer than the rest. Guarded.
 ///
 /// # Safety
-/// An open relation that is not temporary. The answer holds while nobody else uses it.
+/// An open relation that is not temporary. Another process may change the result at any time.
 pub unsafe fn is_in_buffer(relation: pg_sys::Relation, block: u32) -> bool {
-    // SAFETY: this function's contract covers the relation; guarded calls. A tag is compared byte by byte, hence the zeroes. There are so
-    // many partitions of the table of buffers, each with a lock (BufMappingPartitionLock, buf_internals.h).
+    // SAFETY: this function's contract covers the relation; guarded calls. Tags are compared byte by byte, hence the
+    // zeroes. NUM_BUFFER_PARTITIONS is the number of locks (BufMappingPartitionLock, buf_internals.h).
     unsafe {
         let mut tag: pg_sys::BufferTag = std::mem::zeroed();
         let locator = locator(relation);

@@ -1,4 +1,4 @@
-//! Collations: the server's own description of them changes from version to version.
+//! Collations: the struct that describes one differs between versions.
 
 use std::ffi::{c_char, c_void};
 
@@ -22,10 +22,10 @@ struct Locale {
     collator: *const c_void,
 }
 
-/// What ICU compares by for a collation: a UCollator, which lives as long as the process. None if ICU does not provide the
-/// collation, or if strings may be equal to it that are not the same. Guarded; looks into the catalogs.
+/// Returns ICU's collator (UCollator) for a collation; it lives as long as the process. None if the collation has
+/// another provider or is not deterministic. Guarded; looks into the catalogs.
 pub fn icu_collator(collation: pg_sys::Oid) -> Option<*const c_void> {
-    // SAFETY: guarded calls. Null, or what begins with a provider; ICU's have all of it.
+    // SAFETY: guarded calls. Null, or a struct that begins with its provider; for ICU it is complete.
     unsafe {
         let locale = c::guard(|| c::pg_newlocale_from_collation(collation)).cast::<Locale>();
         let is_icu = !locale.is_null()
@@ -35,7 +35,7 @@ pub fn icu_collator(collation: pg_sys::Oid) -> Option<*const c_void> {
     }
 }
 
-/// Is a collation's order that of bytes? Guarded.
+/// Whether a collation orders strings by their bytes. Guarded.
 pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
     // SAFETY: guarded calls; looks into the catalogs.
     unsafe {

@@ -1,8 +1,8 @@
-//! Names of encodings: from 17 on the server's functions have other names than libpq's.
+//! Names of encodings: from 17 on the server's functions are named differently from libpq's.
 
 use pgrx::pg_sys;
 
-/// `pg_char_to_encoding`: the encoding of a name, or a negative number. Guarded.
+/// `pg_char_to_encoding`: returns the encoding of a name, or a negative number. Guarded.
 ///
 /// # Safety
 /// A NUL-terminated string.
@@ -16,9 +16,9 @@ pub unsafe fn char_to_encoding(name: *const std::ffi::c_char) -> i32 {
     }
 }
 
-/// `pg_encoding_to_char`: the name of an encoding, empty if there is none. Guarded.
+/// `pg_encoding_to_char`: returns the name of an encoding, empty for an invalid one. Guarded.
 pub fn encoding_to_char(encoding: i32) -> *const std::ffi::c_char {
-    // SAFETY: a table lookup that answers every number.
+    // SAFETY: a table lookup that accepts every number.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return pg_sys::pg_encoding_to_char(encoding);

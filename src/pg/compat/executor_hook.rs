@@ -1,10 +1,10 @@
-//! Coming in before the executor runs a query: ExecutorRun_hook, which lost an argument in 18.
+//! Calls a function before the executor runs a query: ExecutorRun_hook, which lost an argument in 18.
 
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-/// Looks at a query before it is run to its end.
+/// A function that inspects a query before it runs to its end.
 ///
 /// # Safety
 /// A plain frame; a query that has been started.
@@ -13,10 +13,10 @@ pub type Look = unsafe extern "C-unwind" fn(query: *mut pg_sys::QueryDesc);
 static LOOK: OnceLock<Look> = OnceLock::new();
 static PREVIOUS: OnceLock<pg_sys::ExecutorRun_hook_type> = OnceLock::new();
 
-/// From now on let `look` see each query that is going to be run to its end. Called once, when the library is loaded.
+/// Makes the executor call `look` before it runs a query to its end. Called once, when the library is loaded.
 pub fn install(look: Look) {
     if LOOK.set(look).is_ok() {
-        // SAFETY: a variable of this process, which has one thread of the server's.
+        // SAFETY: a variable of this process, which only the server's thread uses.
         unsafe {
             let _ = PREVIOUS.set(pg_sys::ExecutorRun_hook);
             pg_sys::ExecutorRun_hook = Some(run);
@@ -25,7 +25,7 @@ pub fn install(look: Look) {
 }
 
 /// # Safety
-/// A plain frame; a query that has been started, and is to be run.
+/// A plain frame; a query that has been started, and is about to run.
 unsafe fn show(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64) {
     if direction == pg_sys::ScanDirection::ForwardScanDirection
         && count == 0
@@ -38,7 +38,7 @@ unsafe fn show(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::
 
 #[cfg(not(feature = "pg18"))]
 unsafe extern "C-unwind" {
-    /// execMain.c. Runs a query; raises what it has to say.
+    /// execMain.c. Runs a query; raises its errors.
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn run(
 
 #[cfg(feature = "pg18")]
 unsafe extern "C-unwind" {
-    /// execMain.c. Runs a query; raises what it has to say.
+    /// execMain.c. Runs a query; raises its errors.
     fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
 }
 

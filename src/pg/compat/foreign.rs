@@ -1,4 +1,4 @@
-//! Foreign scans that are not of one relation: their paths, the relations below them, and rights to functions.
+//! Foreign scans of joins and upper relations: their paths, the relations below them, and rights to functions.
 
 use pgrx::pg_sys;
 
@@ -58,10 +58,10 @@ pub unsafe fn create_foreign_upper_path(
     }
 }
 
-/// A relation of the range table, open until the executor ends. Guarded.
+/// Returns a relation of the range table; it stays open until the executor ends. Guarded.
 ///
 /// # Safety
-/// The executor's state, and a place of its range table that has a relation.
+/// The executor's state, and a range table index that has a relation.
 pub unsafe fn range_table_relation(estate: *mut pg_sys::EState, place: pg_sys::Index) -> pg_sys::Relation {
     // SAFETY: passed on.
     unsafe {
@@ -72,7 +72,7 @@ pub unsafe fn range_table_relation(estate: *mut pg_sys::EState, place: pg_sys::I
     }
 }
 
-/// May the current user call the function? Guarded.
+/// Whether the current user may call the function. Guarded.
 pub fn may_execute(function: pg_sys::Oid) -> pg_sys::AclResult::Type {
     let mode = pg_sys::AclMode::from(pg_sys::ACL_EXECUTE);
     // SAFETY: guarded catalog lookups.

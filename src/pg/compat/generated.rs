@@ -1,13 +1,13 @@
-//! Generated columns: from 18 on some are virtual, that is computed by who reads them. In a row they are NULL.
+//! Generated columns. From 18 on some are virtual: computed when they are read, and NULL in a stored row.
 
 use pgrx::pg_sys;
 
-/// Is a column virtual?
+/// Whether a column is virtual.
 pub fn is_virtual(attribute: &pg_sys::FormData_pg_attribute) -> bool {
     cfg!(feature = "pg18") && attribute.attgenerated.cast_unsigned() == b'v'
 }
 
-/// Does a relation have generated columns of any kind?
+/// Whether a relation has generated columns of any kind.
 ///
 /// # Safety
 /// The constraints of an open relation.
@@ -22,7 +22,8 @@ pub unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
     }
 }
 
-/// Must a virtual column not be NULL? Who forms the row cannot tell whether it is; ExecConstraints can.
+/// Whether a virtual column has a NOT NULL constraint. Only ExecConstraints can check it, since the stored row has
+/// NULL.
 ///
 /// # Safety
 /// The descriptor of an open relation.

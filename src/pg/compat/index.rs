@@ -1,10 +1,10 @@
-//! Indexes: what is asked of them.
+//! Index access: functions whose signature differs between versions.
 
 use pgrx::pg_sys;
 
 use super::Locator;
 
-/// `ExecInsertIndexTuples` for a new row: the indexes whose constraints are to be checked later.
+/// `ExecInsertIndexTuples` for a new row: returns the indexes whose constraints are to be checked later.
 ///
 /// # Safety
 /// A plain frame; a result relation with its indexes open, and a slot with a row that has a TID.
@@ -25,7 +25,8 @@ pub unsafe fn insert_index_tuples(
     }
 }
 
-/// `ExecCheckIndexConstraints` for a new row, which has no TID yet, by all its indexes: false if another row is in the way.
+/// `ExecCheckIndexConstraints` for a new row without a TID, over all its indexes. Returns false if it conflicts with
+/// another row.
 ///
 /// # Safety
 /// A plain frame; a result relation with its indexes open, and a slot with a row.
@@ -44,7 +45,7 @@ pub unsafe fn check_index_constraints(
         return ExecCheckIndexConstraints(relinfo, slot, estate, conflict, null_mut());
         #[cfg(feature = "pg18")]
         {
-            // ItemPointerSetInvalid (itemptr.h): there is no row of ours to be overlooked.
+            // ItemPointerSetInvalid (itemptr.h): the new row has no TID to be excluded.
             let mut own = crate::pg::holder::NOBODY;
             ExecCheckIndexConstraints(relinfo, slot, estate, conflict, &raw mut own, null_mut())
         }
@@ -71,10 +72,10 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// `reindex_index` without a statement of the user's.
+/// `reindex_index` without a statement of the user.
 ///
 /// # Safety
-/// A plain frame outside of parallel mode; an index that may be locked exclusively.
+/// A plain frame outside of parallel mode; the caller may lock the index exclusively.
 pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
     use crate::pg::unguarded::reindex_index;
     let params = pg_sys::ReindexParams::default();
@@ -87,7 +88,7 @@ pub unsafe fn reindex_index(index: pg_sys::Oid, persistence: std::ffi::c_char) {
     }
 }
 
-/// A block of a relation's main fork, by the name of its file (`ReadBufferWithoutRelcache`).
+/// Reads a block of a relation's main fork by its locator (`ReadBufferWithoutRelcache`).
 ///
 /// # Safety
 /// A file of a relation that is not temporary, and has the block; a guarded frame.
@@ -103,13 +104,13 @@ pub unsafe fn read_block(
     unsafe { pg_sys::ReadBufferWithoutRelcache(file, MAIN, block, normal, strategy, permanent) }
 }
 
-/// The first leaf of a B-tree (`_bt_get_endpoint`); none if the index is empty.
+/// Returns the first leaf of a B-tree (`_bt_get_endpoint`); None if the index is empty.
 ///
 /// # Safety
 /// An open B-tree; a guarded frame.
 pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
     use crate::pg::unguarded as c;
-    // SAFETY: passed on; the page comes pinned and locked.
+    // SAFETY: passed on; the page is returned pinned and locked.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         let buffer = c::guard(|| c::_bt_get_endpoint(index, 0, false, std::ptr::null_mut()));
@@ -123,7 +124,7 @@ pub unsafe fn first_leaf(index: pg_sys::Relation) -> Option<u32> {
     }
 }
 
-/// The last page of a level, pinned and locked as for reading; an error if there is no such level.
+/// Returns the last page of a level, pinned and locked for reading. Raises an error if the level does not exist.
 ///
 /// # Safety
 /// A plain frame; an open B-tree that has entries.
@@ -138,7 +139,7 @@ pub unsafe fn last_of_level(index: pg_sys::Relation, level: u32) -> pg_sys::Buff
     }
 }
 
-/// A page that an index does not use yet, pinned, locked as for writing, and empty.
+/// Returns an unused page of an index, pinned, locked for writing, and empty.
 ///
 /// # Safety
 /// A plain frame; an open B-tree and its heap.
@@ -155,23 +156,23 @@ pub unsafe fn new_index_page(index: pg_sys::Relation, heap: pg_sys::Relation) ->
     }
 }
 
-/// Make the main fork of a relation so long that a block is its last one, which is written as zeroes. Guarded.
+/// Extends the main fork of a relation to end with `block`, which is written as zeroes. Guarded.
 ///
 /// # Safety
-/// An open relation, whose extension lock is held; it has no such block.
+/// An open relation whose extension lock is held; its file ends before `block`.
 pub unsafe fn extend_to(relation: pg_sys::Relation, block: u32) {
-    /// As direct I/O wants it (PG_IO_ALIGN_SIZE, from 16 on).
+    /// Aligned for direct I/O (PG_IO_ALIGN_SIZE, from 16 on).
     #[repr(C, align(4096))]
     struct Zeroes([u8; pg_sys::BLCKSZ as usize]);
     let mut zeroes = Zeroes([0; pg_sys::BLCKSZ as usize]);
-    // SAFETY: this function's contract covers the relation; a page that is only read.
+    // SAFETY: this function's contract covers the relation; the page is only read.
     unsafe {
         let smgr = pg_sys::RelationGetSmgr(relation);
         pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
     }
 }
 
-/// `reindex_relation` without a statement of the user's.
+/// `reindex_relation` without a statement of the user.
 ///
 /// # Safety
 /// A table that is locked exclusively; a guarded frame outside of parallel mode.
@@ -187,10 +188,10 @@ pub unsafe fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
     }
 }
 
-/// `_bt_search` for a leaf to write to: the buffer, or 0.
+/// `_bt_search` for a leaf to write to: returns its buffer, or 0.
 ///
 /// # Safety
-/// A plain frame; an open B-tree and its heap, and what `_bt_mkscankey` made.
+/// A plain frame; an open B-tree and its heap, and a scan key from `_bt_mkscankey`.
 pub unsafe fn leaf_to_write(
     index: pg_sys::Relation,
     heap: pg_sys::Relation,
@@ -199,7 +200,7 @@ pub unsafe fn leaf_to_write(
     use crate::pg::unguarded as c;
     const WRITE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
     let mut buffer = 0;
-    // SAFETY: passed on; the way down is of no use.
+    // SAFETY: passed on; the stack of parents is freed unused.
     unsafe {
         #[cfg(feature = "pg15")]
         let (_, stack) = (heap, c::_bt_search(index, key, &raw mut buffer, WRITE, std::ptr::null_mut()));

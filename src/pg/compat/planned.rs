@@ -6,13 +6,13 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::pg::unguarded;
 
-/// A statement that is a part of another one's plan, for workers to run (ExecSerializePlan, execParallel.c). It has no subplans.
-/// Allocates in the current memory context.
+/// Wraps a part of a statement's plan in a PlannedStmt of its own, for workers to run (ExecSerializePlan,
+/// execParallel.c). It has no subplans. Allocates in the current memory context.
 ///
 /// # Safety
-/// A plan, and the state of the statement that it is a part of; called from a guarded frame.
+/// A plan, and the state of the statement that it belongs to; called from a guarded frame.
 pub unsafe fn statement_for_workers(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: this function's contract covers both arguments; zeroed memory is what makeNode starts from.
+    // SAFETY: this function's contract covers both arguments; zeroed memory, as in makeNode.
     unsafe {
         let statement = pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>()).cast::<pg_sys::PlannedStmt>();
         (*statement).type_ = pg_sys::NodeTag::T_PlannedStmt;
@@ -36,16 +36,16 @@ pub unsafe fn statement_for_workers(plan: *mut pg_sys::Plan, estate: *mut pg_sys
     }
 }
 
-/// What is called with the state of a node, and what it was given.
+/// Called with the state of a node and a context.
 type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::PlanState, *mut c_void) -> bool;
 
 unsafe extern "C-unwind" {
-    /// nodeFuncs.c. Calls the walker with each child of a node; raises nothing of its own but that the stack is used up.
+    /// nodeFuncs.c. Calls the walker with each child of a node. Its only own error is a stack overflow.
     #[cfg_attr(not(feature = "pg15"), link_name = "planstate_tree_walker_impl")]
     fn planstate_tree_walker(planstate: *mut pg_sys::PlanState, walker: Walker, context: *mut c_void) -> bool;
 }
 
-/// The states of all nodes of a plan, in an order that is the same wherever it is run.
+/// Returns the states of all nodes of a plan, in one order in every process.
 ///
 /// # Safety
 /// The state of a plan; called from a guarded frame.
@@ -57,7 +57,7 @@ pub unsafe fn nodes_of(top: *mut pg_sys::PlanState) -> Vec<*mut pg_sys::PlanStat
 }
 
 /// # Safety
-/// The state of a node, and a list of such.
+/// The state of a node, and a list of node states.
 #[pg_guard]
 unsafe extern "C-unwind" fn add_nodes(node: *mut pg_sys::PlanState, nodes: *mut c_void) -> bool {
     // SAFETY: this function's contract covers both arguments.

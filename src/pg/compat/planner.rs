@@ -1,22 +1,22 @@
-//! Expressions that the planner rewrites.
+//! Planner functions whose signature differs between versions.
 
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
-/// What makes another node of one.
+/// A function that replaces a node.
 pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
 
 /// `expression_tree_mutator`
 ///
 /// # Safety
-/// A node, and what the mutator wants as its context; called from a guarded frame.
+/// A node, and the context of the mutator; called from a guarded frame.
 pub unsafe fn expression_tree_mutator(
     node: *mut pg_sys::Node,
     mutator: Mutator,
     context: *mut c_void,
 ) -> *mut pg_sys::Node {
-    // SAFETY: passed on. Until 15 the mutator was declared without its arguments, and called with them.
+    // SAFETY: passed on. Up to 15 the mutator is declared without arguments, but called with them.
     unsafe {
         #[cfg(feature = "pg15")]
         {
@@ -29,7 +29,7 @@ pub unsafe fn expression_tree_mutator(
     }
 }
 
-/// Does a plan choose among its children when it runs?
+/// Whether a plan node prunes its children at run time.
 ///
 /// # Safety
 /// A plan node of this type.
@@ -43,8 +43,8 @@ pub unsafe fn prunes_at_run_time(append: *const pg_sys::Append) -> bool {
     }
 }
 
-/// What is said about an inheritance parent, or the like, said about one of its children
-/// (`adjust_appendrel_attrs_multilevel`). As it is, if the relation is no child.
+/// Translates a node about an inheritance parent or partitioned table to one of its children
+/// (`adjust_appendrel_attrs_multilevel`). Returns the node itself if the relation is no child.
 ///
 /// # Safety
 /// Planner pointers of the current planning; called from a guarded frame.
@@ -53,7 +53,7 @@ pub unsafe fn adjust_to_child(
     rel: *mut pg_sys::RelOptInfo,
     node: *mut pg_sys::Node,
 ) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the pointers; a child of a base relation knows who that is.
+    // SAFETY: this function's contract covers the pointers; a child relation has a link to its parent.
     unsafe {
         if node.is_null() || (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL {
             return node;
@@ -65,7 +65,7 @@ pub unsafe fn adjust_to_child(
     }
 }
 
-/// The class of expressions that this one is known to be equal to (`get_eclass_for_sort_expr`); null if the query has none.
+/// Returns the equivalence class of an expression (`get_eclass_for_sort_expr`); null if the query has none.
 ///
 /// # Safety
 /// Planner pointers of the current planning; called from a guarded frame.
@@ -96,7 +96,7 @@ pub unsafe fn known_eclass(
     }
 }
 
-/// Does it have but one value wherever it is looked at (`EC_MUST_BE_REDUNDANT`)?
+/// Whether all members of the class equal a constant, so that sorting by it is redundant (`EC_MUST_BE_REDUNDANT`).
 ///
 /// # Safety
 /// A valid class.
@@ -110,8 +110,9 @@ pub unsafe fn is_constant(class: *const pg_sys::EquivalenceClass) -> bool {
     }
 }
 
-/// What an operator orders by (`get_ordering_op_properties`): operator family, type of the family, and whether as B-tree's
-/// strategy "less" or "greater", whose numbers CompareType has, too; `None` if it does not order.
+/// Returns the sort order of an ordering operator (`get_ordering_op_properties`): operator family, input type of the
+/// family, and the B-tree strategy "less" or "greater". CompareType has the same numbers. `None` if the operator does
+/// not order.
 ///
 /// # Safety
 /// A guarded frame.
@@ -126,7 +127,7 @@ pub unsafe fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys:
     orders.then_some((family, input, strategy))
 }
 
-/// `make_canonical_pathkey` for such a strategy.
+/// `make_canonical_pathkey` for a strategy from [`ordering_of`].
 ///
 /// # Safety
 /// Planner pointers of the current planning; a guarded frame.
@@ -137,6 +138,6 @@ pub unsafe fn canonical_pathkey(
     strategy: i16,
     nulls_first: bool,
 ) -> *mut pg_sys::PathKey {
-    // SAFETY: passed on. An int up to 17, an enum with the same values after that.
+    // SAFETY: passed on. The strategy is an int up to 17, and an enum with equal values from 18 on.
     unsafe { pg_sys::make_canonical_pathkey(root, class, family, strategy as _, nulls_first) }
 }

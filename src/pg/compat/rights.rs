@@ -1,8 +1,8 @@
-//! Rights: of a range table entry up to 15, of an entry of its own from 16 on.
+//! Rights to relations. They are stored in the range table entry up to 15, and in RTEPermissionInfo from 16 on.
 
 use pgrx::pg_sys;
 
-/// Is the current user the owner of the relation, or as good as? Guarded.
+/// Whether the current user is the owner of the relation or has the owner's privileges. Guarded.
 pub fn owns_relation(relid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
@@ -13,7 +13,7 @@ pub fn owns_relation(relid: pg_sys::Oid) -> bool {
     }
 }
 
-/// Raise an error unless the role has USAGE on a foreign server. Guarded.
+/// Raises an error unless the role has USAGE on a foreign server. Guarded.
 pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
     let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
     // SAFETY: guarded catalog lookups.
@@ -29,7 +29,7 @@ pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
     }
 }
 
-/// May the current user look up names in the schema? Guarded.
+/// Whether the current user has USAGE on the schema. Guarded.
 pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
     let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
     // SAFETY: guarded catalog lookups.
@@ -42,7 +42,7 @@ pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
     }
 }
 
-/// Rights that an expression over a relation wants: those of a range table entry.
+/// Returns the rights that an expression over a relation requires, from its range table entry.
 ///
 /// # Safety
 /// A valid entry.
@@ -60,8 +60,8 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
     }
 }
 
-/// Want nothing of a relation yet but to insert into it, as DoCopy (copy.c) does before it looks at its WHERE: a new entry wants
-/// to read.
+/// Makes the entry require INSERT only, as DoCopy (copy.c) does before it transforms the WHERE clause: a new entry
+/// requires SELECT.
 ///
 /// # Safety
 /// A valid entry. Raises nothing.
@@ -76,10 +76,10 @@ pub unsafe fn want_insert(item: *const pg_sys::ParseNamespaceItem) {
     }
 }
 
-/// Let a plan insert into these columns of a relation without asking for the right to.
+/// Makes a plan insert into these columns of a relation without the right to.
 ///
 /// # Safety
-/// A plan that nobody else uses, and a set of columns as in a range table entry. Raises nothing.
+/// A plan that has no other user, and a set of columns as in a range table entry. Raises nothing.
 pub unsafe fn forgo_insert_rights(
     plan: *mut pg_sys::PlannedStmt,
     relid: pg_sys::Oid,
@@ -87,7 +87,7 @@ pub unsafe fn forgo_insert_rights(
 ) {
     use crate::pg::unguarded::bms_del_members;
 
-    // SAFETY: this function's contract covers the plan, whose list has nodes of one type.
+    // SAFETY: this function's contract covers the plan; all nodes of the list have one type.
     unsafe {
         #[cfg(feature = "pg15")]
         let (list, insert) = ((*plan).rtable, pg_sys::ACL_INSERT);
@@ -106,14 +106,15 @@ pub unsafe fn forgo_insert_rights(
     }
 }
 
-/// The columns that a COPY names, or all, are what its range table's one entry inserts into, as DoCopy (copy.c) notes it.
+/// Marks the columns that a COPY names, or all columns, as inserted in its only range table entry, as DoCopy (copy.c)
+/// does.
 ///
 /// # Safety
 /// A plain frame; the state of a COPY with such an entry, and its relation.
 pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Relation, names: *mut pg_sys::List) {
     use crate::pg::unguarded::{CopyGetAttnums, bms_add_member};
 
-    // SAFETY: this function's contract covers all arguments; a list of numbers.
+    // SAFETY: this function's contract covers all arguments; the list holds integers.
     unsafe {
         #[cfg(feature = "pg15")]
         let entry = (*(*(*state).p_rtable).elements).ptr_value.cast::<pg_sys::RangeTblEntry>();
@@ -128,7 +129,7 @@ pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Rela
     }
 }
 
-/// What is read of a relation.
+/// Rights to read a relation.
 #[derive(Debug, Clone, Copy)]
 pub struct Rights {
     pub selects: bool,
@@ -136,7 +137,7 @@ pub struct Rights {
     pub selected: *mut pg_sys::Bitmapset,
 }
 
-/// Raise an error unless the current user may INSERT into these columns, and may read what `rights` says. Guarded.
+/// Raises an error unless the current user may INSERT into these columns and has `rights`. Guarded.
 ///
 /// # Safety
 /// An open relation; `inserted` is a set of columns as in a range table entry.
@@ -148,7 +149,7 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
     if rights.selects {
         wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
     }
-    // SAFETY: guarded calls, and nodes of the types that they have; this function's contract covers the rest.
+    // SAFETY: guarded calls; each node has the type of its tag; this function's contract covers the rest.
     unsafe {
         let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
         entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
@@ -181,9 +182,10 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
     }
 }
 
-/// Leave only safe schemas in the search path until a nest level of settings ends, before code of `owner` runs for `user`,
-/// as maintenance does from 17 on (`RestrictSearchPath`). In older versions maintenance is for owners, who may choose what names in
-/// their code mean; here it is not, and somebody else may not: his functions would run with the owner's rights.
+/// Restricts the search path to safe schemas until a nest level of settings ends, before code of `owner` runs for
+/// `user`. From 17 on, maintenance commands do this (`RestrictSearchPath`). In older versions only owners run
+/// maintenance commands, with search paths of their own. A load may be run by another user. With that user's search
+/// path, the owner's code could call that user's functions, with the owner's rights.
 ///
 /// # Safety
 /// A plain frame in a nest level of its own.

@@ -1,10 +1,11 @@
-//! ExecutorCheckPerms_hook, which took one more argument from 16 on.
+//! ExecutorCheckPerms_hook, which has one more argument from 16 on.
 
 use pgrx::pg_sys;
 
 use crate::pg::copy_question;
 
-/// Tells the question that is open ([`copy_question`]) that the server asks for rights; then the hooks of other libraries see it.
+/// Informs the open question ([`copy_question`]) that the server checks rights, and then calls the hooks of other
+/// libraries.
 ///
 /// # Safety
 /// Called by the server, while a question is open.
@@ -20,7 +21,8 @@ pub unsafe extern "C-unwind" fn rights_are_asked(table: *mut pg_sys::List, raise
     }
 }
 
-/// Tells the question that is open ([`copy_question`]) that the server asks for rights; then the hooks of other libraries see it.
+/// Informs the open question ([`copy_question`]) that the server checks rights, and then calls the hooks of other
+/// libraries.
 ///
 /// # Safety
 /// Called by the server, while a question is open.

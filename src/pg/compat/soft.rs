@@ -1,4 +1,4 @@
-//! Input functions that do not raise: the server's from 16 on; before, errors that are caught.
+//! Calls input functions without raising: soft errors from 16 on, caught errors before.
 
 use pgrx::pg_sys;
 
@@ -7,34 +7,34 @@ use crate::pg::attempt::complaint;
 #[cfg(feature = "pg15")]
 use crate::pg::unguarded::{self, Opaque};
 
-/// What an input function made of a string.
+/// Result of an input function.
 #[derive(Debug)]
 pub enum Soft {
     /// A value.
     Good(pg_sys::Datum),
-    /// Nothing: the string is no value of the type. With what the function says of it, in the current memory context,
-    /// if that was asked for.
+    /// The string is no value of the type. Holds the function's error, in the current memory context, if `details` were
+    /// requested.
     Bad(*mut pg_sys::ErrorData),
-    /// Another error. Only before 16, where it was caught; from 16 on it goes its way.
+    /// Another error. Only before 16, where all errors are caught; from 16 on this error is raised.
     #[cfg_attr(not(feature = "pg15"), expect(dead_code, reason = "raised, not returned"))]
     Raises,
 }
 
-/// Can bad values of a type be survived without a subtransaction?
+/// Whether bad values of a type can be rejected without a subtransaction.
 #[cfg(not(feature = "pg15"))]
 pub fn is_survivable(_type_oid: pg_sys::Oid) -> bool {
     true
 }
 
-/// Can bad values of a type be survived without a subtransaction? Guarded.
+/// Whether bad values of a type can be rejected without a subtransaction. Guarded.
 #[cfg(feature = "pg15")]
 pub fn is_survivable(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe { is_plain_scalar(type_oid) }
 }
 
-/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`crate::pg::soft`]). Guarded. `details`: the complaint is
-/// wanted.
+/// `InputFunctionCallSafe`. Before 16, errors are caught (see [`crate::pg::soft`]). `details`: returns the error, too.
+/// Guarded.
 ///
 /// # Safety
 /// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
@@ -89,7 +89,7 @@ unsafe extern "C-unwind" fn run(call: Opaque) {
     }
 }
 
-/// `InputFunctionCallSafe`. Before 16 the error is caught (see [`crate::pg::soft`]). Guarded.
+/// `InputFunctionCallSafe`. Before 16, errors are caught (see [`crate::pg::soft`]). Guarded.
 ///
 /// # Safety
 /// `function` is the input function of `type_oid`; `string` is NUL-terminated, or null for NULL.
@@ -107,10 +107,10 @@ pub unsafe fn input_function_call_soft(
 
     let mut call = Call { function, string, typioparam, typmod, datum: pg_sys::Datum::from(0usize) };
     let argument: Opaque = (&raw mut call).cast();
-    // SAFETY: guarded calls; a subtransaction is begun and ended by the same owner and in the same context.
+    // SAFETY: guarded calls; a subtransaction begins and ends under one resource owner and in one memory context.
     unsafe {
         if is_plain_scalar(type_oid) {
-            // Nobody reads the context of an error that is not raised.
+            // The context of an error that is not raised is never read.
             let context = pg_sys::error_context_stack;
             pg_sys::error_context_stack = std::ptr::null_mut();
             let error = complaint(run, argument);
@@ -127,7 +127,7 @@ pub unsafe fn input_function_call_soft(
         pg_sys::MemoryContextSwitchTo(context);
         let error = complaint(run, argument);
         pg_sys::MemoryContextSwitchTo(context);
-        // A subtransaction left open would outlive the statement.
+        // An open subtransaction would outlive the statement.
         if error.is_null() {
             pg_sys::ReleaseCurrentSubTransaction();
         } else {
@@ -139,7 +139,7 @@ pub unsafe fn input_function_call_soft(
     }
 }
 
-/// Does an error say that the value is bad? Guarded: one that says that somebody wants us to stop is raised again.
+/// Returns whether an error means a bad value. An error of a cancel request or a shutdown is raised again. Guarded.
 ///
 /// # Safety
 /// An error that was caught.
@@ -165,8 +165,8 @@ unsafe fn judge(type_oid: pg_sys::Oid, error: *mut pg_sys::ErrorData) -> Soft {
     Soft::Raises
 }
 
-/// Further codes with which input functions of the server's own types say that a value is bad: of text search and
-/// JSON paths, and of types that look names up.
+/// Further SQLSTATEs for bad values, from input functions of the server's own types: text search, JSON paths, and types
+/// that look names up.
 #[cfg(feature = "pg15")]
 const BUILTIN_COMPLAINTS: &[pgrx::PgSqlErrorCode] = {
     use pgrx::PgSqlErrorCode as Code;
@@ -182,15 +182,15 @@ const BUILTIN_COMPLAINTS: &[pgrx::PgSqlErrorCode] = {
     ]
 };
 
-/// Is this one of the server's own scalar types, whose input function is C and leaves nothing behind when it raises?
-/// Types that look things up (regclass and its kin), hold other types or run user code are not.
+/// Whether the type is one of the server's own scalar types, whose input function is C code that leaves nothing behind
+/// when it raises. Types that look up names (regclass etc.), contain other types or run user-defined code are excluded.
 #[cfg(feature = "pg15")]
 unsafe fn is_plain_scalar(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
         let (mut category, mut preferred) = (0, false);
         pg_sys::get_type_category_preferred(type_oid, &raw mut category, &raw mut preferred);
-        // Arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R) and what is unknown are left out.
+        // Arrays (A), composites (C), enums (E), pseudo-types (P), ranges (R) and unknown categories are excluded.
         let scalar = matches!(category.cast_unsigned(), b'B' | b'D' | b'G' | b'I' | b'N' | b'S' | b'T' | b'V' | b'U');
         type_oid.to_u32() < pg_sys::FirstGenbkiObjectId
             && scalar

@@ -1,5 +1,5 @@
-//! C functions for plain frames whose parameters, or whose names, differ between versions, as [`crate::pg::unguarded`]
-//! declares all others, with the same rules, and hands these on.
+//! C functions for plain frames whose name or parameters differ between versions. [`crate::pg::unguarded`] declares all
+//! others, states the rules, and re-exports these.
 #![allow(non_snake_case)]
 
 use std::ffi::{c_char, c_int};
@@ -20,10 +20,10 @@ unsafe extern "C-unwind" {
     /// execMain.c.
     #[cfg(feature = "pg18")]
     pub fn ExecutorRun(queryDesc: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
-    /// acl.c. Looks into the catalogs. From 17 on nobody asks it from a plain frame.
+    /// acl.c. Looks into the catalogs. From 17 on, no plain frame calls it.
     #[cfg(any(feature = "pg15", feature = "pg16"))]
     pub fn has_privs_of_role(member: pg_sys::Oid, role: pg_sys::Oid) -> bool;
-    /// namespace.c. Until the nest level ends.
+    /// namespace.c. Lasts until the nest level ends.
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     pub fn RestrictSearchPath();
     /// nbtsearch.c.
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" {
     /// pg_locale.c; gone from 18 on. Looks into the catalogs.
     #[cfg(not(feature = "pg18"))]
     pub fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;
-    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
+    /// nbtsearch.c. Finishes splits; a returned leaf is pinned and locked.
     #[cfg(feature = "pg15")]
     pub fn _bt_search(
         relation: pg_sys::Relation,
@@ -55,7 +55,7 @@ unsafe extern "C-unwind" {
         access: c_int,
         snapshot: pg_sys::Snapshot,
     ) -> Opaque;
-    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
+    /// nbtsearch.c. Finishes splits; a returned leaf is pinned and locked.
     #[cfg(feature = "pg16")]
     pub fn _bt_search(
         relation: pg_sys::Relation,
@@ -65,7 +65,7 @@ unsafe extern "C-unwind" {
         access: c_int,
         snapshot: pg_sys::Snapshot,
     ) -> Opaque;
-    /// nbtsearch.c. Finishes splits; a leaf that comes is pinned and locked.
+    /// nbtsearch.c. Finishes splits; a returned leaf is pinned and locked.
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     pub fn _bt_search(
         relation: pg_sys::Relation,
@@ -131,7 +131,7 @@ unsafe extern "C-unwind" {
         flags: c_int,
         params: *const pg_sys::ReindexParams,
     ) -> bool;
-    /// execIndexing.c. Waits for other transactions; false if another row is in the way.
+    /// execIndexing.c. Waits for other transactions; returns false on a conflict with another row.
     #[cfg(not(feature = "pg18"))]
     pub fn ExecCheckIndexConstraints(
         relinfo: *mut pg_sys::ResultRelInfo,
@@ -140,7 +140,7 @@ unsafe extern "C-unwind" {
         conflict: pg_sys::ItemPointer,
         arbiters: *mut pg_sys::List,
     ) -> bool;
-    /// execIndexing.c. Waits for other transactions; false if another row than `own` is in the way.
+    /// execIndexing.c. Waits for other transactions; returns false on a conflict with another row than `own`.
     #[cfg(feature = "pg18")]
     pub fn ExecCheckIndexConstraints(
         relinfo: *mut pg_sys::ResultRelInfo,

@@ -1,15 +1,15 @@
-//! Which version of the server this is built for.
+//! The server version that this library is built for.
 
 use pgrx::pg_sys;
 
-/// Major version this library was built for; the server refuses to load it into another.
+/// Major version that this library is built for; other versions refuse to load it.
 pub const MAJOR: u32 = pg_sys::PG_VERSION_NUM / 10000;
 
-/// Can the letters T and Z be names of the session's time zone, in a timestamptz?
+/// Whether the letters T and Z in a timestamptz can be abbreviations of the session's time zone.
 pub const ZONE_LETTERS: bool = MAJOR >= 18;
 
-/// Has COPY the option `default`?
+/// Whether COPY has the option `default`.
 pub const COPY_HAS_DEFAULT: bool = MAJOR >= 16;
 
-/// Is there the setting `transaction_timeout`?
+/// Whether the setting `transaction_timeout` exists.
 pub const HAS_TRANSACTION_TIMEOUT: bool = MAJOR >= 17;

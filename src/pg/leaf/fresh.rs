@@ -1,19 +1,21 @@
-//! Pages for new leaves, many at a time.
+//! Allocates many pages for new leaves at a time.
 //!
-//! core gets pages for an index one by one: each asks the free space map, takes the extension lock, looks for the end of the file
-//! and writes a page of zeroes. So the first page is core's. If it was the end of the file that gave it, the map has
-//! none, and all others come from there, too: for each step the file is made longer once, and the pages come into shared buffers
-//! without being read.
+//! PostgreSQL allocates index pages one by one. For each page it asks the free space map, takes the extension lock,
+//! gets the file's length and writes zeroes. The caller gets its first page in this manner. If that page came from the
+//! end of the file, the free space map is empty. So all further pages are added at the end, too: each step extends the
+//! file once, and the pages get into shared buffers without being read.
 //!
-//! The tricky point is who else comes to such a page. The free space map may have it from before a crash, and whoever takes pages
-//! from there looks at the file's length without a lock: in that moment the page is his to take, and he keeps it locked while he
-//! waits for the extension lock, where nobody looks for deadlocks. So the pages are locked before they are there. Then he finds
-//! them locked, and looks on; whoever reads on to the end of the file, as VACUUM does, waits, and finds a leaf or a page of
-//! zeroes. Such a page VACUUM notes as free, also one that an error or a crash leaves.
+//! The tricky point is that other processes may find such a page before it is used. The free space map may list the
+//! page since before a crash. A process that takes pages from the map checks the file's length without a lock. As soon
+//! as the file is longer, it may take the new page and keep it locked while it waits for the extension lock. If this
+//! module then waited for the page, the server would not detect the deadlock. So this module locks the pages before it
+//! extends the file. That process then finds the page locked and tries another one. A process that reads to the end of
+//! the file, as VACUUM does, waits, and then finds a leaf or a page of zeroes. VACUUM adds a page of zeroes to the free
+//! space map, also one that an error or a crash has left.
 //!
-//! The file ends where it is written to last, as in _hash_alloc_buckets (hashpage.c). The space before is asked of the file system
-//! first, so that a full disk is an error here, and not one of the checkpoint that writes the pages. Where the file system cannot
-//! promise it, pages are core's.
+//! Extending writes only the last page, as in _hash_alloc_buckets (hashpage.c). The space before that page is allocated
+//! first, so that a full disk is an error here and not in the checkpoint that writes the pages. If the file system
+//! cannot allocate space, no pages are added here.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -26,11 +28,11 @@ use crate::pg::segment::RelationFile;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 
-/// Make an open index longer by so many pages, or fewer, and put them into `buffers`, pinned, locked as for writing, and all
-/// zeroes. Returns how many there are; none if that is not possible here. Guarded.
+/// Extends an open index by `wanted` pages or fewer, and puts them into `buffers`, pinned, locked for writing, and
+/// zeroed. Returns their number; 0 if that is not possible here. Guarded.
 ///
 /// # Safety
-/// An open index, and room for so many.
+/// An open index, and room for `wanted` buffers.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn extend(index: pg_sys::Relation, buffers: *mut pg_sys::Buffer, wanted: usize) -> usize {
     // SAFETY: this function's contract covers both arguments.
@@ -40,17 +42,17 @@ pub unsafe extern "C-unwind" fn extend(index: pg_sys::Relation, buffers: *mut pg
 /// # Safety
 /// An open index.
 unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) -> Result<usize> {
-    // SAFETY: guarded calls on the caller's index.
+    // SAFETY: guarded calls on an open index.
     unsafe {
         let traits = Traits::of(index);
-        // Where the file is this process's alone, nothing is at stake.
+        // A file that only this process uses needs no such care.
         if !traits.shared {
             return Ok(0);
         }
         let file = RelationFile::new(index, traits.temporary)?;
         let lock = ExtensionLock::take(index);
         let first = pg_sys::RelationGetNumberOfBlocksInFork(index, MAIN);
-        // Only within a segment: the one before would have to be made complete first.
+        // Only within a segment: otherwise the segment before would have to be completed first.
         let rest = pg_sys::RELSEG_SIZE - first % pg_sys::RELSEG_SIZE;
         let count = buffers.len().min(rest as usize);
         let Some(last) = (count as u32).checked_sub(1).and_then(|more| first.checked_add(more)) else { return Ok(0) };
@@ -63,7 +65,7 @@ unsafe fn pages_behind(index: pg_sys::Relation, buffers: &mut [pg_sys::Buffer]) 
             point!("leaf.extend");
             let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
             let buffer = pg_sys::ReadBufferExtended(index, MAIN, block, mode, std::ptr::null_mut());
-            // PageIsNew (bufpage.h), of a page that is not read, and may only be in memory if an extension failed before.
+            // PageIsNew (bufpage.h). The page was not read; it can only be in memory after a failed extension.
             if (*page_of(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper != 0 {
                 // ReadBuffer_common (bufmgr.c)
                 let message = format!("unexpected data beyond EOF in block {block} of relation {}", file.display());

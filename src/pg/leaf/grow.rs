@@ -1,28 +1,29 @@
-//! Whole leaves behind the last one of a B-tree that others use.
+//! Adds whole leaves behind the last leaf of a B-tree that other transactions use.
 //!
-//! Keys that grow with time, as numbers and times of what happens do, belong behind all that an index has. Such keys need no search
-//! and split nothing: leaves of them are made beforehand, and are put behind the last leaf in one step.
+//! Growing keys, such as sequence numbers and timestamps, belong behind all keys of an index. They need no search and
+//! no page split: their leaves are built beforehand, and linked behind the last leaf in one step.
 //!
 //! ```text
 //!   parent, the last one of level 1     │ ... last │ + new + new + new
 //!                                                     ▲
 //!   last leaf, new leaves           ... ── last ──── new ── new ── new
-//!                                          + tuples that it has room for, + a high key
+//!                                          + tuples that fit, + a high key
 //! ```
 //!
-//! The new pages are got first, so that nobody waits for that. Then the last leaf and its parent are locked, in that order, as
-//! _bt_split and _bt_insert_parent (nbtinsert.c) do it, and all go into WAL as one record, each of them whole. So there is no crash after which some of it is there: neither leaves that nothing leads to nor
-//! a split that is not complete. Redo takes the pages in the order of the record: leaves first that nobody can come to, then the one
-//! that leads to them, then the parent; whoever reads on a standby meanwhile comes to them from the left, as after a split.
+//! The new pages are allocated first, so that no process waits for that. Then the last leaf and its parent are locked,
+//! in the order of _bt_split and _bt_insert_parent (nbtinsert.c). One WAL record holds all pages in full. So a crash
+//! leaves neither unreachable leaves nor an incomplete split. Redo restores the pages in the order of the record: first
+//! the new leaves, then the old last leaf, which links to them, then the parent. A reader on a standby meanwhile
+//! reaches them from the left, as after a split.
 //!
-//! Nothing here splits the parent, or a leaf that is alone on its level: tuples are core's then, until it has split them, and has seen
-//! to where searches begin.
+//! This module never splits the parent, or a leaf that is alone on its level. Tuples are then inserted by
+//! `index_insert`, until it has split these pages and updated the fast root.
 //!
-//! The tricky point is that nothing has been locked while the leaves were made. What was seen of the last leaf and its parent is only
-//! used to know how much there is room for. Once both are locked, they must be the last ones still, have the same room, and the
-//! first new tuple must belong behind the last one that is there. For a unique index that is decided by keys alone: if all new keys are
-//! greater, no row that has one of them is in the index. Whoever is about to insert one waits for the last leaf's lock, and will
-//! find ours.
+//! The tricky point is that nothing is locked while the leaves are built. The properties of the last leaf and its
+//! parent at that time only determine how much space there is. Once both are locked, they must still be the last pages
+//! with the same free space, and the first new tuple must belong behind the last tuple there. For a unique index the
+//! keys alone decide this: if all new keys are greater, no row of the index has one of them. A process that is about to
+//! insert one of them waits for the last leaf's lock, and then finds the new tuple.
 
 use pg_bulk_format::btree::extension::{Extension, lead_to};
 use pg_bulk_format::btree::{BTP_LEAF, BTP_ROOT, NO_BLOCK, Opaque, SPECIAL_START};
@@ -34,24 +35,25 @@ use crate::pg::compat;
 use crate::pg::points::{point_plain, point_quiet};
 use crate::pg::unguarded as c;
 
-/// New leaves of a step: they, the last leaf and its parent are the blocks of one record (XLR_MAX_BLOCK_ID, xlogrecord.h).
+/// Maximum number of new leaves per step: these, the last leaf and its parent are the blocks of one record
+/// (XLR_MAX_BLOCK_ID, xlogrecord.h).
 pub const MOST_PAGES: usize = pg_sys::XLR_MAX_BLOCK_ID as usize + 1 - 2;
 /// XLOG_FPI (pg_control.h)
 const FULL_PAGES: u8 = 0xB0;
 const LINE_POINTER: usize = size_of::<pg_sys::ItemIdData>();
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 const EXCLUSIVE: i32 = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
-/// A high key, or a link to a page, is not longer.
+/// Maximum length of a high key or downlink.
 const LONGEST_LINK: usize = 128;
 
-/// Bytes of a tuple, aligned as one.
+/// Bytes of a tuple, with its alignment.
 #[repr(align(8))]
 struct Link([u8; LONGEST_LINK]);
 
-/// Writes the high key between an item and leaves; how long it is, or none.
+/// Writes the high key between an item and the new leaves. Returns its length, or None if it is not possible.
 pub type Border<'a> = dyn Fn(&Extension, &[u8], &mut [u8]) -> Option<usize> + 'a;
 
-/// What there is at the end of an index: the last leaf, and the room in it, which is not locked.
+/// State of the end of an index without locks: the last leaf, its parent, and their free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
     leaf: u32,
@@ -59,18 +61,20 @@ pub struct End {
     pub room: usize,
     parent: u32,
     pub parent_room: usize,
-    /// There may be posting lists: what the metapage says, of an index that came by pg_upgrade from before 13, too.
+    /// Deduplication is allowed according to the metapage, which is also correct after pg_upgrade from a version before
+    /// 13.
     pub may_deduplicate: bool,
 }
 
 impl LeafWriter {
-    /// What there is at the end of the index, if a tuple belongs there and leaves can be added. Allocates in the current memory
-    /// context.
+    /// Returns the state of the index's end, if a tuple belongs there and leaves can be added. Allocates in the current
+    /// memory context.
     ///
     /// # Safety
     /// As [`LeafWriter::put`].
     pub unsafe fn end(&mut self, tuple: pg_sys::IndexTuple) -> Option<End> {
-        // SAFETY: this function's contract covers frame and tuple. Pages come pinned and locked, and are given back.
+        // SAFETY: this function's contract covers frame and tuple. Pages are returned pinned and locked, and are
+        // released.
         unsafe {
             if self.key.is_null() {
                 return None;
@@ -84,7 +88,7 @@ impl LeafWriter {
             let room = self.room_behind(page_of(buffer), tuple);
             c::UnlockReleaseBuffer(buffer);
             let room = room?;
-            // Not the root, so that there is a level above.
+            // The leaf is not the root, so it has a parent level.
             let buffer = compat::last_of_level(self.index, 1);
             let parent = c::BufferGetBlockNumber(buffer);
             let parent_room = room_for_links(page_of(buffer), leaf);
@@ -94,9 +98,9 @@ impl LeafWriter {
         }
     }
 
-    /// Add leaves at the end, and before them these tuples to the leaf that is the last one now, which there is room for. `border`
-    /// writes the high key between that leaf's last item and the new leaves. All is in the index's order, beginning with
-    /// `first`. False if the end is not as it was, or anything else is in the way: then nothing has happened.
+    /// Adds leaves at the end, and these tuples to the current last leaf, which has room for them. `border` writes the
+    /// high key between that leaf's last item and the new leaves. All tuples are in the index's order, beginning with
+    /// `first`. Returns false without a change if the end has changed or does not allow it.
     ///
     /// # Safety
     /// As [`LeafWriter::put`]; leaves of the index, [`MOST_PAGES`] at most, and `border` raises nothing.
@@ -108,8 +112,8 @@ impl LeafWriter {
         leaves: &mut Extension,
         border: &Border<'_>,
     ) -> bool {
-        // SAFETY: this function's contract covers frame and tuples. Buffers are pinned and locked until they are given back; an error gives
-        // them back, too, and what has no tuples yet then is an empty page.
+        // SAFETY: this function's contract covers frame and tuples. Buffers stay pinned and locked until they are
+        // released, also by an error; a page without tuples is empty then.
         unsafe {
             if leaves.is_empty() || leaves.len() > MOST_PAGES {
                 return false;
@@ -144,7 +148,7 @@ impl LeafWriter {
             self.write_end(&held, tuples, key.0.get_unchecked_mut(..length), leaves);
             pg_sys::CritSectionCount -= 1;
             point_quiet!("leaf.grown");
-            // Whoever has read up to the end has read what comes behind it.
+            // A transaction that has read up to the end has also read the range of the new pages.
             for &block in blocks.iter() {
                 c::PredicateLockPageSplit(self.index, end.leaf, block);
             }
@@ -154,11 +158,11 @@ impl LeafWriter {
         }
     }
 
-    /// Pages that the index does not use yet, locked, and all zeroes: until one has tuples, that is what an error leaves, as one in
-    /// _bt_split does, and VACUUM finds it.
+    /// Allocates pages, locked and zeroed. An error leaves them like this, as an error in _bt_split does, and VACUUM
+    /// finds them.
     ///
     /// # Safety
-    /// As [`LeafWriter::put`]; none are held, and there is room for as many.
+    /// As [`LeafWriter::put`]; `held` is empty, and has room for the pages.
     unsafe fn get_pages(&mut self, wanted: usize, held: &mut Held) {
         // SAFETY: this function's contract covers frame and room; buffers are pinned and locked.
         unsafe {
@@ -178,12 +182,13 @@ impl LeafWriter {
         }
     }
 
-    /// Change the pages, and log them. In a critical section.
+    /// Changes the pages and logs them. In a critical section.
     ///
     /// # Safety
-    /// As [`LeafWriter::grow`], which has seen that there is room.
+    /// As [`LeafWriter::grow`], which has checked the free space.
     unsafe fn write_end(&self, held: &Held, tuples: &[pg_sys::IndexTuple], key: &mut [u8], leaves: &Extension) {
-        // SAFETY: this function's contract covers all arguments: leaf, parent, and a page for each of the leaves are locked.
+        // SAFETY: this function's contract covers all arguments: the leaf, its parent and a page for each new leaf are
+        // locked.
         unsafe {
             let [new @ .., leaf, parent] = held.buffers() else { return };
             let first = new.first().map_or(NO_BLOCK, |&buffer| c::BufferGetBlockNumber(buffer));
@@ -222,7 +227,7 @@ impl LeafWriter {
         }
     }
 
-    /// Let the search be for a tuple.
+    /// Sets the scan key to a tuple.
     ///
     /// # Safety
     /// As [`LeafWriter::put`].
@@ -232,7 +237,7 @@ impl LeafWriter {
         unsafe { self.search_for(tuple, &mut keys) }
     }
 
-    /// The room of a leaf, if it is the last one and what is searched for belongs behind all that it has.
+    /// Returns the free space of a leaf, if it is the last one and the scan key belongs behind all its tuples.
     ///
     /// # Safety
     /// As [`LeafWriter::put`]; a locked page of the index.
@@ -240,12 +245,12 @@ impl LeafWriter {
         // SAFETY: this function's contract covers all arguments.
         unsafe {
             let Opaque { prev, flags, .. } = *opaque(page);
-            // Where a leaf is alone, searches may begin there (btm_fastroot), and whoever splits it changes that.
+            // If the leaf is alone on its level, it may be the fast root (btm_fastroot), which a split must update.
             if !is_last(page, BTP_LEAF) || flags & BTP_ROOT != 0 || prev == NO_BLOCK {
                 return None;
             }
             let last = count(page);
-            // Rows that nobody sees count, too.
+            // Dead rows count, too.
             (*self.key).scantid = if self.unique { std::ptr::null_mut() } else { &raw mut (*tuple).t_tid };
             let is_behind = last > 0 && self.compare(page, last) > 0;
             (*self.key).scantid = &raw mut (*tuple).t_tid;
@@ -254,19 +259,19 @@ impl LeafWriter {
     }
 }
 
-/// Is there room for the tuples, a high key of that length, and the links to the leaves?
+/// Whether the free space suffices for the tuples, a high key of that length, and the downlinks to the leaves.
 ///
 /// # Safety
 /// Tuples.
 unsafe fn fits(end: &End, tuples: &[pg_sys::IndexTuple], high_key: usize, leaves: &Extension) -> bool {
     let size = |bytes: usize| bytes.next_multiple_of(8) + LINE_POINTER;
-    // SAFETY: this function's contract covers them.
+    // SAFETY: this function's contract covers the tuples.
     let tuples_size: usize = tuples.iter().map(|&tuple| size(unsafe { aligned_size(tuple) })).sum();
     let links_size: usize = size(high_key) + leaves.links().map(|link| size(link.len())).sum::<usize>();
     tuples_size + size(high_key) <= end.room && links_size <= end.parent_room
 }
 
-/// Pages that are pinned and locked: new ones, the last leaf, its parent.
+/// Pages that are pinned and locked: new leaves, the last leaf, its parent.
 struct Held {
     list: [pg_sys::Buffer; MOST_PAGES + 2],
     count: usize,
@@ -277,10 +282,10 @@ impl Held {
         Held { list: [0; MOST_PAGES + 2], count: 0 }
     }
 
-    /// Keep a page that is locked. Returns its block.
+    /// Adds a locked page. Returns its block number.
     ///
     /// # Safety
-    /// A buffer that is pinned and locked; there are not more than there may be.
+    /// A buffer that is pinned and locked; `list` has room for it.
     unsafe fn add(&mut self, buffer: pg_sys::Buffer) -> u32 {
         // SAFETY: this function's contract covers the argument.
         unsafe {
@@ -291,7 +296,7 @@ impl Held {
     }
 
     /// # Safety
-    /// A plain frame; an open index that has such a block.
+    /// A plain frame; an open index that has this block.
     unsafe fn lock(&mut self, index: pg_sys::Relation, block: u32) -> *mut u8 {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
@@ -307,10 +312,10 @@ impl Held {
         self.list.get(..self.count).unwrap_or_default()
     }
 
-    /// Give all back.
+    /// Releases all pages.
     ///
     /// # Safety
-    /// They are pinned and locked.
+    /// All pages are pinned and locked.
     unsafe fn release(&self) {
         for &buffer in self.buffers() {
             // SAFETY: this function's contract covers the argument.
@@ -324,7 +329,7 @@ impl Held {
 /// # Safety
 /// A pinned page of a B-tree.
 unsafe fn opaque(page: *mut u8) -> *mut Opaque {
-    // SAFETY: this function's contract covers the page, all of whose special spaces are in the same place.
+    // SAFETY: this function's contract covers the page; the special space has a fixed position.
     unsafe { page.add(SPECIAL_START).cast() }
 }
 
@@ -338,7 +343,8 @@ unsafe fn count(page: *const u8) -> u16 {
     (lower.saturating_sub(size_of::<pg_sys::PageHeaderData>()) / LINE_POINTER) as u16
 }
 
-/// Is a page the last one of its level, that level of leaves, or the one above them, and none that core has something to do with?
+/// Whether a page is the last one of the leaf level (`leaf` is BTP_LEAF) or of the level above (`leaf` is 0), and is
+/// not left to `index_insert`.
 ///
 /// # Safety
 /// A locked page.
@@ -352,7 +358,7 @@ unsafe fn is_last(page: *mut u8, leaf: u16) -> bool {
     }
 }
 
-/// The room of a page, if it is the last one above the leaves and leads to this leaf last.
+/// Returns the free space of a page, if it is the last one above the leaves and its last downlink leads to this leaf.
 ///
 /// # Safety
 /// A locked page.
@@ -369,7 +375,7 @@ unsafe fn room_for_links(page: *mut u8, leaf: u32) -> Option<usize> {
 /// PageGetItem (bufpage.h)
 ///
 /// # Safety
-/// A locked page that has so many items.
+/// A locked page that has an item with this number.
 unsafe fn tuple_at(page: *mut u8, number: u16) -> pg_sys::IndexTuple {
     // SAFETY: this function's contract covers the page.
     unsafe {
@@ -379,12 +385,12 @@ unsafe fn tuple_at(page: *mut u8, number: u16) -> pg_sys::IndexTuple {
     }
 }
 
-/// What will be the last item of a leaf once it has these tuples, too.
+/// Returns the last item of a leaf once it has these tuples, too.
 ///
 /// # Safety
 /// As [`LeafWriter::grow`]; a locked page that has items.
 unsafe fn last_item<'a>(page: *mut u8, tuples: &[pg_sys::IndexTuple]) -> &'a [u8] {
-    // SAFETY: this function's contract covers all arguments; a tuple is as long as it says.
+    // SAFETY: this function's contract covers all arguments; the tuple's header holds its length.
     unsafe {
         let last = tuples.last().copied().unwrap_or_else(|| tuple_at(page, count(page)));
         std::slice::from_raw_parts(last.cast::<u8>(), usize::from((*last).t_info & super::SIZE_MASK))
