@@ -69,7 +69,7 @@ impl PageWriter {
             std::thread::Builder::new().name("pg_bulk page writer".into()).spawn(work)
         })?;
         let mut writer = PageWriter { batches: Some(batches), done, thread: Some(thread), is_busy: true };
-        // Wait for the thread's first message: until it has started, this thread allocates no memory.
+        // Wait for the thread's first message: until then, this thread leaves the reserved memory to it.
         match writer.take() {
             Some((_, outcome)) => outcome.map(|()| writer),
             None => Err(failed()),

@@ -1,4 +1,4 @@
-//! Plain code: code that does the same for every user, whatever the session did before.
+//! Plain code: its effect depends neither on the user nor on earlier commands of the session.
 //!
 //! Built-in functions and functions in C always do the same. The session may change what any other function does,
 //! whatever the search path is now. In functions of procedural languages and in SQL, names are resolved with the search

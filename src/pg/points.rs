@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `wait` | waits until the file is gone or has another command, which it then runs |
 //! | `sleep=MS` | waits that long |
-//! | `signal=N` | sends itself the signal: 9 kills it at once, 6 acts like a PANIC, 15 and 2 act at an interrupt check |
+//! | `signal=N` | sends itself the signal: 9 kills it at once, 6 acts like a PANIC, 15 and 2 act at an interrupt |
 //! | `error` | raises an ERROR; `point!` and `point_plain!` only |
 //! | `errno=N` | makes the next system call fail with this error; `point_errno!` only |
 //!
