@@ -1,8 +1,8 @@
 //! A test of native decoders for binary fields: made-up bytes, compared with the type's receive function. Not in
 //! release builds.
 //!
-//! This is [`super::decoding_trial`] for [`Wire`]. If a decoder returns a datum, the receive function must return the same
-//! bytes and must have read the whole field. Strings are in the client_encoding of the session.
+//! This is [`super::decoding_trial`] for [`Wire`]. If a decoder returns a datum, the receive function must return the
+//! same bytes and must have read the whole field. Strings are in the client_encoding of the session.
 //!
 //! The function is not part of the extension; a test declares it (pg_test/t/012_made_up_values.t):
 //!

@@ -134,8 +134,8 @@ pub struct Rows {
     pub attention: Attention,
     /// Set while a message concerns rows other than the current one.
     pub elsewhere: Elsewhere,
-    /// Messages show the line only while its values are converted. Later they show its number, because a message about a
-    /// converted row may reach a user without the privilege to read the whole line.
+    /// Messages show the line only while its values are converted. Later they show its number, because a message about
+    /// a converted row may reach a user without the privilege to read the whole line.
     pub is_discreet: bool,
     /// A query makes the rows: no file is read, and messages give the row's number.
     pub is_query: bool,
