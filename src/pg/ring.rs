@@ -155,7 +155,7 @@ impl Map {
     /// The first byte that is needed.
     fn kept(&self) -> u64 {
         let head = self.head();
-        // A process sets `held` before it moves the turn on, so the turn is read first.
+        // A process sets `held` before it advances `turn`, so `turn` is read first.
         let turn = head.turn.load(SeqCst);
         head.held.iter().map(|held| held.load(SeqCst)).fold(turn, u64::min)
     }
@@ -345,7 +345,7 @@ impl Ring {
         }
     }
 
-    /// Keep the bytes from `offset` on for this process, which will copy them after the turn has passed on.
+    /// Keep the bytes from `offset` on for this process, which copies them after `turn` has advanced.
     pub fn hold(&self, process: usize, offset: u64) {
         if let Some(held) = self.map.head().held.get(process) {
             held.store(offset, SeqCst);
