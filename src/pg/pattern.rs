@@ -23,9 +23,9 @@ pub fn is_pattern(name: &[u8]) -> bool {
 /// Opens a directory, to list the names in it.
 pub type Open<'a> = dyn Fn(&Path) -> Result<std::io::Result<ReadDir>> + 'a;
 
-/// The paths that match a pattern, in no particular order. Relative paths start from the directory `start`; if it is
-/// empty, from the working directory or the root. A last component without wildcards is not looked up: that file may
-/// not exist. `check_room` is called with the number of paths kept so far. Guarded, and interruptible.
+/// The paths that match a pattern, in no particular order. The search begins in the directory `start`; if that is
+/// empty, in the working directory or the root. A last component without wildcards is not looked up: that file may not
+/// exist. `check_room` is called with the number of paths kept so far. Guarded, and interruptible.
 pub fn matches(
     start: &[u8],
     pattern: &[u8],

@@ -25,8 +25,8 @@ const C_LANGUAGE: u32 = 13;
 const IMMUTABLE: u8 = b'i';
 
 /// Built-in functions that are not immutable and yet call no other user's code. Other such functions do: some run SQL
-/// text, some call the input function of a type that is an argument, and conversion to text or JSON calls a cast that
-/// the type's owner defined.
+/// text, some call the input function of a type that is an argument. Conversion to text or JSON calls a cast that the
+/// type's owner defined.
 const HARMLESS: &[u32] = &[
     pg_sys::F_NOW,
     pg_sys::F_TRANSACTION_TIMESTAMP,

@@ -17,8 +17,8 @@
 //! | 18 | `param19` | rows rejected |
 //! | 19 | `param20` | the load id |
 //!
-//! The remaining ones are left alone because CREATE INDEX uses them, also for an index build inside a load: 9 to 12, 15
-//! and 16 then show the progress of the build, as in `pg_stat_progress_create_index`.
+//! The remaining parameters are not set because CREATE INDEX uses them, also for an index build inside a load. Then 9
+//! to 12, 15 and 16 show the progress of the build, as in `pg_stat_progress_create_index`.
 
 use pgrx::pg_sys;
 

@@ -6,9 +6,9 @@
 //! receive functions write into their buffer.
 //!
 //! The tricky point is the encoding. Receive functions convert strings from client_encoding, and COPY's option ENCODING
-//! does not change that. So client_encoding is the encoding of a binary file. The option must be equal to it, a process
-//! with another client_encoding (a parallel worker) does not read such files, and a change of it during the load raises
-//! an error.
+//! does not change that. So client_encoding is the encoding of a binary file, and the option must be equal to it. A
+//! process without that client_encoding (a parallel worker) does not read such files. A change of client_encoding while
+//! a file is being read raises an error.
 
 use std::ffi::c_char;
 

@@ -1,7 +1,8 @@
 //! Values of columns whose texts are refined before they are converted.
 //!
-//! Rows with a refined column among those wanted are decoded here, field by field, and not by [`Rows::decode`] or
-//! together with other rows. All code that reads rows (scans, aggregates, loads, checks) goes through this one place.
+//! If a column is refined, [`Rows::decode`] calls the function here, which decodes field by field. Rows are decoded
+//! together with others only if no refined column is wanted. So all code that reads rows (scans, aggregates, loads,
+//! checks) gets refined values.
 //!
 //! The tricky point is the text in messages: it is the file's text, and not the refined one. The queue keeps both.
 

@@ -1,8 +1,8 @@
 //! Removes rows that this transaction has inserted into a heap.
 //!
 //! heap_delete could remove each of them. But it reads the row's page into a shared buffer, which takes several times
-//! as long as marking the row, and removed rows are on nearly every page once they are 1 % of all rows. So where the
-//! heap's file is new in this transaction, pages are changed in the file:
+//! as long as marking the row. Once 1 % of the rows are removed, they are on nearly every page. So where the heap's
+//! file is new in this transaction, pages are changed in the file:
 //!
 //! ```text
 //!   rows, by page ─┬─ file that others use ───────────────────────────────────────────────► heap_delete
@@ -12,9 +12,8 @@
 //!
 //! Such a file is visible to this process only, and to the workers that it starts for this. So a page that is in no
 //! shared buffer stays out of them while it is changed here, and later readers read it from the file. A page in a
-//! buffer may be newer there, and is left to heap_delete. So are pages and rows that heap_delete would do more for than
-//! mark them: pages that are all-visible, rows with out-of-line values, rows that have changed since this transaction
-//! inserted them.
+//! buffer may be newer there, and is left to heap_delete. So are pages and rows that need more than a mark: pages that
+//! are all-visible, rows with out-of-line values, rows that have changed since this transaction inserted them.
 //!
 //! A row is marked and logged as heap_delete does it, so redo knows the records. XLogRegisterBlock logs the whole page
 //! at its first change after a checkpoint. As with appended pages ([`super::append`]), no checkpoint may come between

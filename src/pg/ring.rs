@@ -8,15 +8,15 @@
 //!
 //! One process decompresses the stream, and others work on the result. Its bytes are numbered like those of a file, so
 //! it is divided into chunks like a file ([`super::chunks`]). There are two differences. The end is unknown until the
-//! thread reaches it. And bytes are available only for a while: they are kept from the first record that is not cut
-//! yet, or from the first byte that a process has still to copy.
+//! thread reaches it. And bytes are available only for a while: the ring keeps those from the first record that is not
+//! cut yet, or that a process has still to copy.
 //!
 //! **The ring owns its memory.** It does not use the server's dynamic shared memory, which is unmapped when a
 //! transaction ends, while the thread may still write. The memory is a file without a name, which workers open through
 //! the leader's descriptor. A mapping lasts until its last user, which may be the thread, has released it.
 //!
-//! **A long zstd frame is decoded in place**, without copies: blocks stay where they are decoded
-//! ([`super::zstd_frames`]), and refer back to earlier bytes, which are still there although no process needs them any
+//! **A long zstd frame is decoded in place**, without copies. Blocks stay where they are decoded
+//! ([`super::zstd_frames`]). They refer back to earlier bytes, which are still there although no process needs them any
 //! more. A block needs contiguous space, so the ring's first bytes are mapped a second time behind its last ones.
 //!
 //! **No process is woken.** The thread cannot signal a process of the server. So a process that waits looks again after
@@ -124,7 +124,7 @@ impl Map {
         for (place, from, len) in [(0, 0, len), (len, HEAD, TWICE)] {
             let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
             let from = libc::off_t::try_from(from).map_err(|_| ErrorKind::InvalidData)?;
-            // SAFETY: a mapping of an open file, at addresses that were reserved above.
+            // SAFETY: of an open file, at addresses that were reserved above.
             let at = unsafe { libc::mmap(at.byte_add(place), len, protection, flags, file.as_raw_fd(), from) };
             if at == libc::MAP_FAILED {
                 return Err(Error::last_os_error());
@@ -204,7 +204,7 @@ impl Ring {
     /// `stretch` bytes. Guarded, and interruptible.
     pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
         reserve()?;
-        // The space of the next block is in addition to the others.
+        // The space for the next block, which no process reads yet, is added.
         let size = size(processes, stretch).next_multiple_of(HEAD) + TWICE;
         let identity = Identity::of(&file.metadata()?);
         // SAFETY: a call with a string; the result is checked.
@@ -231,7 +231,7 @@ impl Ring {
             return Err(Error::from_raw_os_error(error));
         }
         let map = Map::new(&shared)?;
-        // SAFETY: no other process or thread uses the memory yet.
+        // SAFETY: no other process uses it yet.
         unsafe {
             map.at.cast::<Head>().write(Head {
                 size: size as u64,
@@ -448,7 +448,7 @@ impl Writer {
             }
             let (at, _) = self.map.place(filled);
             // SAFETY: `TWICE` bytes are contiguous, and none is needed. Bytes before them stay: the decoder overwrites
-            // them only one ring length later, at the same addresses; and bytes behind the ring's end are also at its
+            // them only one ring length later, at the same addresses. Bytes behind the ring's end are also at its
             // beginning, mapped twice. ZSTD_decodingBufferSize_min (zstd.h) requires more behind a window, for a buffer
             // that is mapped once. Here, in a ring of S bytes, a block at p overwrites at most p - S .. p - S + ROOM. A
             // window has at most S - TWICE bytes (`Decoder::begin`), so the block looks back no further than to p - S +

@@ -1,8 +1,8 @@
 //! Runs pg_bulk's own SQL with the privileges of another role, with names that are resolved safely.
 //!
 //! The caller may have any search path, with functions, operators and tables of the caller's on it. Code that runs here
-//! resolves names in `pg_catalog` first, and never in the caller's schemas. Even if the session applies changes of
-//! another server (`session_replication_role = replica`), the code runs as an ordinary change.
+//! resolves names in `pg_catalog` first, and never in the caller's schemas. If the session applies changes of another
+//! server (`session_replication_role = replica`), changes of this code still count as the server's own.
 
 use std::ffi::{CStr, CString};
 

@@ -1,9 +1,9 @@
 //! Turns records into datums, one row at a time.
 //!
 //! A row is made in two steps. [`Rows::decode`], in a guarded frame, fills the values that native decoders can convert
-//! and queues the others. [`Rows::convert`], in a plain frame, runs the queue: input functions and default expressions,
-//! in the order of the file, so that the first bad column is the one that COPY would name. Decoders never raise, so
-//! errors occur in the queue's order.
+//! and queues the others. [`Rows::convert`], in a plain frame, runs the queue: input functions and default expressions.
+//! It works in the order of the file, so that the first bad column is the one that COPY would name. Decoders never
+//! raise, so errors occur in the queue's order.
 //!
 //! Values made by native decoders live in the row's arena, until the next row.
 //!
@@ -342,7 +342,7 @@ impl Rows {
         self.queue.clear();
         self.strings.clear();
         if self.is_refined {
-            // SAFETY: this function's contract covers `decode_refined`.
+            // SAFETY: `decode_refined` has this contract.
             return unsafe { self.decode_refined(wanted, arrays) };
         }
         let reader = &self.stream.reader;

@@ -109,7 +109,7 @@ unsafe fn user() -> (pg_sys::Oid, i32) {
 /// # Safety
 /// Called by the server while it makes a message, with the pointer it was pushed with.
 unsafe extern "C-unwind" fn hear(this: Opaque) {
-    // SAFETY: the state outlives the push, and so does its memory context.
+    // SAFETY: the state and its memory outlive the push.
     unsafe {
         let this = this.cast::<RowViolation>();
         let (message, memory) = copy_of_message((*this).memory);

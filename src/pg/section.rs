@@ -9,8 +9,8 @@ pub struct Section {
     delays: bool,
 }
 
-/// Time for which a process does not set the flag when a checkpoint has begun, in µs: longer than the checkpointer
-/// sleeps between two looks for processes with the flag (10 ms, CreateCheckPoint).
+/// Pause of a process before it sets the flag again after a checkpoint has begun, in µs. It is longer than the sleep of
+/// the checkpointer between two checks of the flags (10 ms, CreateCheckPoint).
 const CHECKPOINT_TURN: i64 = 15_000;
 
 /// The redo point when a process last began such a section. A checkpoint waits until it sees no process with the flag,

@@ -169,8 +169,8 @@ impl RelationFile {
             let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
             let pieces = Pieces { list: vec![piece], reserved: false };
             let whole = i64::from(SEGMENT) * BLCKSZ as i64;
-            // SAFETY: system calls on an open descriptor. No segment is longer than this, so ftruncate cuts nothing
-            // off, even if another process extends it meanwhile.
+            // SAFETY: system calls on an open descriptor. No segment is longer, so ftruncate cuts nothing off even if
+            // another process writes meanwhile.
             let extended = unsafe {
                 let mut status: libc::stat = std::mem::zeroed();
                 libc::fstat(fd, &raw mut status) == 0 && (status.st_size >= whole || libc::ftruncate(fd, whole) == 0)
@@ -312,7 +312,7 @@ fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
 }
 
 /// Bytes of one write. The page cache allocates memory for all bytes of a write, contiguously if it can. Free memory of
-/// the size of a huge page is rare, or a virtual machine has returned it to its host: writes of 2 MB were measured to
+/// the size of a huge page is rare, or a virtual machine has returned it to its host. Writes of 2 MB were measured to
 /// take ten times as long as smaller ones. With fault points the size is smaller, so that a write in the middle of a
 /// batch can fail.
 pub const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };

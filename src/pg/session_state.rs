@@ -1,9 +1,8 @@
 //! The session's user and settings, saved before user code runs.
 //!
-//! A function of another user (SECURITY DEFINER), or with settings of its own, leaves both in force when an error
-//! passes through it: only the end of the transaction restores them (fmgr_security_definer, fmgr.c). Code that catches
-//! an error and continues before it raises the error again must restore them first, so that it does not run as that
-//! user.
+//! A function may run as another user (SECURITY DEFINER) or with settings of its own. Both stay in force when an error
+//! passes through it; only the end of the transaction restores them (fmgr_security_definer, fmgr.c). Code that catches
+//! the error and continues must restore them first. Otherwise it would run as that user.
 
 use pgrx::pg_sys;
 
@@ -24,7 +23,7 @@ impl SessionState {
     /// [`Self::keep`] or [`Self::restore`] follows at the same level of nesting, or an error ends the transaction.
     pub unsafe fn note() -> SessionState {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        // SAFETY: fills its arguments, and increments a counter.
+        // SAFETY: fills its arguments; counts.
         unsafe {
             c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
             SessionState { user, context, level: c::NewGUCNestLevel() }

@@ -100,7 +100,7 @@ impl SharedSorts {
 
     /// Return one of the sorts.
     pub fn get(&self, number: usize) -> Option<SharedSort> {
-        // SAFETY: the number was checked; `create` has made this sort.
+        // SAFETY: a checked number; made by `create`.
         (number < self.count).then(|| unsafe {
             let place = self.place(number);
             SharedSort { tally: place.cast(), sort: place.add(size_of::<Tally>()).cast() }
@@ -116,7 +116,7 @@ impl SharedSorts {
 
 impl SharedSort {
     fn tally(&self) -> &Tally {
-        // SAFETY: this process is attached while the sort is in use.
+        // SAFETY: this process is attached.
         unsafe { &*self.tally }
     }
 

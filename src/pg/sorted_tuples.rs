@@ -171,7 +171,7 @@ impl SortedTuples {
     pub fn advance(&mut self) -> bool {
         self.count = 0;
         if !self.is_over {
-            // SAFETY: the relations are open and the sort is in progress; the closure owns nothing.
+            // SAFETY: relations are open, the sort is not over; the closure owns nothing.
             unsafe {
                 let (heap, this) = (self.heap, (&raw mut *self).cast());
                 guard(|| as_owner(heap, fill, this));
@@ -200,7 +200,7 @@ impl SortedTuples {
             right_len: right.len(),
             pivot: std::ptr::null_mut(),
         };
-        // SAFETY: as in `advance`; the pivot has the length in its header, and lives in the scratch context.
+        // SAFETY: as in `advance`; the pivot has the length in its header, and lives in `scratch`.
         unsafe {
             let (heap, argument) = (self.heap, (&raw mut neighbours).cast());
             guard(|| as_owner(heap, truncate, argument));
@@ -236,7 +236,7 @@ impl SortedTuples {
 
     /// End the sort, and free the memory. Guarded.
     pub fn end(self) {
-        // SAFETY: guarded calls; `new` has made the sort and the context.
+        // SAFETY: guarded calls; made by `new`.
         unsafe {
             if !self.sort.is_null() {
                 pg_sys::tuplesort_end(self.sort);

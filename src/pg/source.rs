@@ -246,7 +246,7 @@ impl Source {
             return Err(Error::file_access(&format!("could not open file \"{}\" for reading", other.name), &error));
         }
         let fd = self.from.fd;
-        // SAFETY: fcntl on an open descriptor of this process.
+        // SAFETY: fcntl on an open descriptor.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         self.from = Handle::new(fd, other.from.waits);
         self.name = std::mem::take(&mut other.name);

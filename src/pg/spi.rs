@@ -154,10 +154,10 @@ pub enum Access {
 /// Run one statement. Guarded; values of by-reference types are in the current memory context.
 ///
 /// It may use only `tables` and the server's catalogs. Their names alone are not safe. The owner of the extension's
-/// schema may rename it, and create other tables under the names in the statement, whose triggers and functions would
-/// then run with pg_bulk's privileges. So the relations to which parse analysis has resolved the names are checked.
-/// They cannot change afterwards: parse analysis has locked them, so planning takes no new lock. Only with a new lock
-/// would the server notice a renamed schema, and analyze the statement again.
+/// schema may rename it, and create other tables under the names in the statement. Their triggers and functions would
+/// then run as the extension's owner. So the relations to which parse analysis has resolved the names are checked. They
+/// cannot change afterwards: parse analysis has locked them, so planning takes no new lock. Only with a new lock would
+/// the server notice a renamed schema, and analyze the statement again.
 pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables: &[pg_sys::Oid]) -> Result<Outcome> {
     let source = CString::new(statement).unwrap_or_default();
     let mut kinds: Vec<_> = arguments.iter().map(|a| a.kind).collect();

@@ -3,10 +3,10 @@
 //! This replaces SPI, in a plain frame and without SPI's error context: the statement is an internal detail. Errors of
 //! triggers and constraints keep all their fields, and their CONTEXT names only the position in the file.
 //!
-//! The text of a statement names tables and functions. Since the text was composed, user code may have run, and the
-//! owner of a schema may have given a name to another object: a table with other columns, a view, or a function that
-//! matches the call better. So the objects to which the names resolve are checked before the statement is used any
-//! further ([`About`]).
+//! The text of a statement names tables and functions. Since the text was composed, user code may have run. The owner
+//! of a schema may have given a name to another object: a table with other columns, a view, or a better matching
+//! function. So the objects to which the names resolve are checked before the statement is used any further
+//! ([`About`]).
 
 use std::ffi::c_char;
 
@@ -32,7 +32,7 @@ impl Checked {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub enum About {
-    /// Any. The author of the statement has the privileges for it.
+    /// Any: the user runs the statement, and it does nothing that the user could not do.
     Anything,
     /// No table but this one.
     Table(pg_sys::Oid),
@@ -49,7 +49,7 @@ pub enum About {
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
 /// context, in which everything is allocated.
 pub unsafe fn run(source: *const c_char, argument: i64, about: About, checked: Checked) -> u64 {
-    // SAFETY: this function's contract covers `run_in`; None_Receiver is a constant of the server.
+    // SAFETY: `run_in` has this contract; None_Receiver is a constant.
     unsafe { run_in(source, argument, about, checked, std::ptr::null_mut(), pg_sys::None_Receiver) }
 }
 
@@ -58,7 +58,7 @@ pub unsafe fn run(source: *const c_char, argument: i64, about: About, checked: C
 /// # Safety
 /// As for [`run`]; the environment outlives the call.
 pub unsafe fn count(source: *const c_char, about: About, environment: *mut pg_sys::QueryEnvironment) -> u64 {
-    // SAFETY: this function's contract covers `run_in`; None_Receiver is a constant of the server.
+    // SAFETY: `run_in` has this contract; None_Receiver is a constant.
     unsafe { run_in(source, 0, about, Checked::NONE, environment, pg_sys::None_Receiver) }
 }
 
@@ -72,7 +72,7 @@ pub unsafe fn each(
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: this function's contract covers `run_in`.
+    // SAFETY: `run_in` has this contract.
     unsafe { run_in(source, 0, about, Checked::NONE, environment, receiver) }
 }
 
@@ -148,7 +148,7 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
         About::Anything => return true,
         About::Table(table) => (table, pg_sys::InvalidOid),
         About::Rows { table, function } => (table, function),
-        // SAFETY: this function's contract covers `is_call`.
+        // SAFETY: `is_call` has this contract.
         About::Call(function) => return unsafe { is_call(query, function) },
     };
     // SAFETY: this function's contract covers the query; each entry has the type of its kind, each node that of its

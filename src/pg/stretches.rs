@@ -7,9 +7,8 @@
 //! **Order.** Chunks have tickets. They are assigned and cut in ascending order of tickets. If a row is bad, the error
 //! that COPY would raise is that of the first bad row in the file. So a process with an error records the ticket of its
 //! chunk. No later chunk is assigned or finished then, and the error waits until all earlier chunks are done; an
-//! earlier error replaces it. [`Stretches::is_earliest`] is that wait. It may wait only for processes that work without
-//! pause. A process that passes rows on to a consumer may be left waiting by that consumer, so it must not be waited
-//! for.
+//! earlier error replaces it. [`Stretches::is_earliest`] is that wait. It may wait only for processes that work until
+//! they are done. A process that passes rows to a consumer is not waited for, since the consumer may let it wait.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
@@ -206,7 +205,7 @@ impl Stretches {
             if self.is_over(number) {
                 return Some(None);
             }
-            // SAFETY: this process has the ticket that may cut now.
+            // SAFETY: this process may cut now.
             (self.turn.load(SeqCst) == number).then(|| Some(unsafe { *self.edge.get() }))
         })
     }
@@ -218,7 +217,7 @@ impl Stretches {
 
     /// Let the next chunk be cut.
     pub fn pass_turn(&self, number: u64, edge: Edge) {
-        // SAFETY: this process has the ticket that may cut, until the next line.
+        // SAFETY: this process may cut until the next line.
         unsafe { *self.edge.get() = edge };
         self.turn.store(number + 1, SeqCst);
         self.turned(number + 1).announce();

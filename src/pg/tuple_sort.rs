@@ -190,7 +190,7 @@ impl TupleSort {
         if index.is_null() {
             return;
         }
-        // SAFETY: the index is open; `prepare` has made the slot and the state.
+        // SAFETY: an open index; `prepare` has made the rest.
         unsafe {
             if !self.estate.is_null() {
                 pg_sys::ExecDropSingleTupleTableSlot(self.slot);

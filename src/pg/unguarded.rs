@@ -431,7 +431,7 @@ pub unsafe fn exec_eval_expr(
 /// The caller is a plain frame; such a value.
 #[inline]
 pub unsafe fn read_only(value: pg_sys::Datum) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers the value.
+    // SAFETY: the callee has this contract.
     unsafe { MakeExpandedObjectReadOnlyInternal(value) }
 }
 
@@ -445,7 +445,7 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
         return true;
     }
     let mut is_null = false;
-    // SAFETY: this function's contract covers both; ExecInitQual makes expressions whose result is never NULL.
+    // SAFETY: the callee has this contract; ExecInitQual makes expressions whose result is never NULL.
     unsafe { exec_eval_expr(qual, econtext, &raw mut is_null) }.value() != 0
 }
 

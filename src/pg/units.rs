@@ -15,9 +15,9 @@
 //! not affected.
 //!
 //! Ids ascend in the order of files. A process takes them when its chunk may be cut, for all of its records, whose
-//! number is not known then. So line ends are counted first, or records of the binary format. A process passes no row
-//! to its consumer before it has let the next chunk be cut: the queue might be full, while the process that empties it
-//! waits to cut.
+//! number is not known then. So line ends are counted first, or records of the binary format. A process passes rows to
+//! its consumer only after it has let the next chunk be cut. Otherwise the queue might be full while the process that
+//! empties it waits to cut.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -33,7 +33,7 @@ struct Hooks {
     accesses: pg_sys::object_access_hook_type,
 }
 
-/// Set the hooks. To be called once, in a background worker of pg_bulk.
+/// Set the hooks. To be called once, in a background worker of the queue.
 pub fn prepare() {
     // SAFETY: variables of this process, which has one thread; the library is never unloaded.
     unsafe {
@@ -69,7 +69,7 @@ fn saw() {
 /// Hook for the lookup of a function that is not built in. Returns whether [`calls`] is called for it.
 unsafe extern "C-unwind" fn looks_up(function: pg_sys::Oid) -> bool {
     saw();
-    // SAFETY: written once; calls the earlier hook. Nothing in this frame has a destructor.
+    // SAFETY: written once; calls the earlier hook. No destructors here.
     unsafe { BEFORE.looks_up.is_some_and(|before| before(function)) }
 }
 
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn calls(
     private: *mut pg_sys::Datum,
 ) {
     saw();
-    // SAFETY: written once; calls the earlier hook. Nothing in this frame has a destructor.
+    // SAFETY: written once; calls the earlier hook. No destructors here.
     unsafe {
         if let Some(before) = BEFORE.calls {
             before(event, function, private);

@@ -5,8 +5,8 @@
 //! needed. The library can also decode block by block behind the previous output ("buffer-less streaming" in zstd.h),
 //! and refer back to it.
 //!
-//! **Only plain frames are decoded here.** The header shows whether a frame is plain. Otherwise (a skippable frame, one
-//! with a dictionary or with a window that is too large, or no frame at all), decoding stops at its position, and
+//! **Only plain frames are decoded here.** A skippable frame, one with a dictionary or with too large a window, and
+//! bytes that are no frame are not plain. At their position decoding stops, and
 //! [`super::compression::Compression::decoder`] decodes the rest. The library verifies checksums, as in a stream.
 
 use std::ffi::CStr;
@@ -162,8 +162,8 @@ impl Frames {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             // SAFETY: `wanted` bytes of input; this function's contract covers the rest. A block refers back no further
-            // than its frame's window, which `begin` has found to be at most `most`; and the library writes only to `at
-            // .. at + ROOM`, since it gets that limit.
+            // than its frame's window, which is at most `most`. The library writes only to `at .. at + ROOM`, since it
+            // gets that limit.
             let made =
                 unsafe { sys::ZSTD_decompressContinue(context, at.cast(), ROOM, bytes.as_ptr().cast(), bytes.len()) };
             self.from += wanted;

@@ -167,7 +167,7 @@ unsafe fn mark_parts(task: &Task, bounds: *const usize, rows: *mut u64, windows:
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server vouches for the argument; nothing in this frame has a destructor.
+    // SAFETY: the server passes a valid argument; nothing in this frame has a destructor.
     unsafe { work(toc) }
 }
 

@@ -1,8 +1,7 @@
 //! Fills columns that have no field of the record.
 //!
-//! They follow the columns with fields, and their [`Taken`] gives the value: from the line of a record that is one
-//! field, the file's name, the line number, a default, or NULL. A column whose field is missing at the record's end is
-//! filled here too.
+//! They follow the columns with fields. Their [`Taken`] gives the value: a part of the line, the file's name, the line
+//! number, a default, or NULL. A column whose field is missing at the record's end is filled here too.
 //!
 //! Values that are text are handled like fields: by the native decoder, or by the queue if it cannot convert them.
 

@@ -121,8 +121,8 @@ impl Rows {
         (0..fields.min(self.fields)).try_for_each(|field| self.check_default(&record, field))
     }
 
-    /// Check that a field is not the DEFAULT marker while its column has no default. A field beyond the columns is an
-    /// error elsewhere.
+    /// Check that a field is not the DEFAULT marker while its column has no default. A field beyond the columns is
+    /// another error.
     fn check_default(&self, record: &Record<'_>, field: usize) -> Result<()> {
         let Some(column) = self.columns.get(..self.fields).and_then(|columns| columns.get(field)) else {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Finds the type of a column from its values.
 //!
-//! A type stays a candidate as long as each value looks like one of its values, and the server accepts it: the type's
-//! native decoder, or else its input function, under the settings of the session. So a load of the same values accepts
-//! every type that is left in the end. For each other type, the first value that ruled it out is kept with its
+//! A type stays a candidate as long as each value has its syntax and the server accepts the value. The type's native
+//! decoder is asked first, then its input function, under the settings of the session. So a load of the same values
+//! accepts every type that is left in the end. For each other type, the first value that ruled it out is kept with its
 //! position.
 
 use std::ffi::CString;
@@ -41,7 +41,7 @@ const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
 #[derive(Debug, Clone)]
 pub struct Evidence {
     left: Types,
-    /// Types that some value looked like.
+    /// Types whose syntax some value has.
     spoken_for: Types,
     proven: Types,
     /// Some date can be read in two ways; some other date shows which one is meant.
@@ -106,7 +106,7 @@ impl Evidence {
         self.has_either && !self.order_proven && !self.left.and(Types::of(DATES)).is_empty()
     }
 
-    /// The types that were ruled out although some value looked like them.
+    /// The types that were ruled out although some value has their syntax.
     pub fn ruled_out(&self) -> impl Iterator<Item = &RuledOut> {
         self.ruled_out.iter().filter(|ruled| self.spoken_for.has(ruled.of))
     }

@@ -19,7 +19,7 @@ pub fn clip(name: &[u8], most: usize) -> usize {
         return name.len();
     }
     let limit = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
-    // SAFETY: a pointer to these bytes and their number; the function only reads them.
+    // SAFETY: bytes and their number; the function only reads them.
     let kept = unsafe { pg_sys::pg_mbcliplen(name.as_ptr().cast(), limit(name.len()), limit(most)) };
     usize::try_from(kept).unwrap_or(0)
 }

@@ -89,7 +89,7 @@ impl Source {
             self.file_size = Some(meta.size());
         } else {
             // Other special files are read without waiting: the kernel does not support waiting for /dev/null, for
-            // example, and a file that has no bytes yet returns EAGAIN.
+            // example. A file that has no bytes yet returns EAGAIN.
             self.from.waits = meta.file_type().is_fifo();
         }
         self.decoding = self.undecoded();
@@ -129,7 +129,7 @@ impl Source {
         }
         // SAFETY: an open stream of the C library; pgrx's FILE is the C library's under another name.
         let fd = unsafe { libc::fileno(pipe.cast()) };
-        // SAFETY: fcntl on an open descriptor of this process.
+        // SAFETY: fcntl on an open descriptor.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
