@@ -56,7 +56,7 @@ impl Parallel {
 
     /// Take `len` bytes that were estimated and enter them under a key, with maximal alignment. Guarded.
     pub fn insert(&mut self, key: u64, len: usize) -> *mut u8 {
-        // SAFETY: guarded calls on a valid context, initialised.
+        // SAFETY: guarded calls on a valid context, initialized.
         unsafe {
             let space = pg_sys::shm_toc_allocate((*self.0).toc, len);
             pg_sys::shm_toc_insert((*self.0).toc, key, space);

@@ -6,10 +6,10 @@
 //! as they were planned for the first user, with SQL functions inlined. Within a transaction it also keeps the plan of
 //! a function that a range type calls.
 //!
-//! So code is plain if it calls nothing but such functions, and makes no values of types that call others. Expressions
-//! may call only immutable functions, because some of the others call more than is visible. Code that is not known to
-//! be plain counts as not plain. Expressions are read from the catalog: those of the relation cache have been planned,
-//! and planning may have run functions.
+//! So code is plain if it calls only built-in functions and functions in C, and makes no values of types that call
+//! others. Expressions may call only immutable functions, because some of the others call more than is visible. Code
+//! that is not known to be plain counts as not plain. Expressions are read from the catalog: those of the relation
+//! cache have been planned, and planning may have run functions.
 
 use std::ffi::c_void;
 

@@ -6,6 +6,7 @@
 //!   $PGDATA/pg_bulk_points/NAME                command for test point NAME; no file, no action
 //!   $PGDATA/pg_bulk_points/NAME.waiting.PID    exists while that process waits there
 //!   $PGDATA/pg_bulk_points/NAME.once           a command with `once`, after a process has taken it
+//! ```
 //!
 //! Commands are files because every process of the cluster sees a file at once: parallel workers, other sessions,
 //! processes that start later. Tests can write one while the server is down, and no library has to be preloaded. A

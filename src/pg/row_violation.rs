@@ -18,14 +18,14 @@ use super::compat;
 use super::original::{copy_of_message, text};
 use super::unguarded::{self, Opaque};
 
-/// Information about the errors since it was pushed.
+/// State of the callback: the errors for which it was called since it was pushed.
 #[derive(Debug)]
 pub struct RowViolation {
     /// The newest error that reached the callback was one of the row itself.
     is_of_row: bool,
     /// The executor is checking the row.
     is_judging: bool,
-    /// [`words_of`] the newest error about another row.
+    /// The hash ([`words_of`]) of the newest error about another row.
     nested: u64,
     memory: pg_sys::MemoryContext,
     snapshot: pg_sys::Snapshot,

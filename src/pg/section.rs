@@ -19,7 +19,7 @@ const CHECKPOINT_TURN: i64 = 15_000;
 pub struct Redo(pg_sys::XLogRecPtr);
 
 impl Redo {
-    /// The current one. Raises nothing.
+    /// The current redo point. Raises nothing.
     pub fn now() -> Redo {
         // SAFETY: takes a spinlock; raises nothing.
         Redo(unsafe { pg_sys::GetRedoRecPtr() })

@@ -30,7 +30,7 @@ pub struct RelationFile {
 }
 
 impl RelationFile {
-    /// Of an open relation. Guarded.
+    /// The main fork of an open relation. Guarded.
     pub fn new(relation: pg_sys::Relation, temporary: bool) -> Result<RelationFile> {
         // SAFETY: guarded calls on an open relation; the path is an own string.
         let path = unsafe {

@@ -1,10 +1,10 @@
-//! Converts rows of which bad values are survived: `on_error ignore` and `set_null`.
+//! Converts rows and survives bad values, for `on_error` `ignore` and `set_null`.
 //!
 //! Bad values are those of COPY of PostgreSQL 17 and later: a value that its type's input function rejects. A wrong
 //! number of fields, invalid bytes, and errors of default expressions are still errors.
 //!
 //! From 16 on, input functions report such values softly. On 15 they raise, and an error may only be caught in a
-//! subtransaction. The exception are functions that leave no state behind: the input functions of built-in scalar
+//! subtransaction. The exceptions are functions that leave no state behind: the input functions of built-in scalar
 //! types, written in C, which read a string and allocate memory. Only errors about the value itself are caught: class
 //! 22, and the NOT NULL and CHECK violations of domains.
 

@@ -1,8 +1,8 @@
-//! Reads index tuples that one process or several have sorted, a batch at a time, and compares neighbours.
+//! Reads index tuples that one process or several have sorted, a batch at a time, and compares neighbors.
 //!
-//! For each tuple the reader says how it compares with the previous one: it may have identical values, for posting
-//! lists, or equal keys, for unique indexes. If equal values are always identical (_bt_allequalimage), the bytes are
-//! compared, and no function is called.
+//! For each tuple the reader returns its relation to the previous one: it may have identical values, for posting lists,
+//! or equal keys, for unique indexes. If equal values are always identical (_bt_allequalimage), the bytes are compared,
+//! and no function is called.
 
 use std::ffi::c_void;
 
@@ -95,7 +95,7 @@ struct Begin {
     memory: i32,
 }
 
-/// Two neighbours, and the pivot between them.
+/// Two neighbors, and the pivot between them.
 struct Neighbours {
     of: *mut SortedTuples,
     left: *const u8,
@@ -190,7 +190,7 @@ impl SortedTuples {
         (0..self.count).map(place)
     }
 
-    /// The pivot tuple between two neighbours: _bt_truncate (nbtutils.c). Guarded.
+    /// The pivot tuple between two neighbors: _bt_truncate (nbtutils.c). Guarded.
     pub fn high_key(&self, left: &[u8], right: &[u8]) -> Vec<u8> {
         let mut neighbours = Neighbours {
             of: (&raw const *self).cast_mut(),

@@ -2,7 +2,7 @@
 //! error.
 //!
 //! The struct lies in shared memory. All changing fields are atomics, or belong to one process: the edge between two
-//! chunks belongs to the process whose ticket may cut now.
+//! chunks belongs to the process whose chunk may be cut now.
 //!
 //! **Order.** Chunks have tickets. They are assigned and cut in ascending order of tickets. If a row is bad, the error
 //! that COPY would raise is that of the first bad row in the file. So a process with an error records the ticket of its

@@ -4,8 +4,8 @@
 //!   page ─► row ─► predicate ─► expressions ─► index tuple ─► tuplesort
 //! ```
 //!
-//! All these steps may run user code, so they run in plain frames, as the table's owner. The user is switched for a
-//! page of rows or more at a time, since the switch costs more than a row.
+//! Predicates, expressions and comparisons may be user code, so they run in plain frames, as the table's owner. The
+//! user is switched for a page of rows or more at a time, since the switch costs more than a row.
 
 use pgrx::pg_sys;
 

@@ -1,7 +1,7 @@
 //! C functions for plain frames: declared here without pgrx's guard.
 //!
 //! A function here may raise an error and then jumps past its caller (see the rules in [`super`]). If it cannot raise,
-//! its comment says so and why.
+//! its comment states that.
 #![allow(non_snake_case)]
 
 mod access;
@@ -35,7 +35,7 @@ unsafe extern "C-unwind" {
     /// mbutils.c. Raises nothing.
     pub fn pg_get_client_encoding() -> c_int;
     /// elog.c. Starts a message; false if its level goes nowhere. Raises nothing but out of memory, nor do the
-    /// functions below.
+    /// functions that fill in the message.
     pub fn errstart_cold(elevel: c_int, domain: *const c_char) -> bool;
     /// elog.c. Sets the message without translation.
     pub fn errmsg_internal(fmt: *const c_char, ...) -> c_int;

@@ -127,7 +127,7 @@ impl Page {
 
     /// Is it an intact heap page on which a deletion only has to mark the row?
     pub fn is_plain(&mut self, block: u32) -> bool {
-        // SAFETY: a page has a head; it is aligned. Without checksums, none is set.
+        // SAFETY: a page has a header; it is aligned. Without checksums, none is set.
         unsafe {
             let head = self.head();
             let checksum = (*head).pd_checksum;

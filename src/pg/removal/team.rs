@@ -10,7 +10,7 @@
 //! mode also forbids new combo command ids: all rows get the one that the leader obtained for the first row, before the
 //! workers start. One command has inserted all rows of a load.
 //!
-//! While workers run, no process reads a page of the heap into a buffer. So a buffer lookup that found none stays true.
+//! While workers run, no process reads a page of the heap into a buffer. So the result of a buffer lookup stays valid.
 //!
 //! A checkpoint waits until none of the processes is between WAL and write. Each process pauses once to let it pass.
 //! After that the checkpoint waits for a moment when all are outside, or until the kept rows are done.

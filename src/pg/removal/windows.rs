@@ -1,6 +1,6 @@
-//! Marks rows on the pages of a file, a window of pages at a time, in one of one or several processes.
+//! Marks rows on the pages of a file, a window of pages at a time: the work of one process, alone or beside others.
 //!
-//! The tricky point are pages in a window that have no rows to mark. They are read with the others but must not be
+//! The tricky point is the pages in a window that have no rows to mark. They are read with the others but must not be
 //! written: a buffer or another process may write a newer version meanwhile.
 
 use pgrx::pg_sys;

@@ -32,7 +32,7 @@ unsafe extern "C-unwind" {
     pub fn PageAddItemExtended(page: *mut c_char, item: *mut c_char, size: usize, number: u16, flags: c_int) -> u16;
     /// bufmgr.c. Raises nothing.
     pub fn BufferGetBlockNumber(buffer: pg_sys::Buffer) -> pg_sys::BlockNumber;
-    /// bufmgr.c. For a page in a buffer, this and the functions below raise nothing but a PANIC.
+    /// bufmgr.c. For a page in a buffer, this and the functions up to XLogInsert raise nothing but a PANIC.
     pub fn MarkBufferDirty(buffer: pg_sys::Buffer);
     /// bufmgr.c.
     pub fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
