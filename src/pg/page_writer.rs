@@ -6,13 +6,15 @@
 //!   thread:                                        └─► pwrite ─────────────────────┘
 //! ```
 //!
-//! **The thread knows nothing of the server**, like the one that decompresses ([`super::decompressor`]): it has descriptors of
-//! its own, which nobody else closes, so that they never mean another file; the pages are its own until it gives them back; and it
-//! has no signal. What went wrong it says with the pages. One batch is under way at most.
+//! **The thread uses nothing of the server**, like the decompressing thread ([`super::decompressor`]). It has its own
+//! file descriptors, which no other code closes, so a descriptor never comes to mean another file. It owns the pages
+//! until it returns them, and it receives no signals. It returns its errors with the pages. At most one batch is under
+//! way.
 //!
-//! Unlike that one it is waited for, on every way out by which this process goes on: nothing is written any more when it is
-//! dropped. A FATAL error drops nothing: the end of the process ends the thread, in the middle of a write, as the process itself
-//! might have ended. Until then it writes to a file that is open, and that it cannot make again when it was removed.
+//! Unlike the decompressing thread, this one is waited for on every path on which the process goes on: once the
+//! [`PageWriter`] is dropped, nothing is written any more. A FATAL error drops nothing: the end of the process ends the
+//! thread, perhaps in the middle of a write, as may happen to a process that writes. Until then the thread writes to an
+//! open file; it cannot create a file that was removed.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -28,7 +30,7 @@ use super::segment::WRITE;
 
 const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 
-/// A page, aligned as direct I/O wants it.
+/// A page, aligned for direct I/O.
 #[repr(C, align(4096))]
 pub struct AlignedPage(pub [u8; BLCKSZ]);
 
@@ -38,7 +40,7 @@ pub fn bytes_of(pages: &[AlignedPage]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(pages.as_ptr().cast::<u8>(), size_of_val(pages)) }
 }
 
-/// Pages to be written, as many as are counted, from this byte of a file on.
+/// The first `count` pages, to be written from this byte of a file on.
 pub struct Batch {
     pub pages: Vec<AlignedPage>,
     pub count: usize,
@@ -46,10 +48,10 @@ pub struct Batch {
     pub offset: u64,
 }
 
-/// What has become of a batch.
+/// The pages of a batch, and the outcome of the write.
 pub type Done = (Vec<AlignedPage>, Result<()>);
 
-/// The thread, and what it was given.
+/// The thread, and the channels to it.
 pub struct PageWriter {
     batches: Option<SyncSender<Batch>>,
     done: Receiver<Done>,
@@ -67,21 +69,21 @@ impl PageWriter {
             std::thread::Builder::new().name("pg_bulk page writer".into()).spawn(work)
         })?;
         let mut writer = PageWriter { batches: Some(batches), done, thread: Some(thread), is_busy: true };
-        // Until the thread has what it needs to begin, this one takes no memory.
+        // Wait for the thread's first message: until then, this thread leaves the reserved memory to it.
         match writer.take() {
             Some((_, outcome)) => outcome.map(|()| writer),
             None => Err(failed()),
         }
     }
 
-    /// Have a batch written. Nothing may be under way: see [`Self::take`].
+    /// Give a batch to the thread. No batch may be under way: see [`Self::take`].
     pub fn hand_over(&mut self, batch: Batch) -> Result<()> {
         let sent = self.batches.as_ref().is_some_and(|batches| batches.send(batch).is_ok());
         self.is_busy = sent;
         if sent { Ok(()) } else { Err(failed()) }
     }
 
-    /// Wait for what is under way, and take its pages back. None if nothing is.
+    /// Wait for the batch that is under way, and take its pages back. None if no batch is.
     pub fn take(&mut self) -> Option<Done> {
         if !std::mem::replace(&mut self.is_busy, false) {
             return None;
@@ -94,7 +96,7 @@ impl Drop for PageWriter {
     fn drop(&mut self) {
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // It ends when there are no more batches. That it has failed is known by then.
+            // The thread ends when the channel of batches is closed. Its failure was reported with a batch.
             let _ = thread.join();
         }
     }
@@ -104,7 +106,7 @@ fn failed() -> Error {
     Error::other("the thread that writes pages has failed")
 }
 
-/// What the thread does.
+/// Body of the thread.
 fn work(batches: &Receiver<Batch>, done: &SyncSender<Done>) {
     if done.send((Vec::new(), Ok(()))).is_err() {
         return;
@@ -112,7 +114,7 @@ fn work(batches: &Receiver<Batch>, done: &SyncSender<Done>) {
     while let Ok(Batch { pages, count, file, offset }) = batches.recv() {
         let bytes = pages.get(..count).map(bytes_of).ok_or_else(failed);
         let outcome = bytes.and_then(|bytes| write(&file, bytes, offset));
-        // The descriptor is not to outlive the batch.
+        // The descriptor must not outlive the batch.
         drop(file);
         if done.send((pages, outcome)).is_err() {
             return;
@@ -124,7 +126,7 @@ fn write(file: &File, bytes: &[u8], offset: u64) -> Result<()> {
     let mut place = offset;
     for piece in bytes.chunks(WRITE) {
         file.write_all_at(piece, place).map_err(|error| match error.kind() {
-            // As the server takes it, too.
+            // Like core, report a write of no bytes as a full disk.
             ErrorKind::WriteZero => Error::from_raw_os_error(libc::ENOSPC),
             _ => error,
         })?;

@@ -1,12 +1,12 @@
-//! Parallel workers of this backend's transaction.
+//! Parallel workers in the transaction of this backend.
 //!
 //! ```text
 //!   Parallel::new ─► estimate ─► initialize ─► insert, queue … ─► launch ─► (work) ─► finish
 //! ```
 //!
-//! Between `new` and `finish` the transaction is in parallel mode: no xid is taken, no command is counted on, no row is
-//! updated. An error leaves all of it to the end of the transaction or subtransaction, which stops the workers and
-//! releases the memory; so nothing is done when a [`Parallel`] is dropped.
+//! Between `new` and `finish` the transaction is in parallel mode: it assigns no transaction id, advances no command
+//! counter and updates no row. After an error, the end of the transaction or subtransaction stops the workers and
+//! releases the memory, so dropping a [`Parallel`] does nothing.
 
 use std::ffi::{CStr, c_void};
 
@@ -23,7 +23,7 @@ pub struct Parallel(*mut pg_sys::ParallelContext);
 
 impl Parallel {
     /// Enter parallel mode, to run `function` of this library in `workers` workers. Guarded. Errors of workers are
-    /// raised with the error context that is current now.
+    /// raised with the error context of this call.
     pub fn new(function: &CStr, workers: usize) -> Parallel {
         let workers = i32::try_from(workers).unwrap_or(0);
         // SAFETY: guarded calls.
@@ -33,7 +33,7 @@ impl Parallel {
         }
     }
 
-    /// Make room for something of `len` bytes. Before [`Parallel::initialize`].
+    /// Reserve `len` bytes of shared memory. To be called before [`Parallel::initialize`].
     pub fn estimate(&mut self, len: usize) {
         // SAFETY: a valid context; shm_toc_estimate_chunk and shm_toc_estimate_keys (shm_toc.h).
         unsafe {
@@ -42,21 +42,21 @@ impl Parallel {
         }
     }
 
-    /// Make the shared memory. Guarded.
+    /// Create the shared memory. Guarded.
     pub fn initialize(&mut self) {
         // SAFETY: a guarded call on a valid context.
         unsafe { pg_sys::InitializeParallelDSM(self.0) };
     }
 
-    /// Workers that there may be. Without dynamic shared memory there are none.
+    /// Highest number of workers. Zero if there is no dynamic shared memory.
     pub fn most_workers(&self) -> usize {
         // SAFETY: a valid context.
         usize::try_from(unsafe { (*self.0).nworkers }).unwrap_or(0)
     }
 
-    /// Room for `len` bytes that was estimated, under a key. Aligned for everything. Guarded.
+    /// Take `len` bytes that were estimated and enter them under a key, with maximal alignment. Guarded.
     pub fn insert(&mut self, key: u64, len: usize) -> *mut u8 {
-        // SAFETY: guarded calls on a valid context, initialised.
+        // SAFETY: guarded calls on a valid context, initialized.
         unsafe {
             let space = pg_sys::shm_toc_allocate((*self.0).toc, len);
             pg_sys::shm_toc_insert((*self.0).toc, key, space);
@@ -64,7 +64,7 @@ impl Parallel {
         }
     }
 
-    /// A queue whose receiver we are, in room that was inserted. Guarded.
+    /// A message queue that this process receives from, in memory that was inserted. Guarded.
     ///
     /// # Safety
     /// `space` has `len` bytes.
@@ -77,7 +77,7 @@ impl Parallel {
         }
     }
 
-    /// Start the workers. Returns how many could be started. Guarded.
+    /// Start the workers, and return the number of those started. Guarded.
     pub fn launch(&mut self) -> usize {
         // SAFETY: a guarded call on a valid context.
         unsafe {
@@ -86,13 +86,13 @@ impl Parallel {
         self.launched()
     }
 
-    /// Workers that were started.
+    /// Number of workers that were started.
     pub fn launched(&self) -> usize {
         // SAFETY: a valid context.
         usize::try_from(unsafe { (*self.0).nworkers_launched }).unwrap_or(0)
     }
 
-    /// Let a queue know whose it is, so that it notices when that worker dies. Guarded.
+    /// Attach a queue to its worker, so that the receiver notices the death of that worker. Guarded.
     ///
     /// # Safety
     /// A queue of [`Parallel::queue`], and a worker that was launched.
@@ -101,13 +101,13 @@ impl Parallel {
         unsafe { pg_sys::shm_mq_set_handle(queue, (*(*self.0).worker.add(worker)).bgwhandle) };
     }
 
-    /// Wait for the workers to be done; raises their errors. What they shared is still there. Guarded.
+    /// Wait until the workers have finished, and raise their errors. The shared memory stays. Guarded.
     pub fn wait(&self) {
         // SAFETY: a guarded call on a valid context.
         unsafe { pg_sys::WaitForParallelWorkersToFinish(self.0) };
     }
 
-    /// The same for a plain frame, where errors of workers are raised whole.
+    /// Wait like [`Parallel::wait`], but from a plain frame, so that errors of workers keep their CONTEXT.
     ///
     /// # Safety
     /// A plain frame.
@@ -116,14 +116,14 @@ impl Parallel {
         unsafe { unguarded::WaitForParallelWorkersToFinish(self.0) };
     }
 
-    /// End the workers, wherever they are, and stay in parallel mode: the transaction is going to fail. What was shared is
-    /// gone. Guarded.
+    /// Stop the workers at once, and stay in parallel mode, for a transaction that is going to fail. The shared memory
+    /// is released. Guarded.
     pub fn destroy(self) {
         // SAFETY: a guarded call on a valid context.
         unsafe { pg_sys::DestroyParallelContext(self.0) };
     }
 
-    /// Wait for the workers, and leave parallel mode. What was shared is gone. Guarded.
+    /// Wait for the workers and leave parallel mode. The shared memory is released. Guarded.
     pub fn finish(self) {
         // SAFETY: guarded calls on a valid context.
         unsafe {
@@ -134,11 +134,11 @@ impl Parallel {
     }
 }
 
-/// Have `function` called with `argument` when what the context's processes share is about to go, and the workers are gone.
-/// False if there is no shared memory, nor then any worker. Guarded.
+/// Register `function`, to be called with `argument` before the context's shared memory is detached, when the workers
+/// are gone. False if there is no shared memory and so no worker. Guarded.
 ///
 /// # Safety
-/// A valid context, initialised; a function that raises nothing, and that may be called with the argument until then.
+/// A valid context, initialized; a function that raises nothing, and that may be called with the argument until then.
 pub unsafe fn at_detach(
     context: *mut pg_sys::ParallelContext,
     function: unsafe extern "C-unwind" fn(*mut pg_sys::dsm_segment, pg_sys::Datum),
@@ -154,7 +154,7 @@ pub unsafe fn at_detach(
     true
 }
 
-/// What the leader has inserted under a key. Guarded.
+/// Return the memory that the leader has inserted under a key. Guarded.
 ///
 /// # Safety
 /// The table of contents that a worker was started with, and a key that was inserted.

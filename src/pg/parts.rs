@@ -1,11 +1,12 @@
-//! The parts of a record that has no delimiters: where each column's value is in it.
+//! Fixed-width fields: a record without delimiters, and the position of each column's value in it.
 //!
-//! To the reader such a record is one field, its line, which no column takes ([`super::line_parts`]). [`Parts`] says what is in it.
+//! For the reader such a record is one field, its line, which belongs to no column ([`super::line_parts`]). [`Parts`]
+//! finds the fixed-width fields in it.
 //!
-//! The tricky point is the encoding. Places in a record are counted in bytes of the file, so the reader hands out lines as
-//! they are, and it is each part that is verified, or converted to the server's encoding. For a line that is nothing but
-//! ASCII there is nothing to do, and for others it is done for all of its parts, wanted or not: which records are
-//! good must not depend on what is asked for. What is between the parts may be anything.
+//! The tricky point is the encoding. Positions in a record are counted in bytes of the file. So the reader returns
+//! lines unconverted, and each fixed-width field is verified, or converted to the server's encoding, by itself. A line
+//! of ASCII needs neither. In any other line all fields are verified, also those that the query does not use: which
+//! records are valid must not depend on the columns asked for. Bytes between the fields are not verified.
 
 use pg_bulk_format::fixed::{self, Layout, Misfit};
 use pg_bulk_format::number::Number;
@@ -15,22 +16,22 @@ use super::column::Column;
 use super::encoding::{EncodingErrors, Encodings, Treatment, invalid_bytes};
 use crate::error::{self, Result};
 
-/// What the parts of records are, and those of the current one.
+/// The layout of the fixed-width fields, and their values in the current record.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// For each column, in the order of [`super::row::Rows::columns`].
     layout: Layout,
-    /// The parts are as they are in the line.
+    /// The line is ASCII: values are taken from it unchanged.
     is_plain: bool,
-    /// For each column, where its value is in `converted`.
+    /// For each column, the end of its value in `converted`.
     ends: Vec<usize>,
     converted: Vec<u8>,
-    /// A number as text.
+    /// The text form of a number.
     text: Vec<u8>,
 }
 
 impl Parts {
-    /// Records have values for these columns, and may be said to be so long.
+    /// Set the layout: a field for each of these columns, and the length of a record if the options give one.
     pub(super) fn lay_out(&mut self, columns: &[Column], length: Option<usize>) {
         let slice = |column: &Column| {
             let mut slice = column.slice.clone()?;
@@ -44,7 +45,7 @@ impl Parts {
         self.layout = Layout::new(columns.iter().map(slice).collect(), length);
     }
 
-    /// Look at the line of a record. An error is about it. Guarded.
+    /// Read the line of a record. An error is an error of this record. Guarded.
     pub(super) fn read(
         &mut self,
         line: &[u8],
@@ -65,7 +66,7 @@ impl Parts {
         if self.is_plain { Ok(()) } else { self.convert(line, encodings, invalid) }
     }
 
-    /// Make strings of the server's of all parts.
+    /// Convert all fields to strings in the server's encoding.
     #[cold]
     fn convert(&mut self, line: &[u8], encodings: &Encodings, invalid: EncodingErrors) -> Result<()> {
         self.ends.clear();
@@ -92,7 +93,8 @@ impl Parts {
                         rest = rest.get(encodings.hopeless_len(rest)..).unwrap_or_default();
                         continue;
                     }
-                    // What cannot be converted, though it is valid, ends the load.
+                    // With `Reject`, only invalid bytes are an error of the record. Valid characters that have no
+                    // conversion end the load.
                     if invalid == EncodingErrors::Reject && encodings.valid_up_to(rest) < rest.len() {
                         let rest = rest.get(encodings.valid_up_to(rest)..).unwrap_or_default();
                         return Err(invalid_bytes(encodings.of_file(), rest));
@@ -105,7 +107,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The value of a column in the line that was looked at; none is NULL.
+    /// The value of a column in the line read last; None is NULL.
     #[inline]
     pub(super) fn value<'a>(&'a mut self, column: usize, line: &'a [u8]) -> Option<&'a [u8]> {
         let slice = self.layout.slices().get(column)?.as_ref()?;

@@ -1,8 +1,8 @@
-//! Names that a pattern matches, as a shell finds them (glob(7)).
+//! File names that match a pattern, as in a shell (glob(7)).
 //!
-//! Not by glob(3): nobody could interrupt it in a directory of millions of files, and it would look where a name must not
-//! lead. A name is taken apart at its slashes; a part with `*`, `?` or `[` is compared with the names in the directories
-//! that the parts before it stand for. How a part is compared is the C library's business.
+//! glob(3) is not used: it cannot be interrupted in a directory of millions of files, and it would look into
+//! directories that are not allowed. A pattern is split at its slashes. A component with `*`, `?` or `[` is compared
+//! with the names in the directories that the components before it match. The C library compares (fnmatch(3)).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::ReadDir;
@@ -15,17 +15,17 @@ use pgrx::PgSqlErrorCode as Code;
 use super::points::{point_errno, point_quiet};
 use crate::error::{Error, Result};
 
-/// Does a name have a character that makes a pattern of it?
+/// Does a name have a character that makes it a pattern?
 pub fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// What the names in a directory are.
+/// Opens a directory, to list the names in it.
 pub type Open<'a> = dyn Fn(&Path) -> Result<std::io::Result<ReadDir>> + 'a;
 
-/// The paths that a pattern stands for, in no order; it is about what is in the directory `start`, or anywhere if that is
-/// empty. Whether the last part of a name is there nobody has looked yet, unless it was found by a comparison. `check_room`
-/// is asked for as many paths as are kept. Guarded, and interruptible.
+/// The paths that match a pattern, in no particular order. The search begins in the directory `start`; if that is
+/// empty, in the working directory or the root. A last component without wildcards is not looked up: that file may not
+/// exist. `check_room` is called with the number of paths kept so far. Guarded, and interruptible.
 pub fn matches(
     start: &[u8],
     pattern: &[u8],
@@ -33,7 +33,7 @@ pub fn matches(
     check_room: &dyn Fn(usize) -> Result<()>,
 ) -> Result<Vec<CString>> {
     let mut found = Vec::new();
-    // What ends in a slash is a directory.
+    // A name that ends in a slash is a directory, and no file.
     if pattern.ends_with(b"/") {
         return Ok(found);
     }
@@ -57,7 +57,7 @@ pub fn matches(
         };
         let entries = match open(directory)? {
             Ok(entries) => entries,
-            // What is no directory, or not there, has no names that match.
+            // A path that does not exist or is no directory has no matches.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
             Err(e) => return Err(failed(&e)),
         };
@@ -75,7 +75,7 @@ pub fn matches(
     Ok(found)
 }
 
-/// Is this name in a directory one that a part of the pattern stands for?
+/// Does a name in a directory match this component of the pattern?
 fn does_match(part: &CStr, name: &OsStr) -> Result<bool> {
     let Ok(c_name) = CString::new(name.as_bytes()) else { return Ok(false) };
     // SAFETY: valid strings.
@@ -83,7 +83,7 @@ fn does_match(part: &CStr, name: &OsStr) -> Result<bool> {
     match point_errno!("pattern.match").unwrap_or_else(compare) {
         0 => Ok(true),
         libc::FNM_NOMATCH => Ok(false),
-        // Bytes that are no characters where the server runs, to some libraries; or there is no memory.
+        // Some C libraries fail for bytes that are invalid in the server's locale; memory may also be short.
         _ => {
             let (part, name) = (part.to_string_lossy(), name.to_string_lossy());
             let message = format!("could not compare \"{name}\" with the pattern \"{part}\"");
@@ -97,7 +97,7 @@ fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, slash, name].concat()
 }
 
-/// A part without its backslashes, and if `nor_escaped`, also without what is behind them.
+/// A component without its backslashes; with `nor_escaped`, also without the characters that they escape.
 pub fn without_escapes(part: &[u8], nor_escaped: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(part.len());
     let mut bytes = part.iter();

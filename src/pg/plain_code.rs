@@ -1,14 +1,15 @@
-//! Code that means the same whoever has it run, and after whatever else.
+//! Plain code: its effect depends neither on the user nor on earlier commands of the session.
 //!
-//! Functions of the server's own and those in C do what they do. All others may be made to do something else by what a session
-//! did before, whatever the search path is now: names in functions of procedural languages and in SQL mean what the search path
-//! says, and what they once were found to mean is kept. PL/pgSQL keeps the types of variables; the type cache keeps
-//! conditions of domains as they were planned for whoever came first, with bodies of functions in SQL in the place of calls, and within a
-//! transaction the plan of what a range calls.
+//! Built-in functions and functions in C always do the same. The session may change what any other function does,
+//! whatever the search path is now. In functions of procedural languages and in SQL, names are resolved with the search
+//! path, and the result is cached. PL/pgSQL caches the types of variables. The type cache keeps conditions of domains
+//! as they were planned for the first user, with SQL functions inlined. Within a transaction it also keeps the plan of
+//! a function that a range type calls.
 //!
-//! So here code is plain if it calls nothing but such functions, and makes no values of types that call others. Expressions call
-//! only those that are immutable, for of the others some call more than they say. What is not known to be plain is not. Expressions
-//! are looked at as the catalog has them: those of the relation cache have been planned, for which functions may have been run.
+//! So code is plain if it calls only built-in functions and functions in C, and makes no values of types that call
+//! others. Expressions may call only immutable functions, because some of the others call more than is visible. Code
+//! that is not known to be plain counts as not plain. Expressions are read from the catalog: those of the relation
+//! cache have been planned, and planning may have run functions.
 
 use std::ffi::c_void;
 
@@ -23,8 +24,9 @@ const C_LANGUAGE: u32 = 13;
 /// PROVOLATILE_IMMUTABLE (pg_proc.h)
 const IMMUTABLE: u8 = b'i';
 
-/// Functions of the server's own that are not immutable and call nobody else's. Others do: some run what a text says, some the input
-/// function of a type that they are told; a value becomes text, or JSON, by a cast that its type's owner has made.
+/// Built-in functions that are not immutable and yet call no other user's code. Other such functions do: some run SQL
+/// text, some call the input function of a type that is an argument. Conversion to text or JSON calls a cast that the
+/// type's owner defined.
 const HARMLESS: &[u32] = &[
     pg_sys::F_NOW,
     pg_sys::F_TRANSACTION_TIMESTAMP,
@@ -36,8 +38,9 @@ const HARMLESS: &[u32] = &[
     pg_sys::F_TIMESTAMP_TIMESTAMPTZ,
 ];
 
-/// Is all plain that is run while an index is built? Also where others build it, the server asks how many workers it should have, and
-/// is told what extended statistics the table has: plan_create_index_workers (planner.c), get_relation_statistics (plancat.c). Guarded.
+/// Is all code plain that runs while an index is built? Also when core builds the index: it then plans the number of
+/// workers, for which it reads the table's extended statistics (plan_create_index_workers in planner.c,
+/// get_relation_statistics in plancat.c). Guarded.
 ///
 /// # Safety
 /// An open index of a table that is locked.
@@ -50,7 +53,7 @@ pub unsafe fn build_is_plain(index: pg_sys::Relation) -> bool {
 /// A table that is locked. Guarded.
 unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::STATEXTOID.cast_signed();
-    // SAFETY: guarded calls; the list is ours, and tuples are released when they were looked at.
+    // SAFETY: guarded calls; the list is this function's own, and each tuple is released after use.
     unsafe {
         let table = pg_sys::table_open(table, pg_sys::NoLock.cast_signed());
         let list = pg_sys::RelationGetStatExtList(table);
@@ -72,11 +75,11 @@ unsafe fn statistics_are_plain(table: pg_sys::Oid) -> bool {
 /// # Safety
 /// An open index. Guarded.
 unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the index, which has so many keys; guarded calls.
+    // SAFETY: this function's contract covers the index, which has `indnkeyatts` keys; guarded calls.
     unsafe {
         let form = &*(*index).rd_index;
         let keys = usize::try_from(form.indnkeyatts).unwrap_or(0);
-        // The type of an expression is looked at with it.
+        // The check of the expressions covers their types.
         let column_is_plain = |&attnum: &i16| {
             attnum == 0 || type_is_plain(pg_sys::getBaseType(pg_sys::get_atttype(form.indrelid, attnum)))
         };
@@ -92,7 +95,8 @@ unsafe fn index_is_plain(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// An open table.
 pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
-    // SAFETY: this function's contract covers the table, whose descriptor has so many attributes and defaults; guarded calls.
+    // SAFETY: this function's contract covers the table, whose descriptor has these attributes and defaults; guarded
+    // calls.
     unsafe {
         let descriptor = (*table).rd_att;
         let types_are_plain = (0..usize::try_from((*descriptor).natts).unwrap_or(0)).all(|place| {
@@ -109,10 +113,10 @@ pub unsafe fn table_is_plain(table: pg_sys::Relation) -> bool {
     }
 }
 
-/// Is what a row of a catalog has in this attribute plain, if it has anything there?
+/// Is this attribute of a catalog row plain? It is if it is null.
 ///
 /// # Safety
-/// A row of that cache's catalog; the number of an attribute that is an expression, or a list of such. Guarded.
+/// A row of that cache's catalog; the number of an attribute that is an expression or a list of expressions. Guarded.
 unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) -> bool {
     let mut is_null = true;
     // SAFETY: this function's contract covers all arguments; guarded calls.
@@ -128,7 +132,7 @@ unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) 
     }
 }
 
-/// Does an expression call nothing that is not plain, and make no value that is not? Guarded.
+/// Is an expression plain: does it call only plain functions, and make only values of plain types? Guarded.
 ///
 /// # Safety
 /// An expression, a list of them, or null.
@@ -137,13 +141,13 @@ unsafe fn expression_is_plain(node: *mut pg_sys::Node) -> bool {
     unsafe { !is_other(node, std::ptr::null_mut()) }
 }
 
-/// Is it built in, or in C, and does it evaluate no defaults of its arguments? Guarded.
+/// Is a function built in, or in C and without defaults of its arguments, which are evaluated? Guarded.
 fn function_is_plain(function: pg_sys::Oid) -> bool {
     if is_built_in(function) {
         return true;
     }
     let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
-    // SAFETY: guarded catalog lookups; the tuple is released when it was looked at.
+    // SAFETY: guarded catalog lookups; the tuple is released after use.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
         if tuple.is_null() {
@@ -156,8 +160,8 @@ fn function_is_plain(function: pg_sys::Oid) -> bool {
     }
 }
 
-/// Are values of a type made and compared by nothing but functions that are plain? Those of domains, and of types that are made of others,
-/// may call what these say. Guarded.
+/// Are values of a type made and compared by plain functions only? Domains, and types composed of other types, may call
+/// functions of their definitions. Guarded.
 fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe {
@@ -166,12 +170,12 @@ fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
             return type_is_plain(element) && is_compared_plainly(element);
         }
         let kind = pg_sys::get_typtype(type_oid).cast_unsigned();
-        // A type's own functions are in C.
+        // The functions of a base type are in C.
         is_built_in(type_oid) || kind == pg_sys::TYPTYPE_ENUM || kind == pg_sys::TYPTYPE_BASE
     }
 }
 
-/// Is what the type's cache compares and hashes values with plain, which need not be the type's own?
+/// Are the functions plain with which the type cache compares and hashes values? They need not be the type's own.
 fn is_compared_plainly(type_oid: pg_sys::Oid) -> bool {
     const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC | pg_sys::TYPECACHE_HASH_PROC;
     // SAFETY: guarded catalog lookups; an entry of the type cache stays.
@@ -184,7 +188,7 @@ fn is_compared_plainly(type_oid: pg_sys::Oid) -> bool {
     }
 }
 
-/// What initdb has made, and nobody drops or makes.
+/// Was the object created by initdb? Such objects can be neither dropped nor created later.
 fn is_built_in(oid: pg_sys::Oid) -> bool {
     oid.to_u32() < pg_sys::FirstUnpinnedObjectId
 }
@@ -196,16 +200,16 @@ fn is_built_in(oid: pg_sys::Oid) -> bool {
 #[pg_guard]
 unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
     use pg_sys::NodeTag::*;
-    // SAFETY: this function's contract covers the node, whose tag says what it is; guarded calls.
+    // SAFETY: this function's contract covers the node, whose tag gives its type; guarded calls.
     unsafe {
         if node.is_null() {
             return false;
         }
         let makes_plain = match (*node).type_ {
             T_List | T_CaseWhen => true,
-            // A column is there already, and of a domain it is what its base type is.
+            // The value of a column exists already; for a domain, its base type counts.
             T_Var => type_is_plain(pg_sys::getBaseType(pg_sys::exprType(node))),
-            // What the type's cache compares with.
+            // GREATEST and LEAST compare with the function of the type cache.
             T_MinMaxExpr => {
                 let type_oid = pg_sys::exprType(node);
                 type_is_plain(type_oid) && is_compared_plainly(type_oid)
@@ -214,7 +218,7 @@ unsafe extern "C-unwind" fn is_other(node: *mut pg_sys::Node, context: *mut c_vo
             | T_RelabelType | T_CoerceViaIO | T_ArrayCoerceExpr | T_ArrayExpr | T_CaseExpr | T_CaseTestExpr
             | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
             | T_SQLValueFunction => type_is_plain(pg_sys::exprType(node)),
-            // Not the operators are called, but what their families sort by.
+            // A row comparison calls the functions of the operator families, not the operators.
             T_RowCompareExpr => {
                 let families = (*node.cast::<pg_sys::RowCompareExpr>()).opfamilies;
                 PgList::<pg_sys::Oid>::from_pg(families).iter_oid().all(is_built_in)

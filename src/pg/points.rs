@@ -1,44 +1,44 @@
-//! Wait and fault points: named places where a test can stop a process, make it fail, or kill it.
+//! Test points: named places in the code where a test can stop a process, make it fail, or kill it.
 //!
 //! They exist only with the cargo feature `points`. In a release build the macros expand to nothing, not even a string.
 //!
 //! ```text
-//!   $PGDATA/pg_bulk_points/NAME                what a process that comes to the point NAME is to do; no file, nothing
-//!   $PGDATA/pg_bulk_points/NAME.waiting.PID    made by a process while it waits there
+//!   $PGDATA/pg_bulk_points/NAME                command for test point NAME; no file, no action
+//!   $PGDATA/pg_bulk_points/NAME.waiting.PID    exists while that process waits there
 //!   $PGDATA/pg_bulk_points/NAME.once           a command with `once`, after a process has taken it
 //! ```
 //!
-//! Files, because they are seen by every process of the cluster at once (parallel workers, other sessions, those that
-//! start later), by tests while the server is down, and without a library that must be preloaded. A server process's
-//! working directory is its data directory, so a point costs one `open` that fails.
+//! Commands are files because every process of the cluster sees a file at once: parallel workers, other sessions,
+//! processes that start later. Tests can write one while the server is down, and no library has to be preloaded. A
+//! server process's working directory is its data directory, so a test point costs one `open` that fails.
 //!
 //! A command is one line of words: one action and any restrictions.
 //!
 //! | action | what the process does |
 //! |---|---|
-//! | `wait` | waits until the file is gone, or says something else, which it then does |
+//! | `wait` | waits until the file is gone or has another command, which it then runs |
 //! | `sleep=MS` | waits that long |
-//! | `signal=N` | sends itself the signal: 9 dies here and now, 6 is what a PANIC does, 15 and 2 are noticed when interrupts are |
+//! | `signal=N` | sends itself the signal: 9 kills it at once, 6 acts like a PANIC, 15 and 2 act at an interrupt |
 //! | `error` | raises an ERROR; `point!` and `point_plain!` only |
-//! | `errno=N` | takes the next system call for failed; `point_errno!` only |
+//! | `errno=N` | makes the next system call fail with this error; `point_errno!` only |
 //!
-//! | restriction | who obeys |
+//! | restriction | the command is for |
 //! |---|---|
 //! | `leader`, `worker` | processes that are not parallel workers, or that are |
 //! | `pid=N` | that process |
-//! | `after=N` | a process that has passed the point N times since the command was given |
-//! | `once` | the first process that all other restrictions allow |
+//! | `after=N` | a process that has passed the test point N times since the command was given |
+//! | `once` | the first process that meets all other restrictions |
 //!
-//! The tricky point is where a point may stand. [`point!`] raises and is interrupted as guarded frames are, and
+//! The tricky point is where a test point may stand. [`point!`] raises and is interrupted as guarded frames are, and
 //! [`point_plain!`] as plain frames are (see [`super`]). [`point_quiet!`] and [`point_errno!`] raise nothing, allocate
-//! nothing of the server's, and serve no interrupt: they may stand where locks are held and interrupts are not served.
-//! A command that the point cannot obey, or that cannot be read, aborts the process: a test that has it wrong must not
-//! pass.
+//! no memory of the server, and serve no interrupt: they may stand where locks are held and interrupts are not served.
+//! A command that is invalid, or not possible at its test point, aborts the process, so that a test with a mistake does
+//! not pass.
 
 #[cfg(feature = "points")]
 pub use enabled::{Frame, Point};
 
-/// A point in a guarded frame; interruptible.
+/// A test point in a guarded frame; interruptible.
 #[cfg(feature = "points")]
 macro_rules! point {
     ($name:literal) => {
@@ -46,7 +46,7 @@ macro_rules! point {
     };
 }
 
-/// A point in a plain frame; interruptible.
+/// A test point in a plain frame; interruptible.
 #[cfg(feature = "points")]
 macro_rules! point_plain {
     ($name:literal) => {
@@ -54,7 +54,7 @@ macro_rules! point_plain {
     };
 }
 
-/// A point where nothing may be raised or interrupted.
+/// A test point where nothing may be raised or interrupted.
 #[cfg(feature = "points")]
 macro_rules! point_quiet {
     ($name:literal) => {
@@ -62,8 +62,8 @@ macro_rules! point_quiet {
     };
 }
 
-/// A point before a system call, where nothing may be raised or interrupted: `Some(errno)` when the call is to be taken
-/// for failed, and not made.
+/// A fault point before a system call, where nothing may be raised or interrupted: `Some(errno)` if the call is to be
+/// skipped and counted as failed.
 #[cfg(feature = "points")]
 macro_rules! point_errno {
     ($name:literal) => {
@@ -107,7 +107,7 @@ macro_rules! point_errno {
     };
 }
 
-// Which of them are called is other modules' business.
+// A build may use only some of them.
 #[allow(unused_imports)]
 pub(crate) use {point, point_errno, point_plain, point_quiet};
 
@@ -125,14 +125,14 @@ mod enabled {
     use crate::error::Error;
     use crate::pg::unguarded;
 
-    /// How often a waiting process looks whether it still has to.
+    /// Interval at which a waiting process looks at its command again.
     const LOOK_EVERY: u32 = 5_000; // microseconds
-    /// Longest command.
+    /// Bytes of the longest command.
     const COMMAND_MAX: usize = 200;
-    /// Longest path of a point's files.
+    /// Bytes of the longest path of a test point's file.
     const PATH_MAX: usize = 150;
 
-    /// What may happen at a point.
+    /// What a test point may do: raise and be interrupted in this kind of frame, do neither, or set an errno.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum Frame {
         Guarded,
@@ -141,10 +141,10 @@ mod enabled {
         Errno,
     }
 
-    /// A place in the code.
+    /// A test point.
     pub struct Point {
         path: &'static CStr,
-        /// The command whose `after` is being counted, known by the time its file was written.
+        /// The command for which `passed` counts, identified by the time its file was written.
         counted: AtomicI64,
         passed: AtomicU32,
     }
@@ -199,7 +199,7 @@ mod enabled {
         }
     }
 
-    /// A path in a buffer of its own, so that nothing has to be dropped when an error jumps past.
+    /// A path in a buffer of its own: an error that jumps past it leaves nothing to drop.
     struct Path {
         bytes: [u8; PATH_MAX],
     }
@@ -207,7 +207,7 @@ mod enabled {
     impl Path {
         fn new(point: &CStr, suffix: std::fmt::Arguments) -> Path {
             let mut path = Path { bytes: [0; PATH_MAX] };
-            // One byte is kept for the end of the string; a longer path is cut, and its file not found.
+            // One byte is kept for the end of the string. A longer path is cut, and the file is not found.
             if let Some(mut space) = path.bytes.get_mut(..PATH_MAX - 1) {
                 let _ = space.write_all(point.to_bytes()).and_then(|()| space.write_fmt(suffix));
             }
@@ -229,7 +229,7 @@ mod enabled {
             }
         }
 
-        /// Do what the point's file says, if there is one.
+        /// Run the command of the test point's file, if there is one.
         pub fn reach(&self, frame: Frame) -> Option<c_int> {
             let mut text = [0; COMMAND_MAX];
             let (command, written) = self.command(self.path.as_ptr(), &mut text)?;
@@ -247,9 +247,10 @@ mod enabled {
             self.obey(command.action, &taken, frame)
         }
 
-        /// What the file says, and when it was written. None if it is not there, or empty: then it is being written.
+        /// The command, and the time its file was written. None if there is no file, or if it is still empty while a
+        /// test writes it.
         fn command(&self, path: *const libc::c_char, text: &mut [u8; COMMAND_MAX]) -> Option<(Command, i64)> {
-            // SAFETY: a string; what is opened is closed below.
+            // SAFETY: a string; the descriptor is closed below.
             let fd = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC) };
             if fd < 0 {
                 return None;
@@ -321,7 +322,7 @@ mod enabled {
             next.and_then(|(command, _)| self.obey(command.action, path, frame))
         }
 
-        /// Serve interrupts where the frame allows it; `mark` is not there meanwhile.
+        /// Serve interrupts where the frame allows it. The file `mark` does not exist meanwhile.
         fn interrupts(&self, frame: Frame, mark: Option<&Path>) {
             if !matches!(frame, Frame::Guarded | Frame::Plain) {
                 return;
@@ -342,7 +343,7 @@ mod enabled {
                 }
                 mark.inspect(|mark| set(mark));
             }
-            // A server process that waits would notice that the postmaster is gone.
+            // Exit if the postmaster is gone, as a waiting server process does.
             // SAFETY: variables of this process.
             if unsafe { pg_sys::PostmasterPid != 0 && libc::getppid() != pg_sys::PostmasterPid } {
                 mark.inspect(|mark| unset(mark));
@@ -361,7 +362,7 @@ mod enabled {
         }
     }
 
-    /// The error, from a plain frame.
+    /// Raise the error of the command, from a plain frame.
     #[pg_guard]
     unsafe extern "C-unwind" fn raise(point: &Point) {
         point.raise()
@@ -378,7 +379,7 @@ mod enabled {
     }
 
     fn set(mark: &Path) {
-        // SAFETY: a string; what is opened is closed.
+        // SAFETY: a string; the descriptor is closed at once.
         unsafe { libc::close(libc::open(mark.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC, 0o600)) };
     }
 

@@ -1,22 +1,24 @@
 //! `pg_stat_progress_copy` for scans and loads.
 //!
-//! A backend has one progress slot and no stack of them. Whoever reads a file uses it only if nobody else does when they
-//! begin: a COPY TO over a foreign table, a CREATE INDEX, an ANALYZE keep theirs, and a second foreign table of a join
-//! goes unreported. What runs inside (a trigger's COPY, a subtransaction that fails) may take the slot or end it; so it is
-//! looked at each time, and taken again when it is free. After an error the server clears it by itself.
+//! A backend has one progress slot and no stack of them. A scan or load uses the slot only if it is free when the scan
+//! or load begins. A COPY TO over a foreign table, a CREATE INDEX, an ANALYZE keep theirs, and a second foreign table
+//! of a join is not reported. A command that runs inside (a trigger's COPY, a subtransaction that fails) may take the
+//! slot or end it. So each update checks the slot, and takes it again if it is free. After an error the server clears
+//! the slot.
 //!
-//! A load fills COPY's parameters, and of those that COPY does not use (`st_progress_param`, from 0; in
-//! `pg_stat_get_progress_info('COPY')`, which shows all of them with the rights of `pg_stat_activity`, from 1):
+//! A load sets COPY's parameters, and some that COPY does not use. These are indexes of `st_progress_param`, which
+//! start at 0. The columns of `pg_stat_get_progress_info('COPY')` start at 1; it shows all parameters, with the
+//! privileges of `pg_stat_activity`:
 //!
 //! | index | column | |
 //! |--:|---|---|
-//! | 7 | `param8` | the phase: a number of [`Phase`](crate::load::phase::Phase); 0 for what is not a load |
+//! | 7 | `param8` | the phase: a number of [`Phase`](crate::load::phase::Phase); 0 except in a load |
 //! | 17 | `param18` | parallel workers |
 //! | 18 | `param19` | rows rejected |
-//! | 19 | `param20` | the load's number |
+//! | 19 | `param20` | the load id |
 //!
-//! The others are left alone because CREATE INDEX uses them, also when a load has an index built: 9 to 12, 15 and 16 tell
-//! then how far the build is, as in `pg_stat_progress_create_index`.
+//! The remaining parameters are not set because CREATE INDEX uses them, also for an index build inside a load. Then 9
+//! to 12, 15 and 16 show the progress of the build, as in `pg_stat_progress_create_index`.
 
 use pgrx::pg_sys;
 
@@ -27,37 +29,37 @@ const WORKERS: u32 = 17;
 const REJECTED: u32 = 18;
 const LOAD: u32 = 19;
 
-/// What is read.
+/// Type of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,
     Program,
     Client,
-    /// No file at all.
+    /// The rows come from the executor, and not from a file.
     Inside,
 }
 
-/// How far it is.
+/// The figures of the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
     pub bytes: u64,
     pub rows: u64,
-    /// Rows that a condition left out.
+    /// Rows that a condition excluded.
     pub excluded: u64,
     pub rejected: u64,
     pub workers: usize,
     pub phase: u32,
 }
 
-/// The slot, if it was free.
+/// A report in the backend's progress slot, if that was free.
 #[derive(Debug)]
 pub struct Progress {
     relid: pg_sys::Oid,
-    /// A load's number; 0 for a scan.
+    /// The load id; 0 for a scan.
     load: i64,
     kind: u32,
     total: u64,
-    /// Nobody else had the slot.
+    /// The slot was free at the start.
     wanted: bool,
     pub figures: Figures,
 }
@@ -67,19 +69,19 @@ fn number(n: u64) -> i64 {
 }
 
 impl Progress {
-    /// Nothing to report.
+    /// A report that shows nothing.
     pub fn none() -> Progress {
         let (relid, kind) = (pg_sys::InvalidOid, pg_sys::PROGRESS_COPY_TYPE_FILE);
         Progress { relid, load: 0, kind, total: 0, wanted: false, figures: Figures::default() }
     }
 
-    /// Take the slot for a scan if it is free. Guarded.
+    /// Take the slot for a scan, if it is free. Guarded.
     pub fn start(relid: pg_sys::Oid, program: bool, total: Option<u64>) -> Progress {
         let kind = if program { Kind::Program } else { Kind::File };
         Progress::of_load(relid, 0, kind, total, Figures::default())
     }
 
-    /// The same for a load. Guarded.
+    /// Take the slot for a load, if it is free. Guarded.
     pub fn of_load(relid: pg_sys::Oid, load: i64, kind: Kind, total: Option<u64>, figures: Figures) -> Progress {
         let kind = match kind {
             Kind::File => pg_sys::PROGRESS_COPY_TYPE_FILE,
@@ -93,7 +95,7 @@ impl Progress {
         progress
     }
 
-    /// So far, for a scan. Guarded.
+    /// Show the bytes and rows of a scan so far. Guarded.
     pub fn update(&mut self, bytes: u64, rows: u64) {
         (self.figures.bytes, self.figures.rows) = (bytes, rows);
         self.show();
@@ -122,7 +124,7 @@ impl Progress {
         ];
         let indexes = figures.map(|(index, _)| index.cast_signed());
         let values = figures.map(|(_, value)| value);
-        // SAFETY: a guarded call; as many indexes, each one of the slot's, as values.
+        // SAFETY: a guarded call; as many values as indexes, all of the slot's array.
         unsafe {
             let count = i32::try_from(indexes.len()).unwrap_or(0);
             pg_sys::pgstat_progress_update_multi_param(count, indexes.as_ptr(), values.as_ptr());
@@ -150,7 +152,7 @@ impl Progress {
         free
     }
 
-    /// Give the slot back. Guarded.
+    /// Release the slot. Guarded.
     pub fn end(&mut self) {
         if self.wanted && self.is_ours() {
             // SAFETY: a guarded call.

@@ -1,13 +1,14 @@
-//! Values of COPY's binary format: fields that say how long they are, for the types' receive functions.
+//! Values of COPY's binary format: fields with a length each, for the receive functions of their types.
 //!
-//! To the reader such a record is one field, its line, which no column takes, as in [`super::parts`]; what is in it,
-//! [`pg_bulk_format::binary`] says. A field becomes a datum by a native decoder, or is queued for its type's receive function,
-//! which gets it in a buffer of its own that ends in a zero byte, since some write into it.
+//! For the reader such a record is one field, its line, which belongs to no column, as in [`super::parts`].
+//! [`pg_bulk_format::binary`] finds the fields in it. A native decoder converts a field to a datum, or the field is
+//! queued for its type's receive function. The receive function gets a copy that ends in a zero byte, since some
+//! receive functions write into their buffer.
 //!
-//! The tricky point is the encoding. Receive functions convert strings from client_encoding, whatever COPY's option ENCODING
-//! says, and there is no other way to tell them. So that is the encoding of a binary file: the option may only say the same,
-//! somebody who does not have the client's encoding (a parallel worker) does not read such files, and who changes it while one
-//! is being read is told so.
+//! The tricky point is the encoding. Receive functions convert strings from client_encoding, and COPY's option ENCODING
+//! does not change that. So client_encoding is the encoding of a binary file, and the option must be equal to it. A
+//! process without that client_encoding (a parallel worker) does not read such files. A change of client_encoding while
+//! a file is being read raises an error.
 
 use std::ffi::c_char;
 
@@ -20,7 +21,7 @@ use super::row::{Attention, Queued, RowArrays, Rows, What};
 use super::unguarded;
 use crate::error::{self, Error, Result};
 
-/// From now on fields of these columns are binary. Guarded; memory as in [`Column::of_relation`].
+/// Make the fields of these columns binary. Guarded; memory as in [`Column::of_relation`].
 pub fn receive(columns: &mut [Column], encodings: &Encodings) {
     let (charset, utf8) = (encodings.charset(), encodings.conversion() == Treatment::Utf8);
     for column in columns.iter_mut().filter(|column| column.taken == Taken::Field && !column.ignored) {
@@ -29,9 +30,9 @@ pub fn receive(columns: &mut [Column], encodings: &Encodings) {
 }
 
 impl Column {
-    /// From now on its fields are binary.
+    /// Make the fields of this column binary.
     fn receive(&mut self, charset: Charset, utf8: bool) {
-        // SAFETY: guarded catalog lookups that fill what they are given.
+        // SAFETY: guarded catalog lookups that fill their arguments.
         unsafe {
             let mut function = pg_sys::InvalidOid;
             pg_sys::getTypeBinaryInputInfo(self.type_oid, &raw mut function, &raw mut self.typioparam);
@@ -45,7 +46,7 @@ impl Column {
 }
 
 impl Rows {
-    /// Tell the reader how many fields records have.
+    /// Set the reader's number of fields in a record.
     pub(super) fn expect_fields(&mut self) {
         if self.binary.is_some() {
             let fields = self.columns.iter().filter(|column| column.taken == Taken::Part).count();
@@ -53,7 +54,7 @@ impl Rows {
         }
     }
 
-    /// Look at the current record. An error is about it. Guarded.
+    /// Read the current record. An error is an error of this record. Guarded.
     pub(super) fn read_fields(&mut self) -> Result<()> {
         let Some(fields) = &mut self.binary else { return Ok(()) };
         let line = self.stream.reader.raw_line().unwrap_or_default();
@@ -67,7 +68,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The error about the first field that is not there, if there is one.
+    /// Return an error for the first field that is missing, if there is one.
     #[cold]
     pub(super) fn check_fields(&mut self) -> Result<()> {
         let Some((field, fault)) = self.binary.as_ref().and_then(|fields| fields.fault()) else { return Ok(()) };
@@ -77,7 +78,8 @@ impl Rows {
         Err(error::bad_field(fault))
     }
 
-    /// Decode the field of a column, or queue it. Nothing is done for one that the record lacks: an error follows.
+    /// Decode the field of a column, or queue it. A field that the record lacks is skipped here: [`Self::check_fields`]
+    /// reports it.
     ///
     /// # Safety
     /// As [`Rows::decode`].
@@ -107,11 +109,11 @@ impl Rows {
     }
 }
 
-/// What a column's receive function makes of so many bytes, which a zero byte follows, or of NULL, which has no address
+/// Call a column's receive function for `len` bytes, which a zero byte follows, or for NULL: a null pointer
 /// (`CopyReadBinaryAttribute`).
 ///
 /// # Safety
-/// A plain frame; a valid column that is received; bytes that are there.
+/// A plain frame; a valid column whose fields are binary; `len` readable bytes.
 pub(super) unsafe fn call(column: *mut Column, bytes: *mut c_char, len: usize) -> pg_sys::Datum {
     // SAFETY: this function's contract covers the argument. Nothing here has a destructor.
     unsafe {
@@ -131,7 +133,7 @@ pub(super) unsafe fn call(column: *mut Column, bytes: *mut c_char, len: usize) -
     }
 }
 
-/// A receive function has not taken all bytes.
+/// Raise the error for a receive function that has not taken all bytes.
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_left_over() {

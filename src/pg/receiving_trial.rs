@@ -1,7 +1,8 @@
-//! Native decoders of binary fields on trial: made-up bytes, and what the type's receive function makes of them. Not in releases.
+//! A test of native decoders for binary fields: made-up bytes, compared with the type's receive function. Not in
+//! release builds.
 //!
-//! As [`super::decoding_trial`], for [`Wire`]: whatever a decoder is sure of must be the datum that the receive function returns, to the
-//! last byte, when it has taken all bytes; strings under whatever client_encoding the session has.
+//! This is [`super::decoding_trial`] for [`Wire`]. If a decoder returns a datum, the receive function must return the
+//! same bytes and must have read the whole field. Strings are in the client_encoding of the session.
 //!
 //! The function is not part of the extension; a test declares it (pg_test/t/012_made_up_values.t):
 //!
@@ -19,13 +20,13 @@ use crate::error::Error;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
-/// The record that the server asks for before it calls a function of version 1.
+/// The record that the server reads before it calls a function of version 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pg_finfo_bulk_receiving_trial() -> *const pg_sys::Pg_finfo_record {
     &raw const VERSION_1
 }
 
-/// How many fields the decoder was sure of. An error if one of them is something else to the receive function.
+/// Return the number of fields that the decoder converted. An error if the receive function disagrees on one of them.
 ///
 /// # Safety
 /// Called by the executor, with five arguments as above, none of them NULL.
@@ -61,7 +62,7 @@ pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCal
         let Some(found) = decoder.decode(&field, &mut arena) else { continue };
         sure += 1;
         let datum = pg_sys::Datum::from(found as usize);
-        // SAFETY: values of this type; what they point to is there until the next one.
+        // SAFETY: values of this type, valid until the next one is made.
         let as_decoded = unsafe { input.bytes(datum) };
         let as_received = input.receive(&field);
         if as_received.as_ref() != Ok(&as_decoded) {

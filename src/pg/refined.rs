@@ -1,10 +1,10 @@
 //! Values of columns whose texts are refined before they are converted.
 //!
-//! A row of such columns takes this way instead of [`Rows::decode`]'s, field by field, whenever it is not decoded together with
-//! others, which it is only where none of the refined columns is wanted. So there is one place for all who read rows: scans,
-//! aggregates, loads, checks.
+//! If a column is refined, [`Rows::decode`] calls the function here, which decodes field by field. Rows are decoded
+//! together with others only if no refined column is wanted. So all code that reads rows (scans, aggregates, loads,
+//! checks) gets refined values.
 //!
-//! The tricky point is what messages show: the text of the file, and not what was made of it. The queue has both.
+//! The tricky point is the text in messages: it is the file's text, and not the refined one. The queue keeps both.
 
 use std::ffi::{CStr, c_char};
 
@@ -22,10 +22,10 @@ use super::unguarded::Opaque;
 use crate::error::{Error, OrRaise};
 
 impl Rows {
-    /// [`Rows::decode`], where a column is refined or invalid bytes are replaced.
+    /// Decode a row in which a column is refined or invalid bytes are replaced.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Rows::decode`].
     #[inline(never)]
     pub(super) unsafe fn decode_refined(&mut self, wanted: &[usize], arrays: RowArrays) {
         let replaces = self.stream.invalid() == EncodingErrors::Replace;
@@ -90,7 +90,7 @@ impl Rows {
         }
     }
 
-    /// The text of a column is what is behind `start` of the strings.
+    /// Convert the text of a column, which starts at `start` of the strings.
     ///
     /// # Safety
     /// As [`Rows::decode`].
@@ -132,13 +132,13 @@ impl Rows {
     }
 }
 
-/// The error about a text that is not written as its column's are, in the words of the type's input function.
+/// The error for a text that does not have its column's format, with the message of the type's input function.
 ///
 /// # Safety
 /// A column of a type, and a string. Guarded.
 unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
     let form = column.refinement.as_ref().map_or(&Form::Own, |refinement| &refinement.form);
-    // SAFETY: this function's contract covers both arguments; guarded catalog lookups, and what they return is a string.
+    // SAFETY: this function's contract covers both arguments; guarded catalog lookups, which return a string.
     let (name, shown, misfit) = unsafe {
         let name = pg_sys::format_type_be(pg_sys::getBaseType(column.type_oid));
         let shown = CStr::from_ptr(shown);
@@ -158,7 +158,7 @@ unsafe fn refusal(column: &Column, shown: *const c_char) -> Error {
     }
 }
 
-/// Raise the error about a text that is not written as its column's are. Returns nothing.
+/// Raise the error for a text that does not have its column's format. Never returns.
 ///
 /// # Safety
 /// As [`refusal`].
@@ -183,13 +183,13 @@ unsafe extern "C-unwind" fn complain(refused: Opaque) {
     }
 }
 
-/// What is wrong with a text that is not written as its column's are, in the current memory context. Guarded.
+/// Return the error for a text that does not have its column's format, in the current memory context. Guarded.
 ///
 /// # Safety
 /// As [`refusal`].
 pub(super) unsafe fn complaint_of(column: *const Column, shown: *const c_char) -> *mut pg_sys::ErrorData {
     let mut refused = Refused { column, shown };
-    // SAFETY: the function looks at both and raises; the error is nobody else's, so nobody reads its context.
+    // SAFETY: the function reads both and raises; no context callback runs for an error that stays in here.
     unsafe {
         let context = pg_sys::error_context_stack;
         pg_sys::error_context_stack = std::ptr::null_mut();

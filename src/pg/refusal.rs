@@ -1,7 +1,8 @@
-//! Why a query that runs is not a load.
+//! The reason why a query was not run as a load, for EXPLAIN.
 //!
-//! What would have been a load is found out where a plan is run, and EXPLAIN asks for it when it has been run: by the
-//! query's state, which both know. What is said lives as long as that. Queries run within others, so there may be several.
+//! The eligibility check runs when the plan is executed; EXPLAIN ANALYZE asks for the reason afterwards. Both know the
+//! executor state of the query, which is the key, and the reason lives as long as that state. Queries run inside
+//! others, so several reasons may exist at once.
 
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -10,16 +11,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
-/// What was said of a query.
+/// The reason for one query.
 #[derive(Debug)]
 struct Refusal {
     query: *const pg_sys::EState,
     why: String,
-    /// Of a query that began before.
+    /// The reason of a query that began earlier.
     before: *mut Refusal,
 }
 
-/// What was said last. All that it leads to is there: who goes takes himself out.
+/// The newest reason. Every reason in this list is valid: each removes itself when it is dropped.
 static LAST: AtomicPtr<Refusal> = AtomicPtr::new(null_mut());
 
 impl Drop for Refusal {
@@ -29,7 +30,7 @@ impl Drop for Refusal {
             return;
         }
         let mut at = LAST.load(Relaxed);
-        // SAFETY: what is listed has not been dropped, and only this process knows it.
+        // SAFETY: listed reasons have not been dropped, and the list belongs to this process.
         while let Some(refusal) = unsafe { at.as_mut() } {
             if refusal.before == own {
                 refusal.before = self.before;
@@ -40,10 +41,10 @@ impl Drop for Refusal {
     }
 }
 
-/// Say it, if somebody may ask: EXPLAIN ANALYZE. Guarded.
+/// Keep the reason if EXPLAIN ANALYZE may ask for it. Guarded.
 ///
 /// # Safety
-/// The state of a query that is run.
+/// The state of a running query.
 pub unsafe fn refuse(query: *const pg_sys::EState, why: &str) {
     // SAFETY: this function's contract covers the state.
     unsafe {
@@ -55,10 +56,10 @@ pub unsafe fn refuse(query: *const pg_sys::EState, why: &str) {
     }
 }
 
-/// What was said of a query.
+/// Return the reason that was kept for a query.
 pub fn refusal<'a>(query: *const pg_sys::EState) -> Option<&'a str> {
     let mut at = LAST.load(Relaxed).cast_const();
-    // SAFETY: as in `drop`; the caller's query is there, and what was said of it lives as long.
+    // SAFETY: as in `drop`; the query's state, and so its reason, is alive.
     while let Some(refusal) = unsafe { at.as_ref() } {
         if refusal.query == query {
             return Some(&refusal.why);

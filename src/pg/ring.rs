@@ -1,27 +1,31 @@
-//! What a compressed file stands for, where several processes can read it.
+//! The decompressed bytes of a compressed file, shared by several processes.
 //!
 //! ```text
 //!   leader's thread: file ─► decoder ─► ┌───────────── ring ─────────────┐
-//!                                       │ kept .. stretches .. filled    │
-//!   leader, workers:                    └── each copies its stretch ◄────┘
+//!                                       │ kept .. chunks .. filled       │
+//!   leader, workers:                    └── each copies its chunk ◄──────┘
 //! ```
 //!
-//! One process can decompress a stream, but then others can work on what comes of it. Its bytes are numbered as if they were a
-//! file's, so they are divided into stretches like one ([`super::chunks`]); only that nobody knows where they end before they do, and
-//! that they are there for a while only: from the first record that is not cut yet, or that somebody has still to fetch the beginning of.
+//! One process decompresses the stream, and others work on the result. Its bytes are numbered like those of a file, so
+//! it is divided into chunks like a file ([`super::chunks`]). There are two differences. The end is unknown until the
+//! thread reaches it. And bytes are available only for a while: the ring keeps those from the first record that is not
+//! cut yet, or that a process has still to copy.
 //!
-//! **The memory is the ring's own**, and not the server's dynamic shared memory: that is unmapped when a transaction ends, and the thread may
-//! write at that moment. It is a file without a name, which workers open by the leader's descriptor; a mapping goes when the last one who uses it
-//! has let go of it, the thread among them.
+//! **The ring owns its memory.** It does not use the server's dynamic shared memory, which is unmapped when a
+//! transaction ends, while the thread may still write. The memory is a file without a name, which workers open through
+//! the leader's descriptor. A mapping lasts until its last user, which may be the thread, has released it.
 //!
-//! **Nothing is copied in between** of one long zstd frame: its blocks are decoded where they stay ([`super::zstd_frames`]), and look back at what is
-//! still there, though nobody else needs it any more. A block needs room in one piece; so the ring's first bytes are mapped once more behind its last
-//! ones.
+//! **A long zstd frame is decoded in place**, without copies. Blocks stay where they are decoded
+//! ([`super::zstd_frames`]). They refer back to earlier bytes, which are still there although no process needs them any
+//! more. A block needs contiguous space, so the ring's first bytes are mapped a second time behind its last ones.
 //!
-//! **Nobody is woken.** The thread cannot tell a process of the server's anything; so those who wait look again after [`NAP`], and so does it.
+//! **No process is woken.** The thread cannot signal a process of the server. So a process that waits looks again after
+//! [`NAP`], and so does the thread.
 //!
-//! What cannot be done here is done in order by one process, from the file's start: a record that is longer than the ring, data that cannot
-//! be decompressed (the error is then the one that a single process would meet), whatever [`super::chunks`] finds suspicious.
+//! Three cases are left to one process, which reads the file in order from its start:
+//! - a record that is longer than the ring;
+//! - data that cannot be decompressed: the error is then that of a single process;
+//! - input that [`super::chunks`] reports as suspicious.
 
 use std::fs::File;
 use std::io::{BufReader, Error, ErrorKind, Read, Result};
@@ -47,59 +51,59 @@ use super::stretches::MOST_PROCESSES;
 use super::zstd_frames::{Frames, Next, ROOM};
 use crate::guc;
 
-/// How long somebody waits before he looks again.
+/// How long a process waits before it looks again.
 pub const NAP: Duration = Duration::from_micros(200);
-/// Bytes that a ring has at least, and at most whatever was asked for; and those that are decompressed at a time.
+/// Bytes of the smallest ring and of the largest one, and bytes that are decompressed at a time.
 const LEAST: usize = 16 << 20;
 const MOST: usize = LEAST + (64 << 20);
 const PIECE: usize = 256 << 10;
-/// Room for the head: some systems have pages as large as that.
+/// Bytes for the header. Some systems have pages of this size.
 const HEAD: usize = 64 << 10;
 /// Bytes that are mapped twice.
 const TWICE: usize = ROOM.next_multiple_of(HEAD);
 const _: () = assert!(ROOM <= TWICE);
-/// Not known, or nothing.
+/// The value is unknown, or there is none.
 const NONE: u64 = u64::MAX;
 
-/// What stands before the bytes.
+/// Header in front of the ring's bytes.
 #[repr(C)]
 struct Head {
     /// Bytes of the ring.
     size: u64,
-    /// What is decompressed.
+    /// The compressed file.
     file: Identity,
-    /// Up to here they are there.
+    /// End of the bytes that are available.
     filled: AtomicU64,
-    /// Where they end, once that is known.
+    /// End of the stream, once it is known.
     end: AtomicU64,
-    /// There is more, and it cannot be decompressed.
+    /// The rest of the stream cannot be decompressed.
     has_failed: AtomicBool,
-    /// Of the file.
+    /// Bytes of the compressed file that were read.
     consumed: AtomicU64,
     /// The first record that is not cut yet.
     turn: AtomicU64,
-    /// What each process has still to fetch.
+    /// The first byte that each process has still to copy.
     held: [AtomicU64; MOST_PROCESSES],
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD);
 
-/// The ring's memory, in this process.
+/// The ring's memory, as mapped in this process.
 #[derive(Debug)]
 struct Map {
     at: *mut u8,
     len: usize,
 }
 
-// SAFETY: what changes in the head is atomic. A byte is written by the thread alone, when nobody needs what was there, and read by others
-// after `filled` has passed it.
+// SAFETY: changing values of the header are atomic. Only the thread writes bytes, where none is needed any more; others
+// read a byte after `filled` has passed it.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and used by nobody any more.
+        // SAFETY: mapped by `new`, and not used any more.
         unsafe { libc::munmap(self.at.cast(), self.len + TWICE) };
     }
 }
@@ -120,7 +124,7 @@ impl Map {
         for (place, from, len) in [(0, 0, len), (len, HEAD, TWICE)] {
             let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
             let from = libc::off_t::try_from(from).map_err(|_| ErrorKind::InvalidData)?;
-            // SAFETY: of an open file, to addresses that were reserved above.
+            // SAFETY: of an open file, at addresses that were reserved above.
             let at = unsafe { libc::mmap(at.byte_add(place), len, protection, flags, file.as_raw_fd(), from) };
             if at == libc::MAP_FAILED {
                 return Err(Error::last_os_error());
@@ -130,16 +134,17 @@ impl Map {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the mapping is page-aligned and longer than a head, of which any bytes are one.
+        // SAFETY: the mapping is page-aligned and longer than a header; any bytes are a valid one.
         unsafe { &*self.at.cast::<Head>() }
     }
 
-    /// Bytes of the ring, as this process sees it.
+    /// Bytes of the ring, by this process's mapping.
     fn size(&self) -> usize {
         self.len - HEAD
     }
 
-    /// Where the byte at `offset` is, and how many behind it are next to it; [`TWICE`] at least are next to it in other places than their own.
+    /// The address of the byte at `offset`, and the number of contiguous bytes up to the ring's end. At least [`TWICE`]
+    /// bytes are contiguous from any address, through the second mapping.
     fn place(&self, offset: u64) -> (*mut u8, usize) {
         let size = self.size();
         let at = usize::try_from(offset % size as u64).unwrap_or(0);
@@ -147,32 +152,32 @@ impl Map {
         (unsafe { self.at.add(HEAD + at) }, size - at)
     }
 
-    /// From here on the bytes are needed.
+    /// The first byte that is needed.
     fn kept(&self) -> u64 {
         let head = self.head();
-        // Whoever moves the turn has said before what he holds.
+        // A process sets `held` before it advances `turn`, so `turn` is read first.
         let turn = head.turn.load(SeqCst);
         head.held.iter().map(|held| held.load(SeqCst)).fold(turn, u64::min)
     }
 }
 
-/// Bytes of a ring for so many processes, each with a stretch of so many bytes and some more ahead.
+/// Bytes of a ring for this many processes, each with a chunk of `stretch` bytes and some bytes ahead.
 fn size(processes: usize, stretch: usize) -> usize {
     let most = LEAST.max(guc::memory_limit().saturating_mul(processes)).min(MOST);
     stretch.saturating_mul(processes + 2).clamp(LEAST, most)
 }
 
-/// The longest stretches up to so many bytes that so many processes may have in a ring.
+/// The longest chunk, at most `stretch` bytes, that a ring for this many processes allows.
 pub fn fitting(processes: usize, stretch: usize) -> usize {
     let each = size(processes, stretch) / (processes + 2);
     (each / BLOCK * BLOCK).clamp(BLOCK, stretch.max(BLOCK))
 }
 
-/// A ring, as one process has it.
+/// A process's access to a ring.
 #[derive(Debug)]
 pub struct Ring {
     map: Arc<Map>,
-    /// In the leader, what others open, and how the thread learns that it is over.
+    /// In the leader: the file that workers open, and the flag that stops the thread.
     leads: Option<(File, Arc<AtomicBool>)>,
 }
 
@@ -184,33 +189,34 @@ impl Drop for Ring {
     }
 }
 
-/// What is there of a stretch.
+/// State of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     Whole,
-    /// So many bytes, and that is all; none if the stretch lies behind the end.
+    /// The stream ends after this many bytes of the chunk; 0 if the chunk lies behind the end.
     Last(usize),
-    /// It will not be there: the file is to be read in order.
+    /// The chunk will never be complete: the file must be read in order.
     Never,
 }
 
 impl Ring {
-    /// Begin to decompress a file, whose bytes from `base` on are wanted, by so many processes in stretches of so many bytes. Guarded, and
-    /// interruptible.
+    /// Begin to decompress a file. `processes` processes will read its decompressed bytes from `base` on, in chunks of
+    /// `stretch` bytes. Guarded, and interruptible.
     pub fn start(file: File, compression: Compression, base: u64, processes: usize, stretch: usize) -> Result<Ring> {
         reserve()?;
-        // What a block needs is never needed by others.
+        // The space for the next block, which no process reads yet, is added.
         let size = size(processes, stretch).next_multiple_of(HEAD) + TWICE;
         let identity = Identity::of(&file.metadata()?);
-        // SAFETY: a call with a string, whose result is checked.
+        // SAFETY: a call with a string; the result is checked.
         let fd = unsafe { libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a new descriptor that is nobody else's.
+        // SAFETY: a new descriptor, which only this function has.
         let shared = unsafe { File::from_raw_fd(fd) };
         let len = libc::off_t::try_from(HEAD + size).map_err(|_| ErrorKind::OutOfMemory)?;
-        // Memory that is not to be had is an error now, and not a signal later. A signal in between would be another error.
+        // Allocate now: a lack of memory is an error here, and would be a signal later. Signals are blocked, since they
+        // interrupt the call.
         let error = without_signals(|| {
             loop {
                 // SAFETY: an open file.
@@ -225,7 +231,7 @@ impl Ring {
             return Err(Error::from_raw_os_error(error));
         }
         let map = Map::new(&shared)?;
-        // SAFETY: nobody else looks at it yet.
+        // SAFETY: no other process uses it yet.
         unsafe {
             map.at.cast::<Head>().write(Head {
                 size: size as u64,
@@ -255,9 +261,9 @@ impl Ring {
             };
             std::thread::Builder::new().name("pg_bulk decompressor".into()).spawn(work)
         })?;
-        // Whatever becomes of this, the thread is told.
+        // From here on, dropping the ring stops the thread, also after an error.
         let ring = Ring { map, leads: Some((shared, stop)) };
-        // It reads some MB before it knows how to begin.
+        // The thread reads some MB before it can begin.
         loop {
             match has_begun.recv_timeout(PATIENCE) {
                 Ok(began) => break began?,
@@ -270,7 +276,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The leader's ring, in a worker.
+    /// Open the leader's ring, in a worker.
     pub fn join(leaders: Descriptor) -> Result<Ring> {
         let location = leaders.location();
         let path = location.path().ok_or(ErrorKind::NotFound)?;
@@ -281,12 +287,12 @@ impl Ring {
         Ok(Ring { map: Arc::new(map), leads: None })
     }
 
-    /// What workers join by.
+    /// The descriptor that workers pass to [`Ring::join`].
     pub fn descriptor(&self) -> Option<Descriptor> {
         self.leads.as_ref().map(|(file, _)| Descriptor::new(file.as_raw_fd()))
     }
 
-    /// The file, as it was when the ring began.
+    /// The identity of the file when the ring began.
     pub fn file(&self) -> Identity {
         self.map.head().file
     }
@@ -295,22 +301,22 @@ impl Ring {
         self.leads.is_some()
     }
 
-    /// Bytes of the file that were decompressed.
+    /// Bytes of the compressed file that were read.
     pub fn consumed(&self) -> u64 {
         self.map.head().consumed.load(Relaxed)
     }
 
-    /// Up to here bytes are there.
+    /// End of the bytes that are available.
     pub fn filled(&self) -> u64 {
         self.map.head().filled.load(Acquire)
     }
 
-    /// Is a stretch there, with what is behind it that may matter? `None`: not yet. If it is its turn, nobody is going to make
-    /// room for what does not fit.
+    /// Look whether a chunk is available, with the bytes behind it that may matter. `None`: not yet. With `is_turn` all
+    /// chunks before it are cut, so a chunk that does not fit will never fit: no other process can free space.
     pub fn look(&self, offset: u64, len: usize, is_turn: bool) -> Option<Arrival> {
         let head = self.map.head();
         let (behind, wanted) = (offset + len as u64, offset + (len + LOOKAHEAD) as u64);
-        // In this order: what is said of the end is said when all is there.
+        // In this order: the end is set after all bytes are available.
         let (end, has_failed) = (head.end.load(SeqCst), head.has_failed.load(SeqCst));
         let filled = self.filled();
         if end != NONE && end <= behind {
@@ -324,47 +330,48 @@ impl Ring {
         (has_failed || is_too_long).then_some(Arrival::Never)
     }
 
-    /// Copy bytes that are there.
+    /// Copy bytes that are available.
     pub fn read(&self, buffer: &mut [u8], mut offset: u64) {
         let mut left = buffer;
         while !left.is_empty() {
             let (at, together) = self.map.place(offset);
             let n = together.min(left.len());
             let Some((now, later)) = left.split_at_mut_checked(n) else { return };
-            // SAFETY: `place` says that so many bytes are there; nobody writes to them before they are let go of.
+            // SAFETY: `place` returns the number of contiguous bytes; they are not overwritten before they are
+            // released.
             unsafe { std::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), n) };
             offset += n as u64;
             left = later;
         }
     }
 
-    /// This process is going to read what is at `offset`, though the turn passes on.
+    /// Keep the bytes from `offset` on for this process, which copies them after `turn` has advanced.
     pub fn hold(&self, process: usize, offset: u64) {
         if let Some(held) = self.map.head().held.get(process) {
             held.store(offset, SeqCst);
         }
     }
 
-    /// No more.
+    /// Keep no bytes for this process any more.
     pub fn let_go(&self, process: usize) {
         self.hold(process, NONE);
     }
 
-    /// The first record that is not cut yet is at `record`.
+    /// Set the position of the first record that is not cut yet.
     pub fn pass(&self, record: u64) {
-        // The next one may have passed it on already.
+        // The next process may already have set a later one.
         self.map.head().turn.fetch_max(record, SeqCst);
     }
 }
 
-/// The thread's side.
+/// The thread's access to the ring.
 struct Writer {
     map: Arc<Map>,
     stop: Arc<AtomicBool>,
 }
 
 impl Drop for Writer {
-    /// Whatever became of the thread, a panic of a decoder's among them: nobody waits for more.
+    /// However the thread ends, also by a panic in a decoder, processes must not wait for more bytes.
     fn drop(&mut self) {
         let head = self.map.head();
         if head.end.load(SeqCst) == NONE {
@@ -373,16 +380,16 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread decodes by.
+/// The thread's decoder.
 enum Decoder {
-    /// To where the bytes stay.
+    /// Decodes into the ring.
     InPlace(Frames),
-    /// From elsewhere.
+    /// Decodes into memory of its own, and copies.
     Copied(Box<dyn Read>),
 }
 
 impl Decoder {
-    /// At the file's start. What was decoded stays for so many bytes.
+    /// Start at the file's beginning. Decoded bytes stay in place until `stays` more are decoded.
     fn begin(compression: Compression, input: Input, consumed: &Arc<AtomicU64>, stays: usize) -> Result<Decoder> {
         if compression == Compression::Zstd && members::begins_with_long_frame(&input)? {
             return Ok(Decoder::InPlace(Frames::new(input, stays as u64)?));
@@ -404,11 +411,11 @@ impl Writer {
         }
     }
 
-    /// Wait until there is room for so many bytes behind `filled`. How much there is.
+    /// Wait until there is space for `wanted` bytes behind `filled`, and return the space.
     fn wait_for_room(&self, wanted: u64, filled: u64, kept: &mut u64) -> Result<u64> {
         let size = self.map.size() as u64;
         loop {
-            // What was kept when somebody looked last may be further behind than the ring is long.
+            // `kept` is from an earlier look, and may be more than the ring's length behind.
             let mut room = size.saturating_sub(filled.saturating_sub(*kept));
             if room < wanted.max(PIECE as u64) {
                 *kept = self.map.kept();
@@ -424,7 +431,7 @@ impl Writer {
         }
     }
 
-    /// Where the bytes end, which are decoded where they stay, as long as that can be done.
+    /// Decode in place as long as possible, and return the end of the bytes.
     fn fill_in_place(
         &self,
         mut frames: Frames,
@@ -440,11 +447,12 @@ impl Writer {
                 std::panic::resume_unwind(Box::new("a point"));
             }
             let (at, _) = self.map.place(filled);
-            // SAFETY: so many bytes are next to each other, and nobody needs what is there. What is before them stays: it is written to only when
-            // the ring has come round, in this very place; and when it has, what was behind its end is where it was, mapped twice.
-            // That is less than ZSTD_decodingBufferSize_min (zstd.h) has behind a window, which is for a buffer that is mapped once. Here, in a
-            // ring of S bytes, a block at p overwrites at most what was at p - S .. p - S + ROOM. A window has no more than S - TWICE bytes
-            // (`Decoder::begin`), so the block looks back no further than to p - S + TWICE; and ROOM is no more than TWICE.
+            // SAFETY: `TWICE` bytes are contiguous, and none is needed. Bytes before them stay: the decoder overwrites
+            // them only one ring length later, at the same addresses. Bytes behind the ring's end are also at its
+            // beginning, mapped twice. ZSTD_decodingBufferSize_min (zstd.h) requires more behind a window, for a buffer
+            // that is mapped once. Here, in a ring of S bytes, a block at p overwrites at most p - S .. p - S + ROOM. A
+            // window has at most S - TWICE bytes (`Decoder::begin`), so the block looks back no further than to p - S +
+            // TWICE; and ROOM is at most TWICE.
             let next = unsafe { frames.next(at) };
             consumed.store(frames.consumed(), Relaxed);
             head.consumed.store(frames.consumed(), Relaxed);
@@ -453,7 +461,7 @@ impl Writer {
                 Next::End => return Ok(filled.max(base)),
                 Next::Other => break,
             }
-            // Nobody looks at what is before the first record that is shared.
+            // The bytes before `base` are not shared.
             if filled > base {
                 head.filled.store(filled, Release);
             }
@@ -464,7 +472,7 @@ impl Writer {
         self.fill(&mut *decoder, consumed, base, filled)
     }
 
-    /// Where the bytes end, of which so many were there before.
+    /// Fill the ring from a decoder that continues after `made` decoded bytes, and return the end of the bytes.
     fn fill(&self, decoder: &mut dyn Read, consumed: &AtomicU64, base: u64, made: u64) -> Result<u64> {
         let head = self.map.head();
         let mut before = base.saturating_sub(made);
@@ -486,7 +494,7 @@ impl Writer {
             }
             let (at, together) = self.map.place(filled);
             let most = together.min(PIECE).min(usize::try_from(room).unwrap_or(usize::MAX));
-            // SAFETY: so many bytes are next to each other, and nobody needs what is there.
+            // SAFETY: `together` bytes are contiguous, and none is needed any more.
             let buffer = unsafe { std::slice::from_raw_parts_mut(at, most) };
             match decoder.read(buffer) {
                 Ok(0) => return Ok(filled),

@@ -1,8 +1,8 @@
-//! Code of ours that is to run with somebody else's rights, and with names that mean what they say.
+//! Runs pg_bulk's own SQL with the privileges of another role, with names that are resolved safely.
 //!
-//! The caller may have any search path, and functions, operators and tables of his own on it. Whatever is run here sees
-//! `pg_catalog` first, and the caller's schemas not at all. Nor is it taken for changes that the session applies for another
-//! server, even if the session does that.
+//! The caller may have any search path, with functions, operators and tables of the caller's on it. Code that runs here
+//! resolves names in `pg_catalog` first, and never in the caller's schemas. If the session applies changes of another
+//! server (`session_replication_role = replica`), changes of this code still count as the server's own.
 
 use std::ffi::{CStr, CString};
 
@@ -10,11 +10,11 @@ use pgrx::pg_sys;
 
 use super::database::cluster;
 
-/// Do `work` as `role`. Guarded; an error leaves it to the end of the (sub)transaction to bring the user and the path
-/// back.
+/// Run `work` as `role`. Guarded; after an error, the end of the (sub)transaction restores the user and the search
+/// path.
 pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: guarded calls with valid pointers, in a transaction. What a security-definer function does (fmgr.c).
+    // SAFETY: guarded calls with valid pointers, in a transaction, as for a security-definer function (fmgr.c).
     unsafe {
         pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         pg_sys::SetUserIdAndSecContext(role, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
@@ -32,7 +32,7 @@ pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
             )
         };
         set(c"search_path", c"pg_catalog, pg_temp");
-        // To set it makes the server forget all plans.
+        // Setting it invalidates all cached plans, so it is set only if needed.
         if applies_changes() {
             set(c"session_replication_role", c"origin");
         }
@@ -43,16 +43,16 @@ pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Does this session apply changes that were made elsewhere, so that triggers are not to be fired?
+/// Does this session apply changes that were made elsewhere, so that ordinary triggers do not fire?
 pub fn applies_changes() -> bool {
     // SAFETY: a setting.
     let role = unsafe { pg_sys::SessionReplicationRole };
     role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed()
 }
 
-/// What keeps a role from being a session of this database; None if nothing does. Guarded.
+/// Returns the reason why a role cannot connect to this database; None if it can. Guarded.
 pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
-    // SAFETY: guarded catalog lookups in a transaction; the tuple is released after it was looked at.
+    // SAFETY: guarded catalog lookups in a transaction; the tuple is released after use.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::AUTHOID as i32, pg_sys::Datum::from(role));
         if tuple.is_null() {
@@ -71,7 +71,7 @@ pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
     }
 }
 
-/// What a role lacks to have a session.
+/// Why a role cannot connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSession {
     /// There is no such role.
@@ -80,8 +80,8 @@ pub enum NoSession {
     Connect,
 }
 
-/// The role that a row is of which was written in `of_cluster`: there it was `owner`, elsewhere it is the one of that name;
-/// invalid if there is none. Guarded.
+/// The role that owns a stored row. In the cluster that wrote the row (`of_cluster`) it is `owner`; in any other one,
+/// the role of that name. Invalid if there is none. Guarded.
 pub fn owner_here(owner: pg_sys::Oid, name: &CStr, of_cluster: i64) -> pg_sys::Oid {
     if of_cluster == cluster() {
         return owner;
@@ -90,7 +90,7 @@ pub fn owner_here(owner: pg_sys::Oid, name: &CStr, of_cluster: i64) -> pg_sys::O
     unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
 }
 
-/// A role's name, to be stored; empty if there is no such role. Guarded.
+/// A role's name, for a stored row; empty if there is no such role. Guarded.
 pub fn stored_role_name(role: pg_sys::Oid) -> CString {
     // SAFETY: a guarded catalog lookup, and the string that it returns.
     unsafe {
@@ -99,7 +99,7 @@ pub fn stored_role_name(role: pg_sys::Oid) -> CString {
     }
 }
 
-/// A role's name, or its number if there is no such role. Guarded.
+/// A role's name, or its OID if there is no such role. Guarded.
 pub fn role_name(role: pg_sys::Oid) -> String {
     // SAFETY: a guarded catalog lookup, and the string that it returns.
     unsafe {

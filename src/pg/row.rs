@@ -1,14 +1,15 @@
-//! From records to datums: one row at a time.
+//! Turns records into datums, one row at a time.
 //!
-//! A row is made in two steps. [`Rows::decode`], in a guarded frame, fills what the native decoders are sure of and
-//! queues the rest. [`Rows::convert`], in a plain frame, works the queue off: input functions and default expressions,
-//! in the order of the file, so that the first bad column is the one that COPY would name. Decoders never raise, so
-//! the order of errors is the queue's.
+//! A row is made in two steps. [`Rows::decode`], in a guarded frame, fills the values that native decoders can convert
+//! and queues the others. [`Rows::convert`], in a plain frame, runs the queue: input functions and default expressions.
+//! It works in the order of the file, so that the first bad column is the one that COPY would name. Decoders never
+//! raise, so errors occur in the queue's order.
 //!
-//! Values made natively live in the row's arena, until the next row.
+//! Values made by native decoders live in the row's arena, until the next row.
 //!
-//! What is here is the row: what it is made with, going to the next one, and decoding its fields. The record it is made of is in
-//! `record`, columns without a field in `others`, the queue in `queue`. Where it can be, many rows are decoded together (`block`).
+//! This file has the row: its state, the step to the next row, and the decoding of fields. `record` finds and checks
+//! the record, `others` fills columns without a field, `queue` runs the queue, and `block` decodes many rows together
+//! where that is possible.
 
 mod block;
 mod leaders;
@@ -40,7 +41,7 @@ use crate::error::{self, Result};
 /// Bytes of a buffer that are kept from row to row.
 const KEPT: usize = 1 << 20;
 
-/// What a message is about, besides the line.
+/// The part of a message's CONTEXT after the line number.
 #[derive(Debug)]
 pub struct Attention {
     /// Name of the column that is being converted, or null.
@@ -53,7 +54,7 @@ impl Attention {
     pub const NONE: Attention = Attention { column: std::ptr::null(), value: std::ptr::null() };
 }
 
-/// Arrays of a row, as long as the tuple descriptor.
+/// Values and null flags of a row, one for each attribute of the tuple descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct RowArrays {
     pub values: *mut pg_sys::Datum,
@@ -73,7 +74,7 @@ impl RowArrays {
     }
 
     /// # Safety
-    /// Both are at least so long, and not the same.
+    /// Both have at least `attributes` elements, and they do not overlap.
     pub unsafe fn copy_from(self, other: RowArrays, attributes: usize) {
         // SAFETY: this function's contract covers the argument.
         unsafe {
@@ -83,64 +84,64 @@ impl RowArrays {
     }
 }
 
-/// What has changed since rows were decoded last.
+/// A change since rows were last decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Which columns the fields are for.
+    /// The fields belong to other columns.
     Columns,
-    /// It is another file.
+    /// The records come from another file.
     File,
 }
 
-/// The rows of a file, or of several in turn.
+/// The rows of one file, or of several files in order.
 #[derive(Debug)]
 pub struct Rows {
     pub(super) stream: Stream,
-    /// Those of the fields, in their order, and then those that no field is for.
+    /// The columns of the fields, in order, and then those without a field.
     pub(super) columns: Vec<Column>,
-    /// How many fields there are.
+    /// Number of fields.
     pub(super) fields: usize,
-    /// How many of them a record must have; those that it lacks behind get their defaults, if so it is said.
+    /// Number of fields that a record must have. If `fills`, fields missing at its end get their defaults.
     required: usize,
     fills: bool,
-    /// Of records that are one field, which no column takes.
+    /// For records that are one field: finds the values in the line.
     parts: Option<LineParts>,
-    /// The same in the binary format.
+    /// For the binary format: finds the fields in a record.
     pub(super) binary: Option<Fields>,
-    /// Records are looked at before values are made of them: for DEFAULT markers, or for what is in them.
+    /// Records are checked before values are made of them: for DEFAULT markers, or for the fields in their lines.
     is_checked: bool,
-    /// Texts of some columns, or invalid ones, are refined before they are converted.
+    /// Texts of some columns are refined, or invalid bytes replaced, before conversion.
     is_refined: bool,
-    /// What the header of each file may name.
+    /// The columns that the header of each file may name.
     pub(super) known: Option<Vec<Column>>,
-    /// Of several files whose fields are matched by position.
+    /// The first file's header, for several files whose fields are matched by position.
     pub(super) first_header: Option<FirstHeader>,
-    /// The file that is open, where a column wants to know.
+    /// Name of the file that is open, if a column needs it.
     pub(super) file_name: Vec<u8>,
-    /// Columns are others than before, or it is another file.
+    /// Set when the columns or the file have changed.
     pub(super) turned: Option<Turn>,
     pub(super) arena: Arena,
     /// The rows around the current one, if they are decoded together.
     block: Option<Block>,
-    /// The current row in it.
+    /// The current row in the block.
     decoded: Option<RowArrays>,
     /// A value with its escapes removed.
     pub(super) unescaped: Vec<u8>,
     /// NUL-terminated inputs of the queue.
     pub(super) strings: Vec<u8>,
     pub(super) queue: Vec<Queued>,
-    /// What messages are about.
+    /// The column and value for messages.
     pub attention: Attention,
-    /// ... unless it is about other rows.
+    /// Set while a message concerns rows other than the current one.
     pub elsewhere: Elsewhere,
-    /// Messages show the line only while values are made of it: who may not see all of it may hear of what becomes of the
-    /// values.
+    /// Messages show the line only while its values are converted. Later they show its number, because a message about
+    /// a converted row may reach a user without the privilege to read the whole line.
     pub is_discreet: bool,
-    /// Rows are made by a query: nothing is read, and messages number the rows.
+    /// A query makes the rows: no file is read, and messages give the row's number.
     pub is_query: bool,
-    /// What is done now is about no line at all.
+    /// The current work concerns no line, so messages name none.
     pub is_quiet: bool,
-    /// Values are made of the current line.
+    /// Values of the current line are being converted.
     pub is_converting: bool,
     pub relation_name: CString,
     /// The CONTEXT line that names the source.
@@ -215,13 +216,13 @@ impl Rows {
         &mut self.stream
     }
 
-    /// Nothing is left to be read, until a chunk begins.
+    /// Drop all remaining input, until a chunk begins.
     pub fn end_stream(&mut self) {
         let _ = self.stream.reader.chunk_space(0);
         self.attention = Attention::NONE;
     }
 
-    /// There is another row of the query.
+    /// Count another row of the query.
     pub fn count_row_of_query(&mut self) {
         self.rows += 1;
         self.stream.reader.set_line_number(self.rows);
@@ -231,7 +232,8 @@ impl Rows {
         &self.columns
     }
 
-    /// See [`Column::renew`]: also for those that headers are compared with, of which copies are made. Guarded; allocates in the current memory context.
+    /// Call [`Column::renew`] for all columns, also for those that headers are compared with and copied from. Guarded;
+    /// allocates in the current memory context.
     pub fn renew_columns(&mut self) {
         let first = self.first_header.as_mut().map(|first| &mut first.columns);
         let others = self.known.iter_mut().chain(first).flatten();
@@ -244,7 +246,7 @@ impl Rows {
         columns.filter_map(|(i, column)| (!column.ignored).then_some(i)).collect()
     }
 
-    /// Say which columns the fields are for, once the header has told.
+    /// Set the columns of the fields, once the header is known.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
         self.is_refined = self.stream.invalid() == EncodingErrors::Replace
             || columns.iter().any(|column| column.refinement.is_some());
@@ -267,7 +269,7 @@ impl Rows {
         self.settle_required();
     }
 
-    /// Fields that a record lacks at its end get the defaults of their columns, where these have some.
+    /// Let fields that are missing at the end of a record get the defaults of their columns, if these have defaults.
     pub fn fill_missing(&mut self) {
         self.fills = true;
         self.settle_required();
@@ -279,12 +281,12 @@ impl Rows {
         self.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub fn count(&self) -> u64 {
         self.rows
     }
 
-    /// Go to the next row; false at the end. What COPY checks before it converts anything is checked here. Guarded.
+    /// Go to the next row; false at the end. Checks all that COPY checks before it converts the first field. Guarded.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         self.decoded = None;
@@ -314,7 +316,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Forget the values of the row before.
+    /// Free the values of the row before.
     #[inline]
     pub fn reset(&mut self) {
         self.arena.reset();
@@ -329,8 +331,8 @@ impl Rows {
         }
     }
 
-    /// Decode the columns at `wanted` (indexes into the columns, ascending) of the current row, as far as they are
-    /// there; the rest is queued. Guarded, but nothing in it raises.
+    /// Decode the columns at `wanted` (ascending indexes into the columns) of the current row with native decoders, and
+    /// queue the others. Guarded, but nothing in it raises.
     ///
     /// # Safety
     /// `arrays` are as long as the descriptor the columns were made from, and no column at `wanted` is an ignored one
@@ -340,7 +342,7 @@ impl Rows {
         self.queue.clear();
         self.strings.clear();
         if self.is_refined {
-            // SAFETY: passed on.
+            // SAFETY: `decode_refined` has this contract.
             return unsafe { self.decode_refined(wanted, arrays) };
         }
         let reader = &self.stream.reader;
@@ -356,10 +358,10 @@ impl Rows {
             let mut force_null = column.force_null;
             if column.force_not_null && value == Value::Null {
                 value = Value::Plain(&reader.dialect().null);
-                // As in COPY, where a column has both.
+                // As in COPY, if a column has both.
                 force_null = false;
             }
-            // Inputs of the queue stand one behind the other; a value without escapes need not go there unless it is
+            // The queue's inputs are concatenated in `strings`. A value without escapes is copied there only if it is
             // queued.
             let start = self.strings.len();
             let bytes = match value {
@@ -411,7 +413,7 @@ impl Rows {
         }
     }
 
-    /// Start anew: at the start of the same file, or with what `open` opens. Guarded.
+    /// Go back to the start of the same file, or open a new stream with `open`. Guarded.
     pub fn restart(&mut self, header: Header, open: impl FnOnce(usize) -> Result<Stream>) -> Result<()> {
         let columns = self.columns.len();
         if !self.stream.restart(header, columns)? {
@@ -426,7 +428,7 @@ impl Rows {
             self.name_file();
             self.note_turn(Turn::File);
         }
-        // The reader counts its batches anew.
+        // The reader counts its batches from 0 again.
         self.forget_block();
         Ok(())
     }

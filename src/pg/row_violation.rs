@@ -1,16 +1,16 @@
-//! Errors that say of a row that it violates a constraint, or that no partition is for it, and that can be caught without a
-//! subtransaction.
+//! Errors that a row violates a constraint or fits no partition, which can be caught without a subtransaction.
 //!
-//! The executor says so when all that users may have written has returned, so that nothing is left behind. But of a row that a function
-//! writes, somewhere within a constraint, it is said in the same words, by the same function of the server's; and then that function has
-//! not returned: the user may be another one (SECURITY DEFINER), settings are its own, SPI is connected. Who handles such
-//! an error and raises it again leaves nothing to see of where it comes from.
+//! The executor raises such an error when all user code has returned, so no state is left behind. But a function within
+//! a constraint may write rows itself, and the same function of the executor raises the same error for one of those.
+//! That user function has not returned then: the current user may be another one (SECURITY DEFINER), settings are the
+//! function's own, and SPI is connected. If code catches such an error and raises it again, the error does not show
+//! where it came from.
 //!
-//! So what counts is the moment when an error is new, and that the row is being judged then: context callbacks are asked
-//! from the inside out, and all that runs statements has added its line before it is our turn. Who raises an error again
-//! does not ask, but for a guard of pgrx, which raises another one with the same words and no context. Where such a guard
-//! is ours, no row is being judged; where it is another extension's, called by a constraint, the words have been heard
-//! before.
+//! So an error counts as the row's own if it is new and is raised while the executor checks the row ([`judge`]).
+//! Context callbacks run from the innermost to the outermost, and all code that runs statements adds its context line
+//! before this callback runs. Code that raises an error again runs no callbacks. The exception is a guard of pgrx,
+//! which raises a new error with the same message and no context. Within pg_bulk's own guards, the executor is not
+//! checking a row. In a guard of another extension that a constraint calls, this callback has seen the message before.
 
 use pgrx::pg_sys;
 
@@ -18,14 +18,14 @@ use super::compat;
 use super::original::{copy_of_message, text};
 use super::unguarded::{self, Opaque};
 
-/// What was heard of errors since it was pushed.
+/// State of the callback: the errors for which it was called since it was pushed.
 #[derive(Debug)]
 pub struct RowViolation {
-    /// The newest error that callbacks were asked about was one of the row itself.
+    /// The newest error that reached the callback was one of the row itself.
     is_of_row: bool,
-    /// The executor is judging the row.
+    /// The executor is checking the row.
     is_judging: bool,
-    /// What was said meanwhile of another row ([`words_of`]).
+    /// The hash ([`words_of`]) of the newest error about another row.
     nested: u64,
     memory: pg_sys::MemoryContext,
     snapshot: pg_sys::Snapshot,
@@ -33,10 +33,10 @@ pub struct RowViolation {
 }
 
 impl RowViolation {
-    /// Listen to errors. Memory for them is of the current context.
+    /// Push the error context callback. It allocates in the current memory context.
     ///
     /// # Safety
-    /// A plain frame; both outlive the push, which ends when the caller puts `previous` back.
+    /// A plain frame; both outlive the push, which ends when the caller restores `previous`.
     pub unsafe fn push(callback: *mut pg_sys::ErrorContextCallback, this: *mut RowViolation) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
@@ -55,15 +55,15 @@ impl RowViolation {
         }
     }
 
-    /// Is an error that was just caught about the row itself? It is asked once of each.
+    /// Is an error that was just caught about the row itself? To be called once for each error.
     ///
     /// # Safety
     /// An error that was caught while this was pushed.
     pub unsafe fn is_of_row(&mut self, error: *const pg_sys::ErrorData) -> bool {
         let was_heard = std::mem::take(&mut self.is_of_row);
         self.is_judging = false;
-        // SAFETY: this function's contract covers the error. What the server has of a statement's snapshot and user is where it was,
-        // unless somebody has been left.
+        // SAFETY: this function's contract covers the error. The active snapshot and the user are unchanged unless the
+        // error has left a function without its return.
         unsafe {
             was_heard
                 && compat::is_violation((*error).funcname)
@@ -73,10 +73,10 @@ impl RowViolation {
     }
 }
 
-/// The executor begins to judge a row, or has.
+/// The executor begins or ends its check of a row.
 ///
 /// # Safety
-/// What was pushed, or null if nothing was.
+/// The state that was pushed, or null if none was.
 #[inline(always)]
 pub unsafe fn judge(this: *mut RowViolation, is_judging: bool) {
     // SAFETY: this function's contract covers the argument.
@@ -85,7 +85,7 @@ pub unsafe fn judge(this: *mut RowViolation, is_judging: bool) {
     }
 }
 
-/// What an error says, as a number that another one hardly has. Not zero.
+/// A hash of an error's SQLSTATE and message, never zero.
 ///
 /// # Safety
 /// An error.
@@ -101,7 +101,7 @@ unsafe fn words_of(error: *const pg_sys::ErrorData) -> u64 {
 /// A plain frame.
 unsafe fn user() -> (pg_sys::Oid, i32) {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: fills what it is given.
+    // SAFETY: fills its arguments.
     unsafe { unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
     (user, context)
 }
@@ -109,7 +109,7 @@ unsafe fn user() -> (pg_sys::Oid, i32) {
 /// # Safety
 /// Called by the server while it makes a message, with the pointer it was pushed with.
 unsafe extern "C-unwind" fn hear(this: Opaque) {
-    // SAFETY: what was pushed outlives the push, and its memory.
+    // SAFETY: the state and its memory outlive the push.
     unsafe {
         let this = this.cast::<RowViolation>();
         let (message, memory) = copy_of_message((*this).memory);

@@ -1,25 +1,25 @@
-//! A stretch of code in which nothing is raised and no interrupt is served.
+//! A section of code in which no error is raised and no interrupt is served.
 
 use pgrx::pg_sys;
 
 use super::compat;
 
-/// Interrupts are held, and checkpoints if asked for, until this is dropped.
+/// Holds off interrupts, and checkpoints if asked for, until it is dropped.
 pub struct Section {
     delays: bool,
 }
 
-/// How long a process stays without the flag when a checkpoint has begun: longer than the checkpointer sleeps between
-/// two looks at who holds it up (10 ms, CreateCheckPoint).
+/// Pause of a process before it sets the flag again after a checkpoint has begun, in µs. It is longer than the sleep of
+/// the checkpointer between two checks of the flags (10 ms, CreateCheckPoint).
 const CHECKPOINT_TURN: i64 = 15_000;
 
-/// The redo point when a process last began such a section. One that does so again and again would hold a checkpoint up, which
-/// waits until it sees nobody with the flag.
+/// The redo point when a process last began such a section. A checkpoint waits until it sees no process with the flag,
+/// so a process that sets it again and again would delay the checkpoint.
 #[derive(Debug)]
 pub struct Redo(pg_sys::XLogRecPtr);
 
 impl Redo {
-    /// The one that there is now. Raises nothing.
+    /// The current redo point. Raises nothing.
     pub fn now() -> Redo {
         // SAFETY: takes a spinlock; raises nothing.
         Redo(unsafe { pg_sys::GetRedoRecPtr() })
@@ -30,7 +30,7 @@ impl Redo {
         Redo::now().0 != self.0
     }
 
-    /// Give a checkpoint that has begun since the chance to pass, once. Raises nothing.
+    /// Let a checkpoint that has begun since pass, by one pause. Raises nothing.
     pub fn let_checkpoint_pass(&mut self) {
         let now = Redo::now().0;
         if std::mem::replace(&mut self.0, now) != now {
@@ -42,8 +42,8 @@ impl Redo {
 
 impl Section {
     pub fn begin(delays: bool) -> Section {
-        // SAFETY: this process's own counters and flags (HOLD_INTERRUPTS, miscadmin.h). The flag is not set by anybody
-        // else in this process: it is a matter of short sections like this one.
+        // SAFETY: this process's own counters and flags (HOLD_INTERRUPTS, miscadmin.h). No other code of this process
+        // holds the flag now: it is set only for short sections.
         unsafe {
             pg_sys::InterruptHoldoffCount += 1;
             if delays {
@@ -53,7 +53,7 @@ impl Section {
         Section { delays }
     }
 
-    /// Run what core would run in a critical section: an error in it stops the server.
+    /// Run `work` as a critical section: an error in it is a PANIC, which stops the server.
     pub fn critically(&self, work: impl FnOnce()) {
         // SAFETY: START_CRIT_SECTION and END_CRIT_SECTION (miscadmin.h).
         unsafe {

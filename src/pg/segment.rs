@@ -1,6 +1,7 @@
-//! Segments of a relation's file, opened to be written past the end, or where pages are.
+//! Segments of a relation's file, opened to write pages past the end or in place.
 //!
-//! Opening and allocating may fail and raise, so that it comes before anything is logged; writing returns what went wrong.
+//! Opening and allocating may fail and raise, so both come before the WAL. Writing raises nothing and returns its
+//! error.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -29,9 +30,9 @@ pub struct RelationFile {
 }
 
 impl RelationFile {
-    /// For an open relation. Guarded.
+    /// The main fork of an open relation. Guarded.
     pub fn new(relation: pg_sys::Relation, temporary: bool) -> Result<RelationFile> {
-        // SAFETY: guarded calls on an open relation; the path is a string of its own.
+        // SAFETY: guarded calls on an open relation; the path is an own string.
         let path = unsafe {
             let smgr = pg_sys::RelationGetSmgr(relation);
             if (*smgr).smgr_which != 0 {
@@ -70,16 +71,16 @@ impl RelationFile {
         Ok(pieces)
     }
 
-    /// Allocate the space of `count` pages from block `first` on, all in the segment that this is a descriptor for. Guarded.
+    /// Allocate the space of `count` pages from block `first` on, all in the segment of this descriptor. Guarded.
     pub fn reserve(&self, file: &File, first: u32, count: usize) -> Result<()> {
         self.check_end(first, count)?;
         let offset = i64::from(first % SEGMENT) * BLCKSZ as i64;
-        // Where it cannot be allocated it is written to without.
+        // A file system that cannot allocate space is written to without it.
         let outcome = allocate(file.as_raw_fd(), offset, (count * BLCKSZ) as i64);
         outcome.map(|_| ()).map_err(|error| self.extend_error(&error))
     }
 
-    /// As mdextend (md.c).
+    /// Raise the error that mdextend (md.c) raises beyond the last block.
     fn check_end(&self, first: u32, count: usize) -> Result<()> {
         if u64::from(first) + count as u64 > u64::from(MAX_BLOCK) + 1 {
             let path = self.path.to_string_lossy();
@@ -89,18 +90,18 @@ impl RelationFile {
         Ok(())
     }
 
-    /// Open the segment that a block is in, for pages that are there. Guarded.
+    /// Open the segment of an existing block. Guarded.
     pub fn open_segment(&self, block: u32) -> Result<Segment> {
         let number = block / SEGMENT;
         Ok(Segment { number, fd: self.open(number, 0)? })
     }
 
-    /// A descriptor of nobody else's for the segment that a block is in, which is made if it is not there. None if there is no
-    /// descriptor left. Guarded.
+    /// Duplicate a descriptor for the segment of a block, for this caller alone; the segment is created if it does not
+    /// exist. None if there is no descriptor left. Guarded.
     pub fn own_descriptor(&self, block: u32) -> Result<Option<File>> {
         let number = block / SEGMENT;
         let segment = Segment { number, fd: self.open(number, libc::O_CREAT)? };
-        // SAFETY: a system call on an open descriptor; what it returns is nobody's yet.
+        // SAFETY: a system call on an open descriptor; only this function has the result.
         unsafe {
             let fd = match point_errno!("index.descriptor") {
                 Some(_) => -1,
@@ -110,12 +111,12 @@ impl RelationFile {
         }
     }
 
-    /// Where a block is in its segment, in bytes.
+    /// Offset of a block in its segment, in bytes.
     pub fn offset_of(block: u32) -> u64 {
         u64::from(block % SEGMENT) * BLCKSZ as u64
     }
 
-    /// Ask for a sync of the segment that a block is in, which was written to by way of this file. Raises nothing.
+    /// Request a sync of a block's segment after a write through this descriptor. Raises nothing.
     pub fn was_written(&self, file: &File, block: u32, section: &Section) {
         if !self.temporary {
             let piece = Piece { fd: file.as_raw_fd(), segment: block / SEGMENT, first: 0, count: 0, offset: 0 };
@@ -136,8 +137,8 @@ impl RelationFile {
         Ok(fd)
     }
 
-    /// Write the pages that pieces were opened for, and ask for a sync of each segment after its write. Raises nothing.
-    /// Returns how many pages are written, and what went wrong.
+    /// Write the pages of these pieces, and request a sync of each segment after its write. Raises nothing. Returns the
+    /// number of pages written, and the error.
     pub fn write(&self, pieces: &[Piece], pages: &[u8], section: &Section) -> (usize, Result<()>) {
         let mut written = 0;
         for (number, piece) in pieces.iter().enumerate() {
@@ -145,10 +146,11 @@ impl RelationFile {
             let (bytes_written, result) = write_all(piece.fd, bytes.unwrap_or_default(), piece.offset);
             written += bytes_written / BLCKSZ;
             point_quiet!("append.written");
-            // Once for all pieces of a segment, or for those that were written.
+            // One request for all pieces of a segment, or for the pieces written before an error.
             let is_last = pieces.get(number + 1).is_none_or(|next| next.segment != piece.segment);
             if !self.temporary && (is_last || result.is_err()) {
-                // In a critical section the queue of requests is not made room in, which allocates: it says no instead.
+                // In a critical section, no memory is allocated to compact a full request queue; the request is refused
+                // instead.
                 section.critically(|| self.request_sync(piece));
             }
             point_quiet!("append.registered");
@@ -159,16 +161,16 @@ impl RelationFile {
         (written, Ok(()))
     }
 
-    /// Make segments as long as they can be, from one on and before another, which is going to be written to: the server takes
-    /// a segment that is shorter for the last one, now and when it recovers. What is added reads as zeroes. Guarded.
+    /// Extend segments to their full length, before a later one is written to. The server takes a shorter segment for
+    /// the last one, now and in recovery. Added bytes read as zeroes. Guarded.
     pub fn complete_segments(&self, segments: Range<u32>) -> Result<()> {
         for segment in segments {
             let fd = self.open(segment, libc::O_CREAT)?;
             let piece = Piece { fd, segment, first: 0, count: 0, offset: 0 };
             let pieces = Pieces { list: vec![piece], reserved: false };
             let whole = i64::from(SEGMENT) * BLCKSZ as i64;
-            // SAFETY: system calls on an open descriptor. A segment is never longer, so that nothing is cut off, whoever writes
-            // to it meanwhile.
+            // SAFETY: system calls on an open descriptor. No segment is longer, so ftruncate cuts nothing off even if
+            // another process writes meanwhile.
             let extended = unsafe {
                 let mut status: libc::stat = std::mem::zeroed();
                 libc::fstat(fd, &raw mut status) == 0 && (status.st_size >= whole || libc::ftruncate(fd, whole) == 0)
@@ -183,7 +185,7 @@ impl RelationFile {
         Ok(())
     }
 
-    /// The segment that a block is in.
+    /// The segment of a block.
     pub fn segment_of(block: u32) -> u32 {
         block / SEGMENT
     }
@@ -196,17 +198,16 @@ impl RelationFile {
         CString::new([self.path.as_bytes(), number.as_bytes()].concat()).unwrap_or_default()
     }
 
-    /// As mdextend (md.c) says it.
+    /// The error of mdextend (md.c).
     pub fn extend_error(&self, error: &std::io::Error) -> Error {
         let path = self.path.to_string_lossy();
         Error::file_access(&format!("could not extend file \"{path}\""), error).hint("Check free disk space.")
     }
 
-    /// As register_dirty_segment (md.c).
+    /// Request a sync as register_dirty_segment (md.c) does.
     fn request_sync(&self, piece: &Piece) {
-        // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless
-        // asked to retry. A sync that fails here is what it is to core: a reason to stop the server, for the kernel
-        // may have dropped the data.
+        // SAFETY: a tag of the magnetic disk storage manager for a segment of the relation; raises nothing unless asked
+        // to retry. A failed sync here stops the server, as in core, for the kernel may have dropped the data.
         unsafe {
             let forwarded = compat::request_sync(self.relation, MAIN, piece.segment);
             if !forwarded && pg_sys::enableFsync && libc::fsync(piece.fd) < 0 {
@@ -219,7 +220,7 @@ impl RelationFile {
     }
 }
 
-/// A segment that is open; closed on the way out, whatever happens.
+/// An open segment, closed when it is dropped.
 #[derive(Debug)]
 pub struct Segment {
     number: u32,
@@ -231,18 +232,18 @@ impl Segment {
         block / SEGMENT == self.number
     }
 
-    /// `count` pages from a block of this segment on, which are pages of a batch from `first` on.
+    /// A piece of `count` pages, from this block of the segment on; they are the pages of a batch from `first` on.
     pub fn piece(&self, block: u32, first: usize, count: usize) -> Piece {
         let offset = i64::from(block % SEGMENT) * BLCKSZ as i64;
         Piece { fd: self.fd, segment: self.number, first, count, offset }
     }
 
-    /// Read pages from a block of this segment on. Returns how many are there.
+    /// Read pages from a block of this segment on. Returns the number of pages that exist.
     pub fn read(&self, block: u32, pages: &mut [u8]) -> usize {
         let offset = self.piece(block, 0, 0).offset;
         let mut done = 0;
         while let Some(rest) = pages.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            // SAFETY: a system call on an open descriptor, with room for so many bytes.
+            // SAFETY: a system call on an open descriptor, with a buffer of this length.
             let n = unsafe { libc::pread(self.fd, rest.as_mut_ptr().cast(), rest.len(), offset + done as i64) };
             match usize::try_from(n) {
                 Ok(0) => break,
@@ -262,36 +263,37 @@ impl Drop for Segment {
     }
 }
 
-/// A piece of a batch that lies in one segment.
+/// The pages of a batch that lie in one segment.
 #[derive(Debug)]
 pub struct Piece {
     pub fd: RawFd,
     pub segment: u32,
-    /// Pages of the batch.
+    /// The first page, as an index in the batch.
     pub first: usize,
     pub count: usize,
-    /// Byte in the segment.
+    /// Offset in the segment, in bytes.
     pub offset: i64,
 }
 
-/// Open segments; closed on the way out, whatever happens.
+/// Open segments, closed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Pieces {
     pub list: Vec<Piece>,
-    /// The file system has set the space aside; not each can.
+    /// The file system has allocated the space; not every file system can.
     pub reserved: bool,
 }
 
 impl Drop for Pieces {
     fn drop(&mut self) {
         for piece in &self.list {
-            // SAFETY: a transient file that this transaction opened; an error of close() is of no use here.
+            // SAFETY: a transient file that this transaction opened; an error of close() would not matter here.
             unsafe { pg_sys::CloseTransientFile(piece.fd) };
         }
     }
 }
 
-/// Allocate space without moving the end of the file. False if the file system cannot; it is written to without.
+/// Allocate space without moving the end of the file. False if the file system cannot, and the file is written to
+/// without it.
 fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
     loop {
         // SAFETY: a system call on an open descriptor.
@@ -309,13 +311,14 @@ fn allocate(fd: RawFd, offset: i64, len: i64) -> std::io::Result<bool> {
     }
 }
 
-/// Bytes of one write. The page cache takes memory for as much as it is given at once, in one piece if it can. Pieces as
-/// large as a huge page are rare, or a virtual machine has handed them back to its host: writes of 2 MB were found to take
-/// ten times as long as smaller ones. Where tests can make a write fail, a batch is to have several.
+/// Bytes of one write. The page cache allocates memory for all bytes of a write, contiguously if it can. Free memory of
+/// the size of a huge page is rare, or a virtual machine has returned it to its host. Writes of 2 MB were measured to
+/// take ten times as long as smaller ones. With fault points the size is smaller, so that a write in the middle of a
+/// batch can fail.
 pub const WRITE: usize = if cfg!(feature = "points") { 16 * BLCKSZ } else { 256 << 10 };
 
-/// Write it all, and no byte twice: what is below the end of the file may already be somebody else's. Returns the
-/// number of bytes written.
+/// Write all bytes, and none twice: another process may already have changed the pages below the end of the file.
+/// Returns the number of bytes written.
 fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()>) {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
@@ -323,7 +326,7 @@ fn write_all(fd: RawFd, bytes: &[u8], offset: i64) -> (usize, std::io::Result<()
         if let Some(errno) = point_errno!("append.write") {
             return (done, Err(std::io::Error::from_raw_os_error(errno)));
         }
-        // SAFETY: a system call on an open descriptor with bytes that are there.
+        // SAFETY: a system call on an open descriptor with readable bytes.
         let n: isize = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), len, offset + done as i64) };
         match usize::try_from(n) {
             Ok(0) => return (done, Err(std::io::Error::from_raw_os_error(libc::ENOSPC))),

@@ -1,41 +1,39 @@
-//! Ids out of a sequence, a range at a time.
+//! Takes ids from a sequence, a range at a time.
 //!
-//! nextval is refused while the transaction is in parallel mode, in the leader too, because each session keeps ids of
-//! its own in a cache that workers do not share; and the server has no call that takes many ids at once. What nextval
-//! does to the sequence's page does not need that cache, and this is that part of it: one change of the page gives out
-//! a whole range. Ids of a range belong to nobody else, whichever process of whichever session asks next, so ranges
-//! and nextval may be used side by side.
+//! nextval is refused while the transaction is in parallel mode, in the leader too: each session caches ids that
+//! workers do not share. And the server has no function that takes many ids at once. This module does the part of
+//! nextval that needs no cache: the change of the sequence's page. One change takes a whole range. No other process or
+//! session gets an id of that range, so ranges and nextval may be used side by side.
 //!
-//! How a load uses it, for columns whose default is a [`super::sequence_default::SequenceDefault`]:
+//! A load uses it for columns whose default is a [`super::sequence_default::SequenceDefault`]:
 //!
 //! ```text
-//!   leader, before parallel mode   SequenceDefault::recognise(expression)        is it a default that this can do?
-//!                                  SequenceDefault::open() ─► Sequence           lock, rights, transaction id
+//!   leader, before parallel mode   SequenceDefault::recognise(expression)        is the default supported?
+//!                                  SequenceDefault::open() ─► Sequence           lock, privileges, transaction id
 //!                                  Sequence::parameters() ─► shared memory
 //!   worker                         Sequence::attach(parameters)
-//!   who has the chunk's turn       Sequence::take(rows at most) ─► IdRange       in the order of the chunks; plain data
-//!   who makes its rows, for each   Sequence::next_id(range) ─► SequenceDefault::datum(id)
+//!   process that cuts the chunk    Sequence::take(rows at most) ─► IdRange       in chunk order; plain data
+//!   process that makes its rows    Sequence::next_id(range) ─► SequenceDefault::datum(id)
 //! ```
 //!
-//! A range may be larger than the chunk turns out to be: what is left is a gap, as it would be after an error. It may
-//! also be smaller than what was asked for. That is an error only for the row that wants the id behind the last one,
-//! so it is `next_id` that raises it. Of two columns with the same sequence each takes ranges of its own; nextval would
-//! number them alternately.
+//! A range may have more ids than the chunk has rows. The remaining ids are a gap, as after an error. A range may also
+//! have fewer ids than were requested. That is an error only for the row that needs the next id, so `next_id` raises
+//! it. Two columns with the same sequence take separate ranges; nextval would number them alternately.
 //!
-//! **The page and the log.** nextval logs a state of the sequence that is up to 32 ids ahead of the page, and counts in
-//! `log_cnt` how many of these it may still give out without logging. A range is always logged, as what the page
-//! becomes: last value at its end, `log_cnt` 0. Whatever state an earlier record has promised, that of this one counts
-//! from here on, and `log_cnt` makes the next nextval write another. So after a crash, and on a standby, the sequence
-//! goes on behind the range. As in nextval, what makes ids durable is the flush at the commit of the transaction that
-//! used them; it has an id of its own for that if the sequence is logged, taken before parallel mode.
+//! **The page and WAL.** nextval logs a state of the sequence that is up to 32 ids ahead of the page. `log_cnt` is the
+//! number of ids that it may still return without logging. A range always logs the new state of the page itself: last
+//! value at the range's end, `log_cnt` 0. This record replaces any state that an earlier one has logged, and `log_cnt`
+//! 0 makes the next nextval log again. So after a crash, and on a standby, the sequence continues behind the range. As
+//! with nextval, ids become durable when the WAL is flushed at the commit of the transaction that used them. A logged
+//! sequence makes the transaction take a transaction id for that, before parallel mode.
 //!
-//! **Ids that are left.** A range whose end is still where the sequence stands was the last one that anybody has taken, so what is
-//! left of it can be [given back](Sequence::give_back): the sequence then stands behind the last id that was used.
+//! **Unused ids.** If the sequence still stands at the end of a range, no later id has been taken. Then the unused ids
+//! of the range can be [given back](Sequence::give_back): the sequence then stands behind the last id used.
 //!
-//! **What the session sees.** currval and lastval stay where they are; their state is nextval's own. Ids that nextval
-//! has cached in a session (`CACHE`) stay in that session's cache, and it uses them up first.
+//! **The session.** currval and lastval do not change; they belong to nextval. Ids that nextval has cached in a session
+//! (`CACHE`) stay in that session's cache, and it uses them first.
 //!
-//! Everything here is guarded, but `next_id` asks nothing of the server and may run anywhere.
+//! All functions are guarded, except that `next_id` calls nothing of the server and may run anywhere.
 
 use std::ffi::CStr;
 
@@ -73,7 +71,7 @@ struct Data {
     is_called: bool,
 }
 
-/// The columns without the padding behind the last one, which is no part of the tuple.
+/// Length of the columns without trailing padding, which is not part of the tuple.
 const DATA_LENGTH: usize = std::mem::offset_of!(Data, is_called) + 1;
 
 /// The tuple on a sequence's page.
@@ -83,7 +81,7 @@ struct PageTuple {
     data: *mut Data,
 }
 
-/// What a worker must know of a sequence that the leader has opened. Plain data.
+/// What a worker needs to use a sequence that the leader has opened. Plain data.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters {
@@ -97,16 +95,16 @@ pub struct Parameters {
 pub struct Sequence {
     parameters: Parameters,
     name: String,
-    /// Whoever takes an id has no right to.
+    /// The user lacks the privilege; taking an id raises the error.
     denied: bool,
 }
 
 impl Sequence {
-    /// Lock the sequence against everything that would change its parameters. With `check_rights`, the current user must be
-    /// allowed to use it, which is for the first id to say, as nextval does: there may be no row that wants one. The sequence
-    /// of an identity column needs no rights.
+    /// Lock the sequence against changes of its parameters. With `check_rights`, the current user must have the
+    /// privilege to use it. As in nextval, that error is raised for the first id, since there may be no row that needs
+    /// one. The sequence of an identity column needs no privilege.
     ///
-    /// Before parallel mode: a logged sequence makes the transaction take an id.
+    /// To be called before parallel mode: a logged sequence makes the transaction take an id.
     pub fn open(oid: pg_sys::Oid, check_rights: bool) -> Result<Sequence> {
         // SAFETY: a guarded call; the error path closes the relation.
         let relation = unsafe { pg_sys::relation_open(oid, ROW_EXCLUSIVE) };
@@ -118,7 +116,7 @@ impl Sequence {
     }
 
     unsafe fn inspect(relation: pg_sys::Relation, check_rights: bool) -> Result<Sequence> {
-        // SAFETY: the caller's relation is open, and so has its pg_class form.
+        // SAFETY: the only caller has the relation open, and so its pg_class form.
         let (oid, name, form) = unsafe { ((*relation).rd_id, relation_name(relation), &*(*relation).rd_rel) };
         if form.relkind.cast_unsigned() != pg_sys::RELKIND_SEQUENCE {
             return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")));
@@ -140,13 +138,13 @@ impl Sequence {
         Ok(Sequence { parameters: Parameters { oid, rule: rule_of(oid)?, temporary }, name, denied })
     }
 
-    /// In a worker, a sequence that the leader has opened and that [can be shared](Sequence::is_shareable).
+    /// In a worker, open a sequence that the leader has opened and that [can be shared](Sequence::is_shareable).
     pub fn attach(parameters: &Parameters) -> Result<Sequence> {
         if parameters.temporary {
             let message = "cannot access temporary tables during a parallel operation";
             return Err(Error::new(Code::ERRCODE_INVALID_TRANSACTION_STATE, message));
         }
-        // SAFETY: guarded calls; the relation is a sequence, for the leader's lock has kept it so.
+        // SAFETY: guarded calls; the relation is still a sequence, because the leader has it locked.
         let name = unsafe {
             let relation = pg_sys::relation_open(parameters.oid, ROW_EXCLUSIVE);
             let name = relation_name(relation);
@@ -156,25 +154,26 @@ impl Sequence {
         Ok(Sequence { parameters: *parameters, name, denied: false })
     }
 
-    /// For [`Sequence::attach`].
+    /// The parameters for [`Sequence::attach`].
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Can workers use it? Not if it is temporary: its page is in the leader's own memory. Nor if ids are for nobody: they are
-    /// taken ahead then.
+    /// Can workers use it? Not a temporary one, whose pages are in the leader's local buffers. Nor one without the
+    /// privilege: chunks take ids in advance, so the error could come without a row.
     pub fn is_shareable(&self) -> bool {
         !self.parameters.temporary && !self.denied
     }
 
-    /// The next `n` ids, or as many as there are, and where the sequence stood. From now on nobody else gets them.
+    /// Take the next `n` ids, or as many as are left, and return the position before them. No other process gets these
+    /// ids.
     pub fn take(&self, n: u64) -> Result<(IdRange, Position)> {
         if self.denied {
             let message = format!("permission denied for sequence {}", self.name);
             return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
         }
-        // SAFETY: guarded calls; this process has the lock. The relation is opened anew each time, because what it
-        // knows of its storage may be replaced between two ranges.
+        // SAFETY: guarded calls; this process has the lock. The relation is opened each time, because its storage may
+        // be replaced between two ranges.
         unsafe {
             let relation = pg_sys::relation_open(self.parameters.oid, NO_LOCK);
             let range = self.take_from(relation, n);
@@ -183,8 +182,9 @@ impl Sequence {
         }
     }
 
-    /// Let the next who asks have what is left of a range, if nobody has asked since: then the sequence stands at its end.
-    /// `before` is where the sequence would stand if no more ids had been taken than were used. Of a cycle an end says nothing.
+    /// Give back the unused ids of a range, if the sequence still stands at the range's end, so that the next caller
+    /// gets them. `before` is the position if only the used ids had been taken. Does nothing for a sequence with CYCLE,
+    /// whose position proves nothing.
     pub fn give_back(&self, range: &IdRange, before: Position) -> Result<()> {
         let Some(end) = range.last_id().filter(|_| !self.parameters.rule.cycle) else { return Ok(()) };
         // SAFETY: as in `take`.
@@ -203,7 +203,7 @@ impl Sequence {
         }
     }
 
-    /// Where the sequence stands, and how many ids it still has without beginning anew.
+    /// The position of the sequence, and the number of ids left before it ends or cycles.
     fn position(&self) -> Result<(Position, u64)> {
         // SAFETY: as in `take`.
         unsafe {
@@ -221,18 +221,18 @@ impl Sequence {
         }
     }
 
-    /// Are there so many ids left, without beginning anew?
+    /// Are `n` ids left before the sequence ends or cycles?
     pub fn has_room(&self, n: u64) -> Result<bool> {
         self.position().map(|(_, left)| left >= n)
     }
 
     /// The page part of nextval_internal.
     unsafe fn take_from(&self, relation: pg_sys::Relation, n: u64) -> Result<(IdRange, Position)> {
-        // SAFETY: guarded calls; the caller's relation is open. Errors leave the buffer to the transaction's clean-up.
+        // SAFETY: guarded calls; the caller has the relation open. After an error, the transaction releases the buffer.
         unsafe {
             let logged = compat::needs_wal(relation);
             if logged {
-                // The commit of a transaction with an id flushes the log and waits for standbys. Here and not below,
+                // The commit of a transaction with an id flushes WAL and waits for standbys. Here and not below,
                 // because it may fail.
                 pg_sys::GetTopTransactionId();
             }
@@ -252,10 +252,10 @@ impl Sequence {
         }
     }
 
-    /// `read_seq_tuple`, and what it only asserts. Nothing is written here.
+    /// Read the tuple like `read_seq_tuple`, and check what that only asserts. Nothing is written here.
     unsafe fn page_tuple(&self, buffer: pg_sys::Buffer) -> Result<PageTuple> {
         const SIZE: usize = pg_sys::BLCKSZ as usize;
-        // SAFETY: a locked buffer holds a page, and its header is always there. Each offset is checked before use.
+        // SAFETY: a locked buffer holds a page, which always has a header. Each offset is checked before use.
         unsafe {
             let page = pg_sys::BufferGetPage(buffer).cast::<u8>();
             let page_header = page.cast::<pg_sys::PageHeaderData>();
@@ -305,7 +305,7 @@ impl Sequence {
     }
 }
 
-/// Write where the sequence stands into its page and the log.
+/// Write the position to the sequence's page and to WAL.
 ///
 /// # Safety
 /// A guarded frame; `tuple` is in `buffer`, which is pinned and exclusively locked; if `logged`, the transaction has
@@ -317,14 +317,14 @@ unsafe fn advance(
     position: Position,
     logged: bool,
 ) {
-    // SAFETY: this function's contract covers page and tuple, whose place was checked. In the critical section nothing
-    // allocates or panics, and an error of the server's is a PANIC of the server, as it is in nextval.
+    // SAFETY: this function's contract covers page and tuple, whose offset was checked. In the critical section nothing
+    // allocates or panics, and an error of the server is a PANIC, as in nextval.
     unsafe {
         let page_header = pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>();
         let mut locator = compat::locator(relation);
         pg_sys::CritSectionCount += 1;
         pg_sys::MarkBufferDirty(buffer);
-        // SELECT FOR UPDATE was once possible on a sequence, and its traces must not last (read_seq_tuple).
+        // SELECT FOR UPDATE was once possible on a sequence; its traces must be removed (read_seq_tuple).
         let fields = &raw mut (*tuple.header).t_choice.t_heap;
         if (*fields).t_xmax != pg_sys::InvalidTransactionId {
             (*fields).t_xmax = pg_sys::InvalidTransactionId;
@@ -335,7 +335,7 @@ unsafe fn advance(
         (*tuple.data).is_called = position.is_called;
         (*tuple.data).log_cnt = 0;
         if logged {
-            // seq_redo makes the whole page anew: xl_seq_rec, which is the locator, then the tuple.
+            // seq_redo rebuilds the whole page from xl_seq_rec, which is the locator, and the tuple.
             pg_sys::XLogBeginInsert();
             pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
             compat::xlog_register_data((&raw mut locator).cast(), size_of_val(&locator));
@@ -348,7 +348,7 @@ unsafe fn advance(
 }
 
 unsafe fn relation_name(relation: pg_sys::Relation) -> String {
-    // SAFETY: the caller's relation is open; a name is NUL-terminated.
+    // SAFETY: the caller has the relation open; a name is NUL-terminated.
     unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) }.to_string_lossy().into_owned()
 }
 

@@ -1,23 +1,23 @@
 //! Defaults that are the next id of a sequence: serial and identity columns.
 //!
-//! A load cannot run them row by row (see [`super::sequence`]), so it must know them by their shape, and do by itself
-//! what is around the id: a cast that may fail, or one that never does.
+//! A load cannot evaluate them row by row (see [`super::sequence`]). So it recognizes them by their expression, and
+//! applies the cast around the id itself, which may or may not raise an error.
 //!
-//! Everything here is guarded, but [`SequenceDefault::datum`] asks nothing of the server and may run anywhere.
+//! All functions are guarded, except that [`SequenceDefault::datum`] calls nothing of the server and may run anywhere.
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
 
-/// How an id becomes the column's value.
+/// The cast from an id to the column's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Width {
     Int8,
     /// The cast of serial columns, which raises an error.
     Int4Checked,
     Int2Checked,
-    /// That of identity columns, which relies on the sequence's own limits and cuts off what is beyond
+    /// The conversion of identity columns, which relies on the sequence's own limits and truncates larger ids
     /// (ExecEvalNextValueExpr).
     Int4,
     Int2,
@@ -32,19 +32,19 @@ pub struct SequenceDefault {
 }
 
 impl SequenceDefault {
-    /// Is this default, as build_column_default makes it or as it is planned, nothing but the next id?
+    /// Recognize a default, as built by build_column_default or planned, that is only the next id.
     ///
     /// - bigserial: `nextval(constant)`;
-    /// - serial, smallserial: the same in a cast to integer or smallint;
+    /// - serial, smallserial: this call in a cast to integer or smallint;
     /// - identity: NextValueExpr.
     ///
-    /// Anything around it (other casts, domains, expressions) makes it another default. Rights to call nextval are
-    /// checked where the expression is made ready to run.
+    /// With anything else around it (other casts, domains, expressions) it is another default. The privilege to call
+    /// nextval is checked when the expression is initialized.
     ///
     /// # Safety
     /// An expression, or null.
     pub unsafe fn recognise(expression: *const pg_sys::Node) -> Option<SequenceDefault> {
-        // SAFETY: a node says what it is; guarded calls.
+        // SAFETY: a node's tag gives its type; guarded calls.
         unsafe {
             if expression.is_null() {
                 return None;
@@ -74,17 +74,17 @@ impl SequenceDefault {
         }
     }
 
-    /// Whose ids they are.
+    /// OID of the sequence.
     pub fn sequence(&self) -> pg_sys::Oid {
         self.oid
     }
 
-    /// Open the sequence, with the rights that the default needs.
+    /// Open the sequence, and check the privileges that the default needs.
     pub fn open(&self) -> Result<Sequence> {
         Sequence::open(self.oid, !self.identity)
     }
 
-    /// The column's value.
+    /// Convert an id to the column's value.
     #[inline]
     pub fn datum(&self, id: i64) -> Result<pg_sys::Datum> {
         let out_of_range = |kind| Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, format!("{kind} out of range"));
@@ -98,12 +98,12 @@ impl SequenceDefault {
     }
 }
 
-/// The function that a call of one argument calls, and the argument.
+/// The OID of the called function and its argument, for a call with one argument.
 ///
 /// # Safety
 /// An expression.
 unsafe fn function_call(expression: *const pg_sys::Node) -> Option<(u32, *const pg_sys::Node)> {
-    // SAFETY: a node says what it is; a guarded call, and the list has that element.
+    // SAFETY: a node's tag gives its type; a guarded call, and the list has that element.
     unsafe {
         if (*expression).type_ != pg_sys::NodeTag::T_FuncExpr {
             return None;

@@ -1,14 +1,14 @@
-//! Who the session is, and by which settings, before code of users runs.
+//! The session's user and settings, saved before user code runs.
 //!
-//! A function that is another user's (SECURITY DEFINER) or has settings of its own leaves both behind when an error passes through it:
-//! the end of the transaction is what puts them back (fmgr_security_definer, fmgr.c). Where an error is caught and more is to
-//! be done before it is raised again, that must not be done as that user.
+//! A function may run as another user (SECURITY DEFINER) or with settings of its own. Both stay in force when an error
+//! passes through it; only the end of the transaction restores them (fmgr_security_definer, fmgr.c). Code that catches
+//! the error and continues must restore them first. Otherwise it would run as that user.
 
 use pgrx::pg_sys;
 
 use super::unguarded as c;
 
-/// As AbortSubTransaction (xact.c) has it.
+/// The state that AbortSubTransaction (xact.c) restores.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionState {
     user: pg_sys::Oid,
@@ -17,32 +17,32 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// What it is now; settings that are made from now on can be taken back.
+    /// Save the current state. Settings changed from now on can be reverted.
     ///
     /// # Safety
-    /// [`Self::keep`] or [`Self::restore`] comes at the same level of nesting, or an error ends the transaction.
+    /// [`Self::keep`] or [`Self::restore`] follows at the same level of nesting, or an error ends the transaction.
     pub unsafe fn note() -> SessionState {
         let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        // SAFETY: fills what it is given; counts.
+        // SAFETY: fills its arguments; counts.
         unsafe {
             c::GetUserIdAndSecContext(&raw mut user, &raw mut context);
             SessionState { user, context, level: c::NewGUCNestLevel() }
         }
     }
 
-    /// All has returned.
+    /// Keep settings that the code has changed: it has returned.
     ///
     /// # Safety
-    /// As [`Self::note`] says.
+    /// As for [`Self::note`].
     pub unsafe fn keep(self) {
         // SAFETY: this function's contract covers the argument.
         unsafe { c::AtEOXact_GUC(true, self.level) }
     }
 
-    /// An error has passed through whatever ran.
+    /// Restore the user and the settings: an error has passed through the code.
     ///
     /// # Safety
-    /// As [`Self::note`] says.
+    /// As for [`Self::note`].
     pub unsafe fn restore(self) {
         // SAFETY: this function's contract covers the argument.
         unsafe {

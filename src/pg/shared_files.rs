@@ -1,8 +1,8 @@
-//! Temporary files that workers leave to their leader.
+//! Temporary files that workers pass to their leader.
 //!
-//! They outlive the workers, and the shared memory that these were started with, because the set they belong to lies in a
-//! segment of its own. The segment goes with the leader's resource owner, and the files with the segment: an error leaves
-//! nothing behind.
+//! They outlive the workers and the shared memory of the parallel context, because their file set lies in a separate
+//! segment. The leader's resource owner releases the segment, and the segment deletes the files, so an error leaves
+//! none behind.
 
 use std::ffi::CStr;
 
@@ -17,7 +17,7 @@ pub struct SharedFiles {
 }
 
 impl SharedFiles {
-    /// None if there is no shared memory for it. Guarded.
+    /// Create a set. None if there is no shared memory for it. Guarded.
     pub fn create() -> Option<SharedFiles> {
         // SAFETY: guarded calls; the segment is as large as the set, and attached as long as the set is used.
         unsafe {
@@ -31,13 +31,13 @@ impl SharedFiles {
         }
     }
 
-    /// What another process of the load needs to attach.
+    /// The handle that another process of the load needs to attach.
     pub fn handle(&self) -> u32 {
         // SAFETY: attached.
         unsafe { pg_sys::dsm_segment_handle(self.segment) }
     }
 
-    /// The set that another process made. Guarded.
+    /// Attach to the set of another process. Guarded.
     pub fn attach(handle: u32) -> Result<SharedFiles> {
         // SAFETY: guarded calls.
         unsafe {
@@ -51,14 +51,14 @@ impl SharedFiles {
         }
     }
 
-    /// A new file. Guarded; allocates in the current memory context.
+    /// Create a file. Guarded; allocates in the current memory context.
     pub fn make(&self, name: &CStr) -> *mut pg_sys::BufFile {
         // SAFETY: a guarded call on an attached set.
         unsafe { pg_sys::BufFileCreateFileSet(&raw mut (*self.set()).fs, name.as_ptr()) }
     }
 
-    /// A file that another process has exported; null if there is none. Guarded; allocates in the current memory
-    /// context.
+    /// Open a file that another process has exported; null if it does not exist. Guarded; allocates in the current
+    /// memory context.
     pub fn open(&self, name: &CStr) -> *mut pg_sys::BufFile {
         // SAFETY: a guarded call on an attached set.
         unsafe { pg_sys::BufFileOpenFileSet(&raw mut (*self.set()).fs, name.as_ptr(), libc::O_RDONLY, true) }
@@ -69,7 +69,7 @@ impl SharedFiles {
         unsafe { pg_sys::dsm_segment_address(self.segment).cast() }
     }
 
-    /// Delete the files, if nobody else is attached. Guarded.
+    /// Detach; the last process to do so deletes the files. Guarded.
     pub fn release(self) {
         // SAFETY: attached; none of its files is open any more.
         unsafe { pg_sys::dsm_detach(self.segment) };

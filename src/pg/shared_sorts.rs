@@ -1,10 +1,11 @@
-//! Sorts that several processes of a load take part in, each with tuples of its own, for the leader to merge.
+//! Sorts of several processes of a load, each with its own tuples, which the leader merges.
 //!
-//! As with [`super::shared_files`], they lie in a segment of their own, because they outlive the workers and what these were
-//! started with. What is sorted goes to files that go with the segment, which goes with the leader's resource owner.
+//! Like [`super::shared_files`], they lie in a separate segment, because they outlive the workers and the shared memory
+//! of the parallel context. Sorted tuples go to files. The leader's resource owner releases the segment, and the
+//! segment deletes the files.
 //!
-//! The tricky point is who takes part. A process may see no row of a relation, and the leader may have more rows after it
-//! has sorted; whoever sorts anything counts, and the merge wants to know how many there were.
+//! The tricky point is the number of participants. A process may see no row of a relation, and the leader may get more
+//! rows after it has sorted. Every process that sorts tuples counts itself, since the merge requires the exact number.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,26 +17,26 @@ use crate::error::{Error, Result};
 /// `MAXALIGN` (c.h), and a cache line.
 const ALIGN: usize = 64;
 
-/// So many sorts.
+/// An array of shared sorts.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedSorts {
     segment: *mut pg_sys::dsm_segment,
     count: usize,
-    /// Bytes from one to the next.
+    /// Bytes from one sort to the next.
     each: usize,
 }
 
-/// What is known of a sort besides its tuples.
+/// Counters of a sort.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Tally {
-    /// Who has taken part.
+    /// Number of processes that have sorted tuples.
     participants: AtomicU64,
-    /// Rows that were seen.
+    /// Number of rows that these have seen.
     rows: AtomicU64,
 }
 
-/// One of them. Valid as long as its process is attached.
+/// One of the sorts. Valid while this process is attached.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedSort {
     tally: *const Tally,
@@ -43,10 +44,11 @@ pub struct SharedSort {
 }
 
 impl SharedSorts {
-    /// For so many participants each, at most. None if there is no shared memory for it. Guarded.
+    /// Create `count` sorts, each for at most `participants` processes. None if there is no shared memory for them.
+    /// Guarded.
     pub fn create(count: usize, participants: usize) -> Option<SharedSorts> {
         let most = i32::try_from(participants).ok()?;
-        // SAFETY: guarded calls; there is room for each.
+        // SAFETY: guarded calls; the segment has space for each.
         unsafe {
             let each = size_of::<Tally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
             let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
@@ -64,13 +66,13 @@ impl SharedSorts {
         }
     }
 
-    /// What another process of the load needs to attach, together with their number.
+    /// The handle that another process of the load needs to attach, together with `count`.
     pub fn handle(&self) -> u32 {
         // SAFETY: attached.
         unsafe { pg_sys::dsm_segment_handle(self.segment) }
     }
 
-    /// Those that another process made. Guarded.
+    /// Attach to the sorts of another process. Guarded.
     pub fn attach(handle: u32, count: usize, participants: usize) -> Result<SharedSorts> {
         // SAFETY: guarded calls.
         unsafe {
@@ -90,22 +92,22 @@ impl SharedSorts {
     }
 
     /// # Safety
-    /// One of them.
+    /// `number` is less than `count`.
     unsafe fn place(&self, number: usize) -> *mut u8 {
         // SAFETY: attached; this function's contract covers the number.
         unsafe { pg_sys::dsm_segment_address(self.segment).cast::<u8>().add(number * self.each) }
     }
 
-    /// One of them.
+    /// Return one of the sorts.
     pub fn get(&self, number: usize) -> Option<SharedSort> {
-        // SAFETY: it is one of them, made by `create`.
+        // SAFETY: a checked number; made by `create`.
         (number < self.count).then(|| unsafe {
             let place = self.place(number);
             SharedSort { tally: place.cast(), sort: place.add(size_of::<Tally>()).cast() }
         })
     }
 
-    /// Delete what was sorted, if nobody else is attached. Guarded.
+    /// Detach; the last process to do so deletes the sorted tuples. Guarded.
     pub fn release(self) {
         // SAFETY: attached; none of the files is open any more.
         unsafe { pg_sys::dsm_detach(self.segment) };
@@ -114,22 +116,22 @@ impl SharedSorts {
 
 impl SharedSort {
     fn tally(&self) -> &Tally {
-        // SAFETY: attached, says the type.
+        // SAFETY: this process is attached.
         unsafe { &*self.tally }
     }
 
-    /// Somebody has sorted what he had, of so many rows.
+    /// Count this process as a participant that has sorted its tuples, from `rows` rows.
     pub fn count(&self, rows: u64) {
         self.tally().participants.fetch_add(1, Relaxed);
         self.tally().rows.fetch_add(rows, Relaxed);
     }
 
-    /// How many have.
+    /// Number of participants.
     pub fn participants(&self) -> u64 {
         self.tally().participants.load(Relaxed)
     }
 
-    /// Of how many rows.
+    /// Number of rows that the participants have seen.
     pub fn rows(&self) -> u64 {
         self.tally().rows.load(Relaxed)
     }

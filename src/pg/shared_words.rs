@@ -1,7 +1,7 @@
-//! Words in shared memory, for processes that talk to each other and share nothing else.
+//! Words in shared memory, for processes that share nothing else.
 //!
-//! The segment stays as long as one of them is attached to it, and each is as long as it lives: nobody's memory goes
-//! away when the other one ends.
+//! A process stays attached to the segment until it exits, and the segment lasts while any process is attached. So
+//! memory in use does not go away when another process ends.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,19 +11,19 @@ use super::attempt::complaint;
 use super::compat;
 use super::unguarded::{self, Opaque};
 
-/// A segment of this size, or the one that has a handle. Without one that is not to be had, for there is no space or no
-/// descriptor left, nothing is wrong.
+/// A request for a new segment, or for the one with this handle. A failure for lack of space or of a descriptor is not
+/// an error.
 struct Request {
     size: usize,
     handle: Option<pg_sys::dsm_handle>,
 }
 
 impl Request {
-    /// Null if it is not to be had. Guarded.
+    /// Null if the segment is not available. Guarded.
     fn segment(self) -> *mut pg_sys::dsm_segment {
         let mut call = (self, std::ptr::null_mut());
-        // SAFETY: what the server does in it holds no lock where it may raise an error; a descriptor that is left goes with the
-        // process.
+        // SAFETY: the server's code holds no lock where it may raise an error; a descriptor that it leaves open is
+        // closed with the process.
         let error = unsafe { complaint(Request::make, (&raw mut call).cast()) };
         if !error.is_null() {
             // SAFETY: a guarded call on an error that was caught.
@@ -34,7 +34,7 @@ impl Request {
     }
 
     /// # Safety
-    /// A plain frame; a request, and a place for the segment.
+    /// A plain frame; a request, and memory for the segment's address.
     unsafe extern "C-unwind" fn make(call: Opaque) {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
@@ -48,7 +48,7 @@ impl Request {
     }
 }
 
-/// So many words.
+/// An array of words.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedWords {
     segment: *mut pg_sys::dsm_segment,
@@ -56,9 +56,9 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    /// New ones, which are 0. None if there is no shared memory for them. Guarded.
+    /// Create words with the value 0. None if there is no shared memory for them. Guarded.
     pub fn create(count: usize) -> Option<SharedWords> {
-        // SAFETY: guarded calls; the segment is as large as the words, which are aligned, and stays attached.
+        // SAFETY: guarded calls; the segment has the size of the words, which are aligned, and stays attached.
         unsafe {
             let segment = Request { size: count * size_of::<AtomicU64>(), handle: None }.segment();
             if segment.is_null() {
@@ -70,12 +70,12 @@ impl SharedWords {
         }
     }
 
-    /// Those that another process has made, and so many. None if it is gone. Guarded.
+    /// Attach to the `count` words of another process. None if the segment is gone. Guarded.
     pub fn attach(handle: u32, count: usize) -> Option<SharedWords> {
         if handle == compat::NO_SEGMENT {
             return None;
         }
-        // SAFETY: guarded calls; what is attached stays so.
+        // SAFETY: guarded calls; the segment stays attached.
         unsafe {
             let segment = Request { size: 0, handle: Some(handle) }.segment();
             if segment.is_null() {
@@ -86,14 +86,15 @@ impl SharedWords {
         }
     }
 
-    /// What another process needs to attach; never 0.
+    /// The handle that another process needs to attach; never 0.
     pub fn handle(&self) -> u32 {
         // SAFETY: attached.
         unsafe { pg_sys::dsm_segment_handle(self.segment) }
     }
 
     pub fn get(&self, index: usize) -> Option<&'static AtomicU64> {
-        // SAFETY: attached for the life of the process, and within it; everybody uses the words as atomic ones.
+        // SAFETY: attached until the process exits; the index was checked, and all processes use the words as atomic
+        // ones.
         (index < self.count).then(|| unsafe {
             let words = pg_sys::dsm_segment_address(self.segment).cast::<AtomicU64>();
             &*words.add(index)

@@ -1,8 +1,8 @@
-//! Options that say where a column is in a record of fixed length.
+//! Options for the position of a column in a record of fixed length.
 //!
-//! A foreign table's column has them as its own options, a function's is an object among its `columns`. They are collected
-//! column by column ([`SliceDraft`]), and [`slices`] makes sense of them together: a column begins where the one before it ends,
-//! unless it says where.
+//! For a foreign table they are options of the column; for a function, an object in the list `columns`. A
+//! [`SliceDraft`] collects them for one column, and [`slices`] evaluates all drafts together: a column begins where the
+//! previous one ends, unless it has the option `start`.
 
 use pg_bulk_format::fixed::{Slice, Trim};
 use pg_bulk_format::line::LINE_LIMIT;
@@ -13,10 +13,10 @@ use super::key_options::KeyDraft;
 use super::option_value::{invalid, text};
 use crate::error::Result;
 
-/// The names that a [`SliceDraft`] knows.
+/// The names of the options that a [`SliceDraft`] accepts.
 pub const NAMES: &[&str] = &["start", "length", "trim", "nullif", "binary_type"];
 
-/// Which end loses its blanks.
+/// Read the option `trim`.
 pub fn trim(value: &[u8]) -> Result<Trim> {
     match text(value).to_ascii_lowercase().as_str() {
         "none" => Ok(Trim::None),
@@ -30,28 +30,28 @@ pub fn trim(value: &[u8]) -> Result<Trim> {
     }
 }
 
-/// Options of a column that are being collected.
+/// The options of one column.
 #[derive(Debug, Clone, Default)]
 pub struct SliceDraft {
-    /// One that was given and has a meaning here only.
+    /// The first option given that is valid in format `fixed` only.
     given: Option<&'static str>,
     start: Option<usize>,
     length: Option<usize>,
     trim: Option<Trim>,
     null: Option<Vec<u8>>,
     number: Option<(Number, String)>,
-    /// Those of an object's member.
+    /// Options for a member of a JSON object.
     pub key: KeyDraft,
 }
 
-/// A number of bytes, which there may be in a record.
+/// Read a number of bytes, at most the length of a record.
 pub fn bytes(name: &str, value: &[u8]) -> Result<usize> {
     let number = text(value).parse().ok().filter(|n| (1..=LINE_LIMIT).contains(n));
     number.ok_or_else(|| invalid(format!("{name} must be a number from 1 to {LINE_LIMIT}")))
 }
 
 impl SliceDraft {
-    /// Take an option; false if it is none of these.
+    /// Read an option; false if the name is unknown.
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool> {
         let Some(known) = NAMES.iter().find(|known| **known == name) else { return self.key.set(name, value) };
         if !matches!(name, "trim" | "nullif") {
@@ -82,7 +82,7 @@ impl SliceDraft {
         Ok(true)
     }
 
-    /// The kind of number that it is, of so many bytes, in a file with these options.
+    /// The number format for `length` bytes, in a file with these options.
     fn number(&self, column: &str, length: usize, copy: &CopyOptions) -> Result<Option<Number>> {
         let Some((number, name)) = &self.number else { return Ok(None) };
         let of = format!("binary_type of column \"{column}\"");
@@ -103,7 +103,7 @@ impl SliceDraft {
     }
 }
 
-/// The slices of columns, which have these names, in a file with these options. None of a file that has no slices.
+/// The slices of these columns, by name, in a file with these options. None for a column in a file of another format.
 pub fn slices(copy: &CopyOptions, drafts: Vec<(String, SliceDraft)>) -> Result<Vec<Option<Slice>>> {
     let mut before = 0usize;
     let mut slice = |(column, draft): (String, SliceDraft)| {

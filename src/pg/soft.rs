@@ -1,12 +1,12 @@
-//! Rows with bad values that are survived: `on_error ignore` and `set_null`.
+//! Converts rows and survives bad values, for `on_error` `ignore` and `set_null`.
 //!
-//! What counts as bad is what COPY of PostgreSQL 17 and later counts: a value that its type's input function does not
-//! accept. Wrong numbers of fields, invalid bytes, errors of default expressions are errors as ever.
+//! Bad values are those of COPY of PostgreSQL 17 and later: a value that its type's input function rejects. A wrong
+//! number of fields, invalid bytes, and errors of default expressions are still errors.
 //!
-//! From 16 on input functions report such values softly. On 15 they raise, and an error may only be caught with a
-//! subtransaction around it, except where nothing can be left behind: the input functions of the server's own scalar
-//! types, written in C, which look at a string and allocate. Only errors that say "this value is bad" are caught:
-//! class 22, and the NOT NULL and CHECK violations of domains.
+//! From 16 on, input functions report such values softly. On 15 they raise, and an error may only be caught in a
+//! subtransaction. The exceptions are functions that leave no state behind: the input functions of built-in scalar
+//! types, written in C, which read a string and allocate memory. Only errors about the value itself are caught: class
+//! 22, and the NOT NULL and CHECK violations of domains.
 
 use std::ffi::CStr;
 
@@ -18,58 +18,57 @@ use super::refined::complaint_of;
 use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 
-/// What happens to rows with bad values.
+/// Action for rows with bad values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
-    /// An error.
+    /// Raise an error.
     Stop,
-    /// The row is left out.
+    /// Skip the row.
     Ignore,
-    /// The value becomes NULL.
+    /// Set the value to NULL.
     SetNull,
-    /// The row is left out, and kept elsewhere with what is wrong with it, whatever that is.
+    /// Skip the row, and keep it with its error, whatever the error is.
     Table,
 }
 
-/// What is said about them (COPY's LOG_VERBOSITY).
+/// Verbosity of the notices about bad values (COPY's LOG_VERBOSITY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Nothing.
+    /// None.
     Silent,
     /// Their number at the end.
     Default,
-    /// Each one.
+    /// One for each.
     Verbose,
 }
 
-/// What became of a row.
+/// Result of a row's conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All its values are there.
+    /// All values are converted.
     Good,
-    /// It is left out.
+    /// The row is skipped.
     LeftOut,
-    /// Its conversion raises an error that is not survived. To keep all that the error says, the caller converts the
-    /// row once more in a plain frame ([`Rows::convert`]).
+    /// The conversion raises an error that is not survived. To get the whole error, the caller converts the row again
+    /// in a plain frame ([`Rows::convert`]).
     Raises,
 }
 
-/// The policy of a scan, and what it met.
+/// The error filter of a scan or load, with its counts.
 #[derive(Debug)]
 pub struct Tolerance {
     pub on_error: OnError,
     pub verbosity: Verbosity,
-    /// Most rows left out; 0 for any number.
+    /// Highest number of rows that may be skipped; 0 for any number.
     pub reject_limit: u64,
-    /// Rows left out, or with values set to NULL.
+    /// Rows that were skipped, or had values set to NULL.
     pub bad_rows: u64,
-    /// What is wrong with the row that was left out last: with [`OnError::Table`].
-    /// It lives as long as the row's memory.
+    /// With [`OnError::Table`]: the error of the row that was skipped last. It lives as long as the row's memory.
     pub bad_value: Option<*mut pg_sys::ErrorData>,
 }
 
 impl Tolerance {
-    /// A row is left out. An error if it is one too many.
+    /// Count a skipped row. An error if it exceeds the limit.
     pub fn count(&mut self) -> Result<()> {
         self.bad_rows += 1;
         if self.reject_limit == 0 || self.bad_rows <= self.reject_limit {
@@ -78,8 +77,8 @@ impl Tolerance {
         Err(too_many(self.on_error, self.reject_limit))
     }
 
-    /// Is the record left out of which this is said before values are made of it? With [`OnError::Ignore`] one with invalid bytes,
-    /// where these do not stop the reader.
+    /// Does the filter skip a record with this error, found before conversion? With [`OnError::Ignore`], only a record
+    /// with invalid bytes, if these do not stop the reader.
     pub fn survives(&self, error: &Error) -> bool {
         let is_survivable = match self.on_error {
             OnError::Table => true,
@@ -89,7 +88,7 @@ impl Tolerance {
         is_survivable && error.is_about_record()
     }
 
-    /// Say how many rows there were. Guarded.
+    /// Report the number of rows in a notice. Guarded.
     pub fn report(&self) {
         let n = self.bad_rows;
         if n == 0 || self.verbosity == Verbosity::Silent {
@@ -107,7 +106,7 @@ impl Tolerance {
     }
 }
 
-/// The error about more than `n` rows left out: COPY's message, or ours.
+/// The error for more than `n` skipped rows, with COPY's message for COPY's actions.
 pub fn too_many(on_error: OnError, n: u64) -> Error {
     let message = match on_error {
         OnError::Table => format!("rejected more than REJECT_LIMIT ({n}) rows"),
@@ -116,7 +115,7 @@ pub fn too_many(on_error: OnError, n: u64) -> Error {
     Error::new(Code::ERRCODE_INVALID_TEXT_REPRESENTATION, message)
 }
 
-/// A share of all records is the limit: an error if more of them were left out.
+/// Raise an error if more than this percentage of all records was skipped.
 pub fn check_share(on_error: OnError, percent: f64, rejected: u64, records: u64) -> Result<()> {
     // Whole numbers of this size are exact.
     if rejected as f64 * 100.0 <= percent * records as f64 {
@@ -131,10 +130,10 @@ pub fn check_share(on_error: OnError, percent: f64, rejected: u64, records: u64)
 }
 
 impl Rows {
-    /// Work the queue off, and survive bad values. Guarded.
+    /// Run the queue, and survive bad values. Guarded.
     ///
     /// # Safety
-    /// As [`Rows::convert`], but for the frame.
+    /// As for [`Rows::convert`], except for the frame.
     pub unsafe fn convert_softly(
         &mut self,
         tolerance: &mut Tolerance,
@@ -142,7 +141,7 @@ impl Rows {
         econtext: *mut pg_sys::ExprContext,
     ) -> Result<Outcome> {
         if self.binary.is_some() {
-            // No version has receive functions that report softly.
+            // In no version do receive functions report errors softly.
             return Ok(if self.has_queue() { Outcome::Raises } else { Outcome::Good });
         }
         let mut set_null = false;
@@ -214,13 +213,13 @@ impl Rows {
     }
 
     fn note(&mut self, column: usize, doing: &str) {
-        // Else each note would count the lines from where the chunk begins.
+        // Find the line number now. Otherwise each notice would count lines from the beginning of the chunk.
         self.stream.reader.settle_line_number();
         let name = self.columns.get(column).map(|c| c.display_name().into_owned()).unwrap_or_default();
         let value = if self.attention.value.is_null() {
             "null input".to_owned()
         } else {
-            // SAFETY: set to a string of the queue, which is still there.
+            // SAFETY: points to a string of the queue, which still exists.
             let value = unsafe { CStr::from_ptr(self.attention.value) };
             format!("\"{}\"", displayed(value.to_bytes()).to_string_lossy())
         };
@@ -229,7 +228,7 @@ impl Rows {
         ereport!(PgLogLevel::NOTICE, Code::ERRCODE_SUCCESSFUL_COMPLETION, message);
     }
 
-    /// Leave the current record out because of its bytes. Guarded.
+    /// Skip the current record because of its bytes. Guarded.
     pub fn leave_out_record(&mut self, tolerance: &mut Tolerance, error: &Error) -> Result<()> {
         if tolerance.verbosity == Verbosity::Verbose {
             self.note_record(error);
@@ -237,7 +236,7 @@ impl Rows {
         tolerance.count()
     }
 
-    /// Say which record is left out because of its bytes. Guarded.
+    /// Report in a notice that the record is skipped because of its bytes. Guarded.
     pub fn note_record(&mut self, error: &Error) {
         self.stream.reader.settle_line_number();
         let message = format!("skipping row at line {}: {}", self.reader().line_number(), error.message());
@@ -246,14 +245,14 @@ impl Rows {
 
     fn leave_out(&mut self, column: usize, tolerance: &mut Tolerance) -> Result<()> {
         if tolerance.on_error == OnError::Table {
-            // The caller keeps it, and then counts it.
+            // The caller keeps it, and then checks the limit.
             tolerance.bad_rows += 1;
             return Ok(());
         }
         if tolerance.verbosity == Verbosity::Verbose {
             self.note(column, "skipping row");
         }
-        // Attention stays where it is: the caller may have more to say of the value.
+        // `attention` keeps its value: the caller may raise an error about it.
         tolerance.count()
     }
 
@@ -265,7 +264,7 @@ impl Rows {
         if !column.wants_null {
             return Ok(());
         }
-        // A domain may refuse NULL.
+        // A domain may reject NULL.
         // SAFETY: the column's own function, and NULL.
         let accepted = unsafe {
             compat::input_function_call_soft(

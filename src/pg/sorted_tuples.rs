@@ -1,9 +1,8 @@
-//! What was sorted by one process or by several, given out in stretches of index tuples; and what only the server can say of
-//! neighbours.
+//! Reads index tuples that one process or several have sorted, a batch at a time, and compares neighbors.
 //!
-//! Each tuple comes with what it has to do with the one before: it may have the very same values, for posting lists, or equal
-//! ones, for unique indexes. Where all equal values look the same (_bt_allequalimage), one follows from the other, and no
-//! function is called.
+//! For each tuple the reader returns its relation to the previous one: it may have identical values, for posting lists,
+//! or equal keys, for unique indexes. If equal values are always identical (_bt_allequalimage), the bytes are compared,
+//! and no function is called.
 
 use std::ffi::c_void;
 
@@ -24,15 +23,15 @@ const NULL_MASK: u16 = 0x8000;
 const HEADER: usize = size_of::<pg_sys::IndexTupleData>();
 /// BTORDER_PROC (nbtree.h)
 const ORDER: u16 = 1;
-/// Where BTPageOpaqueData (nbtree.h) has its flags.
+/// Offset of the flags in BTPageOpaqueData (nbtree.h).
 const FLAGS: usize = 12;
-/// Bytes and tuples of a stretch.
+/// Bytes and tuples of a batch.
 const STRETCH: usize = 128 * 1024;
 const MOST: usize = 2048;
-/// The longest tuple there is, and then some.
+/// More than the bytes of the longest tuple.
 const LONGEST: usize = SIZE_MASK as usize + 1;
 
-/// A tuple of a stretch.
+/// A tuple of a batch.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Place {
@@ -42,13 +41,13 @@ struct Place {
     equal: bool,
 }
 
-/// A tuple, and what it has to do with the one before.
+/// A tuple, and how it compares with the previous one.
 #[derive(Debug, Clone, Copy)]
 pub struct Sorted<'s> {
     pub tuple: &'s [u8],
-    /// It has the same values, ...
+    /// It has identical values.
     pub same: bool,
-    /// ... or such keys that both cannot be in the index, if it is unique.
+    /// A unique index cannot contain the keys of both.
     pub equal: bool,
 }
 
@@ -60,43 +59,43 @@ pub struct SortedTuples {
     sort: *mut pg_sys::Tuplesortstate,
     key: *mut c_void,
     columns: usize,
-    /// attlen of the first one.
+    /// attlen of the first column.
     first_len: i16,
-    /// Equal keys are looked for, and nulls may be.
+    /// Equal keys are looked for; nulls may be equal.
     unique: bool,
     nulls_equal: bool,
     deduplicate: bool,
     all_equal_image: bool,
-    /// All of it lives in here.
+    /// Memory context of all parts.
     memory: pg_sys::MemoryContext,
-    /// Of one call.
+    /// Memory context for one call.
     scratch: pg_sys::MemoryContext,
     buffer: *mut u8,
     places: *mut Place,
     count: usize,
-    /// The last tuple of the stretch before; its first byte is behind none if there is none.
+    /// The last tuple of the previous batch, if `has_previous`.
     previous: *mut u8,
     has_previous: bool,
     is_over: bool,
 }
 
-/// Where what is to be read was sorted.
+/// Where the tuples were sorted.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin {
-    /// By this process; null if there was nothing.
+    /// By this process; null if there are none.
     Own(*mut pg_sys::Tuplesortstate),
-    /// By several, to be merged in so many kB.
+    /// By several processes; the merge may use this many kB.
     Shared(SharedSort, i32),
 }
 
-/// What a sort is begun with.
+/// Arguments for the begin of a merge.
 struct Begin {
     to: *mut SortedTuples,
     shared: SharedSort,
     memory: i32,
 }
 
-/// Two neighbours, and the pivot between them.
+/// Two neighbors, and the pivot between them.
 struct Neighbours {
     of: *mut SortedTuples,
     left: *const u8,
@@ -107,10 +106,10 @@ struct Neighbours {
 }
 
 impl SortedTuples {
-    /// For an open index. Guarded.
+    /// Start to read the tuples of an open index. Guarded.
     ///
     /// # Safety
-    /// Open relations, that stay so; nobody sorts any more.
+    /// The relations stay open; all processes have finished sorting.
     pub unsafe fn new(
         heap: pg_sys::Relation,
         index: pg_sys::Relation,
@@ -168,11 +167,11 @@ impl SortedTuples {
         }
     }
 
-    /// Go on to the next stretch. False if there is none. Guarded, and interruptible.
+    /// Go to the next batch. False at the end. Guarded, and interruptible.
     pub fn advance(&mut self) -> bool {
         self.count = 0;
         if !self.is_over {
-            // SAFETY: relations and sort are as they were; the closure owns nothing.
+            // SAFETY: relations are open, the sort is not over; the closure owns nothing.
             unsafe {
                 let (heap, this) = (self.heap, (&raw mut *self).cast());
                 guard(|| as_owner(heap, fill, this));
@@ -181,9 +180,9 @@ impl SortedTuples {
         self.count > 0
     }
 
-    /// The stretch.
+    /// The tuples of the batch.
     pub fn stretch(&self) -> impl Iterator<Item = Sorted<'_>> {
-        // SAFETY: so many places were filled, with tuples of the buffer.
+        // SAFETY: `count` entries are filled, with tuples of the buffer.
         let place = |i| unsafe {
             let Place { at, len, same, equal } = *self.places.add(i);
             Sorted { tuple: std::slice::from_raw_parts(self.buffer.add(at as usize), len as usize), same, equal }
@@ -191,7 +190,7 @@ impl SortedTuples {
         (0..self.count).map(place)
     }
 
-    /// The pivot tuple between two neighbours: _bt_truncate (nbtutils.c). Guarded.
+    /// The pivot tuple between two neighbors: _bt_truncate (nbtutils.c). Guarded.
     pub fn high_key(&self, left: &[u8], right: &[u8]) -> Vec<u8> {
         let mut neighbours = Neighbours {
             of: (&raw const *self).cast_mut(),
@@ -201,7 +200,7 @@ impl SortedTuples {
             right_len: right.len(),
             pivot: std::ptr::null_mut(),
         };
-        // SAFETY: as in `advance`; the pivot is as long as it says, and goes with the scratch.
+        // SAFETY: as in `advance`; the pivot has the length in its header, and lives in `scratch`.
         unsafe {
             let (heap, argument) = (self.heap, (&raw mut neighbours).cast());
             guard(|| as_owner(heap, truncate, argument));
@@ -213,19 +212,19 @@ impl SortedTuples {
         }
     }
 
-    /// The values of a tuple. Guarded; they live as long as it does.
+    /// Read the values of a tuple. Guarded; they live as long as the tuple.
     ///
     /// # Safety
-    /// A tuple of a stretch; room for the keys of any index.
+    /// A tuple of a batch; arrays for the keys of any index.
     pub unsafe fn values(&self, tuple: &[u8], values: *mut pg_sys::Datum, nulls: *mut bool) {
         let tuple = tuple.as_ptr().cast_mut().cast();
         // SAFETY: this function's contract covers the argument; raises nothing.
         unsafe { c::index_deform_tuple(tuple, (*self.index).rd_att, values, nulls) }
     }
 
-    /// Say that a tuple is too long, as _bt_check_third_page (nbtutils.c) does. Guarded.
+    /// Raise the error of _bt_check_third_page (nbtutils.c) for a tuple that is too long. Guarded.
     pub fn refuse(&self, tuple: &[u8]) {
-        // SAFETY: guarded calls on an empty page; a tuple of a stretch, whose header says its size.
+        // SAFETY: guarded calls on an empty page; a tuple of a batch, whose header has its size.
         unsafe {
             let page = pg_sys::palloc0(BLCKSZ).cast::<i8>();
             pg_sys::PageInit(page.cast(), BLCKSZ, SPECIAL);
@@ -235,9 +234,9 @@ impl SortedTuples {
         }
     }
 
-    /// All was read. Guarded.
+    /// End the sort, and free the memory. Guarded.
     pub fn end(self) {
-        // SAFETY: guarded calls on what was made in `new`.
+        // SAFETY: guarded calls; made by `new`.
         unsafe {
             if !self.sort.is_null() {
                 pg_sys::tuplesort_end(self.sort);
@@ -267,8 +266,8 @@ unsafe extern "C-unwind" fn begin_merge(begin: Opaque) {
 /// # Safety
 /// A plain frame; [`SortedTuples`] that are not over.
 unsafe extern "C-unwind" fn fill(this: Opaque) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor. The buffer has room for a stretch of tuples
-    // of any size, and `previous` for one.
+    // SAFETY: this function's contract covers the argument; no value in this frame has a destructor. The buffer has
+    // space for a batch with tuples of any size, and `previous` for one.
     unsafe {
         let this = this.cast::<SortedTuples>();
         let (mut used, mut count) = (0, 0);
@@ -307,12 +306,12 @@ unsafe extern "C-unwind" fn fill(this: Opaque) {
     }
 }
 
-/// Have two tuples the same values, whatever these are compared by?
+/// Are the values of two tuples identical, whatever the comparison function?
 ///
 /// # Safety
 /// A plain frame; tuples of the index.
 unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: this function's contract covers them; a tuple is as long as it says.
+    // SAFETY: this function's contract covers them; a tuple has the length in its header.
     unsafe {
         let data = |tuple: pg_sys::IndexTuple| {
             let len = usize::from((*tuple).t_info & SIZE_MASK);
@@ -321,7 +320,7 @@ unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: p
         if (*left).t_info == (*right).t_info && data(left) == data(right) {
             return true;
         }
-        // Mostly it is the first column that differs.
+        // In most pairs the first column differs.
         if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
             && let (Some(left), Some(right)) =
                 (first(data(left), (*this).first_len), first(data(right), (*this).first_len))
@@ -333,8 +332,8 @@ unsafe fn are_same(this: *const SortedTuples, left: pg_sys::IndexTuple, right: p
     }
 }
 
-/// The first column of a tuple without nulls, if it is stored in one way only: neither compressed, nor with a longer header
-/// than it needs.
+/// The first column of a tuple without nulls, if its bytes have one possible form: not compressed, and with the
+/// shortest header.
 fn first(data: &[u8], len: i16) -> Option<&[u8]> {
     let len = match usize::try_from(len) {
         Ok(len) => len,
@@ -350,12 +349,12 @@ fn first(data: &[u8], len: i16) -> Option<&[u8]> {
     data.get(..len)
 }
 
-/// Have they keys that a unique index cannot have both of?
+/// Are the keys of two tuples such that a unique index cannot contain both?
 ///
 /// # Safety
 /// A plain frame; tuples of the index.
 unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-    // SAFETY: this function's contract covers them. Arrays have room for the values of any tuple, which has all of the index's.
+    // SAFETY: this function's contract covers them. The arrays have space for the values of any index tuple.
     unsafe {
         let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
         if (*this).all_equal_image && (!has_nulls || (*this).nulls_equal) {
@@ -393,7 +392,7 @@ unsafe fn are_equal(this: *const SortedTuples, left: pg_sys::IndexTuple, right: 
 /// # Safety
 /// A plain frame; [`Neighbours`].
 unsafe extern "C-unwind" fn truncate(neighbours: Opaque) {
-    // SAFETY: this function's contract covers the argument. Tuples want to be aligned, which bytes need not be.
+    // SAFETY: this function's contract covers the argument. Tuples must be aligned, so the bytes are copied.
     unsafe {
         let neighbours = neighbours.cast::<Neighbours>();
         let of = (*neighbours).of;

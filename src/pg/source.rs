@@ -1,16 +1,16 @@
-//! Where bytes come from: a file, a FIFO, a program, a value, a large object; as they are, or decompressed.
+//! Sources of bytes: a file, a FIFO, a program, a value or a large object, plain or compressed.
 //!
-//! A source delivers the next bytes and nothing else; what they mean is the reader's business. How a regular file is
-//! compressed its first bytes tell when it is opened; it is then no file that can be read anywhere ([`Source::size`]). A
-//! FIFO or program is asked when the first bytes are wanted. A file is decompressed ahead, by a thread
-//! ([`super::decompressor`]); what may have to be waited for, where it is read.
+//! A source delivers the next bytes; the reader interprets them. The first bytes of a regular file show its compression
+//! when it is opened. A compressed file has no random access ([`Source::size`]). The first bytes of a FIFO or program
+//! are read when bytes are first requested. A thread decompresses a file in advance ([`super::decompressor`]); a source
+//! that may have to be waited for is decompressed by the reading process.
 //!
-//! **Nothing blocks uninterruptibly.** Everything is opened with O_NONBLOCK. A regular file ignores it. A FIFO is then
-//! opened at once, with or without a writer; reading it would say "end" before there ever was a writer, so reads wait
-//! for readiness first, which Linux reports for data and for a writer that has come and gone, but not before. A
-//! program's pipe is treated alike. Waiting is on the process latch, so a cancel request ends it.
+//! **Nothing blocks uninterruptibly.** Everything is opened with O_NONBLOCK. A regular file ignores that. A FIFO opens
+//! at once, with or without a writer. A read would then report the end before a writer has come. So reads wait for
+//! readiness first. Linux reports that for data, and for a writer that has come and gone, but not before. A program's
+//! pipe is treated alike. The process waits on its latch, so a cancel request ends the wait.
 //!
-//! Descriptors are the server's transient files: an abort closes them whatever happened here.
+//! Descriptors are the server's transient files, so an abort closes them.
 
 mod allowed;
 mod decoding;
@@ -50,9 +50,9 @@ pub struct Source {
     file_size: Option<u64>,
     compressed: Compressed,
     decoding: Decoding,
-    /// Nothing is decompressed ahead.
+    /// Nothing is decompressed in advance.
     stays_close: bool,
-    /// No byte behind that is read.
+    /// No byte behind this offset is read.
     end: Option<u64>,
     bytes_read: u64,
 }
@@ -62,17 +62,17 @@ impl Source {
         self.from.file()
     }
 
-    /// What it is in this process.
+    /// Its descriptor in this process.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::new(self.from.fd)
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Messages are to call it so.
+    /// Set the name in messages.
     pub fn name_it(&mut self, location: &Location) {
         self.name = location.display().into_owned();
     }
@@ -81,7 +81,7 @@ impl Source {
         self.from.fd >= 0
     }
 
-    /// Size of a regular file whose bytes are delivered as they are, and can be read anywhere.
+    /// Size of a regular file with random access: one that is not compressed.
     pub fn size(&self) -> Option<u64> {
         self.file_size.filter(|_| self.from.fd >= 0 && matches!(self.decoding, Decoding::Plain))
     }
@@ -91,13 +91,13 @@ impl Source {
         self.file_size
     }
 
-    /// Can what this compressed file stands for be read by several processes?
+    /// Can several processes read the decompressed bytes of this file?
     pub fn can_share(&self) -> bool {
         let compressed = matches!(self.decoding, Decoding::New(_) | Decoding::Ahead(..) | Decoding::Here(..));
         self.file_size.is_some() && self.from.fd >= 0 && compressed
     }
 
-    /// How it is compressed, as far as that is known before a byte is wanted, or since.
+    /// The compression, as far as it is known before bytes are requested, or since.
     pub fn compression(&self) -> Option<&'static str> {
         match &self.decoding {
             Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
@@ -107,8 +107,8 @@ impl Source {
         }
     }
 
-    /// Let them read what it stands for from `base` on, each what it wants, and say what they [`Source::join`] by. `None` if that cannot be had;
-    /// then nothing has changed.
+    /// Share the decompressed bytes from `base` on with other processes, in chunks of `stretch` bytes. Returns the
+    /// descriptor for their [`Source::join`]. `None` if that fails; then the source is unchanged.
     pub fn share(&mut self, base: u64, processes: usize, stretch: usize) -> Option<Descriptor> {
         let compression = match &self.decoding {
             Decoding::New(compression) | Decoding::Ahead(compression, _) | Decoding::Here(compression, _) => {
@@ -123,7 +123,7 @@ impl Source {
         Some(descriptor)
     }
 
-    /// Read what another process shares. False if that cannot be done.
+    /// Read the bytes that another process shares. False if that fails.
     pub fn join(&mut self, leaders: Descriptor) -> bool {
         Ring::join(leaders).is_ok_and(|ring| {
             self.decoding = Decoding::Shared(ring);
@@ -131,22 +131,23 @@ impl Source {
         })
     }
 
-    /// What is shared.
+    /// The ring of shared bytes.
     pub fn ring(&self) -> Option<&Ring> {
         if let Decoding::Shared(ring) = &self.decoding { Some(ring) } else { None }
     }
 
-    /// From now on decompress no more than is wanted: it is a sample.
+    /// Decompress no more than is requested: only a sample will be read.
     pub fn stay_close(&mut self) {
         self.stays_close = true;
     }
 
-    /// Bytes of the source that were delivered so far, or stood for what was.
+    /// Bytes of the source that were read so far; of a compressed one, the compressed bytes.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Read no byte of this regular file behind that one: it may grow, and somebody counts on what is there now.
+    /// Read no byte of this regular file behind this offset: the file may grow, and the caller relies on its current
+    /// size.
     pub fn end_at(&mut self, end: u64) {
         self.end = Some(end);
     }
@@ -158,7 +159,7 @@ impl Source {
         }
     }
 
-    /// All that a client sends, if that is known and less than so much. Guarded.
+    /// All data of a client, if they are less than `limit` bytes and their end is known. Guarded.
     pub fn all_of_few(&mut self, limit: usize) -> Option<&[u8]> {
         match &mut self.decoding {
             Decoding::Client(client) if limit > 0 => client.all_of_few(limit),
@@ -166,7 +167,7 @@ impl Source {
         }
     }
 
-    /// The data have ended, whatever still comes. Guarded.
+    /// Discard all further data: their end was found. Guarded.
     pub fn ignore_rest(&mut self) -> Result<()> {
         match &mut self.decoding {
             Decoding::Client(client) => client.ignore_rest(),
@@ -174,13 +175,13 @@ impl Source {
         }
     }
 
-    /// What the system knows of the open file.
+    /// The system's metadata of the open file.
     pub fn metadata(&self) -> std::io::Result<std::fs::Metadata> {
         self.file().metadata()
     }
 
-    /// Go back to the start, if this is a regular file. A descriptor that was opened in a subtransaction is closed when
-    /// that is rolled back; so one that a scan began with is kept, not replaced.
+    /// Go back to the start of a regular file, by the same descriptor. A descriptor that was opened in a subtransaction
+    /// is closed when that is rolled back, so the one with which a scan began must not be replaced.
     pub fn rewind(&mut self) -> Result<bool> {
         if let Some(supply) = &self.from.supply {
             supply.rewind();
@@ -200,12 +201,12 @@ impl Source {
         Ok(true)
     }
 
-    /// Is it a value, or a large object? They can be read again, too.
+    /// Is the source a value or a large object? These can also be read again.
     pub fn is_supplied(&self) -> bool {
         self.from.supply.is_some()
     }
 
-    /// Go to `offset` of a regular file, or of what it stands for: then all that is before must be decompressed again.
+    /// Go to `offset` of the plain bytes. Of a compressed source, all bytes before are decompressed again.
     pub fn seek(&mut self, offset: u64) -> Result<()> {
         if self.is_supplied() {
             self.rewind()?;
@@ -235,17 +236,17 @@ impl Source {
         sought.map(drop).map_err(|e| Error::file_access(&format!("could not seek in file \"{}\"", self.name), &e))
     }
 
-    /// Go on with another file, by the same descriptor: one that was opened in a subtransaction is closed when that is
-    /// rolled back, and whoever reads may outlive it.
+    /// Continue with another file under the same descriptor. A descriptor that was opened in a subtransaction is closed
+    /// when that is rolled back, and the scan may outlive it.
     pub fn replace(&mut self, mut other: Source) -> Result<()> {
-        // SAFETY: two open descriptors of ours; the first one then is what the second one was.
+        // SAFETY: two open descriptors of this process; the first one becomes a copy of the second.
         if unsafe { libc::dup2(other.from.fd, self.from.fd) } < 0 {
             let error = std::io::Error::last_os_error();
             other.close_quietly();
             return Err(Error::file_access(&format!("could not open file \"{}\" for reading", other.name), &error));
         }
         let fd = self.from.fd;
-        // SAFETY: fcntl on our own descriptor.
+        // SAFETY: fcntl on an open descriptor.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         self.from = Handle::new(fd, other.from.waits);
         self.name = std::mem::take(&mut other.name);
@@ -254,7 +255,8 @@ impl Source {
         other.close()
     }
 
-    /// Close it, if it is open. For a program, complain if it failed, unless it only lost its reader. Guarded.
+    /// Close the source, if it is open. Raises an error for a program that failed, unless it only lost its reader.
+    /// Guarded.
     pub fn close(&mut self) -> Result<()> {
         let (fd, pipe) =
             (std::mem::replace(&mut self.from.fd, -1), std::mem::replace(&mut self.pipe, std::ptr::null_mut()));
@@ -264,14 +266,14 @@ impl Source {
         // Its thread, if there is one, ends by itself.
         self.decoding = Decoding::Plain;
         if pipe.is_null() {
-            // SAFETY: a transient file that is open.
+            // SAFETY: an open transient file.
             if unsafe { pg_sys::CloseTransientFile(fd) } != 0 {
                 let error = std::io::Error::last_os_error();
                 return Err(Error::file_access(&format!("could not close file \"{}\"", self.name), &error));
             }
             return Ok(());
         }
-        // SAFETY: a pipe stream that is open.
+        // SAFETY: an open pipe stream.
         let status = unsafe { pg_sys::ClosePipeStream(pipe) };
         if status == -1 {
             let error = std::io::Error::last_os_error();

@@ -1,6 +1,6 @@
 //! Statements on the extension's own tables, through SPI.
 //!
-//! Values go in and come out as the server's own datums, because text of the server is not always UTF-8.
+//! Values are passed as datums in both directions, because text in the server's encoding is not always UTF-8.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -63,7 +63,7 @@ impl Argument {
 pub struct Value(Option<pg_sys::Datum>);
 
 impl Value {
-    /// A value that comes from elsewhere.
+    /// A value from another source.
     pub fn of(datum: pg_sys::Datum) -> Value {
         Value(Some(datum))
     }
@@ -72,12 +72,12 @@ impl Value {
         self.0
     }
 
-    /// Of type bigint, integer, oid or timestamptz; 0 for NULL.
+    /// As a number, for types bigint, integer, oid and timestamptz; 0 for NULL.
     pub fn number(self) -> i64 {
         self.0.map_or(0, |datum| datum.value() as i64)
     }
 
-    /// Of type integer.
+    /// As a number, for type integer.
     pub fn integer(self) -> i32 {
         self.0.map_or(0, |datum| datum.value() as i32)
     }
@@ -90,7 +90,7 @@ impl Value {
         self.0.is_some_and(|datum| datum.value() & 1 != 0)
     }
 
-    /// Of type text; empty for NULL. Guarded.
+    /// As a string, for type text; empty for NULL. Guarded.
     ///
     /// # Safety
     /// The value is of type text.
@@ -103,14 +103,14 @@ impl Value {
         }
     }
 
-    /// Of type text[], without NULLs. Guarded.
+    /// As strings, for type text[] without NULLs. Guarded.
     ///
     /// # Safety
     /// The value is of type text[].
     pub unsafe fn texts(self) -> Vec<CString> {
         let Some(datum) = self.0 else { return Vec::new() };
         let (mut elements, mut nulls, mut number) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        // SAFETY: this function's contract covers the type; guarded calls, which say how many elements there are.
+        // SAFETY: this function's contract covers the type; guarded calls, which return the number of elements.
         unsafe {
             let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast();
             let align = pg_sys::TYPALIGN_INT as c_char;
@@ -122,7 +122,7 @@ impl Value {
     }
 }
 
-/// What a statement returned, and how many rows it was about.
+/// The rows that a statement returned, and the number of rows that it processed.
 #[derive(Debug)]
 pub struct Outcome {
     pub rows: Vec<Vec<Value>>,
@@ -136,7 +136,7 @@ impl Outcome {
     }
 }
 
-/// A value of a row; NULL if there is none.
+/// A value of a row; NULL if the row or the column does not exist.
 pub fn value(row: Option<&Vec<Value>>, column: usize) -> Value {
     row.and_then(|row| row.get(column)).copied().unwrap_or(Value(None))
 }
@@ -144,19 +144,20 @@ pub fn value(row: Option<&Vec<Value>>, column: usize) -> Value {
 /// What a statement may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Sees what is committed now, whatever the isolation level.
+    /// Read the rows committed by now, at any isolation level.
     ReadLatest,
-    /// The same. In the stricter isolation levels, a row that somebody changes between our look and our change is an error.
+    /// Read the same rows, and change them. Above READ COMMITTED, a row that another transaction changes before this
+    /// one does is an error.
     Write,
 }
 
 /// Run one statement. Guarded; values of by-reference types are in the current memory context.
 ///
-/// It may be about `tables` and the server's catalogs, and nothing else. Names are not enough: who owns the extension's
-/// schema may rename it, and put tables of his own where the statement looks for ours, which would run his triggers and
-/// functions as us. So it is looked at what the names were found to mean. That cannot change any more: parse analysis has
-/// locked the relations, so nothing until the plan is made takes a lock that is new, and only then would the server notice
-/// that a schema was renamed, and analyze the statement again.
+/// It may use only `tables` and the server's catalogs. Their names alone are not safe. The owner of the extension's
+/// schema may rename it, and create other tables under the names in the statement. Their triggers and functions would
+/// then run as the extension's owner. So the relations to which parse analysis has resolved the names are checked. They
+/// cannot change afterwards: parse analysis has locked them, so planning takes no new lock. Only with a new lock would
+/// the server notice a renamed schema, and analyze the statement again.
 pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables: &[pg_sys::Oid]) -> Result<Outcome> {
     let source = CString::new(statement).unwrap_or_default();
     let mut kinds: Vec<_> = arguments.iter().map(|a| a.kind).collect();
@@ -173,7 +174,7 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables:
         if connected != pg_sys::SPI_OK_CONNECT.cast_signed() {
             return fails(connected);
         }
-        // Functions are evaluated while it is planned.
+        // Planning evaluates functions, which need a snapshot.
         pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
         let plan = pg_sys::SPI_prepare(source.as_ptr(), number, kinds.as_mut_ptr());
         if plan.is_null() {
@@ -199,7 +200,7 @@ pub fn execute(statement: &[u8], arguments: &[Argument], access: Access, tables:
     }
 }
 
-/// Are all relations of a statement among these, or the server's own?
+/// Are all relations of a statement among `tables` or the server's catalogs?
 ///
 /// # Safety
 /// A plan that was prepared just now.
@@ -229,7 +230,8 @@ unsafe fn rows(table: *mut pg_sys::SPITupleTable) -> Vec<Vec<Value>> {
     if table.is_null() {
         return Vec::new();
     }
-    // SAFETY: this function's contract covers the table, which has so many tuples of so many attributes; guarded calls.
+    // SAFETY: this function's contract covers the table, which has `numvals` tuples of `natts` attributes; guarded
+    // calls.
     unsafe {
         let descriptor = (*table).tupdesc;
         let natts = usize::try_from((*descriptor).natts).unwrap_or(0);

@@ -1,15 +1,15 @@
-//! Where the time of a load's processes goes, if somebody wants to know (`pg_bulk.log_timing`).
+//! Measures how the processes of a load spend their time (`pg_bulk.log_timing`).
 //!
-//! The clock is read a few times for each stretch of a file, each batch of records or rows and each batch of pages, and
-//! never for each row. What is done row by row, tuples put on pages, is timed for one row of [`SAMPLE`], without what
-//! reading the clock takes. What is left of the time that a process spends on rows is [`Stage::Rest`].
+//! The clock is read a few times for each chunk of a file, each batch of records or rows and each batch of pages, and
+//! never for each row. Work on single rows, such as putting tuples on pages, is timed for one row in [`SAMPLE`], less
+//! the time for reading the clock. The remaining time that a process spends on rows is [`Stage::Rest`].
 
 use std::time::{Duration, Instant};
 
 use crate::guc;
 
-/// Of so many rows one is timed, and stands for all. Odd, so that where two things are done to each row both have their
-/// turns.
+/// One of this many rows is timed, and stands for all. The number is odd, so that both of two alternating steps are
+/// timed.
 const SAMPLE: u32 = 61;
 
 /// A part of the work.
@@ -17,37 +17,37 @@ const SAMPLE: u32 = 61;
 pub enum Stage {
     /// Reading the file.
     Read,
-    /// Waiting for the turn to cut a stretch.
+    /// Waiting until all chunks before this one are cut.
     Turn,
-    /// Finding the ends of a stretch's records.
+    /// Finding the ends of a chunk's records.
     Cut,
     /// Finding the ends of fields.
     Scan,
-    /// Values out of fields.
+    /// Converting fields to values.
     Convert,
-    /// Tuples out of values.
+    /// Forming tuples from values.
     Tuple,
-    /// Tuples onto pages.
+    /// Putting tuples on pages.
     Page,
-    /// Waiting for the turn to append.
+    /// Waiting for the append lock.
     Baton,
-    /// The extension lock, the file's end, space on disk.
+    /// Taking the extension lock, finding the file's end, allocating space on disk.
     Space,
-    /// WAL into its buffers.
+    /// Writing WAL into its buffers.
     Log,
-    /// WAL to disk.
+    /// Flushing WAL to disk.
     Flush,
-    /// Checksums, pages to the kernel.
+    /// Computing checksums, and writing pages to the kernel.
     Write,
-    /// Everything that is none of the others: conditions, constraints, the way from row to row.
+    /// All other work: conditions, constraints, the step from row to row.
     Rest,
 }
 
-/// How many there are.
+/// Number of stages.
 pub const STAGES: usize = 13;
 
 impl Stage {
-    /// In the order of their numbers, with what they are called.
+    /// The stages in the order of their numbers, with their names in the log.
     pub const NAMES: [(Stage, &str); STAGES] = [
         (Stage::Read, "read"),
         (Stage::Turn, "wait to cut"),
@@ -74,14 +74,14 @@ pub struct Watch(Option<Instant>);
 pub struct Stages {
     on: bool,
     spent: [Duration; STAGES],
-    /// What reading the clock takes.
+    /// Time that reading the clock takes.
     clock: Duration,
     /// Rows since one was timed.
     rows: u32,
 }
 
 impl Stages {
-    /// Nothing yet, and nothing ever unless the setting says so.
+    /// Empty times. They stay empty unless the setting is on.
     pub fn new() -> Stages {
         let on = guc::log_timing();
         let clock = if on { clock() } else { Duration::ZERO };
@@ -98,7 +98,7 @@ impl Stages {
         Watch(self.on.then(Instant::now))
     }
 
-    /// What passed since the watch was started, or its last lap, was that stage.
+    /// Add the time since the watch was started, or since its last lap, to a stage.
     pub fn lap(&mut self, watch: &mut Watch, stage: Stage) {
         if let Some(since) = &mut watch.0 {
             let now = Instant::now();
@@ -121,7 +121,7 @@ impl Stages {
         Watch(Some(Instant::now()))
     }
 
-    /// What passed for this row was that stage, and as much for each that is not timed.
+    /// Add the time for this row to a stage, and the same time for each row that is not timed.
     #[inline(always)]
     pub fn lap_sample(&mut self, watch: &mut Watch, stage: Stage) {
         if let Some(since) = &mut watch.0 {
@@ -142,7 +142,7 @@ impl Stages {
         }
     }
 
-    /// Add others' times.
+    /// Add the times of another process.
     pub fn merge(&mut self, others: &Stages) {
         self.spent.iter_mut().zip(others.spent).for_each(|(spent, other)| *spent += other);
     }
@@ -151,7 +151,7 @@ impl Stages {
         self.spent.get(stage as usize).copied().unwrap_or_default()
     }
 
-    /// What was taken for one stage included the others.
+    /// Subtract the other stages from one whose time includes them.
     pub fn set_rest(&mut self, stage: Stage) {
         let others = self.spent.iter().sum::<Duration>() - self.of(stage);
         if let Some(spent) = self.spent.get_mut(stage as usize) {
@@ -160,7 +160,7 @@ impl Stages {
     }
 }
 
-/// What reading the clock takes.
+/// Time that reading the clock takes.
 fn clock() -> Duration {
     const TIMES: u32 = 64;
     let start = Instant::now();

@@ -1,11 +1,12 @@
-//! A statement of our own, run inside another one.
+//! Runs an SQL statement of pg_bulk inside the user's statement.
 //!
-//! What SPI would do for us, in a plain frame and without its error context: the statement is a detail of ours, and
-//! errors of triggers and constraints keep all their fields and say only where in the file they happened.
+//! This replaces SPI, in a plain frame and without SPI's error context: the statement is an internal detail. Errors of
+//! triggers and constraints keep all their fields, and their CONTEXT names only the position in the file.
 //!
-//! A statement is text, and in a text tables and functions have names. Since the text was thought of, code of users may have run, and
-//! who owns a schema may give a name to something else: other columns, a view, a function that suits the call better. So what the names have been found to
-//! mean is looked at before anything else is done with them ([`About`]).
+//! The text of a statement names tables and functions. Since the text was composed, user code may have run. The owner
+//! of a schema may have given a name to another object: a table with other columns, a view, or a better matching
+//! function. So the objects to which the names resolve are checked before the statement is used any further
+//! ([`About`]).
 
 use std::ffi::c_char;
 
@@ -15,7 +16,7 @@ use super::compat;
 use super::unguarded as c;
 use crate::error::Error;
 
-/// Columns that a statement may insert into, whatever the user's rights: they are asked for elsewhere.
+/// Columns that a statement may insert into without a check of the user's privileges, which were checked elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub struct Checked {
     pub relid: pg_sys::Oid,
@@ -27,11 +28,11 @@ impl Checked {
     pub const NONE: Checked = Checked { relid: pg_sys::InvalidOid, inserted: std::ptr::null_mut() };
 }
 
-/// What the names of a statement must mean.
+/// The objects that a statement may name.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub enum About {
-    /// It is said by those who may do it, and means what they may do.
+    /// Any: the user runs the statement, and it does nothing that the user could not do.
     Anything,
     /// No table but this one.
     Table(pg_sys::Oid),
@@ -41,42 +42,42 @@ pub enum About {
     Call(pg_sys::Oid),
 }
 
-/// Run a statement that is one of ours, and say how many rows it processed. `$1` in it is `argument`, a bigint.
-/// As in SPI, each query sees what came before it, and what comes after sees them.
+/// Run a statement, and return the number of rows that it processed. `$1` in it is `argument`, a bigint. As in SPI,
+/// each query sees the effects of earlier queries, and later ones see its own.
 ///
 /// # Safety
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
 /// context, in which everything is allocated.
 pub unsafe fn run(source: *const c_char, argument: i64, about: About, checked: Checked) -> u64 {
-    // SAFETY: passed on; None_Receiver is a constant of the server's.
+    // SAFETY: `run_in` has this contract; None_Receiver is a constant.
     unsafe { run_in(source, argument, about, checked, std::ptr::null_mut(), pg_sys::None_Receiver) }
 }
 
-/// The same for a query that knows the relations of an environment: the number of its rows.
+/// Run a query that knows the relations of an environment, and return the number of its rows.
 ///
 /// # Safety
-/// As [`run`]; the environment outlives the call.
+/// As for [`run`]; the environment outlives the call.
 pub unsafe fn count(source: *const c_char, about: About, environment: *mut pg_sys::QueryEnvironment) -> u64 {
-    // SAFETY: passed on; None_Receiver is a constant of the server's.
+    // SAFETY: `run_in` has this contract; None_Receiver is a constant.
     unsafe { run_in(source, 0, about, Checked::NONE, environment, pg_sys::None_Receiver) }
 }
 
-/// The same, with a receiver for the rows.
+/// Run a query with an environment, and pass its rows to a receiver.
 ///
 /// # Safety
-/// As [`count`]; the receiver outlives the call, and its functions are for plain frames.
+/// As for [`count`]; the receiver outlives the call, and its functions are for plain frames.
 pub unsafe fn each(
     source: *const c_char,
     about: About,
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
 ) -> u64 {
-    // SAFETY: passed on.
+    // SAFETY: `run_in` has this contract.
     unsafe { run_in(source, 0, about, Checked::NONE, environment, receiver) }
 }
 
 /// # Safety
-/// As [`count`]; the environment may be null.
+/// As for [`count`]; the environment may be null.
 unsafe fn run_in(
     source: *const c_char,
     argument: i64,
@@ -104,7 +105,7 @@ unsafe fn run_in(
             let raw = element::<pg_sys::RawStmt>(parsed, i);
             let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
             verify(query, about);
-            // The argument is a constant of the plan: planners of other libraries may support no parameters.
+            // The argument is a constant of the plan: planners of other extensions may not support parameters.
             let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, params);
             for i in 0..len(plans) {
                 if i > 0 {
@@ -122,7 +123,7 @@ unsafe fn run_in(
     }
 }
 
-/// Raise an error if names mean something else.
+/// Raise an error if names resolve to other objects.
 ///
 /// # Safety
 /// A query that was analyzed, and not rewritten.
@@ -134,23 +135,24 @@ unsafe extern "C-unwind" fn verify(query: *const pg_sys::Query, about: About) {
     }
 }
 
-/// A name does not mean what it did.
+/// The error for a name that resolves to another object than before.
 pub fn replaced() -> Error {
     let message = "a table or function of the load was renamed or replaced meanwhile";
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
 /// # Safety
-/// As [`verify`]. Guarded.
+/// As for [`verify`]. Guarded.
 unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
     let (table, function) = match about {
         About::Anything => return true,
         About::Table(table) => (table, pg_sys::InvalidOid),
         About::Rows { table, function } => (table, function),
-        // SAFETY: passed on.
+        // SAFETY: `is_call` has this contract.
         About::Call(function) => return unsafe { is_call(query, function) },
     };
-    // SAFETY: this function's contract covers the query; what an entry is its kind says, and what a node is its tag. A guarded call.
+    // SAFETY: this function's contract covers the query; each entry has the type of its kind, each node that of its
+    // tag. A guarded call.
     unsafe {
         let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
         entries.iter_ptr().all(|entry| match (*entry).rtekind {
@@ -171,9 +173,9 @@ unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
 }
 
 /// # Safety
-/// As [`verify`]. Guarded.
+/// As for [`verify`]. Guarded.
 unsafe fn is_call(query: *const pg_sys::Query, function: pg_sys::Oid) -> bool {
-    // SAFETY: this function's contract covers the query; what a node is its tag says.
+    // SAFETY: this function's contract covers the query; a node's tag gives its type.
     unsafe {
         let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
         let calls = targets.iter_ptr().all(|target| {
@@ -185,7 +187,7 @@ unsafe fn is_call(query: *const pg_sys::Query, function: pg_sys::Oid) -> bool {
 }
 
 /// # Safety
-/// As [`run`], with an active snapshot.
+/// As for [`run`], with an active snapshot.
 unsafe fn execute(
     plan: *mut pg_sys::PlannedStmt,
     source: *const c_char,

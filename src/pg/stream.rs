@@ -1,4 +1,4 @@
-//! A source and a reader together: records of a file, in the server's encoding.
+//! A source with its reader: the records of a file, in the server's encoding.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,20 +19,20 @@ use super::stages::{Stage, Stages};
 use crate::error::{Error, Result, out_of_memory, read_error};
 use crate::guc;
 
-/// As many bytes are converted at a time where bytes that cannot be were met.
+/// Bytes that are converted at a time after invalid bytes were found.
 const PIECE: usize = 512;
 
-/// Fields of a runaway record that are kept.
+/// Fields that are kept of a record with too many fields.
 pub const MOST_FIELDS: usize = 4096;
 
-/// Records out of a source.
+/// Reads records from a source.
 #[derive(Debug)]
 pub struct Stream {
     source: Source,
     pub reader: Reader,
     encodings: Encodings,
     treatment: Treatment,
-    /// Converted encodings only: bytes of the file that are not converted yet.
+    /// For converted encodings only: bytes of the file that are not converted yet.
     raw: Vec<u8>,
     raw_ended: bool,
     bom_pending: bool,
@@ -41,39 +41,39 @@ pub struct Stream {
     taken: usize,
     tolerant: bool,
     invalid: EncodingErrors,
-    /// So many of the raw bytes are converted at a time.
+    /// Raw bytes that are converted at a time.
     piece: usize,
     list: Option<List>,
-    /// What the file that is open must be, and stay: see [`Stream::insist`].
+    /// The identity that the open file must have and keep: see [`Stream::insist`].
     expected: Option<Identity>,
-    /// Where the time goes: off, unless who owns the stream switches it on.
+    /// Time by stage; off unless the owner of the stream switches it on.
     pub stages: Stages,
 }
 
-/// The files that a stream is of, if they are several.
+/// The files of a stream, if there are several.
 #[derive(Debug)]
 struct List {
     files: Rc<FileList>,
-    /// The one that is open.
+    /// Index of the open file.
     current: usize,
-    /// Bytes that were read of others before.
+    /// Bytes that were read of earlier files.
     before: u64,
-    /// How each is read.
+    /// How each file is read.
     compressed: Compressed,
     header: Header,
     columns: usize,
-    /// Behind a file comes the next one.
+    /// After a file the next one is read.
     goes_on: bool,
-    /// Where bytes are counted, too.
+    /// Counts bytes by file, too.
     figures: ByFile,
 }
 
-/// What a caller wants of the header.
+/// What the stream does with header lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Header {
     /// Lines before the data.
     pub lines: u64,
-    /// Their fields are wanted.
+    /// Return the fields of header lines.
     pub fields: bool,
 }
 
@@ -99,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// The source is the first of these files.
+    /// Set the list of files, the first of which is the source.
     pub fn with_files(mut self, files: Rc<FileList>, compressed: Compressed, header: Header, columns: usize) -> Stream {
         self.list = Some(List {
             files,
@@ -114,19 +114,19 @@ impl Stream {
         self
     }
 
-    /// The files, if they are several.
+    /// The files, if there are several.
     pub fn files(&self) -> Option<&Rc<FileList>> {
         self.list.as_ref().map(|list| &list.files)
     }
 
-    /// From now on the bytes of each file are counted there.
+    /// Count the bytes of each file in `figures` from now on.
     pub fn count_by_file(&mut self, figures: ByFile) {
         if let Some(list) = &mut self.list {
             list.figures = figures;
         }
     }
 
-    /// Count the bytes of the file that is open, which is going to be closed.
+    /// Add the bytes of the open file to the counts before it is closed.
     fn count_file(&mut self) {
         let read = self.source.bytes_read();
         if let Some(figures) = self.list.as_ref().and_then(|list| list.figures.of(list.current)) {
@@ -134,12 +134,12 @@ impl Stream {
         }
     }
 
-    /// Are the fields of headers wanted of each of several files?
+    /// Do several files have headers whose fields are read?
     pub(super) fn wants_names(&self) -> bool {
         self.list.as_ref().is_some_and(|list| list.header.fields)
     }
 
-    /// Another stream, at the start of a file of the list. Guarded.
+    /// Open another stream, at the start of a file of the list. Guarded.
     pub(super) fn beside(&self, number: usize) -> Result<Option<Stream>> {
         let Some((list, file)) = self.list.as_ref().and_then(|list| Some((list, list.files.files.get(number)?))) else {
             return Ok(None);
@@ -156,15 +156,15 @@ impl Stream {
         Ok(Some(stream))
     }
 
-    /// The file that is open must be this one, of several that which is listed; when it is left, it must not have changed. So must
-    /// each that is opened after it. Guarded.
+    /// Require that the open file is this one, or the listed one if there are several, and that it does not change
+    /// until it is closed. Files opened later must meet the same conditions. Guarded.
     pub fn insist(&mut self, single: Identity) -> Result<()> {
         let listed = self.list.as_ref().and_then(|list| list.files.files.get(list.current)).map(|file| file.identity);
         self.expected = Some(listed.unwrap_or(single));
         self.check_unchanged()
     }
 
-    /// By its descriptor: the path may mean another file by now.
+    /// Check the descriptor: the path may lead to another file by now.
     fn check_unchanged(&self) -> Result<()> {
         if self.expected.is_some() && self.source.is_open() && self.identity() != self.expected {
             return Err(changed(self.source.name()));
@@ -172,19 +172,19 @@ impl Stream {
         Ok(())
     }
 
-    /// Which of them is open.
+    /// Index of the open file.
     pub fn file_number(&self) -> usize {
         self.list.as_ref().map_or(0, |list| list.current)
     }
 
-    /// From now on somebody says which file comes next.
+    /// From now on the caller determines the next file, with [`Stream::turn_to`].
     pub fn wait_for_turns(&mut self) {
         if let Some(list) = &mut self.list {
             list.goes_on = false;
         }
     }
 
-    /// Which of them several processes can read at once, each a part. Guarded, and interruptible.
+    /// Mark the files that several processes can read at once, in chunks. Guarded, and interruptible.
     pub fn mark_splits(&mut self, is_large: impl Fn(u64) -> bool) {
         let Some(list) = &mut self.list else { return };
         let compressed = list.compressed;
@@ -198,7 +198,7 @@ impl Stream {
         }
     }
 
-    /// The file that is to be read behind the current one.
+    /// The file after the current one, if it is read next.
     pub fn next_file(&self) -> Option<usize> {
         let list = self.list.as_ref().filter(|list| list.goes_on)?;
         Some(list.current + 1).filter(|&next| next < list.files.files.len())
@@ -236,15 +236,16 @@ impl Stream {
             skip_bom: treatment != Treatment::Convert && encodings.has_bom(),
             header_lines: header.lines,
             header_fields: header.fields,
-            // More than there are columns are too many, but COPY looks for invalid escapes in all of them.
+            // A record with more fields than columns is an error, but COPY checks all its fields for invalid escapes
+            // first.
             max_fields: columns.max(MOST_FIELDS) + 1,
             level: Level::best(),
         })
     }
 
-    /// From now on errors about records are not the end ([`Error::is_about_record`]), if `lines` says so: what is wrong can be said,
-    /// and the next record asked for. What invalid bytes are is said apart from that; they are such errors only in UTF-8 that need not
-    /// be converted.
+    /// With `lines`, errors of single records do not end the stream ([`Error::is_about_record`]): the caller gets the
+    /// error and may go on to the next record. `invalid` is the action for invalid bytes. They can be errors of single
+    /// records only in UTF-8 without conversion.
     pub fn tolerate(&mut self, lines: bool, invalid: EncodingErrors) {
         (self.tolerant, self.invalid) = (lines, invalid);
         self.tell_reader();
@@ -261,7 +262,7 @@ impl Stream {
         });
     }
 
-    /// What invalid bytes lead to.
+    /// Action for invalid bytes.
     pub fn invalid(&self) -> EncodingErrors {
         self.invalid
     }
@@ -299,7 +300,7 @@ impl Stream {
         }
     }
 
-    /// An error behind which there is more to come.
+    /// An error of a single record, after which the stream goes on.
     #[cold]
     fn about_record(&self, error: ReadError) -> Error {
         if error == ReadError::Encoding {
@@ -309,7 +310,7 @@ impl Stream {
         read_error(error, self.reader.dialect().format).about_record()
     }
 
-    /// Bring the reader more bytes.
+    /// Give the reader more bytes.
     fn feed(&mut self) -> Result<()> {
         let mut watch = self.stages.watch();
         self.fetch()?;
@@ -366,7 +367,7 @@ impl Stream {
                 let len = self.encodings.hopeless_len(&self.raw);
                 self.raw.drain(..len);
                 self.converted.extend_from_slice(self.encodings.replacement());
-                // Each further one would make what is behind it be converted in vain.
+                // Conversion of a large piece up to each of further invalid bytes would be wasted.
                 self.piece = PIECE;
                 continue;
             }
@@ -387,7 +388,7 @@ impl Stream {
         }
     }
 
-    /// Take a byte order mark off the raw bytes; false if they are too few to tell.
+    /// Remove a byte order mark from the raw bytes; false if there are too few bytes to recognize it.
     fn skip_bom(&mut self) -> bool {
         const BOM: &[u8] = b"\xef\xbb\xbf";
         if self.bom_pending {
@@ -402,7 +403,7 @@ impl Stream {
         true
     }
 
-    /// Start anew. False if the source can only be opened anew. Guarded.
+    /// Go back to the start. False if the source must be opened again. Guarded.
     pub fn restart(&mut self, header: Header, columns: usize) -> Result<bool> {
         if self.list.is_some() {
             self.turn_to(0)?;
@@ -418,7 +419,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// The source is at its start.
+    /// Reset the reader for a source that is at its start.
     fn begin_anew(&mut self, header: Header, columns: usize) {
         self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
         self.tell_reader();
@@ -441,7 +442,7 @@ impl Stream {
         (&mut self.source, &mut self.reader)
     }
 
-    /// The reader has been given all bytes there are; verify them, unless it did.
+    /// Verify the bytes of a chunk, which the reader has all been given, unless the reader has verified them.
     pub(super) fn verify_chunk(&mut self) {
         match self.treatment {
             Treatment::Verify => self.verify(),
@@ -450,7 +451,7 @@ impl Stream {
         }
     }
 
-    /// The server looks at what is there.
+    /// Verify the reader's bytes with the server's function.
     fn verify(&mut self) {
         loop {
             let valid = self.encodings.valid_up_to(self.reader.unverified());
@@ -461,17 +462,17 @@ impl Stream {
         }
     }
 
-    /// The source itself, for who does not read it in order.
+    /// The source, for callers that do not read it in order.
     pub fn source_mut(&mut self) -> &mut Source {
         &mut self.source
     }
 
-    /// What other processes of the session can open it by, whatever becomes of its name.
+    /// The descriptor by which other processes of the load can open the file, even if its name is removed.
     pub fn descriptor(&self) -> Descriptor {
         self.source.descriptor()
     }
 
-    /// Bytes taken from the source so far.
+    /// Bytes read from the source so far.
     pub fn bytes_read(&self) -> u64 {
         self.list.as_ref().map_or(0, |list| list.before) + self.source.bytes_read()
     }
@@ -481,22 +482,22 @@ impl Stream {
         self.encodings.of_file()
     }
 
-    /// Are positions in the stream positions in the file?
+    /// Are positions in the stream offsets in the file?
     pub fn has_offsets(&self) -> bool {
         self.treatment != Treatment::Convert
     }
 
-    /// The server's characters.
+    /// Character set of the server's encoding.
     pub fn charset(&self) -> Charset {
         self.encodings.charset()
     }
 
-    /// Size of the source, if it is one regular file whose bytes are read as they are.
+    /// Size of the source, if it is a single regular file that is not compressed.
     pub fn size(&self) -> Option<u64> {
         self.source.size().filter(|_| self.list.is_none())
     }
 
-    /// Size of a regular file, compressed or not, or of all: [`Stream::bytes_read`] at the end.
+    /// Size of a regular file, compressed or not, or of all files: [`Stream::bytes_read`] at the end.
     pub fn file_size(&self) -> Option<u64> {
         self.files().map_or_else(|| self.source.file_size(), |list| Some(list.size()))
     }
@@ -510,7 +511,7 @@ impl Stream {
     }
 }
 
-/// Where [`Stream::advance`] stopped.
+/// Result of [`Stream::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {
     Record,

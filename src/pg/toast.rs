@@ -1,9 +1,9 @@
-//! Rows that are too long for a page: what heap_toast_insert_or_update (heaptoast.c) does to them, on values.
+//! Shortens rows that are too long for a page, like heap_toast_insert_or_update (heaptoast.c), but works on values.
 //!
-//! A tuple is only made of what is left of the values. And the two halves of the work can be told apart: compression,
-//! which any process may do, and storing a value elsewhere, which inserts rows and is for the leader.
+//! A tuple is formed only from the shortened values. And the two steps of the work are separate: any process may
+//! compress values, but only the leader may store a value out of line, which inserts rows.
 //!
-//! The rounds, and what makes them end, are core's, so that a row looks as an INSERT would leave it.
+//! The rounds, and the conditions that end them, are core's, so that a row looks as after an INSERT.
 
 use std::ffi::{c_char, c_int};
 
@@ -66,7 +66,7 @@ unsafe extern "C-unwind" {
     fn toast_tuple_externalize(context: *mut ToastTupleContext, attribute: c_int, options: c_int);
 }
 
-/// A row on its way through the toaster.
+/// A row that is being shortened.
 #[derive(Debug, Default)]
 pub struct Toaster {
     pub values: Vec<pg_sys::Datum>,
@@ -75,7 +75,7 @@ pub struct Toaster {
 }
 
 impl Toaster {
-    /// Take a row of a relation, with values as a tuple has them. Guarded; allocates in the current memory context.
+    /// Copy a row of a relation, with values as a tuple has them. Guarded; allocates in the current memory context.
     ///
     /// # Safety
     /// An open relation, and arrays as long as its descriptor.
@@ -96,7 +96,7 @@ impl Toaster {
         }
     }
 
-    /// Take a tuple of a relation apart, into values that point into it. Guarded.
+    /// Deform a tuple of a relation, into values that point into it. Guarded.
     ///
     /// # Safety
     /// An open relation, and a tuple of it.
@@ -110,12 +110,12 @@ impl Toaster {
         }
     }
 
-    /// Shorten the row, as far as it must be. With `options`, values are stored elsewhere if need be, by heap_insert with
-    /// these options; without, false says that this is needed, and the row is as short as compression has made it.
-    /// Guarded; allocates in the current memory context.
+    /// Shorten the row as far as necessary. With `options`, values are stored out of line if necessary, by heap_insert
+    /// with these options. Without them, false means that this is necessary, and the row is as short as compression can
+    /// make it. Guarded; allocates in the current memory context.
     ///
     /// # Safety
-    /// An open relation, and a row of it that was taken.
+    /// An open relation, and a row of it that was loaded.
     pub unsafe fn shorten(&mut self, relation: pg_sys::Relation, options: Option<i32>) -> bool {
         let Toaster { values, nulls, attributes } = self;
         let empty = ToastAttrInfo { old_external: std::ptr::null_mut(), size: 0, flags: 0, compression: 0 };
@@ -131,7 +131,8 @@ impl Toaster {
             attributes: attributes.as_mut_ptr(),
         };
         let context = &raw mut context;
-        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and this function's contract covers the row.
+        // SAFETY: guarded calls; the context's arrays are as long as the descriptor, and this function's contract
+        // covers the row.
         unsafe {
             unguarded::guard(|| toast_tuple_init(context));
             let descriptor = (*relation).rd_att;
@@ -159,7 +160,7 @@ impl Toaster {
                 }
                 None => false,
             };
-            // What can be compressed; what is too long by itself goes elsewhere at once.
+            // Compress values; store a value out of line at once if it alone is too long.
             while size() > limit {
                 let Some(attribute) = biggest(true, false) else { break };
                 let info = (*context).attributes.add(attribute);
@@ -178,7 +179,7 @@ impl Toaster {
                     return false;
                 }
             }
-            // The same for what should stay in the table.
+            // Compress values of the storage type MAIN; store them out of line last.
             while size() > limit {
                 let Some(attribute) = biggest(true, true) else { break };
                 compress(attribute);
@@ -194,13 +195,13 @@ impl Toaster {
     }
 }
 
-/// A value with the short header that heap_fill_tuple (heaptuple.c) would give it, if that makes a difference: core has made
-/// a tuple before, and what is no longer than a pointer then is not stored elsewhere. Guarded.
+/// Give a value the short header that heap_fill_tuple (heaptuple.c) would give it, if that makes it as short as a TOAST
+/// pointer. Core has formed a tuple before, and does not store such short values out of line. Guarded.
 ///
 /// # Safety
 /// A value of variable length.
 unsafe fn packed(value: pg_sys::Datum) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers the value, which has as many bytes as it says.
+    // SAFETY: this function's contract covers the value, which has the size in its header.
     unsafe {
         let varlena = value.cast_mut_ptr::<pg_sys::varlena>();
         if !pgrx::varatt_is_4b_u(varlena) {

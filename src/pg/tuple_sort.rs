@@ -1,11 +1,11 @@
-//! Index tuples of rows, sorted as their index wants it.
+//! Index tuples of rows, in the sort order of their index.
 //!
 //! ```text
 //!   page ─► row ─► predicate ─► expressions ─► index tuple ─► tuplesort
 //! ```
 //!
-//! All that is user code (and what compares may be) runs in plain frames, as the table's owner. The switch is made for a page
-//! of rows at a time or more, since it costs more than a row.
+//! Predicates, expressions and comparisons may be user code, so they run in plain frames, as the table's owner. The
+//! user is switched for a page of rows or more at a time, since the switch costs more than a row.
 
 use pgrx::pg_sys;
 
@@ -14,7 +14,7 @@ use super::owner::as_owner;
 use super::shared_sorts::SharedSort;
 use super::unguarded::{self as c, Opaque, guard};
 
-/// The least that a sort works with, in kB (tuplesort.c).
+/// Smallest memory that a sort accepts, in kB (tuplesort.c).
 pub const LEAST_MEMORY: i32 = 64;
 
 const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
@@ -23,7 +23,7 @@ const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 const PAGE_HEADER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
 /// LP_NORMAL (itemid.h)
 const NORMAL: u32 = pg_sys::LP_NORMAL;
-/// Bytes of rows that wait to be looked at together.
+/// Bytes of rows that wait to be processed together.
 const WAITING: usize = 64 * 1024;
 
 /// Rows of one process, as tuples of one index.
@@ -35,23 +35,23 @@ pub struct TupleSort {
     info: *mut pg_sys::IndexInfo,
     estate: *mut pg_sys::EState,
     slot: *mut pg_sys::TupleTableSlot,
-    /// Null until there is a row, and when all are sorted.
+    /// Null until there is a row, and after all rows are sorted.
     sort: *mut pg_sys::Tuplesortstate,
-    /// For the sort, in kB.
+    /// Memory of the sort, in kB.
     memory: i32,
-    /// What all of it lives in.
+    /// Memory context of all parts.
     context: pg_sys::MemoryContext,
     shared: Option<SharedSort>,
-    /// What messages are about.
+    /// Set while messages concern index entries, and not the current line.
     elsewhere: Elsewhere,
-    /// Rows that were given to the sort.
+    /// Rows that the sort was given.
     rows: u64,
-    /// Rows that are to be given to it.
+    /// Rows that wait to be given to the sort.
     waiting: Vec<(pg_sys::ItemPointerData, Vec<u8>)>,
     waiting_bytes: usize,
 }
 
-/// Rows that are looked at: of pages, or those that wait.
+/// Rows to be processed: those of pages, or those that wait.
 struct Rows {
     to: *mut TupleSort,
     pages: *const u8,
@@ -62,7 +62,8 @@ struct Rows {
 }
 
 impl TupleSort {
-    /// For a B-tree of a table, to be sorted in so many bytes. Guarded; all of it lives in the current memory context.
+    /// Start for a B-tree of a table, with `memory` bytes for the sort. Guarded; all memory is in the current memory
+    /// context.
     ///
     /// # Safety
     /// An open table that stays open as long as the sort is used, and an index of it that is locked.
@@ -94,14 +95,14 @@ impl TupleSort {
         }
     }
 
-    /// Others sort, too. Before any row was given to the sort.
+    /// Make this process a participant of a shared sort, before any row was given to the sort.
     pub fn share(&mut self, sort: SharedSort) {
         if self.sort.is_null() {
             self.shared = Some(sort);
         }
     }
 
-    /// What it shares with others.
+    /// The shared sort, if this process participates in one.
     pub fn shared(&self) -> Option<SharedSort> {
         self.shared
     }
@@ -111,14 +112,14 @@ impl TupleSort {
         self.rows
     }
 
-    /// Take the rows of pages that are in the table, from this block on. Guarded.
+    /// Add the rows of pages that are in the table, from this block on. Guarded.
     pub fn add_pages(&mut self, pages: &[u8], first: u32) {
         let count = pages.len() / BLCKSZ;
         let (pages, list) = (pages.as_ptr(), std::ptr::null());
         self.look(Rows { to: std::ptr::null_mut(), pages, count, first, list, list_len: 0 });
     }
 
-    /// Take a row that is in the table. Guarded.
+    /// Add a row that is in the table. Guarded.
     pub fn add_tuple(&mut self, tuple: &[u8], tid: pg_sys::ItemPointerData) {
         if self.waiting_bytes > WAITING {
             self.flush();
@@ -127,12 +128,12 @@ impl TupleSort {
         self.waiting.push((tid, tuple.to_vec()));
     }
 
-    /// Bytes that it may take now.
+    /// Bytes that the sort may use now.
     pub fn memory(&self) -> usize {
         if self.sort.is_null() { 0 } else { usize::try_from(self.memory).unwrap_or(0) * 1024 }
     }
 
-    /// Look at the rows that wait. Guarded.
+    /// Process the waiting rows. Guarded.
     pub fn flush(&mut self) {
         if !self.waiting.is_empty() {
             let waiting = std::mem::take(&mut self.waiting);
@@ -151,7 +152,7 @@ impl TupleSort {
         }
     }
 
-    /// All rows that there are for now: sort them. Those that are shared are left to the leader. Guarded.
+    /// Sort the rows added so far. Those of a shared sort are left to the leader. Guarded.
     pub fn finish(&mut self) {
         self.flush();
         if self.sort.is_null() {
@@ -169,7 +170,7 @@ impl TupleSort {
         }
     }
 
-    /// The same with the table, which may have been closed meanwhile. Guarded.
+    /// Sort like [`Self::finish`], after the table was opened again. Guarded.
     ///
     /// # Safety
     /// The sort's table, open.
@@ -178,18 +179,18 @@ impl TupleSort {
         self.finish();
     }
 
-    /// What was sorted by this process alone; null if there is nothing.
+    /// Take the sort of this process alone; null if there is none.
     pub fn take(&mut self) -> *mut pg_sys::Tuplesortstate {
         std::mem::replace(&mut self.sort, std::ptr::null_mut())
     }
 
-    /// Let go of the index; what was sorted stays. No row comes any more. Guarded.
+    /// Close the index; sorted tuples stay. No rows may be added afterwards. Guarded.
     pub fn close(&mut self) {
         let index = std::mem::replace(&mut self.index, std::ptr::null_mut());
         if index.is_null() {
             return;
         }
-        // SAFETY: open until now; what was made in `prepare`.
+        // SAFETY: an open index; `prepare` has made the rest.
         unsafe {
             if !self.estate.is_null() {
                 pg_sys::ExecDropSingleTupleTableSlot(self.slot);
@@ -199,7 +200,7 @@ impl TupleSort {
         }
     }
 
-    /// Forget what was sorted. Guarded.
+    /// Free the sorted tuples, and close the index. Guarded.
     pub fn end(&mut self) {
         let sort = self.take();
         if !sort.is_null() {
@@ -211,7 +212,7 @@ impl TupleSort {
     }
 }
 
-/// Make ready what rows need, and begin the sort.
+/// Create the executor state, and begin the sort.
 ///
 /// # Safety
 /// A plain frame, as the table's owner.
@@ -241,7 +242,7 @@ unsafe fn prepare(to: *mut TupleSort) {
                 }
                 None => std::ptr::null_mut(),
             };
-            // Who shares has one more sort if rows come late.
+            // A participant of a shared sort begins another sort if it gets more rows after it has sorted.
             (*to).sort = c::tuplesort_begin_index_btree(
                 (*to).heap,
                 (*to).index,
@@ -259,8 +260,8 @@ unsafe fn prepare(to: *mut TupleSort) {
 /// # Safety
 /// A plain frame; [`Rows`].
 unsafe extern "C-unwind" fn look_at(rows: Opaque) {
-    // SAFETY: this function's contract covers the argument; nothing in this frame has a destructor. Pages are complete, and what is on them are
-    // tuples of the table.
+    // SAFETY: this function's contract covers the argument; no value in this frame has a destructor. Pages are
+    // complete, and all items on them are tuples of the table.
     unsafe {
         let rows = rows.cast::<Rows>();
         let to = (*rows).to;
@@ -301,7 +302,7 @@ unsafe extern "C-unwind" fn look_at(rows: Opaque) {
 /// A plain frame; a sort that is prepared, and a tuple of its table.
 #[inline]
 unsafe fn add(to: *mut TupleSort, tuple: *mut pg_sys::HeapTupleData) {
-    // SAFETY: this function's contract covers both arguments. Arrays have room for the keys of any index.
+    // SAFETY: this function's contract covers both arguments. The arrays have space for the keys of any index.
     unsafe {
         let (info, slot, estate) = ((*to).info, (*to).slot, (*to).estate);
         let econtext = (*estate).es_per_tuple_exprcontext;

@@ -1,9 +1,9 @@
-//! From one file of a list to the next.
+//! Switches from one file of a list to the next.
 //!
-//! To whoever reads rows they are the rows of one file. Records end with their file, whether its last line has an end or not;
-//! each has its own header, byte order mark, line ends, compression and line numbers, and messages name it. What was made
-//! for the fields of the file before (which column each is for, rows decoded together) is not to be used any more: who
-//! keeps such things looks at [`Rows::take_turn`] when it has the next row.
+//! Callers read the rows of all files as if they were one file. But a record ends with its file, whether the last line
+//! has a line end or not. Each file has its own header, byte order mark, line ends, compression and line numbers, and
+//! messages name it. State that depends on the fields of the previous file becomes invalid: the column of each field,
+//! and rows decoded together. A caller that keeps such state checks [`Rows::take_turn`] at the next row.
 
 use super::encoding::invalid_in_server_encoding;
 use super::row::{Attention, Rows, Turn};
@@ -20,13 +20,13 @@ impl Rows {
         self.name_file();
         self.note_turn(Turn::File);
         if opened.is_err() {
-            // It is about the file and not about the line that was read last.
+            // The error concerns the file, and not the line that was read last.
             self.elsewhere.begin();
         }
         opened
     }
 
-    /// What is decoded from here on is not what was decoded before.
+    /// Note a change, which makes state for earlier rows invalid.
     pub(super) fn note_turn(&mut self, turn: Turn) {
         if self.turned != Some(Turn::File) {
             self.turned = Some(turn);
@@ -34,13 +34,13 @@ impl Rows {
         self.forget_block();
     }
 
-    /// Has something changed since this was asked last?
+    /// Return and clear the change since the last call.
     #[inline]
     pub fn take_turn(&mut self) -> Option<Turn> {
         self.turned.take()
     }
 
-    /// Messages, and columns that want to know, name the file that is open.
+    /// Set the name of the open file for messages, and for columns that need it.
     pub fn name_file(&mut self) {
         let file = self.stream.files().and_then(|list| list.files.get(self.stream.file_number()));
         let name = match file {
@@ -50,7 +50,7 @@ impl Rows {
         if let Some(file) = file {
             self.described = Location::File(file.path.clone()).described();
         }
-        // Names are bytes, and a value is text.
+        // File names are bytes, and a value is text.
         let is_text = invalid_in_server_encoding(&name).is_none();
         let lossy = || to_server(&String::from_utf8_lossy(&name)).into_bytes();
         self.file_name = if is_text { name } else { lossy() };

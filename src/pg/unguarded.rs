@@ -1,7 +1,7 @@
 //! C functions for plain frames: declared here without pgrx's guard.
 //!
-//! Each may raise an error and then jumps past its caller (see the rules in [`super`]); or it cannot raise, and the
-//! line says why.
+//! A function here may raise an error and then jumps past its caller (see the rules in [`super`]). If it cannot raise,
+//! its comment states that.
 #![allow(non_snake_case)]
 
 mod access;
@@ -34,21 +34,22 @@ unsafe extern "C-unwind" {
     ) -> pg_sys::Datum;
     /// mbutils.c. Raises nothing.
     pub fn pg_get_client_encoding() -> c_int;
-    /// elog.c. Is anybody to hear of a message of this level? Raises nothing but out of memory, nor do those that follow.
+    /// elog.c. Starts a message; false if its level goes nowhere. Raises nothing but out of memory, nor do the
+    /// functions that fill in the message.
     pub fn errstart_cold(elevel: c_int, domain: *const c_char) -> bool;
-    /// elog.c. Not translated.
+    /// elog.c. Sets the message without translation.
     pub fn errmsg_internal(fmt: *const c_char, ...) -> c_int;
-    /// elog.c. Of the error that is being made.
+    /// elog.c. Sets the SQLSTATE of the current message.
     pub fn errcode(sqlerrcode: c_int) -> c_int;
-    /// elog.c. Translated.
+    /// elog.c. Sets the message, translated.
     pub fn errmsg(fmt: *const c_char, ...) -> c_int;
-    /// elog.c. Translated.
+    /// elog.c. Sets the detail, translated.
     pub fn errdetail(fmt: *const c_char, ...) -> c_int;
-    /// relcache.c. The names of schema, table and constraint; looks into the catalogs.
+    /// relcache.c. Sets the names of schema, table and constraint; reads the catalogs.
     pub fn errtableconstraint(rel: pg_sys::Relation, conname: *const c_char) -> c_int;
-    /// elog.c. The log gets no STATEMENT.
+    /// elog.c. Hides STATEMENT in the log.
     pub fn errhidestmt(hide_stmt: bool) -> c_int;
-    /// elog.c. The log gets no CONTEXT.
+    /// elog.c. Hides CONTEXT in the log.
     pub fn errhidecontext(hide_ctx: bool) -> c_int;
     /// elog.c. Sends the message; jumps only for an ERROR.
     pub fn errfinish(filename: *const c_char, lineno: c_int, funcname: *const c_char);
@@ -56,7 +57,7 @@ unsafe extern "C-unwind" {
     pub fn errcontext_msg(fmt: *const c_char, ...) -> c_int;
     /// elog.c. Only within an error context callback; stores a pointer.
     pub fn set_errcontext_domain(domain: *const c_char) -> c_int;
-    /// elog.c. A name that an error is about, which has none of that kind yet.
+    /// elog.c. Sets a name of the current error that is not set yet.
     pub fn err_generic_string(field: c_int, str: *const c_char) -> c_int;
     /// lwlock.c. Raises nothing.
     pub fn LWLockReleaseAll();
@@ -70,27 +71,27 @@ unsafe extern "C-unwind" {
         init: usize,
         max: usize,
     ) -> pg_sys::MemoryContext;
-    /// mcxt.c. Raises nothing that memory of ours could cause.
+    /// mcxt.c. Raises nothing for memory that pg_bulk has allocated.
     pub fn pfree(pointer: *mut c_void);
     /// mcxt.c. Frees memory; raises nothing.
     pub fn MemoryContextDelete(context: pg_sys::MemoryContext);
     /// mcxt.c. Frees memory; raises nothing.
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
-    /// mbutils.c. Raises what it has to say.
+    /// mbutils.c. Raises the error for invalid bytes.
     pub fn report_invalid_encoding(encoding: c_int, mbstr: *const c_char, len: c_int) -> !;
-    /// wchar.c. Looks at bytes; raises nothing.
+    /// wchar.c. Reads bytes; raises nothing.
     pub fn pg_encoding_verifymbstr(encoding: c_int, mbstr: *const c_char, len: c_int) -> c_int;
     /// mbutils.c. Raises nothing.
     pub fn GetDatabaseEncoding() -> c_int;
-    /// mbutils.c. Looks at bytes; raises nothing.
+    /// mbutils.c. Reads bytes; raises nothing.
     pub fn pg_mbcliplen(mbstr: *const c_char, len: c_int, limit: c_int) -> c_int;
-    /// elog.c. A copy of the error that was just caught; raises nothing but out of memory.
+    /// elog.c. Copies the error that was just caught; raises nothing but out of memory.
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
-    /// lsyscache.c. PROVOLATILE_ of a function; raises an error if there is none.
+    /// lsyscache.c. Returns provolatile of a function; raises an error if it does not exist.
     pub fn func_volatile(funcid: pg_sys::Oid) -> c_char;
-    /// dsm.c. A new segment; raises an error if there is no room for it.
+    /// dsm.c. Creates a segment; raises an error if there is no space for it.
     pub fn dsm_create(size: usize, flags: c_int) -> *mut pg_sys::dsm_segment;
-    /// dsm.c. One that is there, or null; raises an error if it cannot be mapped.
+    /// dsm.c. Attaches to a segment; null if it does not exist. Raises an error if it cannot be mapped.
     pub fn dsm_attach(handle: pg_sys::dsm_handle) -> *mut pg_sys::dsm_segment;
     /// elog.c. Frees a copy; raises nothing.
     pub fn FreeErrorData(edata: *mut pg_sys::ErrorData);
@@ -101,19 +102,19 @@ unsafe extern "C-unwind" {
     pub fn UnlockBuffers();
     /// xloginsert.c. Raises nothing.
     pub fn XLogResetInsertion();
-    /// elog.c. Forgets the error that was just caught.
+    /// elog.c. Clears the error that was just caught.
     pub fn FlushErrorState();
-    /// elog.c. Raises an error again, as it is.
+    /// elog.c. Raises a copied error again, unchanged.
     pub fn ReThrowError(edata: *mut pg_sys::ErrorData) -> !;
-    /// xact.c. Counts; raises nothing where parallel mode was entered and no worker runs.
+    /// xact.c. Increments a counter; raises nothing in parallel mode without workers.
     pub fn EnterParallelMode();
     pub fn ExitParallelMode();
-    /// execPartition.c. Makes ready to route rows; has no binding of its own.
+    /// execPartition.c. Prepares the routing of rows; has no binding of its own.
     pub fn ExecSetupPartitionTupleRouting(
         estate: *mut pg_sys::EState,
         rel: pg_sys::Relation,
     ) -> *mut pg_sys::PartitionTupleRouting;
-    /// execPartition.c. The leaf for the row in a slot.
+    /// execPartition.c. Finds the leaf for the row in a slot.
     pub fn ExecFindPartition(
         mtstate: *mut pg_sys::ModifyTableState,
         root: *mut pg_sys::ResultRelInfo,
@@ -123,7 +124,7 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::ResultRelInfo;
     /// execPartition.c. Closes the leaves.
     pub fn ExecCleanupTupleRouting(mtstate: *mut pg_sys::ModifyTableState, routing: *mut pg_sys::PartitionTupleRouting);
-    /// tupconvert.c. A row in another relation's shape.
+    /// tupconvert.c. Converts a row to another relation's row type.
     pub fn execute_attr_map_slot(
         map: *mut pg_sys::AttrMap,
         from: *mut pg_sys::TupleTableSlot,
@@ -136,11 +137,11 @@ unsafe extern "C-unwind" {
         slot: *mut pg_sys::TupleTableSlot,
         command: pg_sys::CmdType::Type,
     );
-    /// instrument.c. Raises nothing but that it was called twice.
+    /// instrument.c. Raises an error only if it is called twice.
     pub fn InstrStartNode(instr: *mut pg_sys::Instrumentation);
-    /// instrument.c. Raises nothing but that it was not started.
+    /// instrument.c. Raises an error only without a start.
     pub fn InstrStopNode(instr: *mut pg_sys::Instrumentation, nTuples: f64);
-    /// execMain.c. NOT NULL and CHECK.
+    /// execMain.c. Checks NOT NULL and CHECK.
     pub fn ExecConstraints(
         relinfo: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,
@@ -153,9 +154,9 @@ unsafe extern "C-unwind" {
         estate: *mut pg_sys::EState,
         emit_error: bool,
     ) -> bool;
-    /// partcache.c. A partitioned table's key.
+    /// partcache.c. Returns a partitioned table's key.
     pub fn RelationGetPartitionKey(relation: pg_sys::Relation) -> *mut c_void;
-    /// partcache.c. What rows of a partition must be.
+    /// partcache.c. Returns the partition constraint.
     pub fn RelationGetPartitionQual(relation: pg_sys::Relation) -> *mut pg_sys::List;
     /// predicate.c. For SERIALIZABLE: a writer has changed a relation.
     pub fn CheckForSerializableConflictIn(
@@ -163,26 +164,26 @@ unsafe extern "C-unwind" {
         tid: pg_sys::ItemPointer,
         block: pg_sys::BlockNumber,
     );
-    /// postgres.c. Raises what is pending.
+    /// postgres.c. Serves pending interrupts.
     pub fn ProcessInterrupts();
-    /// elog.c. Where in a statement the error is that is being reported, 0 if nowhere; these only within an error
-    /// context callback.
+    /// elog.c. Returns the position of the current error in the statement, or 0. This function and the next three are
+    /// valid only in an error context callback.
     pub fn geterrposition() -> c_int;
-    /// elog.c.
+    /// elog.c. Sets that position.
     pub fn errposition(cursorpos: c_int) -> c_int;
-    /// elog.c.
+    /// elog.c. Sets the position in an internal query.
     pub fn internalerrposition(cursorpos: c_int) -> c_int;
-    /// elog.c. Copies the string.
+    /// elog.c. Sets the internal query; copies the string.
     pub fn internalerrquery(query: *const c_char) -> c_int;
-    /// elog.c. Translated.
+    /// elog.c. Sets the hint, translated.
     pub fn errhint(fmt: *const c_char, ...) -> c_int;
-    /// parse_node.c. Where in the text of the state; only while an error is made.
+    /// parse_node.c. Sets the position in the parse state's text; only while an error is made.
     pub fn parser_errposition(pstate: *mut pg_sys::ParseState, location: c_int) -> c_int;
-    /// nodeFuncs.c. Looks at nodes; raises nothing.
+    /// nodeFuncs.c. Reads nodes; raises nothing.
     pub fn exprLocation(expr: *const pg_sys::Node) -> c_int;
-    /// format_type.c. Looks into the catalogs.
+    /// format_type.c. Reads the catalogs.
     pub fn format_type_be(type_oid: pg_sys::Oid) -> *mut c_char;
-    /// execScan.c. Filter and projection over what the access method gives.
+    /// execScan.c. Applies filter and projection to the rows of the access method.
     pub fn ExecScan(
         node: *mut pg_sys::ScanState,
         accessMtd: pg_sys::ExecScanAccessMtd,
@@ -242,7 +243,7 @@ unsafe extern "C-unwind" {
     pub fn canonicalize_qual(qual: *mut pg_sys::Expr, is_check: bool) -> *mut pg_sys::Expr;
     /// makefuncs.c.
     pub fn make_ands_implicit(clause: *mut pg_sys::Expr) -> *mut pg_sys::List;
-    /// functions.c. What the body of a function of the language SQL may name.
+    /// functions.c. Prepares the names that the body of an SQL function may use.
     pub fn prepare_sql_fn_parse_info(
         procedureTuple: pg_sys::HeapTuple,
         call_expr: *mut pg_sys::Node,
@@ -262,7 +263,7 @@ unsafe extern "C-unwind" {
         values: *mut pg_sys::Datum,
         isnull: *mut bool,
     );
-    /// fmgr.c. A value of variable length as it is in memory of its own, or itself.
+    /// fmgr.c. Returns a plain copy of a compressed or out-of-line value, or the value itself.
     pub fn pg_detoast_datum(datum: *mut pg_sys::varlena) -> *mut pg_sys::varlena;
     pub fn assign_record_type_identifier(type_id: pg_sys::Oid, typmod: i32) -> u64;
     /// analyze.c.
@@ -273,7 +274,7 @@ unsafe extern "C-unwind" {
         numParams: c_int,
         queryEnv: *mut pg_sys::QueryEnvironment,
     ) -> *mut pg_sys::Query;
-    /// analyze.c. Locks what is named; runs input functions.
+    /// analyze.c. Locks the named relations; runs input functions.
     pub fn transformStmt(pstate: *mut pg_sys::ParseState, parseTree: *mut pg_sys::Node) -> *mut pg_sys::Query;
     /// parse_target.c. Runs input functions.
     pub fn transformExpressionList(
@@ -282,7 +283,7 @@ unsafe extern "C-unwind" {
         exprKind: pg_sys::ParseExprKind::Type,
         allowDefault: bool,
     ) -> *mut pg_sys::List;
-    /// postgres.c. Puts views and policies in their place.
+    /// postgres.c. Expands views and policies.
     pub fn pg_rewrite_query(query: *mut pg_sys::Query) -> *mut pg_sys::List;
     /// postgres.c.
     pub fn pg_plan_queries(
@@ -323,7 +324,7 @@ unsafe extern "C-unwind" {
         dest: *mut pg_sys::DestReceiver,
         qc: *mut pg_sys::QueryCompletion,
     );
-    /// utility.c. What ProcessUtility does without hooks.
+    /// utility.c. ProcessUtility without hooks.
     pub fn standard_ProcessUtility(
         pstmt: *mut pg_sys::PlannedStmt,
         queryString: *const c_char,
@@ -350,7 +351,7 @@ unsafe extern "C-unwind" {
     pub fn check_stack_depth();
     /// sequence.c.
     pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
-    /// partition.c. Looks into the catalogs.
+    /// partition.c. Reads the catalogs.
     pub fn get_partition_ancestors(relation: pg_sys::Oid) -> *mut pg_sys::List;
     /// pg_inherits.c.
     pub fn find_all_inheritors(
@@ -368,7 +369,7 @@ unsafe extern "C-unwind" {
     pub fn SetUserIdAndSecContext(user: pg_sys::Oid, context: c_int);
     /// guc.c. Raises nothing.
     pub fn NewGUCNestLevel() -> c_int;
-    /// guc.c. Puts settings back that were made since.
+    /// guc.c. Reverts the settings of a nest level, unless `is_commit`.
     pub fn AtEOXact_GUC(is_commit: bool, level: c_int);
     /// snapmgr.c.
     pub fn GetTransactionSnapshot() -> pg_sys::Snapshot;
@@ -430,7 +431,7 @@ pub unsafe fn exec_eval_expr(
 /// The caller is a plain frame; such a value.
 #[inline]
 pub unsafe fn read_only(value: pg_sys::Datum) -> pg_sys::Datum {
-    // SAFETY: passed on.
+    // SAFETY: the callee has this contract.
     unsafe { MakeExpandedObjectReadOnlyInternal(value) }
 }
 
@@ -444,14 +445,14 @@ pub unsafe fn exec_qual(qual: *mut pg_sys::ExprState, econtext: *mut pg_sys::Exp
         return true;
     }
     let mut is_null = false;
-    // SAFETY: passed on; ExecInitQual makes expressions whose result is never NULL.
+    // SAFETY: the callee has this contract; ExecInitQual makes expressions whose result is never NULL.
     unsafe { exec_eval_expr(qual, econtext, &raw mut is_null) }.value() != 0
 }
 
-/// Call something of the above from a guarded frame.
+/// Call a function declared above from a guarded frame.
 ///
 /// # Safety
-/// As what is called; the closure owns nothing that has a destructor.
+/// As for that function; the closure owns no value with a destructor.
 pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: this function's contract covers the argument.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
@@ -484,5 +485,5 @@ pub unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
     }
 }
 
-/// An argument for callbacks that take a pointer to anything.
+/// An argument of callbacks that take any pointer.
 pub type Opaque = *mut c_void;

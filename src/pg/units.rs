@@ -1,21 +1,23 @@
-//! The files of a list as work for several processes.
+//! Divides a list of files among several processes.
 //!
 //! ```text
-//!   files  | a    | b    | c: more than a stretch     | d    |
-//!   units  | 0    | 1    | 2  | 3  | 4  | 5           | 6    |
+//!   files  | a    | b    | c: a large file             | d    |
+//!   chunks | 0    | 1    | 2  | 3  | 4  | 5           | 6    |
 //! ```
 //!
-//! A unit is a file, which a process reads from its start to its end, or a stretch of a large one. Units are given out and
-//! have their turns as the stretches of a single file do ([`super::stretches`]), so which error is the first and in which
-//! order ids are taken is as if one process read file after file. A process opens a file when it has its first unit of it.
+//! A chunk is a whole file, which a process reads from start to end, or a part of a large one. Chunks are assigned and
+//! cut in order like those of a single file ([`super::stretches`]). So the first error and the order of ids are the
+//! same as if one process read file after file. A process opens a file when it gets its first chunk of it.
 //!
-//! How lines of a large file end and where its first record begins, only its start can tell: whoever has its first unit says so,
-//! and who has one of the others waits for that. Where a cut of it finds what stretches cannot deal with, that process reads
-//! the rest of the file, the other units of the file are empty, and those of other files are not concerned.
+//! Only the start of a large file shows its line ends and the beginning of its first record. The process with the first
+//! chunk publishes both, and processes with later chunks of the file wait for that. If a cut finds input that chunks do
+//! not support, that process reads the rest of the file. The other chunks of this file are empty then; other files are
+//! not affected.
 //!
-//! Ids are to ascend as the files do. They are taken when it is the unit's turn, for all of its records, whose number is not known
-//! then: so line ends are counted, or records of the binary format. Whoever has a turn hands on no row before it has passed it: the queue might be full, and
-//! who empties it wait for a turn.
+//! Ids ascend in the order of files. A process takes them when its chunk may be cut, for all of its records, whose
+//! number is not known then. So line ends are counted first, or records of the binary format. A process passes rows to
+//! its consumer only after it has let the next chunk be cut. Otherwise the queue might be full while the process that
+//! empties it waits to cut.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -36,24 +38,24 @@ use super::stream::Advance;
 use super::stretches::{Grid, Stretches, eol_number, eol_of_number};
 use crate::error::Result;
 
-/// Where the first record of a large file begins is not known yet.
+/// The beginning of a large file's first record is not known yet.
 const UNKNOWN: u64 = u64::MAX;
-/// One process reads all of it, or there is none.
+/// One process reads the whole file, or the file has no record.
 const ONE_READS: u64 = u64::MAX - 1;
 /// Bytes in which line ends are counted at a time.
 const PIECE: u64 = 256 << 10;
 
-/// What processes share of a file.
+/// State of a file that processes share.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FileState {
-    /// Where its first record begins.
+    /// Offset of its first record.
     base: AtomicU64,
-    /// Lines before that.
+    /// Lines before that record.
     lines: AtomicU64,
-    /// How lines end.
+    /// Its line ends.
     eol: AtomicU32,
-    /// Somebody reads all that is left of it.
+    /// Set when one process reads the rest of the file.
     ended: AtomicU32,
 }
 
@@ -79,12 +81,12 @@ impl FileState {
     }
 }
 
-/// Which units there are.
+/// Numbers of the chunks of all files.
 #[derive(Debug)]
 pub struct Units {
-    /// The first one of each file, and behind them how many there are.
+    /// The first chunk of each file, followed by the total number of chunks.
     first: Vec<u64>,
-    /// Length of a stretch.
+    /// Length of a chunk of a large file.
     len: u64,
 }
 
@@ -100,7 +102,7 @@ impl Units {
         Units { first, len }
     }
 
-    /// Is a file of so many bytes worth being split?
+    /// Is a file of this size divided into chunks?
     pub fn is_large(size: u64) -> bool {
         size > Grid::from(0, 0).len
     }
@@ -109,12 +111,12 @@ impl Units {
         self.first.last().copied().unwrap_or(0)
     }
 
-    /// A grid with as many stretches.
+    /// A grid with the same number of chunks.
     pub fn grid(&self) -> Grid {
         Grid { base: 0, end: self.count() * self.len, len: self.len }
     }
 
-    /// Which file a unit is of, the how manieth of how many.
+    /// The file of a chunk, the chunk's index in that file, and the number of the file's chunks.
     fn part(&self, unit: u64) -> (usize, u64, u64) {
         let file = self.first.partition_point(|first| *first <= unit).saturating_sub(1);
         let first = self.first.get(file).copied().unwrap_or(0);
@@ -122,38 +124,38 @@ impl Units {
         (file, unit - first, next - first)
     }
 
-    /// Which file a unit is of.
+    /// The file of a chunk.
     pub fn file_of(&self, unit: u64) -> usize {
         self.part(unit).0
     }
 }
 
-/// One process's way through the units.
+/// State of one process that works on the chunks of a list.
 #[derive(Debug)]
 pub struct Listed {
     units: Units,
     /// One for each file.
     states: *const FileState,
-    /// Ids are taken for rows.
+    /// Rows need ids of a sequence.
     takes_ids: bool,
     /// The large file that is open.
     open: Option<(usize, Box<Cutter>)>,
-    /// The unit that is worked on.
+    /// The current chunk.
     pub number: u64,
 }
 
-/// What became of a unit.
+/// Result of the start of a chunk.
 enum Step {
-    /// There are records.
+    /// The chunk has records.
     Records,
-    /// There are none in it.
+    /// The chunk has no records.
     Empty,
-    /// There is no use in going on.
+    /// Work on this and later chunks is pointless.
     Over,
 }
 
 impl Listed {
-    /// `states` are shared, and there as long as somebody works.
+    /// `states` are in shared memory, and outlive all processes that work.
     pub fn new(list: &FileList, states: *const FileState, takes_ids: bool) -> Listed {
         Listed { units: Units::of(list), states, takes_ids, open: None, number: 0 }
     }
@@ -163,11 +165,11 @@ impl Listed {
     }
 
     fn state(&self, file: usize) -> &FileState {
-        // SAFETY: there is one for each file, in memory that is there as long as processes work.
+        // SAFETY: there is one for each file, in memory that outlives the processes' work.
         unsafe { &*self.states.add(file) }
     }
 
-    /// As [`super::chunks::Chunks::next`].
+    /// Go to the next chunk, like [`super::chunks::Chunks::next`].
     pub fn next(
         &mut self,
         rows: &mut Rows,
@@ -198,7 +200,7 @@ impl Listed {
         }
     }
 
-    /// The unit is a file.
+    /// Begin a chunk that is a whole file.
     fn begin_file(
         &mut self,
         file: usize,
@@ -222,7 +224,7 @@ impl Listed {
         Ok(Step::Records)
     }
 
-    /// The unit is a part of a large file.
+    /// Begin a chunk of a large file.
     #[expect(clippy::too_many_arguments, reason = "one step of `next`")]
     fn begin_part(
         &mut self,
@@ -285,7 +287,7 @@ impl Listed {
         let Some(edge) = shared.wait_turn(unit) else { return Ok(Step::Over) };
         stages.lap(&mut watch, Stage::Turn);
         point!("chunk.turn");
-        // SAFETY: as in `state`, which `self.open` is no part of.
+        // SAFETY: as in `state`; `self.open` is not part of the state.
         let state = unsafe { &*self.states.add(file) };
         if state.ended.load(SeqCst) != 0 {
             shared.pass_turn(unit, edge);
@@ -315,7 +317,7 @@ impl Listed {
         Ok(Step::Records)
     }
 
-    /// There is nothing in this unit.
+    /// Skip a chunk without records.
     fn pass_by(&self, shared: &Stretches) -> Step {
         match shared.wait_turn(self.number) {
             Some(edge) => {
@@ -327,12 +329,12 @@ impl Listed {
     }
 }
 
-/// Where a file's first record begins.
+/// The beginning of a file's first record.
 enum Begin {
     At(Place),
-    /// There is none.
+    /// The file has no record.
     Nowhere,
-    /// It cannot be read, or nothing tells how lines end.
+    /// The record cannot be read, or nothing shows the line ends.
     Broken,
 }
 
@@ -357,7 +359,8 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
     }
 }
 
-/// How many records the open file has at most from an offset on. The leader saw to it that it is no compressed one.
+/// The highest possible number of records in the open file from an offset on. The leader has made sure that the file is
+/// not compressed.
 fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     let mut offset = begin;
     let dialect = rows.reader().dialect();
@@ -396,12 +399,12 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
     if begin == 0 {
         source.rewind()?;
     }
-    // What comes now would have no ids.
+    // Records added to the file from now on would have no ids.
     source.end_at(size);
     Ok(count)
 }
 
-/// Line ends of any kind in a piece of a file. The piece before it may have ended in the middle of one.
+/// Count line ends of any kind in a piece of a file. The previous piece may have ended between CR and LF.
 fn line_ends(piece: &[u8], ends_in_cr: &mut bool) -> u64 {
     let mut count = memchr::memchr2_iter(b'\n', b'\r', piece).count();
     count -= memchr::memchr_iter(b'\r', piece).filter(|at| piece.get(at + 1) == Some(&b'\n')).count();

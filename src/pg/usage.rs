@@ -1,13 +1,13 @@
-//! What a process has used so far: WAL and processor time.
+//! WAL and CPU usage of a process.
 //!
-//! A parallel worker's share comes to the leader as it does in a parallel query: WAL and buffers through the server's own
-//! accounts, so that EXPLAIN and pg_stat_statements know of it too.
+//! A parallel worker reports its usage to the leader as in a parallel query. WAL and buffers are added to the server's
+//! own counters, so that EXPLAIN and pg_stat_statements include them.
 
 use std::time::Duration;
 
 use pgrx::pg_sys;
 
-/// Processor time.
+/// CPU usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
     pub user: Duration,
@@ -15,17 +15,17 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Account for another process.
+    /// Add the CPU usage of another process.
     pub fn add(&mut self, other: Cpu) {
         self.user += other.user;
         self.system += other.system;
     }
 
-    /// Of this process, since it began. Raises nothing.
+    /// CPU usage of this process since its start. Raises nothing.
     pub fn now() -> Cpu {
         // SAFETY: plain data, which the call fills.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: a valid place.
+        // SAFETY: a valid pointer.
         if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
             return Cpu::default();
         }
@@ -37,7 +37,7 @@ impl Cpu {
     }
 }
 
-/// WAL and processor time of this process, and the WAL of workers that were accounted for.
+/// WAL and CPU usage of this process, including the WAL of workers that were added.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     wal: pg_sys::WalUsage,
@@ -53,13 +53,13 @@ pub struct Wal {
 }
 
 impl Usage {
-    /// So far. Raises nothing.
+    /// The usage so far. Raises nothing.
     pub fn now() -> Usage {
-        // SAFETY: this process's own.
+        // SAFETY: a variable of this process.
         Usage { wal: unsafe { pg_sys::pgWalUsage }, cpu: Cpu::now() }
     }
 
-    /// What came to it since.
+    /// The usage since then.
     pub fn since(&self) -> (Wal, Cpu) {
         let now = Usage::now();
         let wal = Wal {
@@ -75,7 +75,7 @@ impl Usage {
     }
 }
 
-/// A worker's share, in shared memory.
+/// A worker's usage, in shared memory.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Share {
@@ -84,16 +84,16 @@ pub struct Share {
     cpu: Cpu,
 }
 
-/// The worker begins to count. Guarded.
+/// Begin to count in a worker. Guarded.
 pub fn begin_share() {
     // SAFETY: a guarded call.
     unsafe { pg_sys::InstrStartParallelQuery() }
 }
 
-/// The worker is done. Guarded.
+/// Store the usage of a worker that has finished its work. Guarded.
 ///
 /// # Safety
-/// Room for its share, which nobody looks at before the worker is gone.
+/// Memory for its usage, which no other process reads before the worker is gone.
 pub unsafe fn end_share(share: *mut Share) {
     // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe {
@@ -102,10 +102,10 @@ pub unsafe fn end_share(share: *mut Share) {
     }
 }
 
-/// Account for workers that are gone. Returns what they have taken of the processors. Guarded.
+/// Add the usage of workers that are gone, and return their CPU usage. Guarded.
 ///
 /// # Safety
-/// The shares of so many.
+/// An array with the usage of `count` workers.
 pub unsafe fn take_shares(shares: *mut Share, count: usize) -> Cpu {
     let mut all = Cpu::default();
     for i in 0..count {

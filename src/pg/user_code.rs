@@ -1,14 +1,15 @@
-//! Has this process run code that somebody wrote for it?
+//! Detects whether this process has run user code.
 //!
-//! A process that ran a trigger, say, or a function of somebody's procedural language, may not be what it was: what such
-//! code leaves behind (libraries, callbacks, an interpreter's variables) is nowhere listed, and nothing undoes it. That
-//! of the server itself leaves behind only what DISCARD ALL undoes, and only where it is volatile: set_config, lo_creat.
+//! A process that ran a trigger, or a function of a procedural language, may be in another state than before.
+//! Libraries, callbacks and variables of an interpreter that such code leaves behind are listed nowhere, and no command
+//! removes them. Built-in functions leave behind only state that DISCARD ALL resets, and only if they are volatile:
+//! set_config, lo_creat.
 //!
-//! So the server is asked to say which functions it looks up or gets ready to call. Those that are built in it does not
-//! look up, but for expressions it tells whoever watches the access to objects. What it calls without either (a type's
-//! own input function, an operator of an index) is built in, and only computes.
+//! So hooks of the server report the functions that it looks up or prepares to call. It does not look up built-in
+//! functions, but for expressions it calls the hook for object access. Functions that it calls without either hook (a
+//! type's own input function, an operator of an index) are built in, and only compute.
 //!
-//! Whoever watched before may refuse, by an error: so these are plain frames.
+//! A hook of another extension may raise an error, so these are plain frames.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +24,7 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
 
-/// Who watched before us. Written once, before we do.
+/// Hooks that were set before. Written once, before the hooks are replaced.
 static mut BEFORE: Hooks = Hooks { looks_up: None, calls: None, accesses: None };
 
 struct Hooks {
@@ -32,9 +33,9 @@ struct Hooks {
     accesses: pg_sys::object_access_hook_type,
 }
 
-/// From now on, see which code is run. To be called once, in a process of our own.
+/// Set the hooks. To be called once, in a background worker of the queue.
 pub fn prepare() {
-    // SAFETY: variables of this process, which has one thread; the functions are there as long as the library.
+    // SAFETY: variables of this process, which has one thread; the library is never unloaded.
     unsafe {
         BEFORE =
             Hooks { looks_up: pg_sys::needs_fmgr_hook, calls: pg_sys::fmgr_hook, accesses: pg_sys::object_access_hook };
@@ -44,17 +45,17 @@ pub fn prepare() {
     }
 }
 
-/// What is run from now on counts, until [`look_away`].
+/// From now on, code that runs is user code, until [`look_away`].
 pub fn watch() {
     WATCHING.store(true, Relaxed);
 }
 
-/// What is run from now on is our own.
+/// From now on, code that runs is pg_bulk's own.
 pub fn look_away() {
     WATCHING.store(false, Relaxed);
 }
 
-/// Was there any, ever?
+/// Has this process run user code?
 pub fn was_run() -> bool {
     SEEN.load(Relaxed)
 }
@@ -65,21 +66,21 @@ fn saw() {
     }
 }
 
-/// A function that is not built in is looked up. The answer is whether [`calls`] is to hear of its calls.
+/// Hook for the lookup of a function that is not built in. Returns whether [`calls`] is called for it.
 unsafe extern "C-unwind" fn looks_up(function: pg_sys::Oid) -> bool {
     saw();
-    // SAFETY: written once; passed on. Nothing in this frame has a destructor.
+    // SAFETY: written once; calls the earlier hook. No destructors here.
     unsafe { BEFORE.looks_up.is_some_and(|before| before(function)) }
 }
 
-/// Functions with rights or settings of their own are not looked up as others are, but come by here.
+/// Hook for functions with another user's privileges or settings of their own, for which the other hook is not called.
 unsafe extern "C-unwind" fn calls(
     event: pg_sys::FmgrHookEventType::Type,
     function: *mut pg_sys::FmgrInfo,
     private: *mut pg_sys::Datum,
 ) {
     saw();
-    // SAFETY: written once; passed on. Nothing in this frame has a destructor.
+    // SAFETY: written once; calls the earlier hook. No destructors here.
     unsafe {
         if let Some(before) = BEFORE.calls {
             before(event, function, private);
@@ -94,8 +95,8 @@ unsafe extern "C-unwind" fn accesses(
     part: c_int,
     argument: Opaque,
 ) {
-    // SAFETY: written once; passed on, and a catalog lookup of a function that is about to be called. Nothing in this frame has
-    // a destructor.
+    // SAFETY: written once; calls the earlier hook, and looks up a function that is about to be called. Nothing in this
+    // frame has a destructor.
     unsafe {
         if WATCHING.load(Relaxed)
             && access == pg_sys::ObjectAccessType::OAT_FUNCTION_EXECUTE

@@ -1,4 +1,4 @@
-//! Violations of constraints that we find ourselves, in the words of core's functions that would have found them.
+//! Raises errors for constraint violations that pg_bulk finds, with the messages of the functions in core.
 
 use std::ffi::c_int;
 
@@ -6,10 +6,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::unguarded::{self as c, guard};
 
-/// A key is there twice (_bt_check_unique, nbtinsert.c). Its values are shown if the user may see them. Guarded.
+/// Raise the error for a duplicate key (_bt_check_unique, nbtinsert.c). Its values are shown if the user may see them.
+/// Guarded.
 ///
 /// # Safety
-/// An open table, one of its indexes, and a value for each key column of that.
+/// An open table, one of its indexes, and a value for each key column of the index.
 pub unsafe fn raise_unique(
     relation: pg_sys::Relation,
     index: pg_sys::Relation,

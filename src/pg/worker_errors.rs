@@ -1,13 +1,14 @@
-//! Errors of a plan's parallel workers, as they were raised.
+//! Errors of a plan's parallel workers, with their own CONTEXT.
 //!
-//! The leader raises the error of a worker wherever it notices it, with the worker's own CONTEXT and the callbacks of whoever
-//! started the workers, which is outside of all scans (HandleParallelMessage, parallel.c). If it notices it in one of pgrx's
-//! guards, the error is raised anew, without that CONTEXT and with the callbacks of where the leader is just then: it
-//! would be about the line that the leader has read last. So a callback before those that are there for errors of workers
-//! takes a copy ([`watch`]), and the callback of whoever reads says what the copy says, in place of its own line ([`tell`]).
+//! The leader raises a worker's error wherever it receives it (HandleParallelMessage, parallel.c). The error has the
+//! worker's CONTEXT and the callbacks of the frame that started the workers, which is outside of all scans. But in one
+//! of pgrx's guards, the error is raised again, without that CONTEXT and with the leader's current callbacks. The error
+//! would then name the line that the leader has read last. So a callback for errors of workers copies the error first
+//! ([`watch`]). The callback of the scan then adds the copy's CONTEXT in place of its own line ([`tell`]).
 //!
-//! **No later error must be taken for it**, and a query that runs twice may say the same twice. So it is forgotten when
-//! the workers are gone, which they are before a transaction or subtransaction that has failed is over.
+//! **A later error must not be taken for the copied one**, and a query that runs twice may raise the same error twice.
+//! So the copy is dropped when the workers are gone. They are gone before the end of a failed transaction or
+//! subtransaction.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -17,15 +18,15 @@ use pgrx::pg_sys;
 use super::original::{copy_of_message, is_same, text};
 use super::unguarded::{self as c, Opaque};
 
-/// The last one that was raised here; null if there was none.
+/// The last error of a worker that was raised here; null if there was none.
 static RAISED: AtomicPtr<pg_sys::ErrorData> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Remember errors of a context's workers, in this memory, until [`forget`]. Guarded.
+/// Copy errors of a context's workers into this memory, until [`forget`]. Guarded.
 ///
 /// # Safety
-/// A valid context. The memory outlives it; what was forgotten may go.
+/// A valid context. The memory outlives it, and may be freed after [`forget`].
 pub unsafe fn watch(context: *mut pg_sys::ParallelContext, memory: pg_sys::MemoryContext) {
-    // SAFETY: this function's contract covers both arguments; a guarded call, and all of the room is written.
+    // SAFETY: this function's contract covers both arguments; a guarded call, and all of the memory is written.
     unsafe {
         let size = size_of::<pg_sys::ErrorContextCallback>();
         let callback = pg_sys::MemoryContextAlloc(memory, size).cast::<pg_sys::ErrorContextCallback>();
@@ -38,15 +39,15 @@ pub unsafe fn watch(context: *mut pg_sys::ParallelContext, memory: pg_sys::Memor
     }
 }
 
-/// Workers are gone, and with them the query if they failed.
+/// Drop the copy: the workers are gone, and so is the query if they failed.
 pub fn forget() {
     RAISED.store(std::ptr::null_mut(), Relaxed);
 }
 
 /// # Safety
-/// Called by the server while it makes a message of a worker's, with the memory.
+/// Called by the server while it makes a message of a worker, with the memory context.
 unsafe extern "C-unwind" fn remember(memory: Opaque) {
-    // SAFETY: nobody but HandleParallelMessage calls it, which has given the message all that the worker said.
+    // SAFETY: only HandleParallelMessage calls it, with a message that has all fields of the worker's.
     unsafe {
         let (copy, copy_memory) = copy_of_message(memory.cast());
         if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
@@ -57,7 +58,7 @@ unsafe extern "C-unwind" fn remember(memory: Opaque) {
     }
 }
 
-/// If the message that is being made is a worker's error that was raised anew, say what it has lost. False if it is not.
+/// Add the CONTEXT and names that a worker's error has lost, if it is the current message. False if it is not.
 ///
 /// # Safety
 /// A plain frame, in an error context callback.
@@ -66,11 +67,11 @@ pub unsafe fn tell() -> bool {
     if raised.is_null() {
         return false;
     }
-    // SAFETY: what is remembered is valid until it is forgotten; strings of errors are NUL-terminated or null. The fields
-    // are those of a new error, in which nobody else has set them.
+    // SAFETY: the copy is valid until it is dropped; strings of errors are NUL-terminated or null. The fields set are
+    // those of a new error, where they are still empty.
     unsafe {
         let (copy, memory) = copy_of_message(pg_sys::TopMemoryContext);
-        // A callback further inside may have said it.
+        // An inner callback may have added the CONTEXT already.
         let is_it = is_same(raised, copy)
             && (*copy).elevel == (*raised).elevel
             && ((*copy).context.is_null() || !text((*copy).context).starts_with(text((*raised).context)));

@@ -1,12 +1,13 @@
-//! zstd frames, a block at a time, decoded to where their bytes are wanted.
+//! Decodes zstd frames block by block to a given address.
 //!
-//! A decoder of streams keeps what it may have to look back at, the window, and copies all it makes out of there. Where what was made
-//! stays in its place for long enough anyway, as in a ring ([`super::ring`]), that copy is needed by nobody: the library also decodes
-//! block by block behind the last one ("buffer-less streaming" in zstd.h), and looks back at what is there.
+//! A stream decoder keeps its window, the bytes that a block may refer back to, in memory of its own, and copies all
+//! output from there. If the output stays in place for long enough, as in a ring ([`super::ring`]), that copy is not
+//! needed. The library can also decode block by block behind the previous output ("buffer-less streaming" in zstd.h),
+//! and refer back to it.
 //!
-//! **Only what is plain is decoded here.** Of anything else, which its head tells (a frame to skip, one with a dictionary, one that looks back too
-//! far, what is no frame), the place is said, and the rest from there on is for [`super::compression::Compression::decoder`]. Checksums are
-//! verified by the library, as in a stream.
+//! **Only plain frames are decoded here.** A skippable frame, one with a dictionary or with too large a window, and
+//! bytes that are no frame are not plain. At their position decoding stops, and
+//! [`super::compression::Compression::decoder`] decodes the rest. The library verifies checksums, as in a stream.
 
 use std::ffi::CStr;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -17,45 +18,46 @@ use zstd::zstd_safe::zstd_sys as sys;
 use super::decompressor::Input;
 use super::points::point_errno;
 
-/// Bytes that must be free where a block is to be decoded: the longest one, and what the library writes behind it to be fast.
+/// Bytes that must be free behind the address of a block: the longest block, and the bytes that the library overwrites
+/// for speed.
 pub const ROOM: usize = (128 << 10) + 4096;
 /// Bytes of the file that are read at a time; more than a block has.
 const READ: usize = 256 << 10;
-/// A frame's head at its longest (ZSTD_FRAMEHEADERSIZE_MAX).
+/// Size of the longest frame header (ZSTD_FRAMEHEADERSIZE_MAX).
 const HEAD: usize = 18;
 
-/// A file's frames.
+/// The frames of a file.
 pub struct Frames {
     context: *mut sys::ZSTD_DCtx,
     input: Input,
     buffer: Vec<u8>,
-    /// What of the buffer is there and not decoded.
+    /// The bytes of the buffer that are not decoded yet.
     from: usize,
     to: usize,
-    /// How far may be looked back.
+    /// Largest window.
     most: u64,
     /// A frame has begun, and has not ended.
     inside: bool,
 }
 
-/// What comes next.
+/// Result of [`Frames::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Bytes(usize),
     /// The file has ended behind a frame.
     End,
-    /// Something that another decoder is to see to.
+    /// The next bytes need another decoder.
     Other,
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and used by nobody any more.
+        // SAFETY: made by `new`, and not used any more.
         unsafe { sys::ZSTD_freeDCtx(self.context) };
     }
 }
 
-/// An error of the library's, or what it has returned.
+/// Return a result of the library, or its error.
 fn check(code: usize) -> Result<usize> {
     // SAFETY: functions of numbers; the name is a constant.
     unsafe {
@@ -67,12 +69,12 @@ fn check(code: usize) -> Result<usize> {
 }
 
 impl Frames {
-    /// From where the input is. What was decoded stays in its place for `most` bytes.
+    /// Start at the position of the input. Output stays in place until `most` more bytes are decoded.
     pub fn new(input: Input, most: u64) -> Result<Frames> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(READ).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
         buffer.resize(READ, 0);
-        // SAFETY: makes a context, or none.
+        // SAFETY: returns a context, or null.
         let context = unsafe { sys::ZSTD_createDCtx() };
         if context.is_null() {
             return Err(ErrorKind::OutOfMemory.into());
@@ -80,12 +82,12 @@ impl Frames {
         Ok(Frames { context, input, buffer, from: 0, to: 0, most, inside: false })
     }
 
-    /// So many bytes of the file are decoded.
+    /// Bytes of the file that are decoded.
     pub fn consumed(&self) -> u64 {
         self.input.offset - (self.to - self.from) as u64
     }
 
-    /// What is not decoded.
+    /// The rest of the file, from the first byte that is not decoded.
     pub fn rest(&self) -> Result<Input> {
         let file = self.input.file.try_clone()?;
         Ok(Input { file, offset: self.consumed(), stop: self.input.stop.clone(), ahead: self.input.ahead })
@@ -109,7 +111,7 @@ impl Frames {
         Ok(self.buffer.get(self.from..to).unwrap_or_default())
     }
 
-    /// Begin a frame, if one comes next that can be decoded here.
+    /// Begin a frame, if the next one can be decoded here.
     fn begin(&mut self) -> Result<Option<Next>> {
         let most = self.most;
         let head = self.bytes(HEAD)?;
@@ -117,7 +119,8 @@ impl Frames {
             return Ok(Some(Next::End));
         }
         let mut said = MaybeUninit::<sys::ZSTD_FrameHeader>::zeroed();
-        // SAFETY: the head is as long as it is told. All zeroes are a value, which is overwritten if the head is whole.
+        // SAFETY: a header with its length. All zeroes are a valid value, which is overwritten if the header is
+        // complete.
         let (code, said) = unsafe {
             let code = sys::ZSTD_getFrameHeader(said.as_mut_ptr(), head.as_ptr().cast(), head.len());
             (code, said.assume_init())
@@ -135,8 +138,8 @@ impl Frames {
     /// Decode the next block to `at`.
     ///
     /// # Safety
-    /// `ROOM` bytes may be written there. What was decoded before is still where it was, for `most` bytes: directly before `at`, or
-    /// where it was decoded before decoding went on at another place than behind it.
+    /// `ROOM` bytes may be written there. The last `most` bytes of output are still in place: directly before `at`, or,
+    /// where decoding went on at another address, at their former one.
     pub unsafe fn next(&mut self, at: *mut u8) -> Result<Next> {
         loop {
             if !self.inside
@@ -158,8 +161,9 @@ impl Frames {
             if bytes.len() < wanted {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            // SAFETY: as many bytes as are wanted; for the others this function's contract covers it. A block looks back no further than its frame's window,
-            // which `begin` has found to be no longer than what stays; and the library writes to `at .. at + ROOM` only, which it is told.
+            // SAFETY: `wanted` bytes of input; this function's contract covers the rest. A block refers back no further
+            // than its frame's window, which is at most `most`. The library writes only to `at .. at + ROOM`, since it
+            // gets that limit.
             let made =
                 unsafe { sys::ZSTD_decompressContinue(context, at.cast(), ROOM, bytes.as_ptr().cast(), bytes.len()) };
             self.from += wanted;

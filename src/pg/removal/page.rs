@@ -1,7 +1,7 @@
-//! A page of a heap, and a row on it that is marked as deleted.
+//! A page of a heap, and rows on it that are marked as deleted.
 //!
-//! What is marked and logged is what heap_delete would mark and log of a row that this transaction has inserted and nobody has
-//! touched since.
+//! The marks and the WAL records are those of heap_delete, for a row that this transaction has inserted and that has
+//! not been touched since.
 
 use pgrx::pg_sys;
 
@@ -12,13 +12,13 @@ const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// XLOG_HEAP_DELETE, XLHL_KEYS_UPDATED (heapam_xlog.h)
 const DELETE: u8 = 0x10;
 const KEYS_UPDATED: u8 = 0x10;
-/// The head of a page (SizeOfPageHeaderData), and that of a tuple (SizeofHeapTupleHeader).
+/// Size of a page's header (SizeOfPageHeaderData) and of a tuple's (SizeofHeapTupleHeader).
 const PAGE_HEAD: usize = 24;
 const TUPLE_HEAD: usize = 23;
-/// What a row's t_infomask has, that this transaction has inserted, nothing has happened to since, and everything of which is
-/// in its place, ...
+/// Bits of t_infomask that a row must have: this transaction has inserted it, it has not been touched since, and all
+/// its values are in the tuple.
 const WITH: u16 = pg_sys::HEAP_XMAX_INVALID as u16;
-/// ... and what it has not.
+/// Bits that such a row must not have.
 const WITHOUT: u16 = (pg_sys::HEAP_HASEXTERNAL
     | pg_sys::HEAP_COMBOCID
     | pg_sys::HEAP_XMAX_KEYSHR_LOCK
@@ -36,14 +36,14 @@ const _: () = {
     assert!(std::mem::offset_of!(pg_sys::HeapTupleHeaderData, t_bits) == TUPLE_HEAD);
 };
 
-/// Who deletes, and by which command.
+/// The transaction and the command that delete.
 #[derive(Debug, Clone, Copy)]
 pub struct Deleter {
     pub xid: pg_sys::TransactionId,
     command: pg_sys::CommandId,
-    /// What a row has that this one has deleted and that command has made. Rows of a load were all made by one.
+    /// The command id for deleted rows that one command has inserted. One command inserts all rows of a load.
     known: Option<Known>,
-    /// Outside of parallel mode, where another can be had.
+    /// Outside of parallel mode, where a combo command id can be created.
     may_ask: bool,
 }
 
@@ -55,7 +55,7 @@ struct Known {
 }
 
 impl Deleter {
-    /// The current command. Guarded.
+    /// Deletion by the current command. Guarded.
     ///
     /// # Safety
     /// Outside of parallel mode, in a transaction that has an id.
@@ -67,17 +67,17 @@ impl Deleter {
         }
     }
 
-    /// Is it known what rows get?
+    /// Is the command id for deleted rows known?
     pub fn knows(&self) -> bool {
         self.known.is_some()
     }
 
-    /// The same in parallel mode.
+    /// A copy for parallel mode.
     pub fn in_parallel(self) -> Deleter {
         Deleter { may_ask: false, ..self }
     }
 
-    /// What a row gets, or nothing if that cannot be had. Guarded.
+    /// The command id for a row, or None if there is none and it cannot be created. Guarded.
     ///
     /// # Safety
     /// A row that this transaction has inserted.
@@ -102,10 +102,10 @@ impl Deleter {
 /// A row that is going to be marked.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    /// Of the window.
+    /// Its index in the window.
     pub page: usize,
     pub row: u64,
-    /// Where on the page its tuple is.
+    /// Offset of its tuple on the page.
     at: usize,
     known: Known,
 }
@@ -116,7 +116,7 @@ pub struct Page(pub [u8; BLCKSZ]);
 
 /// Pages as bytes.
 pub fn bytes_of(pages: &mut [Page]) -> &mut [u8] {
-    // SAFETY: pages are bytes, and nothing else.
+    // SAFETY: pages are arrays of bytes.
     unsafe { std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), size_of_val(pages)) }
 }
 
@@ -125,9 +125,9 @@ impl Page {
         self.0.as_mut_ptr().cast()
     }
 
-    /// Is it a page of a heap, all in order, on which to mark a row is all that there is to do?
+    /// Is it an intact heap page on which a deletion only has to mark the row?
     pub fn is_plain(&mut self, block: u32) -> bool {
-        // SAFETY: a page has a head; it is aligned. Without checksums, none is set.
+        // SAFETY: a page has a header; it is aligned. Without checksums, none is set.
         unsafe {
             let head = self.head();
             let checksum = (*head).pd_checksum;
@@ -141,11 +141,11 @@ impl Page {
         }
     }
 
-    /// How a row is to be marked, if it is as this transaction has inserted it. Guarded.
+    /// How to mark a row, if it is unchanged since this transaction inserted it. Guarded.
     pub fn mark(&mut self, page: usize, row: u64, deleter: &mut Deleter) -> Option<Mark> {
         let offset = usize::from(row as u16);
         let id_at = PAGE_HEAD + offset.checked_sub(1)? * size_of::<pg_sys::ItemIdData>();
-        // SAFETY: the head of a page; a line pointer below what it says; a tuple in the page, all of which are aligned.
+        // SAFETY: the header of a page; a line pointer below `pd_lower`; a tuple in the page; all are aligned.
         unsafe {
             if id_at + size_of::<pg_sys::ItemIdData>() > usize::from((*self.head()).pd_lower) {
                 return None;
@@ -173,7 +173,7 @@ impl Page {
     }
 
     /// # Safety
-    /// There is one.
+    /// There is a tuple at this offset.
     unsafe fn tuple(&mut self, at: usize) -> *mut pg_sys::HeapTupleHeaderData {
         // SAFETY: this function's contract covers the argument.
         unsafe { self.0.as_mut_ptr().add(at).cast() }
@@ -184,7 +184,7 @@ impl Page {
         // SAFETY: `mark` has found the tuple.
         unsafe {
             let head = self.head();
-            // PageSetPrunable (bufpage.h): as long as this transaction is not at its end, none is before it.
+            // PageSetPrunable (bufpage.h). While this transaction is in progress, no other id on the page precedes it.
             let prunable = (*head).pd_prune_xid;
             if prunable == pg_sys::InvalidTransactionId || pg_sys::TransactionIdPrecedes(xid, prunable) {
                 (*head).pd_prune_xid = xid;
@@ -204,12 +204,12 @@ impl Page {
 
     /// PageSetLSN (bufpage.h)
     pub fn set_lsn(&mut self, lsn: pg_sys::XLogRecPtr) {
-        // SAFETY: the head of a page.
+        // SAFETY: the header of a page.
         unsafe { (*self.head()).pd_lsn = pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 } };
     }
 }
 
-/// Log that a row was deleted (heap_delete, heapam.c). Returns the end of the record.
+/// Log the deletion of a row (heap_delete, heapam.c). Returns the end of the record.
 ///
 /// # Safety
 /// A critical section, an open relation, and the page of the row.
@@ -219,7 +219,7 @@ pub unsafe fn log(
     page: &mut Page,
     xid: pg_sys::TransactionId,
 ) -> pg_sys::XLogRecPtr {
-    // xl_heap_delete: xmax, the row's number, which bits are set, flags.
+    // xl_heap_delete: xmax, the row's offset number, the bits that are set, flags.
     let [a, b, c, d] = xid.into_inner().to_ne_bytes();
     let [low, high] = (row as u16).to_ne_bytes();
     let mut record = [a, b, c, d, low, high, KEYS_UPDATED, 0];

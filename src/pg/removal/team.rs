@@ -1,19 +1,19 @@
-//! Rows on many pages, marked by several processes.
+//! Marks rows on many pages with several processes.
 //!
 //! ```text
-//!   leader:  rows into shared memory ─► start ─┬─► next part, next … ─► wait ─► rows that nobody could mark
-//!   worker:                                    └─► next part, next … ─┘
+//!   leader:  rows into shared memory ─► start ─┬─► next batch, next … ─► wait ─► rows that could not be marked
+//!   worker:                                    └─► next batch, next … ─┘
 //! ```
 //!
-//! A part is a stretch of rows that ends with a page, so no page is touched by two. A row that is marked becomes 0 where all see
-//! it, and what is left is the server's to delete, which parallel mode forbids, so the leader does it in the end. For the same reason the
-//! number that rows get instead of a command is the one that the leader has had for the first of them, before
-//! there were workers: all rows of a load were made by one command.
+//! A batch of rows ends at a page boundary, so no two processes touch the same page. A marked row becomes 0 in shared
+//! memory. The leader deletes the other rows with heap_delete in the end, since parallel mode forbids that. Parallel
+//! mode also forbids new combo command ids: all rows get the one that the leader obtained for the first row, before the
+//! workers start. One command has inserted all rows of a load.
 //!
-//! While there are workers nobody reads a page of the heap into a buffer, so that what a process is told of buffers stays true.
+//! While workers run, no process reads a page of the heap into a buffer. So the result of a buffer lookup stays valid.
 //!
-//! A checkpoint waits until it sees none of the processes between WAL and write. Each makes way for it once; after that it has to find
-//! a moment when all are outside, or wait until the rows that were kept are done.
+//! A checkpoint waits until none of the processes is between WAL and write. Each process pauses once to let it pass.
+//! After that the checkpoint waits for a moment when all are outside, or until the kept rows are done.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,20 +31,20 @@ use crate::pg::parallel::{Parallel, lookup};
 use crate::pg::points::point;
 use crate::pg::usage::{self, Cpu, Share};
 
-/// Keys of what is in shared memory.
+/// Keys of the shared memory.
 const KEY_TASK: u64 = 1;
 const KEY_ROWS: u64 = 2;
 const KEY_BOUNDS: u64 = 3;
 const KEY_SHARES: u64 = 4;
 
-/// Pages that are worth the start of a worker, which takes as long as the leader needs for half of them; where chunks are made small,
-/// for a test, there are fewer.
+/// Pages that justify a worker. To start one takes as long as the leader needs for half of them. Fewer pages where a
+/// test makes chunks small.
 const WORTH: usize = 5_000;
 const WORTH_SMALL: usize = 32;
-/// Parts that rows are divided into, for each process: one of them may be held up.
+/// Batches for each process. With many small ones, a process that is delayed delays the others less.
 const PARTS: usize = 16;
 
-/// What workers need to know; in shared memory.
+/// The task in shared memory.
 #[repr(C)]
 struct Task {
     build: u64,
@@ -54,11 +54,11 @@ struct Task {
     needs_wal: bool,
     deleter: Deleter,
     parts: usize,
-    /// The next part.
+    /// The next batch.
     next: AtomicUsize,
 }
 
-/// How many workers the pages of rows in order are worth, if there may be so many.
+/// The number of workers that the pages of these ascending rows justify, at most `workers`.
 pub fn worth(rows: &[u64], workers: usize) -> usize {
     let least = if guc::chunks_are_small() { WORTH_SMALL } else { WORTH };
     if workers == 0 || rows.len() < least {
@@ -68,10 +68,10 @@ pub fn worth(rows: &[u64], workers: usize) -> usize {
     workers.min(pages / least)
 }
 
-/// Mark rows, as [`Windows::mark`], with so many workers. Returns the processor time of these. Guarded, and interruptible.
+/// Mark rows like [`Windows::mark`], with this many workers, and return their CPU usage. Guarded, and interruptible.
 ///
 /// # Safety
-/// As [`Windows::new`], of the same relation; outside of parallel mode.
+/// As for [`Windows::new`], with the same relation; outside of parallel mode.
 pub unsafe fn mark(
     relation: pg_sys::Relation,
     needs_wal: bool,
@@ -81,7 +81,7 @@ pub unsafe fn mark(
 ) -> Result<Cpu> {
     windows.deleter = windows.deleter.in_parallel();
     let bounds = bounds(rows, PARTS * (workers + 1));
-    // SAFETY: the caller's relation.
+    // SAFETY: this function's contract covers the relation.
     let (oid, file) = unsafe { ((*relation).rd_id, compat::locator(relation)) };
     let task = Task {
         build: build_id(),
@@ -102,8 +102,8 @@ pub unsafe fn mark(
     let shared = parallel.insert(KEY_ROWS, size_of_val(rows)).cast::<u64>();
     let bounds_place = parallel.insert(KEY_BOUNDS, size_of_val(bounds.as_slice())).cast::<usize>();
     let shares = parallel.insert(KEY_SHARES, workers * size_of::<Share>()).cast::<Share>();
-    // SAFETY: room of these sizes, aligned for everything, which is there until the workers are gone. Meanwhile each process
-    // has rows of its own.
+    // SAFETY: memory of these sizes, with maximal alignment, that lasts until the workers are gone. Meanwhile each
+    // process writes only rows of its own batches.
     unsafe {
         place.write(task);
         std::ptr::copy_nonoverlapping(rows.as_ptr(), shared, rows.len());
@@ -124,7 +124,7 @@ pub unsafe fn mark(
     }
 }
 
-/// Where so many parts of about the same size begin, each with a page, and where the last one ends.
+/// The beginnings of about `parts` batches of equal size, each at a page boundary, and the end of the last one.
 fn bounds(rows: &[u64], parts: usize) -> Vec<usize> {
     let size = (rows.len() / parts.max(1)).max(1);
     let mut bounds = vec![0];
@@ -141,7 +141,7 @@ fn bounds(rows: &[u64], parts: usize) -> Vec<usize> {
     bounds
 }
 
-/// Mark one part after the other, until there is none. Guarded, and interruptible.
+/// Mark one batch after the other until none is left. Guarded, and interruptible.
 ///
 /// # Safety
 /// A task, with its bounds and rows.
@@ -151,7 +151,8 @@ unsafe fn mark_parts(task: &Task, bounds: *const usize, rows: *mut u64, windows:
         if part >= task.parts {
             return Ok(());
         }
-        // SAFETY: this function's contract covers them: there is a bound more than there are parts, and nobody else has this part.
+        // SAFETY: this function's contract covers them: there is one bound more than there are batches, and this
+        // process alone took the batch.
         let rows = unsafe {
             let (begin, end) = (*bounds.add(part), *bounds.add(part + 1));
             std::slice::from_raw_parts_mut(rows.add(begin), end - begin)
@@ -160,13 +161,13 @@ unsafe fn mark_parts(task: &Task, bounds: *const usize, rows: *mut u64, windows:
     }
 }
 
-/// A worker of [`mark`], called by ParallelWorkerMain in a transaction that is the leader's.
+/// A worker of [`mark`]. ParallelWorkerMain calls it in a transaction that shares the leader's state.
 ///
 /// # Safety
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the server vouches for the argument; nothing in this frame has a destructor.
+    // SAFETY: the server passes a valid argument; nothing in this frame has a destructor.
     unsafe { work(toc) }
 }
 
@@ -174,8 +175,8 @@ pub unsafe extern "C-unwind" fn pg_bulk_removal_worker(_: *mut pg_sys::dsm_segme
 /// As [`pg_bulk_removal_worker`].
 #[pg_guard]
 unsafe extern "C-unwind" fn work(toc: *mut pg_sys::shm_toc) {
-    // SAFETY: the leader has put these under their keys, and holds a lock on the relation that a worker may share. What is
-    // shared may be looked at once the builds agree, and it begins with the build's number in every build.
+    // SAFETY: the leader has inserted these keys, and holds a lock on the relation that a worker may share. Shared
+    // memory may be read once the build ids agree; in every build it begins with the build id.
     unsafe {
         usage::begin_share();
         let task = lookup(toc, KEY_TASK).cast::<Task>().cast_const();

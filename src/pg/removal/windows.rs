@@ -1,7 +1,7 @@
-//! Rows marked on the pages of a file, a window of pages at a time: what one process does, alone or of several.
+//! Marks rows on the pages of a file, a window of pages at a time: the work of one process, alone or beside others.
 //!
-//! The tricky point are pages in a window that have no such rows: they are read along and must not be written, for what was read
-//! may be older than what a buffer of theirs, or another process, writes meanwhile.
+//! The tricky point is the pages in a window that have no rows to mark. They are read with the others but must not be
+//! written: a buffer or another process may write a newer version meanwhile.
 
 use pgrx::pg_sys;
 
@@ -13,11 +13,12 @@ use crate::pg::points::point;
 use crate::pg::section::{Redo, Section};
 use crate::pg::segment::{Piece, RelationFile, Segment};
 
-/// Pages that are read and written at once, and how many pages without a row are read along rather than begin anew.
+/// Highest number of pages read and written at once, and how many pages without a row may lie between two pages of a
+/// window.
 const WINDOW: usize = 32;
 const GAP: u32 = 2;
 
-/// A file of a heap, and what a process needs to mark rows in it.
+/// A heap's file, and the state of the process that marks rows in it.
 pub struct Windows {
     relation: pg_sys::Relation,
     needs_wal: bool,
@@ -30,18 +31,18 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Of an open relation. Guarded.
+    /// Start with an open relation. Guarded.
     ///
     /// # Safety
-    /// The relation stays open; its file is new in this transaction. Nobody reads its pages into buffers until a window is done, and no other
-    /// process marks rows of the same pages.
+    /// The relation stays open; its file is new in this transaction. No process reads its pages into buffers until a
+    /// window is done, and no other process marks rows of the same pages.
     pub unsafe fn new(relation: pg_sys::Relation, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
         let file = RelationFile::new(relation, false)?;
         Ok(Windows { relation, needs_wal, deleter, file, segment: None, pages: Vec::new(), redo: Redo::now() })
     }
 
-    /// Mark rows, which are in order. Those that were marked are 0 then; the server has to delete the others. Guarded, and
-    /// interruptible.
+    /// Mark these ascending rows. A row that was marked becomes 0; the others must be deleted by heap_delete. Guarded,
+    /// and interruptible.
     pub fn mark(&mut self, rows: &mut [u64]) -> Result<()> {
         let mut rest = rows;
         while !rest.is_empty() {
@@ -50,7 +51,7 @@ impl Windows {
         Ok(())
     }
 
-    /// The same for the rows of the next window. Returns the others.
+    /// Mark the rows of the next window, and return the remaining ones.
     pub fn mark_next<'r>(&mut self, rows: &'r mut [u64]) -> Result<&'r mut [u64]> {
         pgrx::check_for_interrupts!();
         let Some(first) = rows.first().map(|&row| block_of(row)) else { return Ok(rows) };
@@ -59,7 +60,7 @@ impl Windows {
         Ok(others)
     }
 
-    /// The rows that are on pages near each other, in one segment, and the others. That segment is open then.
+    /// Split off the rows whose pages are near each other and in one segment, and open that segment.
     fn window<'r>(&mut self, first: u32, rows: &'r mut [u64]) -> Result<(&'r mut [u64], &'r mut [u64])> {
         if self.segment.as_ref().is_none_or(|segment| !segment.has(first)) {
             self.segment = None;
@@ -82,7 +83,8 @@ impl Windows {
         let count = (last - first) as usize + 1;
         self.pages.resize(WINDOW, Page([0; BLCKSZ]));
         let (Some(segment), Some(pages)) = (&self.segment, self.pages.get_mut(..count)) else { return Ok(()) };
-        // Asked before the file is read: a page that leaves its buffer has been written by then, and none gets into one meanwhile.
+        // Look for buffers before the file is read: a page that has left its buffer is written by then, and none enters
+        // one meanwhile.
         let mut in_buffer = [false; WINDOW];
         for of_page in rows.chunk_by(|a, b| block_of(*a) == block_of(*b)) {
             let block = of_page.first().map_or(first, |&row| block_of(row));

@@ -1,12 +1,13 @@
-//! Rows that are decoded together: a block of them, a column at a time.
+//! Decodes many rows together: a block of them, one column at a time.
 //!
-//! Where native decoders can do all that is wanted of a row, and nothing has to be done for each row, the records of a batch become
-//! rows at once ([`pg_bulk_format::block`]). [`Rows::advance`] then finds the row made, and [`Rows::advance_decoded`] goes to the next
-//! one without a guard. A row of the block with which anything is the matter is left to [`Rows::decode`], as if there was no block.
+//! If native decoders can convert all columns wanted and no row needs work of its own, all records of a batch are
+//! decoded at once ([`pg_bulk_format::block`]). [`Rows::advance`] then returns a row of the block, and
+//! [`Rows::advance_decoded`] goes to the next one without a guard. A row of the block that has an error or needs the
+//! queue is left to [`Rows::decode`], as without a block.
 //!
-//! The tricky point is how long a block is right. It knows columns by their places, decoders by the session's settings, and batches by
-//! the reader's count. So it is forgotten where the fields are for other columns, with another file, at a rescan, and when a setting
-//! has changed; whoever wants a new one asks for it.
+//! The tricky point is how long a block stays valid. It has columns by position, decoders for the session's settings,
+//! and batches by the reader's count. So the block is dropped when the columns of the fields change, at another file,
+//! at a rescan, and when a setting changes. The caller then asks for a new one.
 
 use pg_bulk_format::block::{self, Block, Run};
 use pg_bulk_format::convert::Datum;
@@ -22,7 +23,7 @@ use crate::pg::stages::Stage;
 const _: () = assert!(size_of::<pg_sys::Datum>() == size_of::<Datum>());
 
 impl RowArrays {
-    /// Those of a row that was decoded together with others.
+    /// The arrays of a row that was decoded together with others.
     fn of(row: block::Row<'_>) -> RowArrays {
         // A datum is a usize on a 64-bit server.
         RowArrays { values: row.values.as_mut_ptr().cast(), nulls: row.nulls.as_mut_ptr() }
@@ -30,18 +31,18 @@ impl RowArrays {
 }
 
 impl Rows {
-    /// From now on, decode rows together where all of their columns can be decoded: rows of so many attributes, of which
-    /// these must not be NULL. What decoders depend on must not change any more.
+    /// From now on, decode rows together if native decoders can convert all columns. Rows have `attributes` attributes,
+    /// of which `not_null` must not be NULL. The session's settings for decoders must not change any more.
     pub fn decode_together(&mut self, attributes: usize, not_null: &[usize]) {
         let all = self.all();
         self.decode_some_together(attributes, not_null, &all);
     }
 
-    /// The same, where only the columns at `wanted` are. Columns that it does not decode are NULL in these rows.
+    /// From now on, decode rows together, but only the columns at `wanted`. The other columns are NULL in these rows.
     pub fn decode_some_together(&mut self, attributes: usize, not_null: &[usize], wanted: &[usize]) {
-        // The current row may be one of those that go now: the first one of another file.
+        // The current row may belong to the block that is dropped now: the first row of another file.
         self.decoded = None;
-        // A block finds the marker for the default where there are no blanks around it, and in all fields.
+        // A block finds a DEFAULT marker only without blanks around it, and finds it in any field.
         if self.parts.is_some() || self.binary.is_some() || (self.is_refined && self.default.is_some()) {
             self.block = None;
             return;
@@ -66,39 +67,38 @@ impl Rows {
         self.block = complete.then(|| Block::new(fields, attributes)).flatten();
     }
 
-    /// The arrays of the current row, if it was decoded together with others: all is well with it, and there is nothing
-    /// left to do for [`Rows::convert`]. Its values stay until the row behind it is asked for; they are what
-    /// [`Rows::sources`] says.
+    /// The arrays of the current row, if it was decoded together with others: it has no error, and [`Rows::convert`]
+    /// has nothing to do. Its values last until the next row is asked for. [`Rows::sources`] describes them.
     #[inline]
     pub fn decoded(&self) -> Option<RowArrays> {
         self.decoded
     }
 
-    /// What the values of decoded rows are.
+    /// How the values of decoded rows are stored.
     #[inline]
     pub fn sources(&self) -> &[Source] {
         self.block.as_ref().map_or(&[], Block::sources)
     }
 
-    /// Are there values among those decoded together of which [`Rows::make_datums`] makes something?
+    /// Are there decoded values that [`Rows::make_datums`] must still convert?
     pub fn has_raw(&self) -> bool {
         self.sources().contains(&Source::Raw)
     }
 
-    /// Make datums of what is none in the current row, which was decoded together with others.
+    /// Convert the values of the current row, which was decoded together with others, that are not datums yet.
     ///
     /// # Safety
-    /// The arrays are what [`Rows::decoded`] returned, and this is done once a row.
+    /// The arrays are those that [`Rows::decoded`] returned, and this is called once a row.
     pub unsafe fn make_datums(&mut self, arrays: RowArrays) -> Result<()> {
         let Some(block) = &mut self.block else { return Ok(()) };
         // SAFETY: this function's contract covers the argument; a datum is a usize.
         unsafe { block.make_datums(arrays.values.cast(), arrays.nulls) }.ok_or_else(error::out_of_memory)
     }
 
-    /// The same, where nothing may be raised: false if there is no memory.
+    /// Convert like [`Rows::make_datums`], but raise nothing: false if memory is short.
     ///
     /// # Safety
-    /// As [`Rows::make_datums`].
+    /// As for [`Rows::make_datums`].
     #[inline]
     pub unsafe fn has_made_datums(&mut self, arrays: RowArrays) -> bool {
         let Some(block) = &mut self.block else { return true };
@@ -112,7 +112,7 @@ impl Rows {
         self.block.as_mut()?.row(&self.stream.reader).map(RowArrays::of)
     }
 
-    /// The same, where somebody wants to know the time of what is done for many records at once.
+    /// The current record's row, with the time of decoding a block added to the stages.
     #[cold]
     pub(super) fn row_of_block_timed(&mut self) -> Option<RowArrays> {
         let block = self.block.as_ref()?;
@@ -125,8 +125,8 @@ impl Rows {
         row
     }
 
-    /// Go to the next row if that was decoded together with the current one, which takes no more than to say so: it raises
-    /// nothing and need not be guarded. The arrays are those of [`Rows::decoded`].
+    /// Go to the next row if it was decoded together with the current one. This raises nothing and needs no guard. The
+    /// arrays are those of [`Rows::decoded`].
     #[inline]
     pub fn advance_decoded(&mut self) -> Option<RowArrays> {
         let block = self.block.as_mut()?;
@@ -141,15 +141,15 @@ impl Rows {
         self.decoded
     }
 
-    /// The current row, which was decoded together with others, and those of them that are behind it, `most` at most: all is
-    /// well with them. The last of them is the current one then.
+    /// The current row, which was decoded together with others, and up to `most` - 1 valid rows of the block behind it.
+    /// The last of them becomes the current row.
     pub fn run(&mut self, most: usize) -> Option<Run<'_>> {
         let run = self.block.as_ref()?.run(&mut self.stream.reader, most)?;
         self.rows += run.rows as u64 - 1;
         Some(run)
     }
 
-    /// Rows that were decoded together are not the next ones any more.
+    /// Drop the block: the next rows are others than those in it.
     pub(in super::super) fn forget_block(&mut self) {
         (self.block, self.decoded) = (None, None);
     }

@@ -1,17 +1,18 @@
-//! A worker's rows: those of the file that its leader has open.
+//! Opens a worker's rows: those of the file that its leader has open.
 //!
-//! A worker has no descriptor of the leader's and opens the file by its name, but a name can be removed, or given to another file, as
-//! who rotates logs does, between the leader's opening and the worker's. To a server that reads the file in one process that is nothing, so it is nothing
-//! here: then the worker opens what the leader's descriptor stands for. A file that has grown is the same; as far as the leader has taken
-//! it for, there is what was there.
+//! A worker does not inherit the leader's descriptors, and opens the file by its name. But between the two opens the
+//! name may be removed or given to another file, for example by log rotation. A server that reads the file in one
+//! process would not notice, so the load must not fail here either: the worker then opens the leader's descriptor
+//! instead. A file that has grown counts as the same one, since the part that the leader divides into chunks is
+//! unchanged.
 
 use super::Rows;
 use crate::error::Result;
 use crate::pg::chunk::{Identity, changed};
 use crate::pg::source::{Descriptor, Location};
 
-/// The rows of `file`, which is at `location` and which the leader has open as `leaders`. `open` opens what it is told, and describes
-/// it as what is at `location`. An error is that of the name. Guarded.
+/// Open the rows of `file`, which is at `location` and which the leader has open as `leaders`. `open` opens a location;
+/// the rows are named after `location` in any case. An error is the one for `location`. Guarded.
 pub fn leaders_rows(
     location: &Location,
     leaders: Descriptor,

@@ -1,9 +1,9 @@
-//! Columns that no field of the record is for.
+//! Fills columns that have no field of the record.
 //!
-//! They stand behind those of the fields, and get what their [`Taken`] says: a part of a record that is one field, the file's name, the
-//! line's number, a default, NULL. A field that the record lacks at its end is none for its column, either.
+//! They follow the columns with fields. Their [`Taken`] gives the value: a part of the line, the file's name, the line
+//! number, a default, or NULL. A column whose field is missing at the record's end is filled here too.
 //!
-//! What comes as text goes the way of a field's: to the native decoder, and into the queue if that is not sure.
+//! Values that are text are handled like fields: by the native decoder, or by the queue if it cannot convert them.
 
 use pgrx::pg_sys;
 
@@ -13,7 +13,7 @@ use crate::pg::column::Taken;
 use crate::pg::line_parts::Given;
 
 impl Rows {
-    /// The record lacks the fields of these columns, which get their defaults if it may.
+    /// Queue the defaults of columns whose fields the record lacks, where a record may lack them.
     pub(in super::super) fn fill(&mut self, wanted: &[usize]) {
         if self.fills && self.stream.reader.fields() >= self.required {
             let missing = wanted.iter().filter(|&&i| i < self.fields);
@@ -21,10 +21,10 @@ impl Rows {
         }
     }
 
-    /// The columns that no field is for.
+    /// Fill the columns without a field.
     ///
     /// # Safety
-    /// As [`Rows::decode`].
+    /// As for [`Rows::decode`].
     #[inline(never)]
     pub(in super::super) unsafe fn take_others(&mut self, wanted: &[usize], arrays: RowArrays) {
         let fields = self.fields;
@@ -34,7 +34,7 @@ impl Rows {
             match column.taken {
                 Taken::Field => continue,
                 Taken::Part if self.binary.is_some() => {
-                    // SAFETY: passed on.
+                    // SAFETY: this function's contract covers the arrays.
                     unsafe { self.decode_field(i, arrays) };
                     continue;
                 }

@@ -1,7 +1,7 @@
-//! What the server has to do for a row: input functions and default expressions, in the order of the file.
+//! The queue of a row: input functions and default expressions that the server runs, in the order of the file.
 //!
-//! Decoding fills the queue, and its strings, under a guard. [`Rows::convert`] works it off in a plain frame, since that is user code,
-//! which may raise anything (see `pg`); `soft` has the twin that survives bad values.
+//! Decoding fills the queue and its strings under a guard. [`Rows::convert`] runs it in a plain frame, because input
+//! functions are user code and may raise any error (see `pg`). `soft` has the counterpart that survives bad values.
 
 use std::ffi::c_char;
 
@@ -11,7 +11,7 @@ use super::{Attention, RowArrays, Rows};
 use crate::pg::refined::refuse;
 use crate::pg::{received, unguarded};
 
-/// A conversion that the server has to do.
+/// A conversion by the server.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Queued {
     pub(in super::super) column: usize,
@@ -20,40 +20,40 @@ pub(in super::super) struct Queued {
 
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum What {
-    /// The string at this place of `strings`.
+    /// The string at this offset of `strings`.
     Input(usize),
-    /// The string at one place, made of the one at another, which is what messages show.
+    /// The refined string at `input`; messages show the original one at `shown`.
     Made { input: usize, shown: usize },
-    /// None can be made of the one at this place: an error.
+    /// The string at this offset has no refined form: an error.
     Refused(usize),
-    /// The binary field at this place of `strings`, of so many bytes.
+    /// The binary field at this offset of `strings`, and its length in bytes.
     Field(usize, usize),
-    /// NULL, for an input function that wants to see it.
+    /// NULL, for an input function that is not strict.
     Null,
     /// The default expression.
     Default,
 }
 
 impl Rows {
-    /// Is there something for [`Rows::convert`] to do?
+    /// Does [`Rows::convert`] have something to do?
     #[inline]
     pub fn has_queue(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// There is nothing for [`Rows::convert`] to do any more.
+    /// Empty the queue.
     pub fn clear_queue(&mut self) {
         self.queue.clear();
     }
 
-    /// Work the queue off.
+    /// Run the queue.
     ///
     /// # Safety
-    /// A plain frame; `this` is valid and nobody else uses it; `arrays` as in [`Rows::decode`]; `econtext` is valid
-    /// if there is a DEFAULT marker. The current memory context is the row's.
+    /// A plain frame; `this` is valid and not used elsewhere; `arrays` as in [`Rows::decode`]; `econtext` is valid if
+    /// there is a DEFAULT marker. The current memory context is the row's.
     pub unsafe fn convert(this: *mut Rows, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) {
-        // SAFETY: this function's contract covers all arguments. A jump out of a call leaves `this` as it is: a valid value, with
-        // `attention` set to what the message is to say.
+        // SAFETY: this function's contract covers all arguments. A jump out of a call leaves `this` a valid value, with
+        // `attention` set for the message.
         unsafe {
             let len = (*this).queue.len();
             for at in 0..len {

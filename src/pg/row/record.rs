@@ -1,8 +1,9 @@
-//! The record that a row is made of: how it is found, and what is checked of it.
+//! Finds the record of a row, and checks it.
 //!
-//! COPY complains about some records before it converts anything of them, and about one that lacks fields once those that it has are
-//! converted. The former is what [`Rows::advance`] asks here, in COPY's order; the latter is [`Rows::check_missing`], for who has
-//! converted a row that [`Rows::is_short`]. Most records need none of it, so what is rare is kept out of the way.
+//! COPY reports some errors of a record before it converts any field, and a missing field after it has converted the
+//! others. [`Rows::advance`] makes the first checks here, in COPY's order. [`Rows::check_missing`] makes the last one,
+//! after the caller has converted a row that [`Rows::is_short`]. Most records need none of the checks, so rare cases
+//! are in cold functions.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::pg::encoding::{
 use crate::pg::stages::Stage;
 use crate::pg::stream::Advance;
 
-/// A record of more bytes is not taken for granted.
+/// Records of more bytes than this get a memory check first.
 pub(super) const LARGE: usize = 4 << 20;
 
 impl Rows {
@@ -36,7 +37,7 @@ impl Rows {
         }
     }
 
-    /// The same, where somebody wants to know the time of what is done for many records at once.
+    /// Go to the next record, and add the time of work for many records to the stages.
     #[cold]
     pub(super) fn find_record_timed(&mut self) -> Result<bool> {
         if self.stream.reader.has_next() {
@@ -47,19 +48,19 @@ impl Rows {
         let more = self.find_record();
         let spent = begin.elapsed();
         let stages = &mut self.stream.stages;
-        // What was read meanwhile is told already.
+        // The time of reading is already counted in `Read`.
         let read = stages.of(Stage::Read) - read;
         stages.add(Stage::Scan, spent.saturating_sub(read));
         more
     }
 
-    /// Is the current line one that is passed over?
+    /// Is the current line skipped, and no record?
     pub fn is_no_record(&self) -> bool {
         let line = self.stream.reader.raw_line().unwrap_or_default();
         self.parts.as_ref().is_some_and(|parts| parts.skips(line))
     }
 
-    /// The current line, if it can be shown to somebody.
+    /// The current line, if it can be shown in a message.
     pub fn line(&self) -> Option<&[u8]> {
         if self.binary.is_some() {
             return None;
@@ -69,17 +70,17 @@ impl Rows {
         (is_valid || is_valid_in_server_encoding(line)).then_some(line)
     }
 
-    /// What is made of a large record is about as large; an allocation that fails on the way would be the end of the
-    /// process.
+    /// Check that memory for a large record's values, about as large as the record, is available: a failed allocation
+    /// later would end the process.
     #[cold]
     pub(super) fn check_memory(&self) -> Result<()> {
         let wanted = self.reader().record_len().saturating_mul(3);
         Vec::<u8>::new().try_reserve_exact(wanted).map_err(|_| error::out_of_memory())
     }
 
-    /// Text: an octal or hexadecimal escape may make an invalid character, in any field, wanted or not.
-    /// A line for a table without columns is not looked into. COPY looks for a DEFAULT marker in a field before it goes to the next
-    /// one (CopyReadAttributesText); those of a header are none.
+    /// Check octal and hexadecimal escapes in text format, which may make an invalid character. All fields are checked,
+    /// wanted or not, but not if the table has no columns. COPY looks for a DEFAULT marker in a field before it goes to
+    /// the next one (CopyReadAttributesText); a header has no markers.
     #[cold]
     pub(in super::super) fn check_escapes(&mut self, is_header: bool) -> Result<()> {
         let invalid = self.stream.invalid();
@@ -120,7 +121,8 @@ impl Rows {
         (0..fields.min(self.fields)).try_for_each(|field| self.check_default(&record, field))
     }
 
-    /// Is a field the DEFAULT marker although its column has no default? One behind those of columns is too many, whatever it is.
+    /// Check that a field is not the DEFAULT marker while its column has no default. A field beyond the columns is
+    /// another error.
     fn check_default(&self, record: &Record<'_>, field: usize) -> Result<()> {
         let Some(column) = self.columns.get(..self.fields).and_then(|columns| columns.get(field)) else {
             return Ok(());
@@ -133,13 +135,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Does the record lack fields? Then COPY converts those that are there and raises an error.
+    /// Does the record lack fields? Then COPY converts those that exist and raises an error.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.reader().fields() < self.required
     }
 
-    /// The error about the first missing field, if there is one.
+    /// Return an error for the first missing field, if there is one.
     pub fn check_missing(&mut self) -> Result<()> {
         self.attention = Attention::NONE;
         if self.binary.is_some() {
@@ -151,8 +153,7 @@ impl Rows {
         }
     }
 
-    /// Pass by rows behind the current one with which all is well as long as nobody wants to know their values. Returns how
-    /// many there were.
+    /// Skip valid rows behind the current one whose values are not needed, and return their number.
     pub fn pass_by(&mut self) -> u64 {
         if self.fields == 0 || self.parts.is_some() || self.binary.is_some() {
             return 0;

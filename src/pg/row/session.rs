@@ -1,8 +1,8 @@
 //! Decoders that follow the session's settings.
 //!
-//! A decoder is made for the settings that there are. Between two rows code of others runs, and may set them: that of a trigger, or of
-//! whoever fetches from a cursor. So scans and buffered loads ask [`Rows::follow_settings`] before each row, which must cost next to
-//! nothing.
+//! A decoder is made for the current settings. Between two rows other code runs and may change settings: a trigger, or
+//! the client that fetches from a cursor. So scans and buffered loads call [`Rows::follow_settings`] before each row,
+//! and the call must be nearly free.
 
 use pg_bulk_format::convert::Decoder;
 use pgrx::pg_sys;
@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::Rows;
 use crate::pg::column;
 
-/// What of the session may change between two rows and matters to decoders: by address and number, cheap to compare.
+/// Settings of the session that decoders depend on, by pointer and number, so that they are cheap to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SessionMark {
     time_zone: *mut pg_sys::pg_tz,
@@ -26,8 +26,8 @@ impl SessionMark {
 }
 
 impl Rows {
-    /// Decoders know TimeZone and IntervalStyle; make them anew if these have changed since. True if that was so: then rows are
-    /// not decoded together any more, unless that is asked for again.
+    /// Make the decoders again if TimeZone or IntervalStyle have changed since they were made. True in that case: rows
+    /// are then no longer decoded together, until the caller asks for that again.
     #[inline]
     pub fn follow_settings(&mut self) -> bool {
         let now = SessionMark::now();

@@ -1,8 +1,9 @@
-//! What the values of a column say of its type.
+//! Finds the type of a column from its values.
 //!
-//! A type stays as long as each value is written like one of its values, and is one to the server: its native decoder takes
-//! it, or else its input function, under the settings of the session. What is left in the end is what a load of the same values
-//! accepts. What rules a type out is remembered once, with its place.
+//! A type stays a candidate as long as each value has its syntax and the server accepts the value. The type's native
+//! decoder is asked first, then its input function, under the settings of the session. So a load of the same values
+//! accepts every type that is left in the end. For each other type, the first value that ruled it out is kept with its
+//! position.
 
 use std::ffi::CString;
 
@@ -15,40 +16,40 @@ use crate::error::Result;
 use crate::pg::compat::{self, Soft};
 use crate::pg::context::displayed;
 
-/// Where a value was.
+/// Position of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Line(u64),
-    /// How many lines are before is not known.
+    /// The number of the line is unknown.
     Offset(u64),
 }
 
-/// Why a column is not of a type.
+/// The value that ruled out a type for a column.
 #[derive(Debug, Clone)]
 pub struct RuledOut {
     pub of: Type,
-    /// Which file, of several.
+    /// Index of the file, if there are several.
     pub file: usize,
     pub place: Place,
     pub value: CString,
 }
 
-/// The types of values with a day in them.
+/// The types whose values have a date.
 const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
 
-/// A column, as far as it has been seen.
+/// The values of a column that were read so far.
 #[derive(Debug, Clone)]
 pub struct Evidence {
     left: Types,
-    /// Some value was written like one of theirs.
+    /// Types whose syntax some value has.
     spoken_for: Types,
     proven: Types,
-    /// Some date has two ways to be read, and some other one says which.
+    /// Some date can be read in two ways; some other date shows which one is meant.
     has_either: bool,
     order_proven: bool,
-    /// Some date is read as the session's settings have it.
+    /// Some date depends on the session's settings.
     has_local_dates: bool,
-    /// The letters of false and of true.
+    /// The letters of false and of true occurred.
     letters: [bool; 2],
     values: u64,
     pub has_nulls: bool,
@@ -85,27 +86,27 @@ impl Evidence {
         if self.values == 0 { None } else { types.iter().next() }
     }
 
-    /// The same for those who read the file under settings that are not known. A date with the year at its end is text then.
+    /// The type under settings that are unknown. A column of dates that depend on the session's settings is text then.
     pub fn lasting_type(&self) -> Option<Type> {
         self.column_type().filter(|&one| !(self.has_local_dates && DATES.contains(&one)))
     }
 
-    /// Empty values in quotes are to be NULL: there are some, and the column is not text.
+    /// Does the column need `force_null`? It has empty values in quotes, and is not text.
     pub fn wants_force_null(&self) -> bool {
         self.empty_quotes && self.column_type().is_some()
     }
 
-    /// May it have no value?
+    /// May it have NULLs?
     pub fn is_nullable(&self) -> bool {
         self.has_nulls || self.values == 0 || self.wants_force_null()
     }
 
-    /// All values are dates, of which some can be read in two ways, and none says in which.
+    /// Are all values dates, of which some can be read in two ways, while none shows which one is meant?
     pub fn is_ambiguous(&self) -> bool {
         self.has_either && !self.order_proven && !self.left.and(Types::of(DATES)).is_empty()
     }
 
-    /// What was ruled out of that for which some value spoke.
+    /// The types that were ruled out although some value has their syntax.
     pub fn ruled_out(&self) -> impl Iterator<Item = &RuledOut> {
         self.ruled_out.iter().filter(|ruled| self.spoken_for.has(ruled.of))
     }
@@ -118,7 +119,7 @@ impl Evidence {
         self.empty_quotes = true;
     }
 
-    /// A value that is not NULL. Guarded.
+    /// Add a value that is not NULL. Guarded.
     pub fn take(&mut self, judge: &mut Judge, value: &[u8], file: usize, place: impl Fn() -> Place) -> Result<()> {
         self.values += 1;
         let shape = Shape::of(value);
@@ -141,7 +142,7 @@ impl Evidence {
         }
         let mut kept = self.left.and(shape.types);
         for one in kept.iter() {
-            // What is jsonb is json.
+            // A value that jsonb accepts is valid json.
             let is_known = one == Type::Json && kept.has(Type::Jsonb);
             if !is_known && !judge.accepts(one, value)? {
                 kept = kept.without(one);
@@ -157,7 +158,7 @@ impl Evidence {
     }
 }
 
-/// A type as the server has it.
+/// A type's functions.
 #[derive(Debug)]
 struct Known {
     oid: pg_sys::Oid,
@@ -166,7 +167,7 @@ struct Known {
     typioparam: pg_sys::Oid,
 }
 
-/// Who says whether a value is one of a type.
+/// Checks whether a value is valid for a type.
 #[derive(Debug)]
 pub struct Judge {
     known: Vec<Known>,
@@ -193,11 +194,11 @@ fn oid_of(one: Type) -> pg_sys::Oid {
 }
 
 impl Judge {
-    /// Guarded. What input functions allocate is in a context below the current one.
+    /// Guarded. Input functions allocate in a memory context below the current one.
     pub fn new(session: &Session) -> Judge {
         let known = Type::ALL.into_iter().map(|one| {
             let oid = oid_of(one);
-            // SAFETY: guarded catalog lookups that fill what they are given.
+            // SAFETY: guarded catalog lookups that fill their arguments.
             let (input, typioparam) = unsafe {
                 let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
                 pg_sys::getTypeInputInfo(oid, &raw mut function, &raw mut typioparam);
@@ -220,13 +221,13 @@ impl Judge {
         Judge { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory }
     }
 
-    /// Give back what it has allocated; it is of no more use. What an error leaves goes with the context above. Guarded.
+    /// Free its memory. After an error, the parent context frees it. Guarded.
     pub fn close(self) {
-        // SAFETY: the context is this judge's, and nothing in it is used later.
+        // SAFETY: this value owns the context, and nothing in it is used later.
         unsafe { pg_sys::MemoryContextDelete(self.memory) };
     }
 
-    /// Is it one to the server?
+    /// Does the server accept the value for this type?
     fn accepts(&mut self, one: Type, value: &[u8]) -> Result<bool> {
         let Some(known) = self.known.get_mut(one as usize) else { return Ok(false) };
         self.arena.reset();
@@ -237,7 +238,8 @@ impl Judge {
         self.string.extend_from_slice(value);
         self.string.push(0);
         let string = self.string.as_mut_ptr().cast();
-        // SAFETY: the type's own function, and a NUL-terminated string. The context is this judge's, and nothing in it is used later.
+        // SAFETY: the type's own function, and a NUL-terminated string. Nothing in the context, which this value owns,
+        // is used later.
         unsafe {
             let old = pg_sys::MemoryContextSwitchTo(self.memory);
             let input = &raw mut known.input;
@@ -245,7 +247,7 @@ impl Judge {
             let is_good = match said {
                 Soft::Good(_) => true,
                 Soft::Bad(_) => false,
-                // For the server to say why.
+                // Raise the server's error.
                 Soft::Raises => {
                     pg_sys::InputFunctionCall(input, string, known.typioparam, -1);
                     false

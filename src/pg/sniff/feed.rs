@@ -1,8 +1,9 @@
-//! A source's bytes for somebody who reads only some of them.
+//! Feeds some of a source's bytes to a reader.
 //!
-//! A stream (`pg::stream`) reads until there is a record, however long that is. Who sniffs has so many bytes to spend, and the first of
-//! them are looked at twice: for the dialect, and then as records. So the first bytes are kept, and given to the reader
-//! before the others. Where the budget ends the data do not: the reader is told nothing, and has no record.
+//! A stream (`pg::stream`) reads until there is a record, however long that is. `bulk_sniff` has a budget of bytes, and
+//! uses the first ones twice: for the dialect, and as records. So the first bytes are kept, and given to the reader
+//! before the others. The end of the budget is not the end of the data: the reader is not told of it, and returns no
+//! record.
 
 use pg_bulk_format::dialect::{Dialect, Eol};
 use pg_bulk_format::reader::{Event, Place, ReadError, Reader, Settings};
@@ -17,35 +18,35 @@ use crate::pg::source::Source;
 /// Bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
 
-/// Bytes of a source, in the server's encoding where they need to be converted.
+/// Bytes of a source, converted to the server's encoding if necessary.
 #[derive(Debug)]
 pub struct Feed {
     source: Source,
     encodings: Encodings,
     treatment: Treatment,
-    /// Not converted yet.
+    /// Bytes that are not converted yet.
     raw: Vec<u8>,
-    /// For the reader.
+    /// Bytes for the reader.
     ready: Vec<u8>,
     given: usize,
     /// Bytes that may still be read.
     left: u64,
     ended: bool,
-    /// Something is behind the bytes that may be read. Its first byte was read, and is lost.
+    /// The source goes on behind the budget. One more byte was read to find that out, and is discarded.
     spent: bool,
-    /// Some byte is none of ASCII, and means what the encoding says.
+    /// Some byte is not ASCII, so its meaning depends on the encoding.
     has_others: bool,
     bom_pending: bool,
 }
 
-/// What came of asking for a record.
+/// Result of [`Feed::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Record,
     Header,
     /// The data have ended.
     End,
-    /// No more may be read.
+    /// The budget has ended.
     Enough,
 }
 
@@ -68,7 +69,7 @@ impl Feed {
         }
     }
 
-    /// A reader of what is fed to it.
+    /// A reader for the bytes of this feed.
     pub fn reader(&self, dialect: &Dialect, header_lines: u64) -> Reader {
         Reader::new(Settings {
             dialect: dialect.clone(),
@@ -87,34 +88,34 @@ impl Feed {
         &self.source
     }
 
-    /// Was there a byte that is none of ASCII? A byte order mark is one, too.
+    /// Was there a byte that is not ASCII? Those of a byte order mark count.
     pub fn has_others(&self) -> bool {
         self.has_others
     }
 
-    /// Where in the file a byte is that the reader was given.
+    /// Are the reader's positions offsets in the file?
     pub fn has_offsets(&self) -> bool {
         self.treatment != Treatment::Convert && self.source.size().is_some()
     }
 
-    /// The first bytes, at least so many if there are. To be called before anything is fed.
+    /// The first bytes, at least `wanted` if the source has them. To be called before a reader gets any.
     pub fn first(&mut self, wanted: usize) -> Result<&[u8]> {
         while self.ready.len() < wanted && self.fetch()? {}
         Ok(&self.ready)
     }
 
-    /// Have all bytes been read?
+    /// Has the whole source been read?
     pub fn is_whole(&self) -> bool {
         self.ended
     }
 
-    /// More bytes from the source; false if there are none, or none may be read.
+    /// Read more bytes from the source; false at its end, or at the end of the budget.
     fn fetch(&mut self) -> Result<bool> {
         pgrx::check_for_interrupts!();
         if self.ended || self.spent {
             return Ok(false);
         }
-        // One byte tells whether there is more than may be read.
+        // At the end of the budget, one more byte shows whether the source goes on.
         let most = usize::try_from(self.left.max(1)).unwrap_or(PIECE).min(PIECE);
         let mut piece = vec![0; most];
         let n = self.source.read(&mut piece)?;
@@ -147,7 +148,7 @@ impl Feed {
         }
     }
 
-    /// Go to the next record. An error is COPY's; its detail says where it is.
+    /// Go to the next record. An error is COPY's; its detail gives the line.
     pub fn advance(&mut self, reader: &mut Reader) -> Result<Next> {
         loop {
             match reader.advance() {
@@ -204,7 +205,7 @@ impl Feed {
         error.detail(detail)
     }
 
-    /// So many bytes from somewhere else in the file, of which nothing that was fed before is known any more.
+    /// Read `len` bytes at another position of the file. The position of the feed is lost.
     pub fn sample_at(&mut self, offset: u64, len: usize) -> Result<Vec<u8>> {
         pgrx::check_for_interrupts!();
         self.source.seek(offset)?;
@@ -222,7 +223,8 @@ impl Feed {
         Ok(bytes)
     }
 
-    /// Show the records in these bytes, which begin with one at `offset` of the file. What cannot be read ends them.
+    /// Call `look` for the records in these bytes, the first of which begins at `offset` of the file. Stops at an
+    /// error.
     pub fn each_record(
         &self,
         mut bytes: &[u8],
@@ -251,7 +253,7 @@ impl Feed {
     }
 }
 
-/// Give a reader some of these bytes. Returns how many.
+/// Give a reader some of these bytes, and return their number.
 fn give(reader: &mut Reader, bytes: &[u8], treatment: Treatment, encodings: &Encodings) -> Result<usize> {
     let space = reader.try_space().ok_or_else(out_of_memory)?;
     let n = bytes.len().min(space.len());

@@ -1,6 +1,7 @@
-//! What is said of a file when its sample has been read.
+//! Makes the result of `bulk_sniff` after the sample has been read.
 //!
-//! Options that somebody gave stay as they are, and those that were found are added. COPY has the last word on what goes together.
+//! Options that the caller gave are kept, and those that were found are added. COPY's own checks decide whether they
+//! can be combined.
 
 use std::ffi::CString;
 
@@ -54,7 +55,7 @@ impl Sniffer {
         }
         let place = |name: &str| NAMES.iter().position(|known| *known == name);
         options.sort_by_key(|(name, _)| place(name));
-        // COPY has the last word on what goes together.
+        // COPY's own check that the options can be combined.
         draft.finish()?;
         let names = names(known.names.as_deref(), self.columns.len(), LONGEST, clip);
         let columns: Vec<_> =
@@ -110,7 +111,7 @@ impl Sniffer {
         })
     }
 
-    /// There is not a byte.
+    /// The result for a file without a byte.
     fn nothing(
         mut self,
         request: &Request,

@@ -1,18 +1,18 @@
-//! What a file is, found out by reading some of it: dialect, header, columns, types.
+//! Finds the dialect, header, columns and types of a file from a sample of it.
 //!
 //! ```text
 //!   first bytes ─► dialect, width, header      (pg_bulk_format::sniff: guesses)
-//!   records     ─► Evidence of each column     (Judge: the server's word on each value)
-//!   elsewhere   ─► more of it, where a record's beginning is beyond doubt
+//!   records     ─► Evidence of each column     (Judge: the server accepts or rejects each value)
+//!   elsewhere   ─► more records, where the beginning of one is certain
 //! ```
 //!
-//! A guess that the file's own user makes wins. A sample has so many bytes in all; a file that has no more is read to its end, and
-//! then what is said of it holds for each of its rows ([`Sniffed::complete`]). Of several files the first one that has a record says what they
-//! are, and all are sampled; with a header that has the same names in another order, the fields of a file are those of the names, as
-//! loads have it (`pg::header`).
+//! Options of the caller override guesses. The sample has a limited number of bytes. A smaller file is read to its end,
+//! and then the result holds for each of its rows ([`Sniffed::complete`]). If there are several files, the first one
+//! with a record determines the dialect, and all are sampled. If headers have the same names in another order, fields
+//! are matched by name, as in loads (`pg::header`).
 //!
-//! Nothing of this is a load: what is wrong with a line is COPY's error, but lines with more or fewer fields than others are
-//! only told of.
+//! This is not a load. An invalid line is COPY's error, but a line with more or fewer fields than others only leads to
+//! a note.
 
 mod evidence;
 mod feed;
@@ -42,20 +42,20 @@ use super::option_value::{HeaderOption, Value};
 use super::source::{Location, Source};
 use crate::error::{Error, Result};
 
-/// Options that say what a file is, in the order in which they are proposed.
+/// Options that describe a file, in the order of the result.
 pub const NAMES: &[&str] = &["format", "delimiter", "quote", "escape", "null", "header", "encoding", "compression"];
 
-/// Bytes of one of many files, at least.
+/// Smallest number of bytes that are read of one of several files.
 const FEWEST: u64 = 64 * 1024;
 
-/// What was found.
+/// The result.
 #[derive(Debug)]
 pub struct Sniffed {
-    /// Options of loads and foreign tables that read the file so.
+    /// Options for loads and foreign tables that read the file.
     pub options: Vec<(String, Vec<u8>)>,
     pub format: Format,
     pub delimiter: u8,
-    /// None if quotes are characters like others.
+    /// None if quotes are ordinary characters.
     pub quote: Option<u8>,
     pub escape: Option<u8>,
     pub header: bool,
@@ -65,15 +65,15 @@ pub struct Sniffed {
     /// Each record was read.
     pub complete: bool,
     pub columns: Vec<SniffedColumn>,
-    /// The names of the files, if they are several.
+    /// The names of the files, if there are several.
     pub files: Vec<CString>,
     pub notes: Vec<String>,
-    /// Where a foreign table is not what a table is.
+    /// Notes about differences between the foreign table and the table.
     pub foreign_notes: Vec<String>,
 }
 
 impl Sniffed {
-    /// The file that a piece of evidence is from, if there are several.
+    /// The file in which a type was ruled out, if there are several.
     pub fn file_of(&self, ruled: &RuledOut) -> Option<&CStr> {
         self.files.get(ruled.file).map(CString::as_c_str)
     }
@@ -91,15 +91,15 @@ impl SniffedColumn {
         self.evidence.column_type().map_or("text", |one| one.name())
     }
 
-    /// For a foreign table, which others read later, under settings of their own.
+    /// The type in a foreign table, which other users read later, under settings of their own.
     pub fn foreign_type_name(&self) -> &'static str {
         self.evidence.lasting_type().map_or("text", |one| one.name())
     }
 }
 
-/// Find out what is at a location. Whether it may be read was asked before. Guarded, and interruptible.
+/// Sniff the file at a location. The caller has checked the privilege to read it. Guarded, and interruptible.
 pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
-    // What is wrong with an option by itself is said before a file is opened.
+    // Invalid options are reported before a file is opened.
     let draft = request.draft()?;
     let csv_only = request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some();
     let mut known = draft.clone();
@@ -161,16 +161,17 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let size = files.as_deref().map(FileList::size).or(source.file_size());
         let budget = match request.amount {
             Amount::All => u64::MAX,
-            // All of a file that is small enough.
+            // A file that is small enough is read whole.
             Amount::Bytes(bytes) if size.is_some_and(|size| size <= bytes) && source.size().is_some() => u64::MAX,
             Amount::Bytes(bytes) if sniffer.several => (bytes / list.len() as u64).max(FEWEST.min(bytes)),
             Amount::Bytes(bytes) => bytes,
         };
         let mut feed = Feed::new(source, encodings, budget);
-        // An error closes what is open when it is raised.
+        // When an error is raised, the server closes the files.
         sniffer.take_file(&mut feed, number, budget)?;
         compression = compression.or(feed.source().compression());
-        // What is said of bytes that mean the same in each encoding has to hold in another session.
+        // The meaning of bytes that are not ASCII must be the same in another session, so the encoding becomes an
+        // option.
         if feed.has_others() && sniffer.encoding.is_none() {
             sniffer.encoding = encodings.foreign_name();
         }
@@ -180,12 +181,12 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     sniffer.finish(request, draft, compression, files)
 }
 
-/// What the first file said, for all of them.
+/// The findings of the first file, for all files.
 #[derive(Debug, Clone)]
 struct Known {
     dialect: Dialect,
     header_lines: u64,
-    /// The last of them has the names of the columns.
+    /// The last header line has the names of the columns.
     has_names: bool,
     names: Option<Vec<Option<Vec<u8>>>>,
 }
@@ -199,11 +200,11 @@ struct Sniffer {
     records: u64,
     complete: bool,
     eol: Option<Eol>,
-    /// The first record that has another number of fields: its file, its line, how many.
+    /// The first record with another number of fields: its file, its position, that number.
     odd: Option<(usize, Place, usize)>,
     odd_records: u64,
     notes: Vec<String>,
-    /// The encoding to be proposed: the session's, which decided what characters are.
+    /// The encoding for the result: the session's, in which the characters were read.
     encoding: Option<String>,
     several: bool,
 }

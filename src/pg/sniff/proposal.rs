@@ -1,4 +1,4 @@
-//! What was sniffed, as statements and as options.
+//! The result of `bulk_sniff` as statements and as options.
 
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -8,44 +8,44 @@ use pgrx::pg_sys;
 
 use super::{Sniffed, SniffedColumn};
 
-/// Endings of names that say how a file is compressed, and then what it is.
+/// Endings of file names for compression, and those for formats, which come before them.
 const COMPRESSED: &[&[u8]] = &[b"gz", b"zst", b"zstd", b"lz4", b"bz2", b"xz"];
 const FORMATS: &[&[u8]] =
     &[b"csv", b"tsv", b"tab", b"psv", b"txt", b"text", b"tbl", b"dat", b"data", b"json", b"jsonl", b"ndjson", b"log"];
 
-/// At most so many bytes of a name, whole characters.
+/// Length of a name cut to at most `most` bytes of whole characters.
 pub fn clip(name: &[u8], most: usize) -> usize {
     if name.len() <= most {
         return name.len();
     }
     let limit = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
-    // SAFETY: the bytes are there; the function only looks at them.
+    // SAFETY: bytes and their number; the function only reads them.
     let kept = unsafe { pg_sys::pg_mbcliplen(name.as_ptr().cast(), limit(name.len()), limit(most)) };
     usize::try_from(kept).unwrap_or(0)
 }
 
-/// The longest name there is.
+/// Bytes of the longest identifier.
 pub const LONGEST: usize = pg_sys::NAMEDATALEN as usize - 1;
 
 fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-/// A name as SQL wants it written. Guarded.
+/// A name quoted for SQL if necessary. Guarded.
 pub fn identifier(name: &[u8]) -> Vec<u8> {
     let name = c_string(name);
     // SAFETY: a guarded call that returns the string or a copy.
     unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }.to_bytes().to_vec()
 }
 
-/// A string as SQL wants it written. Guarded.
+/// A string literal for SQL. Guarded.
 fn literal(value: &[u8]) -> Vec<u8> {
     let value = c_string(value);
     // SAFETY: a guarded call that returns a copy.
     unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(value.as_ptr())) }.to_bytes().to_vec()
 }
 
-/// A name for a table of this file: its own without directories and endings.
+/// A table name for this file: the file's name without directories and endings.
 pub fn table_name(path: &CStr) -> Vec<u8> {
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
     let mut name = path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn table_name(path: &CStr) -> Vec<u8> {
             name.truncate(dot);
         }
     }
-    // A pattern is no name.
+    // If the name is a pattern, use that of the directory.
     if name.is_empty() || name.iter().any(|b| matches!(b, b'*' | b'?' | b'[')) {
         let parent = path.parent().and_then(Path::file_name).map(|name| name.as_bytes().to_vec());
         name = parent.filter(|name| !name.iter().any(|b| matches!(b, b'*' | b'?' | b'['))).unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn table_name(path: &CStr) -> Vec<u8> {
     if name.is_empty() {
         name = b"new_table".to_vec();
     }
-    // Names of files are bytes, and may be no text to the server.
+    // File names are bytes, and may be invalid in the server's encoding.
     if crate::pg::encoding::invalid_in_server_encoding(&name).is_some() {
         name = b"new_table".to_vec();
     }
@@ -97,12 +97,12 @@ impl Sniffed {
         }
     }
 
-    /// `CREATE TABLE`; `name` is written as SQL wants it. Guarded.
+    /// `CREATE TABLE`; `name` is already quoted. Guarded.
     pub fn create_table(&self, name: &[u8]) -> Vec<u8> {
         [b"CREATE TABLE ".as_slice(), name, b" ", &self.columns_sql(false)].concat()
     }
 
-    /// `CREATE FOREIGN TABLE` on a server, with these options in front of those of the file. Guarded.
+    /// `CREATE FOREIGN TABLE` on a server; the options are `source`, then those of the file. Guarded.
     pub fn create_foreign_table(&self, name: &[u8], server: &CStr, source: (&str, &CStr)) -> Vec<u8> {
         let mut options = vec![[source.0.as_bytes(), b" ", &literal(source.1.to_bytes())].concat()];
         for (name, value) in &self.options {

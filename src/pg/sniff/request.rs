@@ -1,6 +1,6 @@
-//! What somebody wants to know of a file, and what he knows already.
+//! The options of `bulk_sniff`: what the caller knows of the file, and the size of the sample.
 //!
-//! What he says is an option of COPY's, and is checked as one, by itself and with what was guessed besides.
+//! Each option of COPY is checked as COPY would, by itself and together with the guessed ones.
 
 use std::ffi::CString;
 
@@ -11,17 +11,17 @@ use crate::error::Result;
 use crate::pg::copy_options::Draft;
 use crate::pg::option_value::{Caller, Value, invalid, text};
 
-/// Bytes that are read unless somebody says how many.
+/// Bytes of the sample by default.
 const USUAL_SAMPLE: u64 = 4 << 20;
 
-/// How much is read.
+/// Size of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Amount {
     Bytes(u64),
     All,
 }
 
-/// What somebody wants to know, and what he knows.
+/// The options of one call.
 #[derive(Debug, Clone)]
 pub struct Request {
     caller: Caller,
@@ -34,7 +34,7 @@ impl Request {
         Request { caller, given: Vec::new(), amount: Amount::Bytes(USUAL_SAMPLE) }
     }
 
-    /// Take an option that says what the file is, or how much of it is to be read; false if it is none.
+    /// Read an option that describes the file or the sample; false if the name is unknown.
     pub fn set(&mut self, name: &str, value: &Value) -> Result<bool> {
         if name == "sample" {
             self.amount = amount(&text(value.one(name)?))?;
@@ -51,12 +51,12 @@ impl Request {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_slice())
     }
 
-    /// One character, or a complaint that is made later, when all is known.
+    /// The first byte of an option's value. Its validity is checked later, with all options.
     pub(super) fn one_byte(&self, name: &str) -> Option<u8> {
         self.bytes_of(name).and_then(|value| value.first().copied())
     }
 
-    /// What is given, and what was guessed besides, as COPY would read it.
+    /// The given options as COPY's, to which guesses are added.
     pub(super) fn draft(&self) -> Result<Draft> {
         let mut draft = Draft::new(self.caller);
         for (name, value) in &self.given {
@@ -66,7 +66,7 @@ impl Request {
     }
 }
 
-/// `all`, or a number of bytes, with a unit if one likes. Guarded.
+/// Read the size of the sample: `all`, or a number of bytes, with an optional unit. Guarded.
 fn amount(value: &str) -> Result<Amount> {
     if value.eq_ignore_ascii_case("all") {
         return Ok(Amount::All);
@@ -74,7 +74,7 @@ fn amount(value: &str) -> Result<Amount> {
     let (mut bytes, mut hint) = (0, std::ptr::null());
     let string = CString::new(value).unwrap_or_default();
     let unit = pg_sys::GUC_UNIT_BYTE.cast_signed();
-    // SAFETY: a guarded call with a string, which fills what it is given.
+    // SAFETY: a guarded call with a string, which fills its arguments.
     let is_number = unsafe { pg_sys::parse_int(string.as_ptr(), &raw mut bytes, unit, &raw mut hint) };
     match u64::try_from(bytes) {
         Ok(bytes @ 1..) if is_number => Ok(Amount::Bytes(bytes)),

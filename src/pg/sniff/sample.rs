@@ -1,7 +1,7 @@
-//! The sample of a file: its dialect and header from the first bytes, then its records, as far as the budget goes.
+//! Reads the sample of a file: dialect and header from the first bytes, then records, up to the budget.
 //!
-//! Of a file that is larger than that, a part of the budget is for places behind its start. There the tricky point is where a
-//! record begins: a place where that is not beyond doubt is passed over, and told of.
+//! Of a larger file, part of the budget is for positions in its middle. The tricky point is the beginning of a record
+//! there: if it is not certain, the position is skipped, and a note says so.
 
 use pg_bulk_format::dialect::Dialect;
 use pg_bulk_format::reader::{Reader, Value as Field};
@@ -18,9 +18,9 @@ use crate::error::{Error, Result};
 use crate::pg::encoding::verify_in_server_encoding;
 use crate::pg::option_value::HeaderOption;
 
-/// Bytes that tell the dialect.
+/// Bytes that determine the dialect.
 const FIRST: usize = 256 * 1024;
-/// Samples from the middle of a file, and bytes of each.
+/// Number of samples from the middle of a file, and bytes of each.
 const PLACES: u64 = 8;
 const PIECE: u64 = 128 * 1024;
 
@@ -29,7 +29,7 @@ impl Sniffer {
         let middle = feed.source().size().filter(|&size| {
             budget != u64::MAX && !self.several && feed.has_offsets() && size > budget && budget > 2 * PLACES * PIECE
         });
-        // What is for the middle is not for the start.
+        // The budget of the middle is not spent on the start.
         let known = match self.known.clone() {
             Some(known) => known,
             None => match self.begin(feed)? {
@@ -45,7 +45,7 @@ impl Sniffer {
             match feed.advance(&mut reader)? {
                 Next::Header => {
                     headers += 1;
-                    // The last one is next to the data.
+                    // The last header line is next to the data.
                     if headers < known.header_lines || !known.has_names {
                         continue;
                     }
@@ -87,7 +87,7 @@ impl Sniffer {
         Ok(())
     }
 
-    /// The dialect and the header of the first file that has anything. None if this one has not.
+    /// Find the dialect and the header, from the first file that is not empty. None if this one is empty.
     fn begin(&mut self, feed: &mut Feed) -> Result<Option<Known>> {
         let sample = feed.first(FIRST)?.to_vec();
         let whole = feed.is_whole();
@@ -99,7 +99,7 @@ impl Sniffer {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0),
             Some(HeaderOption::Match) => (1, true),
             None => {
-                // Not in front of each of several files.
+                // Several files have no preamble each.
                 let ahead = if self.several { 0 } else { preamble(&sample, whole, &dialect) };
                 self.find_header(&sample, whole, &dialect, ahead)
             }
@@ -109,7 +109,7 @@ impl Sniffer {
         Ok(Some(known))
     }
 
-    /// How many lines are in front of the data, and whether the last one has names.
+    /// The number of lines in front of the data, and whether the last one has names.
     fn find_header(&mut self, sample: &[u8], whole: bool, dialect: &Dialect, ahead: usize) -> (u64, bool) {
         match ahead {
             0 => (),
@@ -192,13 +192,13 @@ impl Sniffer {
         Ok(())
     }
 
-    /// Samples from the middle of a file, and from its end.
+    /// Read samples from the middle of a file, and from its end.
     fn take_middle(&mut self, feed: &mut Feed, known: &Known, file: usize, start: u64, size: u64) -> Result<()> {
         let Some(eol) = self.eol else { return Ok(()) };
         let (width, behind) = (self.columns.len(), size - start);
         let mut passed = 0;
         for place in 0..PLACES {
-            // The last one ends with the file.
+            // The last sample ends with the file.
             let offset = start + behind / PLACES * place + behind % PLACES + (behind / PLACES).saturating_sub(PIECE);
             let bytes = feed.sample_at(offset, usize::try_from(PIECE).unwrap_or(0))?;
             let Some(first) = first_record(&bytes, &known.dialect, eol, width) else {
@@ -221,7 +221,7 @@ impl Sniffer {
     }
 }
 
-/// Which column each field is for, where a header has the names of the first one in another order; else none.
+/// The column of each field, if a header has the names of the first one in another order; else an empty list.
 fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> {
     if first == names || first.len() != names.len() {
         return Vec::new();

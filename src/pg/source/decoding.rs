@@ -1,4 +1,4 @@
-//! How the bytes of an open source become what it delivers.
+//! How the bytes of an open source are decoded.
 
 use std::cell::RefCell;
 use std::io::{BufReader, Read};
@@ -13,27 +13,27 @@ use crate::pg::compression::Compression;
 use crate::pg::decompressor::{Counted, Decompressor};
 use crate::pg::ring::Ring;
 
-/// Bytes that are read for a sample, whatever they stand for.
+/// Compressed bytes that are read for a sample.
 pub const SAMPLE: u64 = 2 << 20;
 
-/// Bytes that a decoder is given at a time where they are decompressed when they are wanted.
+/// Bytes that a decoder gets at a time if it runs in the reading process.
 pub const PORTION: usize = 16 << 10;
 
-/// How its bytes become what is delivered.
+/// State of the decoding.
 pub enum Decoding {
-    /// They are.
+    /// Bytes are delivered unchanged.
     Plain,
-    /// What comes first is to tell.
+    /// The first bytes, which are not read yet, show the compression.
     Untold,
-    /// They are, but these were read already, up to a point they are delivered.
+    /// Not compressed. These first bytes were read already; the number is how many of them were delivered.
     Told(Vec<u8>, usize),
-    /// Nothing is read yet.
+    /// Compressed; nothing is read yet.
     New(Compression),
     Ahead(Compression, Decompressor),
     Here(Compression, Here),
-    /// Others read along; each what it wants ([`Source::read_exactly`]).
+    /// The bytes are shared: each process reads chunks by position ([`Source::read_exactly`]).
     Shared(Ring),
-    /// There is no descriptor.
+    /// A client sends the bytes; there is no descriptor.
     Client(Client),
 }
 
@@ -43,11 +43,11 @@ impl std::fmt::Debug for Decoding {
     }
 }
 
-/// Decompressed where it is read.
+/// A decoder in the reading process.
 pub struct Here {
     pub decoder: Box<dyn Read>,
     pub consumed: Arc<AtomicU64>,
-    /// What was wrong with the source, for a decoder knows only errors of its own kind.
+    /// The source's own error: a decoder can only return an I/O error.
     pub failed: Rc<RefCell<Option<Error>>>,
 }
 
@@ -61,12 +61,12 @@ impl Here {
     }
 }
 
-/// A descriptor for a decoder.
+/// Reads a source for a decoder.
 struct Fetch {
     from: Handle,
-    /// What was read already.
+    /// Bytes that were read already.
     first: Vec<u8>,
-    /// Bytes that it may take.
+    /// Bytes that may still be read.
     left: u64,
     failed: Rc<RefCell<Option<Error>>>,
 }

@@ -1,10 +1,10 @@
-//! A descriptor of one process, for others.
+//! A descriptor of one process, for use by others.
 
 use std::ffi::{CString, c_int};
 
 use super::location::Location;
 
-/// A process's descriptor, as others can open it. Only some systems have it as a file; on others, none is there.
+/// A process's descriptor, as a path that other processes can open. On systems without such paths the open fails.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Descriptor {
@@ -13,10 +13,10 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// None.
+    /// No descriptor.
     pub const NONE: Descriptor = Descriptor { process: 0, fd: -1 };
 
-    /// One of this process.
+    /// A descriptor of this process.
     pub fn new(fd: c_int) -> Descriptor {
         Descriptor { process: std::process::id(), fd }
     }

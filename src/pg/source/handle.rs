@@ -1,4 +1,4 @@
-//! An open descriptor, or what stands for one, and reading it without being stuck.
+//! Reads an open descriptor, or bytes of the database, without blocking uninterruptibly.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -22,7 +22,7 @@ pub struct Handle {
     /// Reads wait for readiness.
     pub waits: bool,
     pub at_end: Rc<Cell<bool>>,
-    /// There is no descriptor; the bytes are these.
+    /// If set, there is no descriptor, and these are the bytes.
     pub supply: Option<Supply>,
 }
 
@@ -36,11 +36,11 @@ impl Handle {
     }
 
     pub fn file(&self) -> ManuallyDrop<File> {
-        // SAFETY: the descriptor is open and stays the server's: the File is never dropped.
+        // SAFETY: the descriptor is open. The server closes it: the File is never dropped.
         ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
     }
 
-    /// The next bytes; none at the end. Guarded, and interruptible.
+    /// Read the next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if let Some(supply) = &self.supply {
             let count = supply.read(buffer)?;
@@ -71,7 +71,7 @@ impl Handle {
         }
     }
 
-    /// Wait until a read would deliver something or the end.
+    /// Wait until a read would return bytes or the end.
     fn wait(&self) -> Result<()> {
         let events = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {

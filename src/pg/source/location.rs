@@ -1,4 +1,4 @@
-//! What is to be opened, and what can be said of it without opening it as a source.
+//! Locations of sources, and facts about them that need no open source.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -16,23 +16,23 @@ use crate::pg::compression::{Compressed, first_bytes};
 use crate::pg::directory::Below;
 use crate::pg::files::{self, FileList};
 
-/// What to open.
+/// A location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A file of the server's machine.
     File(CString),
-    /// A file that must be below the directory of a server.
+    /// A file that must be below the directory of a foreign server.
     Below(Below),
     /// A shell command whose output is read.
     Program(CString),
-    /// The client of a COPY FROM STDIN, which is asked for so many columns ([`Source::ask`]).
+    /// The client of a COPY FROM STDIN, which is told this number of columns ([`Source::ask`]).
     Client(usize),
     /// A value of type bytea.
     Bytes(Bytes),
     LargeObject(LargeObject),
-    /// Nothing that has bytes: rows are those of a query.
+    /// No source of bytes: a query makes the rows.
     Query,
-    /// Files that somebody has listed.
+    /// A list of files.
     Files(Rc<FileList>),
 }
 
@@ -42,7 +42,7 @@ impl Location {
         self.name().to_string_lossy()
     }
 
-    /// The same as it is.
+    /// The path or command in its original bytes.
     pub fn name(&self) -> &CStr {
         match self {
             Location::File(name) | Location::Program(name) => name,
@@ -55,7 +55,7 @@ impl Location {
         }
     }
 
-    /// What the system knows of a file, without opening it.
+    /// The system's metadata of a file, which is not opened.
     pub fn metadata(&self) -> std::io::Result<std::fs::Metadata> {
         match self {
             Location::Below(below) => below.metadata(),
@@ -63,7 +63,7 @@ impl Location {
         }
     }
 
-    /// May it be opened, as far as pg_bulk.allowed_directories says by the names of its files?
+    /// Does pg_bulk.allowed_directories allow its files, by their names?
     pub fn is_allowed(&self) -> bool {
         match self {
             Location::Files(list) => list.files.iter().all(|file| list.location(file).is_allowed()),
@@ -71,7 +71,8 @@ impl Location {
         }
     }
 
-    /// The list of its files, if it is not a file's own name. Errors are for who is to read it. Guarded, and interruptible.
+    /// The list of its files, unless it names a single file. Errors are for the user who reads it. Guarded, and
+    /// interruptible.
     pub fn files(&self) -> Result<Option<Rc<FileList>>> {
         match self {
             Location::File(_) | Location::Below(_) => Ok(FileList::of(self.name(), self.below())?.map(Rc::new)),
@@ -80,17 +81,17 @@ impl Location {
         }
     }
 
-    /// Is it in the database, and no file's or program's name?
+    /// Are its bytes or rows in the database, and not in a file or program?
     pub fn is_inside(&self) -> bool {
         matches!(self, Location::Bytes(_) | Location::LargeObject(_) | Location::Query)
     }
 
-    /// What it must be below.
+    /// The directory that it must be below.
     pub fn below(&self) -> Option<&Below> {
         if let Location::Below(below) = self { Some(below) } else { None }
     }
 
-    /// Is it the name of several files, as far as can be seen without a look for them?
+    /// May it stand for several files, by its name alone, without a look at the file system?
     pub fn may_be_several(&self) -> bool {
         match self {
             Location::File(_) | Location::Below(_) => files::may_be_several(self.name(), self.below()),
@@ -109,7 +110,7 @@ impl Location {
         CString::new([kind, self.name().to_bytes(), b"\""].concat()).unwrap_or_default()
     }
 
-    /// How large a regular file is, if it is there.
+    /// Size of a regular file, if it exists.
     pub fn size(&self) -> Option<u64> {
         if let Ok(Some(list)) = self.files() {
             return Some(list.size());
@@ -118,8 +119,7 @@ impl Location {
         Some(meta.len())
     }
 
-    /// Bytes that are read, as far as several processes can read them at once: the size of a regular file that is not
-    /// compressed, or of a list's.
+    /// Bytes that several processes can read at once: the size of a regular file that is not compressed, or of a list.
     pub fn divided_size(&self, compressed: Compressed) -> Option<u64> {
         match self.files() {
             Ok(Some(list)) => Some(list.size()),
@@ -127,17 +127,17 @@ impl Location {
         }
     }
 
-    /// Size of a regular file that is not compressed, without opening it as a source: somebody plans to.
+    /// Size of a regular file that is not compressed, for planning, without a source.
     pub fn plain_size(&self, compressed: Compressed) -> Option<u64> {
         let path = self.path()?;
-        // Others must not be opened just to look, nor even looked at.
+        // Files that are not allowed must be neither opened nor looked at.
         if !self.is_allowed() {
             return None;
         }
         self.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        // Of others nobody is to learn what they begin with.
+        // The first bytes of a file that is not allowed must not become known.
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         let allowed = guc::allowed_directories().is_none_or(|allowed| is_below(fd, &allowed));
         if !allowed || matches!(self, Location::Below(below) if !below.admits(fd)) {

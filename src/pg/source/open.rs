@@ -1,4 +1,4 @@
-//! Opening: what was opened is judged by its descriptor, since its path may mean something else by then.
+//! Opens sources, and checks them by their descriptors, since the path may lead to another file meanwhile.
 
 use std::ffi::CStr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -74,7 +74,7 @@ impl Source {
         }
     }
 
-    /// Look at what was opened, by its descriptor: the path may mean something else by now.
+    /// Check the open file by its descriptor: the path may lead to another file by now.
     fn inspect(&mut self) -> Result<()> {
         let meta = self
             .file()
@@ -88,15 +88,15 @@ impl Source {
         if meta.is_file() {
             self.file_size = Some(meta.size());
         } else {
-            // Other special files are read as they come: the kernel refuses to wait for /dev/null, say, and one that
-            // has nothing yet says so.
+            // Other special files are read without waiting: the kernel does not support waiting for /dev/null, for
+            // example. A file that has no bytes yet returns EAGAIN.
             self.from.waits = meta.file_type().is_fifo();
         }
         self.decoding = self.undecoded();
         Ok(())
     }
 
-    /// Before anything is read: what is to become of it?
+    /// The state of the decoding before anything is read.
     pub(super) fn undecoded(&self) -> Decoding {
         if self.compressed == Compressed::No {
             return Decoding::Plain;
@@ -110,7 +110,7 @@ impl Source {
         self.compressed.of(&first_bytes(&self.file())).map_or(Decoding::Plain, Decoding::New)
     }
 
-    /// pg_bulk.allowed_directories, asked of the descriptor.
+    /// Check the descriptor against pg_bulk.allowed_directories.
     fn check_directory(&self) -> Result<()> {
         let Some(allowed) = guc::allowed_directories() else { return Ok(()) };
         if is_below(self.from.fd, &allowed) {
@@ -129,7 +129,7 @@ impl Source {
         }
         // SAFETY: an open stream of the C library; pgrx's FILE is the C library's under another name.
         let fd = unsafe { libc::fileno(pipe.cast()) };
-        // SAFETY: fcntl on our own descriptor.
+        // SAFETY: fcntl on an open descriptor.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);

@@ -1,4 +1,4 @@
-//! Reading: the next bytes, or, of what has places, those of a place.
+//! Reads a source: the next bytes, or bytes at a given offset.
 
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use crate::pg::decompressor::{Decompressor, Got};
 use crate::pg::points::{point, point_errno};
 
 impl Source {
-    /// The next bytes; none at the end. Guarded, and interruptible.
+    /// Read the next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             match &mut self.decoding {
@@ -34,7 +34,7 @@ impl Source {
                 }
                 Decoding::Untold => {
                     let mut first = Vec::new();
-                    // Who writes may wait for what becomes of it: no byte more than it takes.
+                    // A writer may wait for the result of its bytes, so read no more than the compression check needs.
                     while Compression::may_begin(&first) {
                         let mut more = [0; TELLING];
                         let n = self.from.read(more.get_mut(first.len()..).unwrap_or_default())?;
@@ -57,7 +57,7 @@ impl Source {
                     self.bytes_read += n as u64;
                     if n == 0 && !buffer.is_empty() {
                         if self.from.at_end.get() {
-                            // Another writer's bytes, if one comes, are no more of it.
+                            // Bytes of another writer that may come are not part of the data.
                             return Ok(0);
                         }
                         self.decoding = Decoding::Plain;
@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// Bytes that are left of a file that is read up to there. An error if it has grown since in the middle of a line.
+    /// Bytes left before the offset `end`. An error if the file has grown in the middle of a line since.
     fn left_before(&self, end: u64) -> Result<usize> {
         use std::io::Seek;
         use std::os::unix::fs::FileExt;
@@ -130,14 +130,14 @@ impl Source {
         Ok(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
-    /// Decompress where it is read, beginning with these bytes.
+    /// Decompress in the reading process; `first` are bytes that were read already.
     fn here(&self, compression: Compression, first: Vec<u8>) -> Result<Decoding> {
         let most = if self.stays_close { SAMPLE } else { u64::MAX };
         let here = Here::begin(compression, self.from.clone(), first, most);
         here.map(|here| Decoding::Here(compression, here)).map_err(|error| self.undecodable(compression, &error))
     }
 
-    /// What is wrong with compressed bytes, and where.
+    /// The error for compressed bytes that cannot be decompressed, with the position.
     fn undecodable(&self, compression: Compression, error: &std::io::Error) -> Error {
         if error.raw_os_error().is_some() {
             return Error::file_access("could not read from COPY file", error);
@@ -171,7 +171,7 @@ impl Source {
         if let Decoding::Shared(ring) = &self.decoding {
             check_for_interrupts!();
             ring.read(buffer, offset);
-            // One process tells of it.
+            // Only the leader reports them.
             if ring.leads() {
                 self.bytes_read = ring.consumed();
             }

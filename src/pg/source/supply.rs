@@ -1,8 +1,9 @@
-//! Bytes that are in the database, and no file: a value of type bytea, or a large object.
+//! Bytes that are in the database, not in a file: a value of type bytea, or a large object.
 //!
-//! There is no descriptor. What is compressed is decompressed where it is read, as a program's output is, and only one process
-//! reads. A large object is asked for portions by the server's own function, which knows who may read it (`lo_get`); it is that of
-//! the moment when it was opened, whoever writes to it meanwhile, so the snapshot of that moment goes with it.
+//! There is no descriptor. Compressed bytes are decompressed in the reading process, like a program's output, and only
+//! one process reads. A large object is read in portions by the server's own function, which checks privileges
+//! (`lo_get`). All portions are read in the snapshot of the moment when it was opened, so concurrent changes have no
+//! effect.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -16,7 +17,7 @@ use crate::pg::compat;
 /// lo_get(oid, bigint, integer) (pg_proc.dat)
 const LO_GET: u32 = 3459;
 
-/// The bytes of a value, which stay where they are as long as anybody reads them.
+/// The bytes of a value, which must stay in place while they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes {
     data: *const u8,
@@ -24,15 +25,15 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// None at all.
+    /// No bytes.
     pub const NONE: Bytes = Bytes { data: std::ptr::null(), len: 0 };
 
-    /// The value's. Guarded; allocates in the current memory context.
+    /// The bytes of a datum. Guarded; allocates in the current memory context.
     ///
     /// # Safety
-    /// A datum of type bytea, which lives as long as what is made here, as the current memory context does.
+    /// A datum of type bytea. It and the current memory context outlive the result.
     pub unsafe fn of_datum(value: pg_sys::Datum) -> Bytes {
-        // SAFETY: this function's contract covers the datum; detoasted, it says how long it is.
+        // SAFETY: this function's contract covers the datum; once detoasted, its header has its length.
         unsafe {
             let value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
             Bytes { data: pgrx::vardata_any(value).cast(), len: pgrx::varsize_any_exhdr(value) }
@@ -43,7 +44,7 @@ impl Bytes {
         if self.data.is_null() {
             return &[];
         }
-        // SAFETY: who made it vouches for the bytes.
+        // SAFETY: `of_datum`'s contract covers the bytes.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
@@ -61,16 +62,16 @@ impl LargeObject {
         LargeObject { oid, name }
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// Is it there, and may the current user read it? If not, the server's error says so. Guarded.
+    /// Raise the server's error if it does not exist or the current user may not read it. Guarded.
     pub fn check(&self) {
-        // SAFETY: guarded calls; a value that is allocated, and nobody looks at.
+        // SAFETY: guarded calls; the value is freed unread.
         unsafe {
-            // Who may not call the function may not do so here.
+            // OidFunctionCall does not check the privilege to execute the function.
             let answer = compat::may_execute(LO_GET.into());
             if answer != pg_sys::AclResult::ACLCHECK_OK {
                 let name = pg_sys::get_func_name(LO_GET.into());
@@ -81,12 +82,12 @@ impl LargeObject {
     }
 }
 
-/// So many bytes of a large object, or what is left of it. Guarded, in the active snapshot; allocates in the current memory
+/// Read up to `count` bytes of a large object. Guarded, in the active snapshot; allocates in the current memory
 /// context.
 fn portion(object: pg_sys::Oid, position: u64, count: usize) -> *mut pg_sys::varlena {
     let position = i64::try_from(position).unwrap_or(i64::MAX);
     let count = i32::try_from(count).unwrap_or(i32::MAX);
-    // SAFETY: a guarded call of a function of the server's, with arguments of the types that it is declared with.
+    // SAFETY: a guarded call of a built-in function, with arguments of its declared types.
     unsafe {
         let arguments = [pg_sys::Datum::from(object), pg_sys::Datum::from(position), pg_sys::Datum::from(count)];
         let [object, position, count] = arguments;
@@ -95,15 +96,15 @@ fn portion(object: pg_sys::Oid, position: u64, count: usize) -> *mut pg_sys::var
     }
 }
 
-/// What is read.
+/// Where the bytes are.
 #[derive(Debug, Clone, Copy)]
 enum Of {
     Value(Bytes),
-    /// As it was in a snapshot.
+    /// A large object in a snapshot.
     Object(pg_sys::Oid, pg_sys::Snapshot),
 }
 
-/// Bytes that come one after the other, for all who hold it.
+/// Bytes with one position, which all copies of the struct share.
 #[derive(Debug, Clone)]
 pub struct Supply {
     of: Of,
@@ -115,7 +116,7 @@ impl Supply {
         Supply { of: Of::Value(bytes), position: Rc::default() }
     }
 
-    /// A large object as it is now. Guarded; the active snapshot must remain one as long as there is anything to be read.
+    /// Read a large object as it is now. Guarded; the active snapshot must stay active as long as bytes are read.
     pub fn of_object(object: &LargeObject) -> Supply {
         object.check();
         // SAFETY: a guarded call.
@@ -123,12 +124,12 @@ impl Supply {
         Supply { of: Of::Object(object.oid, snapshot), position: Rc::default() }
     }
 
-    /// Back to the first byte.
+    /// Go back to the first byte.
     pub fn rewind(&self) {
         self.position.set(0);
     }
 
-    /// The next bytes; none at the end. Guarded, and interruptible.
+    /// Read the next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         check_for_interrupts!();
         let position = self.position.get();
@@ -141,8 +142,8 @@ impl Supply {
                 count
             }
             Of::Object(object, snapshot) => {
-                // SAFETY: guarded calls, with a snapshot that is still one of the active ones; a value that is there until it is
-                // freed, and that is no longer than what was asked for.
+                // SAFETY: guarded calls, with a snapshot that is still active; the value is valid until it is freed,
+                // and is no longer than was requested.
                 unsafe {
                     pg_sys::PushActiveSnapshot(snapshot);
                     let value = portion(object, position, buffer.len());

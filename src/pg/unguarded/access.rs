@@ -1,4 +1,4 @@
-//! Pages, sorts, indexes, triggers.
+//! Functions for pages, sorts, indexes and triggers.
 
 use std::ffi::{c_char, c_int};
 
@@ -19,19 +19,20 @@ unsafe extern "C-unwind" {
     pub fn RecordFreeIndexPage(relation: pg_sys::Relation, block: pg_sys::BlockNumber);
     /// xloginsert.c. Not in a critical section.
     pub fn XLogEnsureRecordSpace(max_block_id: c_int, ndatas: c_int);
-    /// pg_locale.c. Looks into the catalogs; what it returns stays. Null for the database's, up to 16, unless ICU provides it.
+    /// pg_locale.c. Reads the catalogs; the result is cached. Up to 16, null for the database's locale, unless ICU
+    /// provides it.
     pub fn pg_newlocale_from_collation(collation: pg_sys::Oid) -> Opaque;
     /// nbtutils.c, or nbtsearch.c. Frees memory; raises nothing.
     pub fn _bt_freestack(stack: Opaque);
-    /// nbtutils.c. Reads the metapage if there is a tuple, and looks procedures up.
+    /// nbtutils.c. Reads the metapage if there is a tuple, and looks up functions.
     pub fn _bt_mkscankey(relation: pg_sys::Relation, tuple: pg_sys::IndexTuple) -> Opaque;
     /// nbtsearch.c. Runs comparison functions.
     pub fn _bt_compare(relation: pg_sys::Relation, key: Opaque, page: *mut c_char, number: u16) -> i32;
-    /// bufpage.c. Warns where there is no room.
+    /// bufpage.c. Warns if the page has no space.
     pub fn PageAddItemExtended(page: *mut c_char, item: *mut c_char, size: usize, number: u16, flags: c_int) -> u16;
     /// bufmgr.c. Raises nothing.
     pub fn BufferGetBlockNumber(buffer: pg_sys::Buffer) -> pg_sys::BlockNumber;
-    /// bufmgr.c. Raises nothing that a page in a buffer can cause, nor do those that follow, but for a PANIC.
+    /// bufmgr.c. For a page in a buffer, this and the functions up to XLogInsert raise nothing but a PANIC.
     pub fn MarkBufferDirty(buffer: pg_sys::Buffer);
     /// bufmgr.c.
     pub fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
@@ -58,13 +59,13 @@ unsafe extern "C-unwind" {
         right: pg_sys::IndexTuple,
         key: Opaque,
     ) -> pg_sys::IndexTuple;
-    /// nbtutils.c. How many columns tell two tuples apart, and one more if none does.
+    /// nbtutils.c. Returns the number of columns needed to distinguish two tuples, and one more if they are equal.
     pub fn _bt_keep_natts_fast(
         relation: pg_sys::Relation,
         left: pg_sys::IndexTuple,
         right: pg_sys::IndexTuple,
     ) -> c_int;
-    /// nbtutils.c. Raises what it has to say of a tuple that is too long.
+    /// nbtutils.c. Raises the error for a tuple that is too long.
     pub fn _bt_check_third_page(
         relation: pg_sys::Relation,
         heap: pg_sys::Relation,
@@ -137,7 +138,7 @@ unsafe extern "C-unwind" {
         values: *mut pg_sys::Datum,
         isnull: *mut bool,
     );
-    /// indexam.c. Looks into the catalogs.
+    /// indexam.c. Reads the catalogs.
     pub fn index_open(index: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Relation;
     /// indexam.c. Raises nothing.
     pub fn index_close(index: pg_sys::Relation, lock: pg_sys::LOCKMODE);
@@ -152,13 +153,13 @@ unsafe extern "C-unwind" {
         descriptor: pg_sys::TupleDesc,
         operations: *const pg_sys::TupleTableSlotOps,
     ) -> *mut pg_sys::TupleTableSlot;
-    /// execTuples.c. The tuple must live as long as it is in the slot, if the slot is not to free it.
+    /// execTuples.c. Without `should_free`, the tuple must live as long as it is in the slot.
     pub fn ExecStoreHeapTuple(
         tuple: pg_sys::HeapTuple,
         slot: *mut pg_sys::TupleTableSlot,
         should_free: bool,
     ) -> *mut pg_sys::TupleTableSlot;
-    /// tuplesort.c. Allocates in the current memory context; runs functions that make comparisons ready.
+    /// tuplesort.c. Allocates in the current memory context; runs support functions that prepare comparisons.
     pub fn tuplesort_begin_index_btree(
         heap: pg_sys::Relation,
         index: pg_sys::Relation,
@@ -178,11 +179,11 @@ unsafe extern "C-unwind" {
     );
     /// tuplesort.c. Runs comparison functions.
     pub fn tuplesort_performsort(state: *mut pg_sys::Tuplesortstate);
-    /// tuplesort.c. What it returns is valid until the next call.
+    /// tuplesort.c. The result is valid until the next call.
     pub fn tuplesort_getindextuple(state: *mut pg_sys::Tuplesortstate, forward: bool) -> pg_sys::IndexTuple;
     /// tuplesort.c.
     pub fn tuplesort_puttupleslot(state: *mut pg_sys::Tuplesortstate, slot: *mut pg_sys::TupleTableSlot);
-    /// tuplesort.c. Without `copy`, what is in the slot is valid until the next call.
+    /// tuplesort.c. Without `copy`, the slot's content is valid until the next call.
     pub fn tuplesort_gettupleslot(
         state: *mut pg_sys::Tuplesortstate,
         forward: bool,
@@ -203,7 +204,7 @@ unsafe extern "C-unwind" {
         arg1: pg_sys::Datum,
         arg2: pg_sys::Datum,
     ) -> pg_sys::Datum;
-    /// scankey.c. Looks the procedure up.
+    /// scankey.c. Looks up the function.
     pub fn ScanKeyEntryInitialize(
         entry: pg_sys::ScanKey,
         flags: c_int,
@@ -259,7 +260,7 @@ unsafe extern "C-unwind" {
     );
     /// tuplestore.c.
     pub fn tuplestore_puttupleslot(state: *mut pg_sys::Tuplestorestate, slot: *mut pg_sys::TupleTableSlot);
-    /// tuplestore.c. Without `copy`, what is in the slot is valid until the next call.
+    /// tuplestore.c. Without `copy`, the slot's content is valid until the next call.
     pub fn tuplestore_gettupleslot(
         state: *mut pg_sys::Tuplestorestate,
         forward: bool,
@@ -290,7 +291,7 @@ unsafe extern "C-unwind" {
     pub fn list_free(list: *mut pg_sys::List);
     /// trigger.c.
     pub fn AfterTriggerBeginQuery();
-    /// trigger.c. Fires the triggers of what was queued since, but for deferred ones.
+    /// trigger.c. Fires the triggers queued since AfterTriggerBeginQuery, except deferred ones.
     pub fn AfterTriggerEndQuery(estate: *mut pg_sys::EState);
     /// trigger.c. Fires statement triggers.
     pub fn ExecBSInsertTriggers(estate: *mut pg_sys::EState, relinfo: *mut pg_sys::ResultRelInfo);

@@ -1,10 +1,10 @@
-//! The connection to the client.
+//! Functions for the connection to the client, and COPY.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use pgrx::pg_sys;
 
-/// `PQcommMethods` (libpq.h), as far as it is looked at; the same from 9.5 to 18.
+/// The first members of `PQcommMethods` (libpq.h), which are unchanged from 9.5 to 18.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CommMethods {
@@ -13,14 +13,14 @@ pub struct CommMethods {
 }
 
 unsafe extern "C-unwind" {
-    /// pqcomm.c. Who sends messages: to the client, or to the leader of a parallel worker.
+    /// pqcomm.c. The functions that send messages: to the client, or to the leader of a parallel worker.
     #[allow(non_upper_case_globals)]
     pub static PqCommMethods: *const CommMethods;
     /// pqformat.c. Raises nothing but out of memory.
     pub fn pq_beginmessage(buffer: *mut pg_sys::StringInfoData, kind: c_char);
     /// pqformat.c. Raises nothing but out of memory.
     pub fn pq_sendbytes(buffer: *mut pg_sys::StringInfoData, data: *const c_void, length: c_int);
-    /// pqformat.c. Sends it, and frees the buffer's memory.
+    /// pqformat.c. Sends the message, and frees the buffer's memory.
     pub fn pq_endmessage(buffer: *mut pg_sys::StringInfoData);
     /// copyfrom.c.
     pub fn BeginCopyFrom(
@@ -33,11 +33,11 @@ unsafe extern "C-unwind" {
         attnamelist: *mut pg_sys::List,
         options: *mut pg_sys::List,
     ) -> pg_sys::CopyFromState;
-    /// copyfrom.c. The rows.
+    /// copyfrom.c. Returns the number of rows.
     pub fn CopyFrom(cstate: pg_sys::CopyFromState) -> u64;
     /// copyfrom.c.
     pub fn EndCopyFrom(cstate: pg_sys::CopyFromState);
-    /// copy.c. The numbers of columns that are named.
+    /// copy.c. Returns the attribute numbers of the named columns.
     pub fn CopyGetAttnums(
         tupDesc: pg_sys::TupleDesc,
         rel: pg_sys::Relation,
@@ -45,18 +45,18 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
     /// backend_progress.c. Raises nothing.
     pub fn pgstat_progress_update_param(index: c_int, val: i64);
-    /// table.c. Raises nothing for one that is open.
+    /// table.c. Raises nothing for an open table.
     pub fn table_close(relation: pg_sys::Relation, lockmode: c_int);
     /// bitmapset.c. Raises nothing but out of memory.
     pub fn bms_add_member(a: *mut pg_sys::Bitmapset, x: c_int) -> *mut pg_sys::Bitmapset;
-    /// pqcomm.c. From here to the message's end, to lose track is the end of the connection.
+    /// pqcomm.c. From here to the message's end, a lost message boundary ends the connection.
     pub fn pq_startmsgread();
     /// pqcomm.c. Raises nothing.
     pub fn pq_endmsgread();
-    /// pqcomm.c. Waits for a byte, or -1; serves SIGTERM while it waits.
+    /// pqcomm.c. Waits for a byte and returns it, or -1; serves SIGTERM while it waits.
     pub fn pq_getbyte() -> c_int;
-    /// pqcomm.c. 1 if there is a byte, 0 if none is there yet, or -1.
+    /// pqcomm.c. Returns 1 with a byte, 0 if none is available yet, or -1.
     pub fn pq_getbyte_if_available(byte: *mut u8) -> c_int;
-    /// pqcomm.c. The rest of a message; not 0 if there is none. Waits.
+    /// pqcomm.c. Reads the rest of a message; the result is not 0 on failure. Waits.
     pub fn pq_getmessage(buffer: *mut pg_sys::StringInfoData, most: c_int) -> c_int;
 }

@@ -1,16 +1,16 @@
-//! Processes, signals, transactions of their own.
+//! Functions for processes, signals and transactions.
 
 use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys;
 
-/// What `pqsignal` takes.
+/// The handler that `pqsignal` takes.
 pub type SignalHandler = unsafe extern "C-unwind" fn(c_int);
 
 unsafe extern "C-unwind" {
-    /// postgres.c. SIGTERM: end at the next interrupt that is served.
+    /// postgres.c. Handler of SIGTERM: ends the process at the next interrupt that is served.
     pub fn die(signal: c_int);
-    /// interrupt.c. SIGHUP.
+    /// interrupt.c. Handler of SIGHUP.
     pub fn SignalHandlerForConfigReload(signal: c_int);
     /// latch.c. Raises nothing.
     pub fn SetLatch(latch: *mut pg_sys::Latch);
@@ -21,20 +21,20 @@ unsafe extern "C-unwind" {
     ) -> bool;
     /// async.c.
     pub fn Async_Notify(channel: *const c_char, payload: *const c_char);
-    /// trigger.c. Outside of any query.
+    /// trigger.c. To be called outside of any query.
     pub fn AfterTriggerFireDeferred();
-    /// discard.c. Outside of a transaction block.
+    /// discard.c. To be called outside of a transaction block.
     pub fn DiscardCommand(statement: *mut pg_sys::DiscardStmt, is_top_level: bool);
     /// xact.c.
     pub fn CommitTransactionCommand();
-    /// elog.c. The SQLSTATE of the message that is being made; only within an error context callback, where it raises
+    /// elog.c. Returns the SQLSTATE of the current message; only within an error context callback, where it raises
     /// nothing.
     pub fn geterrcode() -> c_int;
     /// elog.c. Writes the error that was just caught to the log.
     pub fn EmitErrorReport();
     /// parallel.c. Raises errors of workers.
     pub fn WaitForParallelWorkersToFinish(context: *mut pg_sys::ParallelContext);
-    /// guc.c. In parallel mode only what a nest level undoes.
+    /// guc.c. In parallel mode, only with an action that a nest level reverts.
     pub fn set_config_option(
         name: *const c_char,
         value: *const c_char,
