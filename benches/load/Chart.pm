@@ -1,4 +1,4 @@
-# The chart of README.md: how many times as fast as COPY each way of loading is, as SVG, of one report.
+# The chart of README.md as SVG: how many times as fast as COPY each way of loading is, by the figures of one report.
 #
 # A group of bars for each of four workloads: into the table without keys, and into the table with keys. The axis is linear and
 # begins at 0. COPY into the same table is 1. Only what the report has measured is drawn. The file depends on nothing but the
@@ -20,8 +20,8 @@ my ($WIDTH, $LEFT, $RIGHT, $TOP, $HEIGHT, $FOOT) = (1100, 46, 12, 66, 260, 62);
 # The widest bar, the space between the two tables, and the room that their captions need.
 my ($BAR, $GAP, $NARROWEST) = (40, 18, 74);
 
-# The groups that a report has: title, rows, bytes, and for both kinds of tables the bars, each with its way, the median of its
-# seconds, and how many times as fast as COPY that is. A workload without COPY or pg_bulk is left out.
+# The groups of a report. A group has a title, rows, bytes, and for both kinds of tables a caption and bars. A bar has its way of
+# loading, the median of its seconds, and that of COPY divided by it. Tables without figures of COPY and pg_bulk are left out.
 sub groups {
     my ($report) = @_;
     my @groups;
