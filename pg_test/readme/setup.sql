@@ -68,3 +68,10 @@ COPY (
     SELECT n::bigint AS id, timestamptz '2024-01-01 00:00:00+00' + n * interval '5 minutes' AS at, (n % 310 / 10.0)::real AS celsius
     FROM generate_series(1, 1000) n
 ) TO :'file' (FORMAT binary);
+
+-- README.md: what gzip makes of the file of its quick start.
+\set command 'gzip >' :data '/sales.csv.gz'
+COPY (
+    SELECT n AS id, 'customer ' || n % 97 AS customer, n * 1.25 AS amount, date '2026-01-01' + n % 365 AS ordered_on
+    FROM generate_series(1, 100000) n
+) TO PROGRAM :'command' (FORMAT csv, HEADER);

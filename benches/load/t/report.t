@@ -63,11 +63,21 @@ like($stages, qr/^\| new file \| 2 \| 0 \| work \| 6944\.4 \| 0 \| work \| 6944\
 is(Stages::expected({ around => 1, work => 8, append => 2, cut => 0 }, 8), 3, 'of eight, what the turns allow');
 
 Report::write_file("$directory/README.md", "before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n");
+mkdir "$directory/results" or die $!;
 Readme::show($report, $directory, "$directory/results", 'load');
 open my $file, '<', "$directory/README.md" or die $!;
 my $readme = do { local $/; <$file> };
-like($readme, qr/^before\n<!-- figures -->\nFrom \[results\/load\.md\].*\n<!-- end of figures -->\nafter$/s, 'README has new figures');
-like($readme, qr/^\| `test`, 5,000 rows, 2\.0 MB \| 2\.000 \|  \|  \| 0\.200 \|  \| 10\.0× \|$/m, '... of each load');
+like($readme, qr/^before\n<!-- figures -->\n!\[[^\]]+\]\(results\/load\.svg\)\n.*\(results\/load\.md\).*\n<!-- end of figures -->\nafter$/s,
+    'README has new figures');
+like($readme, qr/Machine: this\s+one\./, '... and the conditions of their run');
 unlike($readme, qr/^old$/m, '... and no old ones');
+
+
+# COPY takes 2 s in the middle of its rounds, bulk_load 0.2 s.
+my $svg = do { local (@ARGV, $/) = ("$directory/results/load.svg"); <> };
+like($svg, qr/>10\.0×<.*>0\.20 s<.*>without keys<.*>test<.*>5,000 rows, 2\.0 MB</s, 'the chart has the ratio of medians');
+unlike($svg, qr/with keys|pg_bulkload|CREATE INDEX/, '... and no bar that was not measured');
+my $nothing = eval { Chart::svg($other) } // $@;
+like($nothing, qr/no workload of the chart/, '... of a report without pg_bulk there is no chart');
 
 done_testing();
