@@ -34,7 +34,7 @@ BEGIN
 	RETURN id;
 END $$;
 -- What is not said to be parallel safe is the server's to compare, and it does so in workers nevertheless.
-CREATE FUNCTION compare(int, int) RETURNS int LANGUAGE internal IMMUTABLE AS 'btint4cmp';
+CREATE FUNCTION compare(int, int) RETURNS int LANGUAGE internal IMMUTABLE PARALLEL RESTRICTED AS 'btint4cmp';
 CREATE OPERATOR CLASS unsafe_ops FOR TYPE int USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare(int, int);
 CREATE INDEX t_hold ON t (hold(id) unsafe_ops);

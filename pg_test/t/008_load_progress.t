@@ -103,7 +103,7 @@ $end->();
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE parent (id int PRIMARY KEY);
 INSERT INTO parent SELECT generate_series(1, 40000);
-CREATE FUNCTION key(id int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+CREATE FUNCTION key(id int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$ BEGIN
 	IF id = 20000 THEN PERFORM pg_advisory_xact_lock_shared(1); END IF; RETURN id; END $$;
 CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	PERFORM pg_advisory_xact_lock_shared(2); RETURN NULL; END $$;

@@ -178,7 +178,7 @@ BEGIN
 	END LOOP;
 	INSERT INTO public.places VALUES (place, current_user || ' ' || session_user);
 END $$;
-CREATE FUNCTION trap(a int, place text) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION trap(a int, place text) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL RESTRICTED AS $$
 BEGIN
 	PERFORM public.spring(place);
 	RETURN a;

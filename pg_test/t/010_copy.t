@@ -29,7 +29,7 @@ my $key = 'CREATE TABLE t (a int PRIMARY KEY, b text, c date)';
 my $three = "1\tone\t2001-01-01\n2\t\\N\t\\N\n3\tthree\\tx\t2003-03-03\n";
 my $three_csv = "1,one,2001-01-01\n2,,\n3,\"th\"\"ree,\n\",2003-03-03\n";
 my $log = q{CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '% % % %', TG_NAME, TG_OP, TG_LEVEL, NEW; RETURN NEW; END $$;};
-my $noisy = q{CREATE FUNCTION noisy() RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'evaluated'; RETURN true; END $$;};
+my $noisy = q{CREATE FUNCTION noisy() RETURNS boolean IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'evaluated'; RETURN true; END $$;};
 my $leaf_locks = q{SELECT relation::regclass::text, mode FROM pg_locks WHERE relation::regclass::text ~ '^t[0-9]$' ORDER BY 1, 2};
 my @cases = (
 	# Formats and options.
