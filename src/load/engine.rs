@@ -23,14 +23,14 @@ pub enum Engine {
     TimescaleDb,
 }
 
-/// What must be active in a process before the server's INSERT stores a row where queries find it.
+/// Condition for the server's INSERT to store a row where queries find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// The extension plans the INSERT.
+    /// The extension's planner hook plans the INSERT.
     Plan,
-    /// The extension's library is loaded; what it does may be in triggers.
+    /// The extension's library is loaded; it may act in triggers.
     Library,
-    /// The server alone does what COPY does.
+    /// None: the table takes rows as COPY inserts them.
     Nothing,
 }
 
@@ -57,26 +57,27 @@ impl Owned {
         format!("\"{name}\" is {}.", self.what)
     }
 
-    /// Does its plan say how many rows an INSERT … ON CONFLICT DO NOTHING has stored? Citus says how many there were.
+    /// Does es_processed count the rows that an INSERT … ON CONFLICT DO NOTHING has stored? Citus counts all rows that
+    /// it was given.
     pub fn counts_rows(&self) -> bool {
         self.engine == Engine::TimescaleDb || self.needs == Needs::Nothing
     }
 }
 
-/// Whose table it is, if it is an engine's. Guarded.
+/// The engine that the table belongs to, if any. Guarded.
 ///
 /// # Safety
 /// An open relation.
 pub unsafe fn owner_of(relation: pg_sys::Relation) -> Option<Owned> {
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe { of_citus(relation).or_else(|| of_timescaledb(relation)) }
 }
 
-/// Raise an error if the table's engine would not see the rows that the server inserts. Else, how the server plans that INSERT,
-/// if not as a plain one. Guarded.
+/// Raises an error if the table's engine would not see the rows that the server inserts. Else returns how the server
+/// plans that INSERT, unless it is a plain one. Guarded.
 ///
 /// # Safety
-/// An open relation that is locked, and whose it is.
+/// An open, locked relation, and the engine that it belongs to.
 pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<Option<String>> {
     // SAFETY: this function's contract covers the relation.
     let answer = unsafe { planned_insert::answer(relation) };
@@ -107,7 +108,8 @@ pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<
         .hint(format!("Add {library} to shared_preload_libraries, and restart the server.")))
 }
 
-/// Is the engine's library part of this process? TimescaleDB's loader, which is always there, loads one with the version in its name. Guarded.
+/// Is the engine's library loaded in this process? TimescaleDB's loader, which is always there, loads a library with
+/// the version in its name. Guarded.
 fn is_loaded(engine: Engine) -> bool {
     // SAFETY: guarded calls; the names of loaded files, each ended by a zero, and an empty one.
     let files = unsafe {
@@ -151,7 +153,8 @@ unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
     }
 }
 
-/// Is it a shard, whose name is its table's with the shard's number? (citus: worker_shard_visibility.c)
+/// Is the table a shard? Its name is that of the distributed table with the shard's number (citus:
+/// worker_shard_visibility.c).
 ///
 /// # Safety
 /// An open relation. Guarded.
@@ -166,7 +169,7 @@ unsafe fn is_shard(relation: pg_sys::Relation) -> bool {
         let row = shards.row(&[(c"shardid", Key::Int8(number))], [c"logicalrelid"]);
         let Some(table) = row.and_then(|[table]| table.oid()) else { return false };
         let table_name = pg_sys::get_rel_name(table);
-        // Of a long name only the beginning is kept.
+        // The server truncates a long name.
         table != (*relation).rd_id
             && !table_name.is_null()
             && pg_sys::get_rel_namespace(table) == (*(*relation).rd_rel).relnamespace
@@ -210,7 +213,7 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
             };
         }
         let relid = (*relation).rd_id;
-        // Compressed rows of a chunk, where these are in no list of chunks.
+        // Compressed rows of a TimescaleDB chunk that is in no list of chunks.
         let settings = Catalog::find(c"timescaledb", schema, c"compression_settings");
         let compressed =
             settings.and_then(|settings| settings.row(&[(c"compress_relid", Key::Oid(relid))], [c"relid"]));
@@ -218,17 +221,17 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
     }
 }
 
-/// What a column must be equal to.
+/// A value to look a column up by.
 #[derive(Debug, Clone, Copy)]
 enum Key {
     Oid(pg_sys::Oid),
     Int4(i32),
     Int8(i64),
-    /// A string of the server's.
+    /// A string of the server.
     Name(*const std::ffi::c_char),
 }
 
-/// A column's value, and its type. Null where there is no such column.
+/// A column's value and type. Null if there is no such column.
 #[derive(Debug, Clone, Copy)]
 struct Value(Option<(pg_sys::Datum, pg_sys::Oid)>);
 
@@ -262,7 +265,7 @@ struct Catalog {
 }
 
 impl Catalog {
-    /// None if there is no such table, or it is not the extension's. Guarded.
+    /// Finds a table of the extension. None if it does not exist or is not a member of the extension. Guarded.
     fn find(extension: &CStr, schema: pg_sys::Oid, name: &CStr) -> Option<Catalog> {
         // SAFETY: guarded catalog lookups; the first one is answered by a cache.
         unsafe {
@@ -276,13 +279,13 @@ impl Catalog {
         }
     }
 
-    /// Is a relation a member of the same extension? Guarded.
+    /// Is the relation a member of the same extension? Guarded.
     fn is_sibling(&self, relid: pg_sys::Oid) -> bool {
         // SAFETY: a guarded catalog lookup.
         unsafe { pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relid) == self.extension }
     }
 
-    /// The named columns of the row with these keys. None if there is no row, or a key's column is missing. Guarded.
+    /// Columns, by name, of the row with these keys. None if there is no row, or a key's column is missing. Guarded.
     fn row<const N: usize>(&self, keys: &[(&CStr, Key)], wanted: [&CStr; N]) -> Option<[Value; N]> {
         let lock = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: guarded calls on a table that is open and locked.
@@ -305,8 +308,8 @@ impl Catalog {
         keys: &[(&CStr, Key)],
         wanted: [&CStr; N],
     ) -> Option<[Value; N]> {
-        // SAFETY: this function's contract covers the relation; guarded calls; the arrays have an element for each attribute. Values by
-        // reference are not looked at, and the others are copies.
+        // SAFETY: this function's contract covers the relation; guarded calls; the arrays have an element for each
+        // attribute. Only values by value are read, and these are copies.
         unsafe {
             let mut parts = Vec::with_capacity(keys.len());
             for &(name, key) in keys {
@@ -365,17 +368,17 @@ impl Catalog {
 }
 
 impl Key {
-    /// A name's own copy, since a scan may look at it when a cache has let go of the original.
+    /// A copy of the name, because a scan may read it after a cache has released the original.
     fn name(&self) -> Option<CString> {
         match *self {
-            // SAFETY: a string of the server's.
+            // SAFETY: a string of the server.
             Key::Name(name) => Some(unsafe { CStr::from_ptr(name) }.to_owned()),
             _ => None,
         }
     }
 }
 
-/// A B-tree over exactly these columns, which are put in its order. Guarded.
+/// A B-tree over exactly these columns. The columns are reordered to match it. Guarded.
 ///
 /// # Safety
 /// An open relation, and attributes of it.
