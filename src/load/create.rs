@@ -38,7 +38,8 @@ pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_r
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: `settle` leaves a call whose function takes these arguments and returns such rows; user code, called without a guard.
+    // SAFETY: `settle` returns a call whose function takes these arguments and returns these rows; user code, called
+    // without a guard.
     unsafe {
         let call = settle(fcinfo);
         match (*(*call).flinfo).fn_addr {
@@ -156,7 +157,7 @@ unsafe fn creates(options: pg_sys::Datum, allowed: &Allowed) -> Result<bool> {
 /// The extension's function of this name with arguments of these types. An error unless the current user may call it.
 /// Guarded.
 pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
-    // SAFETY: guarded catalog lookups, with keys of the types that the cache wants, and strings.
+    // SAFETY: guarded catalog lookups, with keys of the types that the cache expects, and strings.
     unsafe {
         let vector = pg_sys::buildoidvector(types.as_ptr(), i32::try_from(types.len()).unwrap_or(0));
         let function = pg_sys::GetSysCacheOid(
@@ -189,7 +190,8 @@ unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg
     let count = unsafe { (*fcinfo).nargs };
     let arguments = usize::try_from(count).unwrap_or(0);
     let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + arguments * size_of::<pg_sys::NullableDatum>();
-    // SAFETY: this function's contract covers the call; there is space for the head of a call and its arguments (SizeForFunctionCallInfo).
+    // SAFETY: this function's contract covers the call; there is space for the head of a call and its arguments
+    // (SizeForFunctionCallInfo).
     unsafe {
         let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
         let flinfo: *mut pg_sys::FmgrInfo = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();

@@ -1,8 +1,9 @@
 //! Options in a SECURITY DEFINER function.
 //!
-//! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query` or `where` gives
-//! the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The function can allow options by the
-//! the argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that have options.
+//! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query`
+//! or `where` gives the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The
+//! function can allow options by the the argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that
+//! have options.
 //!
 //! **Why an argument.** A setting in the function's SET clause would do, if pg_bulk could distinguish it from a setting
 //! that the caller has made before the call. A check hook sees the current user, and fmgr_security_definer (fmgr.c)
@@ -11,8 +12,9 @@
 //! user (reapply_stacked_values, guc.c). PostgreSQL 15 does not record the role that made them. The argument always
 //! comes from the function's text, and never from the JSON object.
 //!
-//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE while the function runs. SET ROLE and SET
-//! SESSION AUTHORIZATION do not. The flag is enough, even if the owner is also the session's user:
+//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE while the function
+//! runs. SET ROLE and SET SESSION AUTHORIZATION do not. The flag is enough, even if the owner is also the session's
+//! user:
 //!
 //! - A may call a function of B that runs as B. If B's function calls a function of A, B has chosen options that run as
 //!   A.
@@ -49,7 +51,8 @@ impl Allowed {
     /// # Safety
     /// A call with arguments as declared.
     pub unsafe fn by_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<Allowed> {
-        // SAFETY: this function's contract covers the call; guarded calls. A function has as many arguments as its types.
+        // SAFETY: this function's contract covers the call; guarded calls. A function has as many arguments as its
+        // types.
         unsafe {
             let function = (*(*fcinfo).flinfo).fn_oid;
             let names = match position(function) {

@@ -1,8 +1,9 @@
 //! Tables that belong to an extension which stores their rows elsewhere: TimescaleDB and Citus.
 //!
-//! To the server's catalogs a hypertable or a distributed table is an ordinary table: heap, no rule, perhaps no trigger. The
-//! extension's hooks send its rows to other tables. Rows that are written past the hooks lie in a table that no query reads.
-//! So such tables are recognized by the extension's own catalogs, whether or not its hooks are active in this process.
+//! To the server's catalogs a hypertable or a distributed table is an ordinary table: heap, no rule, perhaps no
+//! trigger. The extension's hooks send its rows to other tables. Rows that are written past the hooks lie in a table
+//! that no query reads. So such tables are recognized by the extension's own catalogs, whether or not its hooks are
+//! active in this process.
 //!
 //! Columns are found by name, since the catalogs differ between versions of the extensions. Where neither extension is
 //! installed, the question costs two lookups in the system caches.
@@ -137,7 +138,8 @@ unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
         let relid = (*relation).rd_id;
         let wanted = [c"partmethod", c"repmodel", c"colocationid"];
         if let Some([method, model, group]) = partitions.row(&[(c"logicalrelid", Key::Oid(relid))], wanted) {
-            // DISTRIBUTE_BY_NONE; REPLICATION_MODEL_2PC and _STREAMING (citus: distribution_column.h, pg_dist_partition.h).
+            // DISTRIBUTE_BY_NONE; REPLICATION_MODEL_2PC and _STREAMING (citus: distribution_column.h,
+            // pg_dist_partition.h).
             let what = match (method.char(), model.char(), group.int4()) {
                 (Some(b'n'), Some(b't'), _) => "a reference table of Citus",
                 (Some(b'n'), Some(b's'), Some(0)) => "a local table that Citus manages",
@@ -384,7 +386,8 @@ impl Key {
 /// An open relation, and attributes of it.
 unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumber, Key)]) -> Option<pg_sys::Oid> {
     let lock = pg_sys::AccessShareLock.cast_signed();
-    // SAFETY: this function's contract covers the relation; guarded calls; an index has a number for each of its attributes.
+    // SAFETY: this function's contract covers the relation; guarded calls; an index has a number for each of its
+    // attributes.
     unsafe {
         for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
             let opened = pg_sys::index_open(index, lock);

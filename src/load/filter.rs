@@ -12,7 +12,6 @@
 //!
 //! [`analysis`] makes the expression of the call. A worker receives it as text, with the function's OID, from which it
 //! makes the same columns.
-//! What the call becomes is in [`analysis`]; a worker gets that as text, and the function's number, from which it makes the same columns.
 
 mod analysis;
 mod body;

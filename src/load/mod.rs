@@ -199,7 +199,8 @@ impl Writer {
 /// # Safety
 /// A plain frame; a load that has begun in the same transaction, and an active snapshot.
 pub unsafe fn perform(load: *mut Load) {
-    // SAFETY: this function's contract covers the load, which is used by one step at a time; its strings live as long as it.
+    // SAFETY: this function's contract covers the load, which is used by one step at a time; its strings live as long
+    // as it.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).truncate_statement {

@@ -443,7 +443,8 @@ fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<
 /// A load whose relation is open and truncated.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument; guarded calls. The list has as many elements as it says, and all are locked.
+    // SAFETY: this function's contract covers the argument; guarded calls. The list has as many elements as it says,
+    // and all are locked.
     unsafe {
         let (target, schema) = (&(*load).target, (*load).schema);
         // An older version of the extension has no such table.

@@ -108,7 +108,8 @@ pub unsafe fn start(load: *mut Load) {
 /// # Safety
 /// A plain frame; a running query, whose snapshot is active, and arrays of the target's descriptor.
 pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Rows have an attribute for each of the target's.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Rows have an attribute for
+    // each of the target's.
     unsafe {
         let running = (*query).running;
         if running.is_null() {

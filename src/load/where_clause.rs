@@ -40,8 +40,8 @@ impl WhereClause {
 /// Analyzes a clause over `relation`.
 ///
 /// # Safety
-/// A plain frame; an open relation; `statement` is made by [`statement`] and outlives the call. The result lives as long
-/// as the current memory context.
+/// A plain frame; an open relation; `statement` is made by [`statement`] and outlives the call. The result lives as
+/// long as the current memory context.
 pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> WhereClause {
     // SAFETY: this function's contract covers the arguments; parse trees are freed with the context.
     unsafe {

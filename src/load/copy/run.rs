@@ -27,7 +27,8 @@ pub unsafe fn begin(
     relation: pg_sys::Relation,
     clause: WhereClause,
 ) -> Answer<*mut Load> {
-    // SAFETY: this function's contract covers all arguments; guarded calls. The load is dropped with its memory context.
+    // SAFETY: this function's contract covers all arguments; guarded calls. The load is dropped with its memory
+    // context.
     unsafe {
         let (mut options, json) = options::of_statement(statement)?;
         let Ok(Some(mapping)) = source::by_position(relation, &options) else {

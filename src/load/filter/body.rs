@@ -98,8 +98,8 @@ pub(super) unsafe fn inline(analysis: *mut Analysis) {
 /// # Safety
 /// As [`inline`], with its body.
 unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments. The parser makes lists of RawStmt; a body that was parsed is a query, or a list of lists of
-    // queries; tags give the node types.
+    // SAFETY: this function's contract covers both arguments. The parser makes lists of RawStmt; a body that was parsed
+    // is a query, or a list of lists of queries; tags give the node types.
     unsafe {
         let none = std::ptr::null_mut();
         let mut node = (*body).nodes;

@@ -208,8 +208,8 @@ unsafe fn fields_of(
     column: *mut pg_sys::TargetEntry,
     descriptor: pg_sys::TupleDesc,
 ) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers all arguments; makeNode starts from zeroed memory, too; guarded calls; a descriptor has natts
-    // attributes.
+    // SAFETY: this function's contract covers all arguments; makeNode starts from zeroed memory, too; guarded calls; a
+    // descriptor has natts attributes.
     unsafe {
         let query = select();
         let mut fields = PgList::<pg_sys::TargetEntry>::new();

@@ -48,7 +48,8 @@ pub unsafe extern "C-unwind" fn over_rows(
     analysis: *mut Analysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row, coerced as all are.
+    // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row,
+    // coerced as all are.
     unsafe {
         let query = function::select();
         function::select_values(query, (*analysis).rows, &(*analysis).columns);
