@@ -20,7 +20,7 @@ fn text(label: &std::ffi::CStr, value: &str, es: *mut pg_sys::ExplainState) {
     unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es) }
 }
 
-/// Column names as SQL writes them.
+/// Column names, quoted for SQL.
 fn quoted(names: &[CString]) -> String {
     // SAFETY: guarded; valid strings.
     let quote = |name: &CString| unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) };

@@ -154,7 +154,7 @@ fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
         ("program", None) => Ok(()),
         (_, Some(directory)) => {
             check_usage(server, named.by)?;
-            // Not even an allowed name outside: without the option, the table would read that file.
+            // A name outside the directory is an error even here: if the server lost the option, the table would read it.
             let name = CString::new(named.value.as_slice()).unwrap_or_default();
             Below::new(server, &directory, &name).check_spelling()
         }

@@ -1,7 +1,7 @@
 //! `COPY t FROM` as a load.
 //!
 //! ```text
-//!   ProcessUtility ─► consider ─► WHERE ─► begin ─┬─ no: core's COPY, as if nothing had been
+//!   ProcessUtility ─► consider ─► WHERE ─► begin ─┬─ no: core's COPY
 //!               statement, table    as DoCopy     rights, rows     └─ yes: the load, and COPY's command tag
 //! ```
 //!
@@ -10,9 +10,9 @@
 //! to files, FREEZE, a missing file. Errors that DoCopy raises before these are raised here, by the same functions: a
 //! missing table, an invalid WHERE, a missing INSERT privilege.
 //!
-//! A COPY is not a call of bulk_load: it has no load number and no row in `bulk_history`, sends nothing to the client,
-//! and takes COPY's lock only. A DEBUG1 message says that the load ran, or why core runs the COPY. `pg_bulk.log_timing`
-//! logs the load.
+//! A COPY is not a call of bulk_load: it has no load number and no row in `bulk_history`, sends no notices to the
+//! client, and takes COPY's lock only. A DEBUG1 message says that the load ran, or why core runs the COPY.
+//! `pg_bulk.log_timing` logs the load.
 //!
 //! If another library watches the statement too and its hook would not be called, core runs the COPY
 //! (`process_utility`).

@@ -18,7 +18,7 @@
 //!
 //! - A may call a function of B that runs as B. If B's function calls a function of A, B has chosen options that run as
 //!   A.
-//! - The author of a function sees the error when he tests it as himself.
+//! - The error also appears when the function's author tests it in a session of the same role.
 //!
 //! The server sets the flag in few other places: in queries of foreign keys, and in scripts of trusted extensions.
 

@@ -147,7 +147,7 @@ struct Candidate {
     name: CString,
     is_unique: bool,
     is_primary: bool,
-    /// The index is unique, valid and immediate.
+    /// The index is valid, ready and immediate.
     is_fit: bool,
 }
 

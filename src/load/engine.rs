@@ -53,7 +53,7 @@ impl Owned {
         Owned { engine: Engine::TimescaleDb, what, needs }
     }
 
-    /// Why the direct writer does not write to the table of this name.
+    /// Reason why the direct writer does not write to the table of this name.
     pub fn obstacle(&self, name: &str) -> String {
         format!("\"{name}\" is {}.", self.what)
     }

@@ -64,7 +64,7 @@ fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
 /// Passes a function's pg_proc row to `look`. Guarded; after an error the cache entry is released at the transaction's
 /// end.
 fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> Option<T> {
-    // SAFETY: guarded calls; the row is held while it is looked at.
+    // SAFETY: guarded calls; the row is pinned while it is read.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));

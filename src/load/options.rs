@@ -362,7 +362,7 @@ impl LoadOptions {
         self.writer = WriterOption::Direct;
     }
 
-    /// Is the load an INSERT or a COPY, which must not read further than it needs?
+    /// Is the load an INSERT or a COPY? These take no more ids of sequences than they need.
     pub fn is_statement(&self) -> bool {
         self.is_copy || self.foreign.is_some()
     }

@@ -150,7 +150,7 @@ pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
 /// # Safety
 /// As [`next`].
 pub unsafe fn next_in_snapshot(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: passed on; a query that runs has its snapshot.
+    // SAFETY: same contract; a running query has its snapshot.
     unsafe {
         if (*query).running.is_null() {
             return false;

@@ -229,7 +229,7 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
     }
 }
 
-/// Do two descriptors have the same column types?
+/// Do two descriptors have the same column types, except for dropped columns of the second?
 ///
 /// # Safety
 /// Two valid descriptors.

@@ -46,9 +46,9 @@ pub struct Mapping {
     /// Attributes that no field is for, and their values.
     pub others: Vec<(i16, Taken)>,
     pub notes: Vec<String>,
-    /// Attributes that an expression computes.
+    /// Attributes whose values are not unchanged fields.
     pub computed: Vec<i16>,
-    /// With expressions: the columns of the foreign table that they read. They keep their positions.
+    /// With such attributes, the columns of the foreign table that are read. They keep their positions.
     pub wanted: Option<Vec<i16>>,
     /// The filter function, which takes the fields as arguments and makes the row.
     pub function: Option<pg_sys::Oid>,
@@ -361,7 +361,7 @@ fn columns(
     Ok(columns)
 }
 
-/// Read the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
+/// Reads the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
 pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Rows) -> Result<Mapping> {
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let count = rows.stream().files().map(|list| list.files.len());

@@ -113,8 +113,8 @@ unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
 unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
     // SAFETY: this function's contract covers the load; deleting its context drops it.
     unsafe {
-        // A partition may be attached during the wait, without an eligibility check. A load that has looked up its
-        // partitions before does not see it, and neither does core's COPY.
+        // Core's CopyFrom would look up the partitions now, and might find one that was attached during the wait,
+        // without an eligibility check. The load has looked them up before the wait, like an ordinary COPY.
         if (*load).target.kind == Kind::Partitioned {
             return Few::NONE;
         }
