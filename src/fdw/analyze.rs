@@ -4,8 +4,8 @@
 //! converted, which makes it fast. The sampling is core's (Vitter's algorithm, commands/analyze.c).
 //!
 //! Rows are made as the table's owner, whichever role runs ANALYZE. That may be the owner of a parent, or a role with
-//! MAINTAIN. If code could come from another role than these, it is not run, and the table is left out
-//! ([`may_sample`]).
+//! MAINTAIN. If the role lacks the owner's privileges, and the table has code that is not built in (a filter, types,
+//! defaults), the table is left out ([`may_sample`]).
 
 use std::ffi::CStr;
 

@@ -1,11 +1,11 @@
 //! The foreign data wrapper `bulk_fdw`: files as tables.
 //!
-//! One module for each task: `options` parses a table's options, `plan` and `estimate` plan a scan, `scan` runs it,
-//! then `explain` and `analyze`. `order` is the order that `sorted_by` declares, `parallel` a scan by several
-//! processes, `aggregate` a scan that returns aggregates only. `servers` has the checks of servers with a directory,
-//! `filter` the function that makes the rows, and `filter_option` its name. `private` is the data that a plan passes to
-//! its execution, `import` makes tables of a directory's files. The callbacks are short; `pg::row` and the pure crate
-//! read the file.
+//! One module for each task: `options` parses a table's options, `plan` and `estimate` plan a scan, `scan` runs it;
+//! `explain` and `analyze` serve these commands. `order` is the order that `sorted_by` declares, `parallel` a scan by
+//! several processes, `aggregate` a scan that returns aggregates only. `servers` has the checks of servers with a
+//! directory, `filter` the function that makes the rows, and `filter_option` its name. `private` is the data that a
+//! plan passes to its execution, `import` makes tables of a directory's files. The callbacks are short; `pg::row` and
+//! the pure crate read the file.
 
 mod aggregate;
 mod analyze;

@@ -1,8 +1,8 @@
 //! `COPY t FROM` as a load.
 //!
 //! ```text
-//!   ProcessUtility ─► consider ─► WHERE ─► begin ─┬─ no: core's COPY
-//!               statement, table    as DoCopy     rights, rows     └─ yes: the load, and COPY's command tag
+//!   ProcessUtility ─► consider ───────► WHERE ────► begin ───────┬─ no: core's COPY
+//!                     statement, table  as DoCopy   rights, rows └─ yes: the load, and COPY's command tag
 //! ```
 //!
 //! With `pg_bulk.copy` on, the direct writer runs a COPY if the result differs from core's only in the time. In doubt,

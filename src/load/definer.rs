@@ -2,7 +2,7 @@
 //!
 //! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query`
 //! or `where` gives the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The
-//! function can allow options by the the argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that
+//! function can allow options by the argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that
 //! have options.
 //!
 //! **Why an argument.** A setting in the function's SET clause would do, if pg_bulk could distinguish it from a setting

@@ -159,7 +159,7 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
 /// Most rows to remove in one transaction.
 const AT_ONCE: usize = 10_000;
 
-/// Removes loads that ended at least `seconds` ago, and their rejects, [`AT_ONCE`] at a time. True if more are left.
+/// Removes loads that ended at least `seconds` ago, and their rejects, `AT_ONCE` at a time. True if more are left.
 /// `schema` is the extension's. Guarded.
 pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     // SAFETY: does not raise.

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The rest is for memory that cannot be measured beforehand: the field positions and values of some rows, and the
-//! process itself. A record or a row that exceeds the limit is still loaded, with memory of its size. Each heap
-//! needs at least a page that is being filled and one more. With many partitions these pages may take more than half of
-//! the limit.
+//! process itself. A record or a row that exceeds the limit is still loaded, with memory of its size. Each heap needs
+//! at least a page that is being filled and one more. With many partitions these pages may take more than half of the
+//! limit.
 //!
 //! Index keys do not count: they are collected and sorted in maintenance_work_mem.
 

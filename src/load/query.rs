@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   text ─► parser ─► analysis ─► columns for the target's ─► rewriter ─► planner ─► executor ─┬─► direct: row_loop
-//!                                  (INSERT's coercions)                                         └─► buffered: feed
+//!                                 (INSERT's coercions)                                         └─► buffered: feed
 //! ```
 //!
 //! The module runs `INSERT INTO t (…) query` without the INSERT. The query is one SELECT, VALUES, TABLE or WITH without

@@ -3,7 +3,7 @@
 //! A publication FOR ALL TABLES includes the tables of extensions, and cannot exclude them. A subscriber's dispatcher
 //! would run the publisher's jobs once more. Its own jobs, which have the same numbers, would be changed and removed
 //! with the publisher's. Rejected rows would be visible to the role that has their owner's OID there. So each of the
-//! tables has a trigger that discards a row in a session that applies changes.
+//! tables has a trigger that skips the change in a session that applies replicated changes.
 //!
 //! The trigger is enabled as REPLICA, so it costs other sessions nothing. But it may be enabled in another mode
 //! (`pg_restore --disable-triggers` ends with ENABLE TRIGGER ALL), so it checks the session itself. The extension's own

@@ -1,7 +1,7 @@
 //! The statement that a worker runs: `SELECT bulk_run_job(…)`.
 //!
-//! A load is a statement of the server, in a worker as in a session. So hooks of other libraries see a text, a
-//! query identifier and a running executor, as with any statement. The text names the file, the table and the options;
+//! A load is a statement of the server, in a worker as in a session. So hooks of other libraries see a text, a query
+//! identifier and a running executor, as with any statement. The text names the file, the table and the options;
 //! pg_stat_activity shows it, and the log shows it with an error.
 //!
 //! The function ignores its arguments. It performs the load of the job that its process has claimed, once; any other

@@ -9,8 +9,8 @@
 //! Starting a process takes longer than loading a small file. So a worker whose job has succeeded offers itself for
 //! another job of the same owner, and wakes the dispatcher. The dispatcher chooses the next job as usual. If it would
 //! start a worker for that owner, it hands the job over instead. At the end of its cycle it dismisses the other
-//! offering workers. No process waits without a limit: a worker that gets no answer leaves. A worker that
-//! leaves also reports that, so it does not hold a slot of the next one while it exits.
+//! offering workers. No process waits without a limit: a worker that gets no answer leaves. A worker that leaves also
+//! reports that, so it does not hold a slot of the next one while it exits.
 //!
 //! They communicate through a word in shared memory, which the dispatcher creates and which disappears with the
 //! processes. It only affects speed: a job that is handed over stays queued until the worker claims it, like one for

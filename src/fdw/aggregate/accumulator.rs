@@ -1,7 +1,7 @@
 //! An aggregate over one column of many rows, with the result of the server's transition function.
 //!
-//! Only aggregates whose state is a number or two are here. They follow the functions' rules: the same value of two
-//! equal ones stays, the sum of no values is NULL, a sum of integers wraps around (`int4_sum` does not check), a sum of
+//! Only aggregates whose state is a number or two are here. They follow the functions' rules: of two equal values the
+//! same one is kept, the sum of no values is NULL, a sum of integers wraps around (`int4_sum` does not check), a sum of
 //! floats does not, and floats are added in the order of rows.
 
 use pg_bulk_format::block::Run;

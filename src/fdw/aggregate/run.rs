@@ -2,7 +2,8 @@
 //!
 //! It has the loop of a scan that returns rows, up to the point where these would be returned. Rows that are decoded
 //! together are added together, a column at a time ([`Run`](pg_bulk_format::block::Run)). If no aggregate reads a
-//! value, records are only counted. Rows that a block cannot hold, and all rows if there are quals, go one by one.
+//! value, records are only counted. Rows with values that the decoders leave undecided, and all rows if there are
+//! quals, go one by one.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 

@@ -1,6 +1,6 @@
 //! Few rows from a client: core's COPY, with data that the client has already sent.
 //!
-//! In the time that a load needs to begin, core stores some hundred rows. The amount of data is unknown until the
+//! In the time that a load needs to begin, core stores some hundreds of rows. The amount of data is unknown until the
 //! client has been asked for it, and then the statement cannot go back to core. But if the end of the data arrives with
 //! the first bytes, core's CopyFrom can read them through its callback.
 //!
