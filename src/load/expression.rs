@@ -220,7 +220,7 @@ unsafe extern "C-unwind" fn refuse() {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise();
 }
 
-/// Reason if an expression calls a function that may read the table. Guarded.
+/// Reason if an expression calls a function that the direct writer must not run. Guarded.
 ///
 /// # Safety
 /// Analyzed nodes.

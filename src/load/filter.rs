@@ -134,7 +134,7 @@ pub fn columns(
     Ok(Signature::of(function, unsafe { own_type(relation) })?.columns(&mapping.names, session))
 }
 
-/// Reason if the call, or an argument's default, calls a function that may read the table. Guarded.
+/// Reason if the call, or an argument's default, calls a function that the direct writer must not run. Guarded.
 ///
 /// # Safety
 /// An open relation, and nodes that were analyzed for it.
@@ -144,7 +144,7 @@ pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes:
     // SAFETY: this function's contract covers the nodes; those of the catalog are expressions.
     let is_volatile =
         unsafe { volatile::calls_volatile(nodes.all()) || defaults.iter().any(|&node| volatile::calls_volatile(node)) };
-    // The input functions of the arguments' types count, too.
+    // Nor may what makes an argument of a field.
     let is_volatile = is_volatile || types.into_iter().any(volatile::type_calls_volatile);
     Ok(is_volatile.then(|| "The filter calls a volatile function.".into()))
 }

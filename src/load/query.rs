@@ -13,7 +13,7 @@
 //!
 //! **Snapshot.** The query sees the snapshot that was current at its start, before statement triggers fire and before
 //! the first row is written. That snapshot stays active while rows are made, as in an INSERT, so functions that are not
-//! volatile use it too. Volatile functions may look for earlier rows of the load; then the buffered writer is used
+//! volatile use it too. A function that may look for earlier rows of the load requires the buffered writer
 //! ([`volatile`]).
 //!
 //! All functions that fold constants or run user code are plain frames. A guard would also drop the positions of
