@@ -1,7 +1,7 @@
-//! What can go wrong, in COPY's words, and the one place where it becomes an `ereport`.
+//! Errors with COPY's messages, and the only place that passes them to `ereport`.
 //!
-//! Code below the callbacks returns `Result<_, Error>`; a callback raises what reaches it. CONTEXT lines are not put
-//! in here: the callbacks push an error context, as COPY does, and the server asks it (`pg::context`).
+//! Code below the callbacks returns `Result<_, Error>`; a callback raises it. An error has no CONTEXT lines: the
+//! callbacks push an error context callback, as COPY does, and the server calls it (`pg::context`).
 
 use std::ffi::CString;
 
@@ -17,14 +17,14 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 use crate::pg::compat::copy_words;
 use crate::pg::server_text::from_server;
 
-/// An error on its way to the user.
+/// An error to be raised or reported.
 #[derive(Debug)]
 pub struct Error {
     code: Code,
     message: String,
     detail: Option<String>,
     hint: Option<String>,
-    /// It is about one record, and the next one can be asked for.
+    /// It is about one record, and the caller may continue with the next one.
     record: bool,
 }
 
@@ -35,7 +35,7 @@ impl Error {
         Error { code, message: message.into(), detail: None, hint: None, record: false }
     }
 
-    /// It is about one record, and the next one can be asked for.
+    /// Marks the error as one about a single record, after which the caller may continue.
     pub fn about_record(mut self) -> Error {
         self.record = true;
         self
@@ -86,22 +86,22 @@ impl Error {
         Error::new(code, format!("{message}: {words}"))
     }
 
-    /// Stop the server with it.
+    /// Reports it as a PANIC, which stops the server.
     pub fn raise_panic(self) {
         ErrorReport::new(self.code, self.message, "pg_bulk").report(PgLogLevel::PANIC);
     }
 
-    /// Say it, and go on. Guarded.
+    /// Reports it as a WARNING. Guarded.
     pub fn warn(self) {
         self.report(PgLogLevel::WARNING);
     }
 
-    /// Tell whoever calls, and go on. Guarded.
+    /// Reports it as a NOTICE. Guarded.
     pub fn notice(self) {
         self.report(PgLogLevel::NOTICE);
     }
 
-    /// Raise it. Rust frames up to the guard are unwound.
+    /// Raises it. Rust frames up to the guard are unwound.
     #[expect(clippy::unreachable, reason = "the server does not come back from it")]
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);
@@ -120,7 +120,7 @@ impl Error {
     }
 }
 
-/// The value, or the error raised.
+/// Returns the value, or raises the error.
 pub trait OrRaise<T> {
     fn or_raise(self) -> T;
 }
@@ -135,7 +135,7 @@ impl<T> OrRaise<T> for Result<T> {
     }
 }
 
-/// There is no memory for a record.
+/// Out of memory for a record.
 pub fn out_of_memory() -> Error {
     Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
 }
@@ -159,7 +159,7 @@ pub fn record_too_short() -> Error {
     bad_format("missing data after last column").about_record()
 }
 
-/// the record is no JSON object
+/// record is not a JSON object
 pub fn no_object() -> Error {
     bad_format("record is not a JSON object").about_record()
 }
@@ -169,7 +169,7 @@ pub fn field_count(count: i16, expected: usize) -> Error {
     bad_format(format!("row field count is {count}, expected {expected}"))
 }
 
-/// What a field of the binary format suffers from, in COPY's words.
+/// An error in a field of the binary format, in COPY's words.
 pub fn bad_field(fault: Fault) -> Error {
     match fault {
         Fault::Missing => bad_format("unexpected EOF in COPY data"),
@@ -178,7 +178,7 @@ pub fn bad_field(fault: Fault) -> Error {
     }
 }
 
-/// What does not fit COPY's buffer.
+/// A value exceeds COPY's buffer.
 fn too_long(containing: u64, more: u64) -> Error {
     let detail = format!("Cannot enlarge string buffer containing {containing} bytes by {more} more bytes.");
     Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, copy_words::STRING_TOO_LONG).detail(detail)
@@ -195,12 +195,12 @@ pub fn header_fields(got: usize, expected: usize) -> Error {
     bad_format(format!("wrong number of fields in header line: got {got}, expected {expected}"))
 }
 
-/// column name mismatch in header line; `got` is how the field is to be described
+/// column name mismatch in header line; `got` describes the field
 pub fn header_mismatch(field: usize, got: &str, expected: &str) -> Error {
     bad_format(format!("column name mismatch in header line field {field}: got {got}, expected \"{expected}\""))
 }
 
-/// What the pure reader met, in COPY's words. Encoding errors have words of their own (`pg::encoding`).
+/// An error of the pure reader, in COPY's words. Encoding errors are in `pg::encoding`.
 pub fn read_error(error: ReadError, format: Format) -> Error {
     let how = if format == Format::Csv { "unquoted" } else { "literal" };
     let found = |what: &str, escape: &str| {

@@ -7,65 +7,64 @@ use std::path::PathBuf;
 use pgrx::guc::GucEnum;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-/// Bytes asked of a file at a time. 256 kB: the bytes of one read, and what is made of them, stay in the second-level
-/// cache; larger reads measured no faster, smaller ones pay the system call. Tests set a few bytes, so that every
+/// Bytes of one read of a file. 256 kB: the bytes of one read, and the values made of them, stay in the second-level
+/// cache; larger reads measured no faster, smaller ones cost more system calls. Tests set a few bytes, so that every
 /// record is cut somewhere.
 static CHUNK_SIZE: GucSetting<i32> = GucSetting::<i32>::new(256 * 1024);
 
-/// Empty by default: the right to name a file (pg_read_server_files) is the barrier, as with COPY. Whoever hands
-/// that right out more widely can fence it in here.
+/// Empty by default: the right to name a file (pg_read_server_files) is the barrier, as with COPY. An administrator who
+/// grants that right widely can restrict it here.
 static ALLOWED_DIRECTORIES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
-/// -1: as many as the server gives to maintenance commands, which bulk loads are like.
+/// -1: as many as the server gives to maintenance commands, which are similar to bulk loads.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(-1);
 
-/// Kilobytes; as much as one operation of a query takes by default (maintenance_work_mem), which is more than a load of a
-/// table without partitions gains anything from.
+/// Kilobytes; the default of maintenance_work_mem. A load of a table without partitions gains nothing from more memory.
 static MEMORY_LIMIT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 
-/// Off: who asks for it knows what to do with it.
+/// Off by default: the output is for experts.
 static LOG_TIMING: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// Two: a load has workers of its own, and the slots for background workers are eight by default.
+/// Two: a load has parallel workers, and there are eight slots for background workers by default.
 static MAX_RUNNING_JOBS: GucSetting<i32> = GucSetting::<i32>::new(2);
 
-/// Seconds; a week, so that the jobs of the last weekend are there.
+/// Seconds; a week, so that the jobs of the last weekend are still listed.
 static JOB_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 
-/// Enough to see what is wrong with a file, and for most files all; what a file that is bad altogether may take of the
-/// database is bounded.
+/// Enough to diagnose a file, and for most files all rejects. It bounds the space that an entirely bad file takes in
+/// the database.
 static REJECT_CAP: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 
-/// 0: as many as there are processors. Not more by default: most files were written not long ago, and need no disk.
+/// 0: as many as there are processors. Not more by default: most files were written recently, and need no disk reads.
 static AGGREGATE_PROCESSES: GucSetting<i32> = GucSetting::<i32>::new(0);
 
-/// Off: a COPY is the server's own until somebody wants it otherwise.
+/// Off by default: COPY stays the server's own.
 static COPY: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// 64 kB: what a load takes to begin, core spends on about as many bytes.
+/// 64 kB: core loads about this many bytes in the time that a load takes to begin.
 static COPY_MIN_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 
-/// What an INSERT from a foreign table may become.
+/// The plan of an INSERT from a foreign table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectInsert {
-    /// Core's.
+    /// Core's INSERT.
     Off,
-    /// A load that others notice no more of than of core's INSERT.
+    /// A load with the locks of core's INSERT.
     On,
-    /// The same, but an empty table is loaded exclusively if it is free.
+    /// A load that also loads an empty table exclusively, if no other session uses it.
     Exclusive,
 }
 
 struct Entries<const N: usize>([pg_sys::config_enum_entry; N]);
 
-// SAFETY: constants, and names that are.
+// SAFETY: constants, and names that are static strings.
 unsafe impl<const N: usize> Sync for Entries<N> {}
 
 const fn entry(name: &'static CStr, value: DirectInsert, hidden: bool) -> pg_sys::config_enum_entry {
     pg_sys::config_enum_entry { name: name.as_ptr(), val: value as i32, hidden }
 }
 
-/// It could be a Boolean; so it is given like one.
+/// Accepts the spellings of a Boolean setting.
 static DIRECT_INSERT_ENTRIES: Entries<10> = Entries([
     entry(c"on", DirectInsert::On, false),
     entry(c"off", DirectInsert::Off, false),
@@ -79,7 +78,7 @@ static DIRECT_INSERT_ENTRIES: Entries<10> = Entries([
     pg_sys::config_enum_entry { name: std::ptr::null(), val: 0, hidden: false },
 ]);
 
-// SAFETY: the entries end with one that has no name.
+// SAFETY: the last entry has no name, which ends the list.
 unsafe impl GucEnum for DirectInsert {
     fn from_ordinal(ordinal: i32) -> DirectInsert {
         [DirectInsert::Off, DirectInsert::On, DirectInsert::Exclusive]
@@ -95,7 +94,7 @@ unsafe impl GucEnum for DirectInsert {
     const CONFIG_ENUM_ENTRY: *const pg_sys::config_enum_entry = DIRECT_INSERT_ENTRIES.0.as_ptr();
 }
 
-/// On: it is the same INSERT, only faster. Not exclusive: whoever INSERTs does not expect to keep readers waiting.
+/// On: the result is that of the INSERT. Not exclusive: an INSERT must not keep readers waiting.
 static DIRECT_INSERT: GucSetting<DirectInsert> = GucSetting::<DirectInsert>::new(DirectInsert::On);
 
 pub fn init() {
@@ -213,42 +212,42 @@ pub fn init() {
     );
 }
 
-/// May a COPY be done as a load?
+/// May a COPY run as a load?
 pub fn copy() -> bool {
     COPY.get()
 }
 
-/// Bytes below which a COPY is none.
+/// Bytes below which core runs a COPY.
 pub fn copy_min_size() -> usize {
     usize::try_from(COPY_MIN_SIZE.get()).unwrap_or(0)
 }
 
-/// May an INSERT be done as a load?
+/// May an INSERT run as a load?
 pub fn direct_insert() -> DirectInsert {
     DIRECT_INSERT.get()
 }
 
-/// Jobs that may run at a time in one database.
+/// Most jobs that run at a time in one database.
 pub fn max_running_jobs() -> usize {
     usize::try_from(MAX_RUNNING_JOBS.get()).unwrap_or(0)
 }
 
-/// Seconds for which jobs that have ended are kept; `None`: for ever.
+/// Seconds that ended jobs are kept; `None`: forever.
 pub fn job_retention() -> Option<i32> {
     Some(JOB_RETENTION.get()).filter(|seconds| *seconds >= 0)
 }
 
-/// Workers of a load; `None` where the server's own setting counts.
+/// Workers of a load; `None` if the server's own setting applies.
 pub fn workers() -> Option<usize> {
     usize::try_from(WORKERS.get()).ok()
 }
 
-/// Is the time of a load's processes to be told by stage?
+/// Log the time of a load's processes by stage?
 pub fn log_timing() -> bool {
     LOG_TIMING.get()
 }
 
-/// Rejects that are kept of a load.
+/// Most rejects that are kept of a load.
 pub fn reject_cap() -> u64 {
     u64::try_from(REJECT_CAP.get()).unwrap_or(0)
 }
@@ -258,17 +257,17 @@ pub fn memory_limit() -> usize {
     usize::try_from(MEMORY_LIMIT.get()).unwrap_or(1024).saturating_mul(1024)
 }
 
-/// Bytes asked of a file at a time: a small part of the memory that there is.
+/// Bytes of one read of a file: at most a small part of the memory limit.
 pub fn chunk_size() -> usize {
     usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).clamp(1, memory_limit() / 16)
 }
 
-/// Is it as small as a test makes it that wants few rows to be shared out as many are?
+/// Has a test made it so small that few rows are divided among processes as many rows are?
 pub fn chunks_are_small() -> bool {
     chunk_size() <= 16 << 10
 }
 
-/// Processes that compute aggregates of a file's rows at a time: one at least.
+/// Most processes that compute aggregates of a file's rows at a time; at least one.
 pub fn aggregate_processes() -> u32 {
     match u32::try_from(AGGREGATE_PROCESSES.get()) {
         Ok(processes) if processes > 0 => processes,
@@ -276,8 +275,8 @@ pub fn aggregate_processes() -> u32 {
     }
 }
 
-/// Directories that files must lie in; `None` means anywhere. A setting that says something, but names no directory,
-/// allows none.
+/// Directories that files must lie in; `None` means anywhere. A setting that is not empty but names no directory allows
+/// none.
 pub fn allowed_directories() -> Option<Vec<PathBuf>> {
     let list = ALLOWED_DIRECTORIES.get()?;
     let list = list.as_bytes();

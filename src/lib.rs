@@ -8,9 +8,9 @@
 //!                                      queue:  loads by background workers
 //! ```
 //!
-//! ARCHITECTURE.md shows the way of a byte through all of it.
+//! ARCHITECTURE.md describes the path of a byte through these modules.
 
-// Nothing that SQL reaches may panic: where it is certain that a thing cannot fail, the place says why.
+// No code reachable from SQL may panic. An operation that cannot fail has a comment that says why.
 #![cfg_attr(
     not(test),
     deny(

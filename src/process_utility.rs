@@ -1,12 +1,11 @@
-//! ProcessUtility_hook, once for all of this library that has to do with utility statements: a COPY that is a load
-//! ([`load::copy`](crate::load::copy)), and foreign tables of servers with a directory, which are looked at when the
-//! statement that made them is done (`fdw::servers`).
+//! ProcessUtility_hook of this library. It runs a COPY as a load ([`load::copy`](crate::load::copy)), and checks
+//! foreign tables of servers with a directory after the statement that has created them (`fdw::servers`).
 //!
-//! A COPY by which pg_bulk asks the hooks of other libraries ([`copy_question`]) comes here, too.
+//! A COPY by which pg_bulk asks the hooks of other libraries ([`copy_question`]) also comes here.
 //!
-//! It passes each statement on exactly once, or does what standard_ProcessUtility (utility.c) would do for it. The latter only
-//! where nobody is passed by: hooks of libraries that were loaded before this one would not see the statement, and what they
-//! forbid or write down is their business. Those that were loaded later call this one.
+//! The hook passes each statement on exactly once, or replaces standard_ProcessUtility (utility.c). It replaces it only
+//! if no library loaded before this one has a hook: such a hook would not see the statement, and could neither forbid
+//! nor log it. Hooks of libraries that were loaded later call this one.
 
 use std::ffi::c_char;
 use std::sync::OnceLock;
@@ -17,7 +16,7 @@ use crate::pg::copy_question;
 use crate::pg::unguarded as c;
 use crate::{fdw, load};
 
-/// Who was there before.
+/// The hook that was installed before.
 static PREVIOUS: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
 
 /// Called once, when the library is loaded.
@@ -44,11 +43,11 @@ unsafe extern "C-unwind" fn hook(
     completion: *mut pg_sys::QueryCompletion,
 ) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: what the server gave, looked at or passed on; tags say what nodes are.
+    // SAFETY: the server's arguments, read or passed on; tags give the node types.
     unsafe {
         let previous = PREVIOUS.get().copied().flatten();
         let statement = (*planned).utilityStmt;
-        // The statement outlives its execution, but for one that ends the transaction.
+        // The statement outlives its execution, unless it ends the transaction.
         let ends = (*statement).type_ == pg_sys::NodeTag::T_TransactionStmt;
         let is_asked = copy_question::is_asked(statement);
         if is_asked && previous.is_none() {

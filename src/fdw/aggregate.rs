@@ -1,4 +1,4 @@
-//! Aggregates that are computed where the file is read: one row leaves the scan, and no other is ever formed.
+//! Aggregates computed by the scan: a single row leaves it, and no other row is formed.
 //!
 //! ```text
 //!   serial                         by several processes
@@ -6,17 +6,18 @@
 //!                                                                 └─ Foreign Scan: PARTIAL count(*)
 //! ```
 //!
-//! To hand a row to the executor, and there to add it up, takes several times as long as to read it. Where a query wants
-//! nothing but aggregates of one table's rows, without GROUP BY, each of which is an [`accumulator::Kind`], the planner is
-//! offered a scan that returns their values; or, below core's Gather, one that returns the states that core then combines.
-//! Expressions over the aggregates are the node's projection. What of the query is anything else is left to core.
+//! Passing a row to the executor and aggregating it there takes several times as long as reading it. If a query has
+//! only aggregates of one table's rows, without GROUP BY, and each is an [`accumulator::Kind`], the planner gets a path
+//! for a scan that returns their values. Below core's Gather it gets one that returns the transition states, which core
+//! then combines. The node's projection computes expressions over the aggregates. Core runs all other queries.
 //!
-//! The tuple that such a scan returns is its `fdw_scan_tlist`: the aggregates, and behind them the columns that the quals
-//! look at. These are there for the quals alone, which find the row's values in the scan's slot; in the row that is
-//! returned they are NULL, and nobody looks at them.
+//! The tuple of such a scan is its `fdw_scan_tlist`: the aggregates, and after them the columns that the quals read.
+//! Only the quals use these columns, with the row's values in the scan's slot. In the returned row they are NULL, and
+//! no node reads them.
 //!
-//! Nothing may depend on which of the two ways a query goes. So columns are converted that core's way would convert, for
-//! their errors; who may not call an aggregate gets core's error; and quals are evaluated in core's order.
+//! The result and the errors must be those of core's plan. So the scan converts the columns that core's scan would
+//! convert, for their errors. A role that may not call an aggregate gets core's error, and quals are evaluated in
+//! core's order.
 
 pub mod accumulator;
 pub mod run;
@@ -34,19 +35,19 @@ use crate::error::OrRaise;
 use crate::guc;
 use crate::pg::compat;
 
-/// What a scan computes, as it goes through the plan.
+/// The aggregates of a scan, as a plan carries them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aggregates {
-    /// States instead of values.
+    /// Return transition states instead of values.
     pub partial: bool,
-    /// The function, and the number of its column, or 0.
+    /// Each function, and the number of its column, or 0.
     pub list: Vec<(pg_sys::Oid, i32)>,
     /// Numbers of the columns that follow the aggregates in the scan's tuple.
     pub columns: Vec<i32>,
 }
 
 impl Aggregates {
-    /// Guarded.
+    /// As lists for a plan. Guarded.
     fn to_lists(&self) -> *mut pg_sys::List {
         // SAFETY: guarded calls on lists made here; the numbers of a catalog's functions are small.
         unsafe {
@@ -61,10 +62,10 @@ impl Aggregates {
         }
     }
 
-    /// What a plan's scan computes; `None` if it returns rows.
+    /// The aggregates of a plan's scan; `None` if it returns rows.
     ///
     /// # Safety
-    /// The private list of a plan made here; a guarded frame.
+    /// The private list of a plan that this module made; a guarded frame.
     pub unsafe fn from_private(private: *mut pg_sys::List) -> Option<Aggregates> {
         // SAFETY: this function's contract covers the list.
         let numbers = |list: *mut pg_sys::List| unsafe {
@@ -92,10 +93,10 @@ impl Aggregates {
     }
 }
 
-/// Plan what is done with a table's rows. A plain frame.
+/// Adds paths for aggregates over a foreign table. A plain frame.
 ///
 /// # Safety
-/// Called by the planner, for a query all of whose rows come from foreign tables of ours.
+/// Called by the planner, for a query that reads only foreign tables of this wrapper.
 pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
     root: *mut pg_sys::PlannerInfo,
     stage: pg_sys::UpperRelationKind::Type,
@@ -113,7 +114,7 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
     }
 }
 
-/// Offer a scan that computes the aggregates that the query wants, if it can.
+/// Adds a path that computes the query's aggregates, if possible.
 ///
 /// # Safety
 /// As [`get_foreign_upper_paths`].
@@ -136,8 +137,9 @@ unsafe extern "C-unwind" fn add_path(
         if partial && (needed == 0 || !(*output).consider_parallel) {
             return;
         }
-        // As a scan's rows cost, but nobody forms them or takes them over, unless for the quals. Workers that find no place would not
-        // make it faster, and those of core's plans are believed in as well: so the cost is that of as many, or core's would win.
+        // Like a scan's cost, but without forming and passing on rows, except for quals. More workers than may read
+        // would not make the scan faster. But core's own plans count these workers, so this cost counts as many, or
+        // core's plan would always win.
         let looks = aggregates.iter().filter(|(_, (_, attribute))| *attribute != 0).count();
         let mut per_row = (1.0 + looks as f64) * pg_sys::cpu_operator_cost;
         if !quals.is_null() {
@@ -164,14 +166,14 @@ unsafe extern "C-unwind" fn add_path(
             (*path).path.parallel_workers = needed;
             pg_sys::add_partial_path(output, path.cast());
         } else {
-            // As the scan that core would add up.
+            // As the scan that core would aggregate.
             (*path).path.parallel_safe &= (*(*input).cheapest_total_path).parallel_safe;
             pg_sys::add_path(output, path.cast());
         }
     }
 }
 
-/// Does the query do nothing but compute aggregates of one table's rows?
+/// Does the query only compute aggregates of one table's rows?
 ///
 /// # Safety
 /// As [`get_foreign_upper_paths`].
@@ -186,7 +188,7 @@ unsafe fn is_simple(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptIn
             return false;
         }
         let entry = *(*root).simple_rte_array.add((*input).relid as usize);
-        // A row that a function makes has to be made to be counted.
+        // A filter must be called to know whether a record is a row.
         if (*entry).inh || TableOptions::of_table((*entry).relid).or_raise().filter.is_some() {
             return false;
         }
@@ -199,8 +201,8 @@ unsafe fn is_simple(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptIn
     }
 }
 
-/// The quals in the order in which core evaluates them (`order_qual_clauses`). `None` if a scan cannot evaluate them with
-/// nothing but a row's columns. Guarded.
+/// The quals in the order in which core evaluates them (`order_qual_clauses`). `None` if a scan needs more than a row's
+/// columns to evaluate them. Guarded.
 ///
 /// # Safety
 /// As [`get_foreign_upper_paths`].
@@ -223,12 +225,12 @@ unsafe fn quals(root: *mut pg_sys::PlannerInfo, input: *mut pg_sys::RelOptInfo) 
     }
 }
 
-/// Numbers of the columns of a relation that an expression looks at. `None` if it looks at anything else. Guarded.
+/// Numbers of the columns of a relation that an expression reads. `None` if it reads anything else. Guarded.
 ///
 /// # Safety
 /// A valid expression.
 unsafe fn columns(expression: *mut pg_sys::Node, relation: pg_sys::Index) -> Option<Vec<i32>> {
-    // SAFETY: this function's contract covers the argument; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags give the node types.
     unsafe {
         let include = pg_sys::PVC_INCLUDE_PLACEHOLDERS | pg_sys::PVC_INCLUDE_AGGREGATES;
         let found = pg_sys::pull_var_clause(expression, include.cast_signed());
@@ -237,12 +239,12 @@ unsafe fn columns(expression: *mut pg_sys::Node, relation: pg_sys::Index) -> Opt
     }
 }
 
-/// The number of a relation's column. `None` if the node is anything else.
+/// The number of a relation's column. `None` for any other node.
 ///
 /// # Safety
 /// A valid node.
 unsafe fn column(node: *mut pg_sys::Node, relation: pg_sys::Index) -> Option<i32> {
-    // SAFETY: this function's contract covers the argument; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags give the node types.
     unsafe {
         if (*node).type_ != pg_sys::NodeTag::T_Var {
             return None;
@@ -256,12 +258,12 @@ unsafe fn column(node: *mut pg_sys::Node, relation: pg_sys::Index) -> Option<i32
 /// An aggregate's node, its function and the number of its column.
 type Aggregate = (*mut pg_sys::Aggref, (pg_sys::Oid, i32));
 
-/// The aggregates of a target, each once. `None` if it wants anything that a scan does not compute. Guarded.
+/// The aggregates of a target list, each once. `None` if it has anything that a scan does not compute. Guarded.
 ///
 /// # Safety
-/// A target's expressions.
+/// The expressions of a target list.
 unsafe fn aggregates(target: *mut pg_sys::List, relation: pg_sys::Index, partial: bool) -> Option<Vec<Aggregate>> {
-    // SAFETY: this function's contract covers the list; tags say what nodes are; guarded calls.
+    // SAFETY: this function's contract covers the list; tags give the node types; guarded calls.
     unsafe {
         let include =
             pg_sys::PVC_INCLUDE_PLACEHOLDERS | pg_sys::PVC_INCLUDE_AGGREGATES | pg_sys::PVC_INCLUDE_WINDOWFUNCS;
@@ -286,7 +288,7 @@ unsafe fn aggregates(target: *mut pg_sys::List, relation: pg_sys::Index, partial
 /// # Safety
 /// A valid node.
 unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial: bool) -> Option<(pg_sys::Oid, i32)> {
-    // SAFETY: this function's contract covers the argument; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags give the node types.
     unsafe {
         let kind = Kind::of((*node).aggfnoid)?;
         let split = if partial { pg_sys::AggSplit::AGGSPLIT_INITIAL_SERIAL } else { pg_sys::AggSplit::AGGSPLIT_SIMPLE };
@@ -304,7 +306,7 @@ unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial:
         }
         let arguments = PgList::<pg_sys::TargetEntry>::from_pg((*node).args);
         let mut argument = (*arguments.get_ptr(0).filter(|_| arguments.len() == 1)?).expr.cast::<pg_sys::Node>();
-        // A domain's values are those of its type.
+        // A domain's values have the base type's representation.
         if (*argument).type_ == pg_sys::NodeTag::T_RelabelType {
             argument = (*argument.cast::<pg_sys::RelabelType>()).arg.cast();
         }
@@ -317,7 +319,7 @@ unsafe fn aggregate(node: *mut pg_sys::Aggref, relation: pg_sys::Index, partial:
     }
 }
 
-/// How many workers a scan of the table would have; 0 if none can.
+/// The number of workers that core would plan for a scan of the table; 0 if none.
 ///
 /// # Safety
 /// As [`get_foreign_upper_paths`].
@@ -329,8 +331,8 @@ unsafe fn workers(input: *mut pg_sys::RelOptInfo) -> i32 {
     }
 }
 
-/// Workers that a scan has a place for (`fdw::parallel`): where no condition is anybody's code, no more than keep all
-/// processors busy.
+/// Most workers that may read (`fdw::parallel`): without conditions, which may call user code, as many as keep all
+/// processors busy; else no limit.
 pub fn places(is_unconditional: bool) -> u32 {
     if !is_unconditional {
         return u32::MAX;
@@ -341,7 +343,7 @@ pub fn places(is_unconditional: bool) -> u32 {
     if leads { processes.saturating_sub(1) } else { processes }
 }
 
-/// The plan of a path that was made here. Guarded.
+/// The plan of a path that this module made. Guarded.
 ///
 /// # Safety
 /// The planner's own structures.

@@ -1,10 +1,11 @@
 //! ANALYZE of a foreign table: a sample of the whole file's rows.
 //!
-//! Every record is read, so that the sample is fair and the row count exact; only records that enter the sample are
-//! converted, which is what makes it quick. The sampling is core's (Vitter's algorithm, commands/analyze.c).
+//! Every record is read, so that the sample is unbiased and the row count exact. Only records that enter the sample are
+//! converted, which makes it fast. The sampling is core's (Vitter's algorithm, commands/analyze.c).
 //!
-//! Rows are made as the table's owner, whoever asks. The owner of a parent may ask, and somebody who merely maintains tables: code that
-//! these may have had a hand in is not run then, and the table is left out ([`may_sample`]).
+//! Rows are made as the table's owner, whichever role runs ANALYZE. That may be the owner of a parent, or a role with
+//! MAINTAIN. If the role lacks the owner's privileges, and the table has code that is not built in (a filter, types,
+//! defaults), the table is left out ([`may_sample`]).
 
 use std::ffi::CStr;
 
@@ -36,7 +37,7 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
 ) -> bool {
     // SAFETY: an open relation.
     let options = TableOptions::of_table(unsafe { (*relation).rd_id }).or_raise();
-    // What a program says may change with each run, and a FIFO can be read once: no statistics of those.
+    // A program may return other data with each run, and a FIFO can be read only once: neither gets statistics.
     let location = options.location().or_raise();
     let size = if let Some(list) = location.files().or_raise() {
         list.size()
@@ -61,10 +62,10 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
     true
 }
 
-/// May rows be made as the table's owner because of who asks? Warns if not. Guarded.
+/// May the code of the table's rows run as its owner, for the role that runs ANALYZE? Warns if not. Guarded.
 ///
-/// The current user is the owner of a parent where that is analyzed (do_analyze_rel, analyze.c); of who has said so only the outer user
-/// is left, whom functions with rights of their own have not changed.
+/// The current user is the owner of a parent if that is analyzed (do_analyze_rel, analyze.c). Then only the outer user,
+/// which SECURITY DEFINER functions do not change, is the role that runs ANALYZE.
 ///
 /// # Safety
 /// An open foreign table.
@@ -101,22 +102,22 @@ struct Sampling {
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
     state: pg_sys::ReservoirStateData,
-    /// Rows wanted.
+    /// Rows of a full sample.
     target: usize,
     sampled: usize,
     seen: f64,
-    /// Rows to skip before the next one that is taken; negative: not decided.
+    /// Rows to skip before the next row to take; negative: not decided yet.
     to_skip: f64,
     skip_left: u64,
     limit_left: u64,
     context: pg_sys::MemoryContext,
-    /// DEFAULT markers are evaluated in it.
+    /// For evaluating DEFAULT markers.
     econtext: *mut pg_sys::ExprContext,
-    /// The plain frame is to convert the row once more, and raise its error.
+    /// The plain frame must convert the row again, and raise its error.
     raises: bool,
-    /// Where the row goes that is being made.
+    /// The sample position of the current row.
     place: usize,
-    /// What makes rows of the records, of which nobody knows before whether they are some.
+    /// The filter, which may leave out records.
     filter: Option<RowFilter>,
 }
 
@@ -162,10 +163,10 @@ unsafe extern "C-unwind" fn begin_sampling(relation: pg_sys::Relation, target: i
     }
 }
 
-/// Go on to the next row that enters the sample, and decode it.
+/// Goes to the next row that enters the sample, and decodes it.
 ///
 /// # Safety
-/// A valid sampling that nobody else uses.
+/// A valid sampling that nothing else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
     // SAFETY: this function's contract covers the argument.
@@ -204,7 +205,7 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
             continue;
         }
         s.rows.reset();
-        // A short row must not show what is left of the row before.
+        // A short row must not show values of the row before.
         s.nulls.fill(true);
         s.raises = false;
         let arrays = s.fields();
@@ -239,18 +240,18 @@ unsafe extern "C-unwind" fn next_sample(sampling: *mut Sampling) -> i32 {
 }
 
 impl Sampling {
-    /// Where fields are converted to.
+    /// The arrays that fields are converted into.
     fn fields(&mut self) -> RowArrays {
         let own = RowArrays { values: self.values.as_mut_ptr(), nulls: self.nulls.as_mut_ptr() };
         self.filter.as_ref().map_or(own, RowFilter::arguments)
     }
 
-    /// The place that the next row takes, if it takes one.
+    /// The position of the next row in the sample, if it enters the sample.
     fn next_place(&mut self) -> Option<usize> {
         if self.sampled < self.target { Some(self.sampled) } else { self.replaced() }
     }
 
-    /// The place in a full sample that the next row takes, if it takes one.
+    /// The position of the next row in a full sample, if it replaces another.
     fn replaced(&mut self) -> Option<usize> {
         // SAFETY: guarded calls on our own state.
         unsafe {
@@ -268,7 +269,7 @@ impl Sampling {
     }
 }
 
-/// Put the row into the sample.
+/// Stores the row in the sample.
 ///
 /// # Safety
 /// A valid sampling, and ANALYZE's array.
@@ -278,7 +279,8 @@ unsafe extern "C-unwind" fn keep_sample(
     relation: pg_sys::Relation,
     rows: *mut pg_sys::HeapTuple,
 ) {
-    // SAFETY: this function's contract covers the argument; the place is less than the target, which is the array's length.
+    // SAFETY: this function's contract covers the argument; the place is less than the target, which is the array's
+    // length.
     unsafe {
         let s = &mut *sampling;
         if s.filter.is_some() {
@@ -330,10 +332,10 @@ unsafe extern "C-unwind" fn raise_missing(sampling: *mut Sampling) {
     unsafe { &mut (*sampling).rows }.check_missing().or_raise();
 }
 
-/// Close the file and say what was found.
+/// Closes the file and reports the counts.
 ///
 /// # Safety
-/// A valid sampling; nobody uses it afterwards.
+/// A valid sampling; it is not used afterwards.
 #[pg_guard]
 unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_sys::Relation, elevel: i32) -> i32 {
     // SAFETY: this function's contract covers the argument.
@@ -350,7 +352,7 @@ unsafe extern "C-unwind" fn end_sampling(sampling: *mut Sampling, relation: pg_s
     }
 }
 
-/// What ANALYZE asks for, and what it is told.
+/// Arguments and results of ANALYZE's callback.
 struct Call {
     relation: pg_sys::Relation,
     elevel: i32,
@@ -370,8 +372,9 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     total_rows: *mut f64,
     total_dead_rows: *mut f64,
 ) -> i32 {
-    // SAFETY: ANALYZE's own structures; nothing here has a destructor. ANALYZE calls functions as the owner of the table that it was asked for
-    // (do_analyze_rel, analyze.c), which may be a parent of this one: a filter, its defaults, input functions are the owner's of this one.
+    // SAFETY: ANALYZE's own structures; nothing here has a destructor. ANALYZE runs functions as the owner of the table
+    // that it was called for (do_analyze_rel, analyze.c), perhaps a parent of this one. A filter, its defaults and
+    // input functions must run as this table's owner.
     unsafe {
         let mut call = Call { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
         as_owner(relation, sample, (&raw mut call).cast());
@@ -382,7 +385,7 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
 }
 
 /// # Safety
-/// A plain frame; what ANALYZE asks for.
+/// A plain frame; the arguments of ANALYZE.
 unsafe extern "C-unwind" fn sample(call: Opaque) {
     // SAFETY: this function's contract covers the argument, and a sampling made here; nothing here has a destructor.
     unsafe {

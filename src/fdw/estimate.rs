@@ -1,9 +1,9 @@
-//! How many rows are in a file, without reading it.
+//! Estimates the number of rows in a file without reading all of it.
 //!
-//! After an ANALYZE the density that it found is scaled to the file's size, as file_fdw does. Before, three small
-//! samples tell: the first bytes are read properly, which gives bytes a record and line ends a record (quoted line
-//! ends make them differ); in the middle and at the end only line ends are counted. A program's output and a FIFO are
-//! not touched, planning must not have side effects.
+//! After an ANALYZE, its row density is scaled to the file's size, as in file_fdw. Before, three small samples serve.
+//! The first bytes are parsed, which gives bytes per record and line ends per record (these differ if fields have line
+//! ends). In the middle and at the end only line ends are counted. A program and a FIFO are not read, since planning
+//! must not have side effects.
 
 use std::rc::Rc;
 
@@ -17,19 +17,19 @@ use crate::pg::stream::{Header, Stream};
 
 /// Bytes of each sample.
 const SAMPLE: usize = 64 * 1024;
-/// Guess for what cannot be looked at (file_fdw's: ten pages).
+/// Size of a file that cannot be inspected (file_fdw's guess: ten pages).
 const UNKNOWN_SIZE: u64 = 10 * 8192;
 
-/// What was found.
+/// The estimate.
 #[derive(Debug, Clone, Copy)]
 pub struct Estimate {
     /// Bytes of the file.
     pub size: u64,
-    /// Bytes of the file a record, if a sample told.
+    /// Bytes per record, if there was a sample.
     pub record: Option<f64>,
 }
 
-/// Look at the file. Errors are for the execution to raise. Guarded.
+/// Inspects the file. Errors are left to the execution. Guarded.
 pub fn estimate(options: &TableOptions) -> Estimate {
     let unknown = Estimate { size: UNKNOWN_SIZE, record: None };
     let Some(location) = &options.location else { return unknown };
@@ -37,7 +37,7 @@ pub fn estimate(options: &TableOptions) -> Estimate {
         if !Location::Files(Rc::clone(&list)).is_allowed() {
             return unknown;
         }
-        // One of them tells for all: the largest one, for others may have no more than a header.
+        // One file stands for all: the largest one, since others may have a header only.
         let largest = list.files.iter().max_by_key(|file| file.identity.size);
         let of_largest = largest.map(|file| of_file(options, &list.location(file)));
         return Estimate { size: list.size(), record: of_largest.and_then(|estimate| estimate.record) };
@@ -52,7 +52,7 @@ fn of_file(options: &TableOptions, location: &Location) -> Estimate {
     }
     let Ok(mut source) = Source::open(location, options.copy.compressed) else { return unknown };
     let Some(size) = source.file_size() else {
-        // It became something else meanwhile.
+        // The file has been replaced by something else meanwhile.
         drop(source.close());
         return unknown;
     };
@@ -69,7 +69,7 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
             return Err(e);
         }
     };
-    // Of a compressed file, its own bytes are counted, and a record has fewer of them.
+    // For a compressed file, compressed bytes are counted, and a record has fewer of them.
     if let Some(length) = options.copy.dialect.stride().filter(|_| source.size().is_some()) {
         source.close()?;
         return Ok(Some(length as f64));
@@ -84,7 +84,7 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
 fn bytes_a_record(stream: &mut Stream, size: u64) -> Result<Option<f64>> {
     if stream.size().is_none() {
         let first = read_on(stream)?;
-        // What the decoder has taken for these bytes.
+        // Ratio of compressed bytes read to decompressed bytes.
         let share = stream.bytes_read().min(size) as f64 / first.len().max(1) as f64;
         let (records, used) = records_of(stream, &first);
         let bytes = if records < 2 || used == 0 { first.len() as f64 } else { used as f64 / (records - 1) as f64 };
@@ -101,7 +101,7 @@ fn bytes_a_record(stream: &mut Stream, size: u64) -> Result<Option<f64>> {
         return Ok(Some(first.len() as f64));
     }
     let mut bytes = used as f64 / (records - 1) as f64;
-    // Bytes of the binary format say nothing of where records end.
+    // Bytes of the binary format do not show where records end.
     if size > 4 * SAMPLE as u64 && !stream.reader.dialect().is_binary() {
         let mut ends = first_ends;
         for offset in [size / 2, size - SAMPLE as u64] {
@@ -112,7 +112,7 @@ fn bytes_a_record(stream: &mut Stream, size: u64) -> Result<Option<f64>> {
     Ok(Some(bytes.max(1.0)))
 }
 
-/// How many records start in the file's first bytes, and where the last one starts.
+/// The number of records that start in the file's first bytes, and the start of the last one.
 fn records_of(stream: &mut Stream, mut bytes: &[u8]) -> (u64, u64) {
     let (mut records, mut used) = (0, 0);
     loop {
@@ -139,13 +139,13 @@ fn records_of(stream: &mut Stream, mut bytes: &[u8]) -> (u64, u64) {
     (records, used)
 }
 
-/// [`SAMPLE`] bytes from `offset`, or what there is.
+/// [`SAMPLE`] bytes from `offset`, or fewer at the end.
 fn read_at(stream: &mut Stream, offset: u64) -> Result<Vec<u8>> {
     stream.source_mut().seek(offset)?;
     read_on(stream)
 }
 
-/// The next [`SAMPLE`] bytes, or what there is.
+/// The next [`SAMPLE`] bytes, or fewer at the end.
 fn read_on(stream: &mut Stream) -> Result<Vec<u8>> {
     let source = stream.source_mut();
     let mut bytes = vec![0u8; SAMPLE];
@@ -166,7 +166,7 @@ fn line_ends(bytes: &[u8]) -> f64 {
     memchr::memchr_iter(b'\n', bytes).count().max(1) as f64
 }
 
-/// By how many the rows are divided (`get_parallel_divisor`): the leader works along, less the more workers it serves.
+/// The divisor of rows (`get_parallel_divisor`): the leader takes part, but less the more workers it serves.
 pub fn divisor(workers: i32) -> f64 {
     let workers = f64::from(workers);
     // SAFETY: reads a setting.

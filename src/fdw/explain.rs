@@ -1,4 +1,4 @@
-//! What EXPLAIN says of a scan.
+//! EXPLAIN of a scan: file, size, rows and column lists.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -20,7 +20,7 @@ fn text(label: &std::ffi::CStr, value: &str, es: *mut pg_sys::ExplainState) {
     unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), es) }
 }
 
-/// Column names as SQL writes them.
+/// Column names, quoted for SQL.
 fn quoted(names: &[CString]) -> String {
     // SAFETY: guarded; valid strings.
     let quote = |name: &CString| unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) };
@@ -35,14 +35,14 @@ fn number(label: &std::ffi::CStr, unit: Option<&std::ffi::CStr>, value: u64, es:
     unsafe { pg_sys::ExplainPropertyInteger(label.as_ptr(), unit, value, es) }
 }
 
-/// Of a scan that returns aggregates core does not name the table. Returns which one it is; `None` if it returns rows. As
-/// postgres_fdw says it. Guarded.
+/// Labels a scan that returns aggregates as postgres_fdw does, since core does not name its table. Returns the table;
+/// `None` if the scan returns rows. Guarded.
 ///
 /// # Safety
 /// As [`explain_foreign_scan`].
 unsafe fn explain_aggregate(node: *mut pg_sys::ForeignScanState, es: *mut pg_sys::ExplainState) -> Option<pg_sys::Oid> {
-    // SAFETY: this function's contract covers the structures; the only member of `fs_relids` is a place in the range table, of which
-    // EXPLAIN has the names.
+    // SAFETY: this function's contract covers the structures; the only member of `fs_relids` is a range table index,
+    // whose name EXPLAIN has.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let aggregates = Aggregates::from_private((*plan).fdw_private)?;
@@ -93,11 +93,11 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             }
             let size = || match list {
                 Some(list) => Some(list.size()).filter(|_| Location::Files(list).is_allowed()),
-                // Of what may not be read, nothing is said; and nobody reads a directory.
+                // Nothing about a file that may not be read; directories are never read.
                 None if !location.is_allowed() => None,
                 None => location.metadata().ok().filter(|meta| !meta.is_dir()).map(|meta| meta.len()),
             };
-            // As file_fdw: no size where no costs are shown.
+            // As file_fdw: no size without costs.
             if costs && let Some(size) = size() {
                 number(c"Foreign File Size", Some(c"b"), size, es);
             }
@@ -106,14 +106,14 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     if let Some(filter) = &options.filter {
         text(c"Filter Function", &from_server(filter.name()), es);
     }
-    // SAFETY: a plan that was made here.
+    // SAFETY: a plan that this module made.
     let order = unsafe { order_of((*(*node).ss.ps.plan.cast::<pg_sys::ForeignScan>()).fdw_private) };
     if !order.is_empty() {
         let columns: Vec<_> = order.iter().map(|column| column.describe(relid)).collect();
         text(c"Sorted By", &columns.join(", "), es);
     }
     if verbose {
-        // SAFETY: a plan that was made here; what others say of its path are strings.
+        // SAFETY: a plan that this module made; the entries about its path are strings.
         let why = unsafe {
             let plan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
             let others = PgList::<pg_sys::Node>::from_pg(others((*plan).fdw_private));

@@ -1,11 +1,12 @@
-//! The option `filter`: the rows of a table are made by a function of the records of its file.
+//! The option `filter`: a function makes the rows of a foreign table from the records of its file.
 //!
 //! ```text
 //!   record ─► the function's arguments ─► function (load::filter) ─► the table's row ─► conditions, order
 //! ```
 //!
-//! So fields are the function's arguments and not the table's columns, and all of them are converted, whichever columns a query asks for.
-//! A row that is left out is none: limit, aggregates, samples and order are about the others.
+//! So the fields are the function's arguments and not the table's columns, and all of them are converted, whichever
+//! columns a query reads. A record that the function leaves out is not a row: limit, aggregates, samples and order
+//! ignore it.
 
 use pgrx::pg_sys;
 
@@ -15,7 +16,8 @@ use crate::load::filter::{self, Made, RowFilter};
 use crate::pg::copy_options::Shape;
 use crate::pg::row::{RowArrays, Rows};
 
-/// The function, for the planner: none if there is none, which is for the execution to say. Guarded.
+/// The function, for the planner. None if there is no filter, or if the execution will fail to find the function.
+/// Guarded.
 pub fn planned(options: &TableOptions) -> Option<pg_sys::Oid> {
     options
         .filter
@@ -24,7 +26,7 @@ pub fn planned(options: &TableOptions) -> Option<pg_sys::Oid> {
         .filter(|function| *function != pg_sys::InvalidOid)
 }
 
-/// May workers scan the table as far as its filter is concerned? Guarded.
+/// Does the table's filter permit workers? Guarded.
 pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bool> {
     match (&options.filter, planned(options)) {
         (None, _) => Ok(true),
@@ -33,8 +35,8 @@ pub fn is_parallel_safe(options: &TableOptions, relid: pg_sys::Oid) -> Result<bo
     }
 }
 
-/// No query may be run by several processes that calls an unsafe function; core knows of those in the query's text only. What was planned
-/// before, a subquery, may have workers nevertheless. Guarded.
+/// Forbids parallel plans if the function is parallel-unsafe, since core only checks functions in the query's text. A
+/// subquery that was planned before may still have workers. Guarded.
 ///
 /// # Safety
 /// The planner's structure.
@@ -58,7 +60,7 @@ pub unsafe fn forbid_workers(options: &TableOptions, root: *mut pg_sys::PlannerI
     }
 }
 
-/// What calling it for a row costs. Guarded.
+/// The cost of one call. Guarded.
 ///
 /// # Safety
 /// The planner's structure.
@@ -71,7 +73,7 @@ pub unsafe fn cost(options: &TableOptions, root: *mut pg_sys::PlannerInfo) -> f6
     cost.per_tuple
 }
 
-/// A plan is made anew when the function becomes another one. Guarded.
+/// Invalidates the plan when the function is replaced. Guarded.
 ///
 /// # Safety
 /// The planner's structure.
@@ -82,7 +84,7 @@ pub unsafe fn depend(options: &TableOptions, root: *mut pg_sys::PlannerInfo) {
     }
 }
 
-/// For a scan of the table. Guarded; allocates in the executor's memory.
+/// Makes the filter of a scan. Guarded; allocates in the executor's memory.
 ///
 /// # Safety
 /// The open table, and the state of a query that is executed.
@@ -92,18 +94,18 @@ pub unsafe fn begin(
     estate: *mut pg_sys::EState,
 ) -> Result<Option<RowFilter>> {
     let Some(filter) = &options.filter else { return Ok(None) };
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe { RowFilter::new(filter.function()?, relation, options.copy.on_error, estate) }.map(Some)
 }
 
-/// Call the function for the record whose fields were converted.
+/// Calls the function for the record whose fields were converted.
 ///
 /// # Safety
 /// A plain frame; a filter, the rows of its file, and arrays of the table's row. COPY's context is pushed.
 pub unsafe fn call(this: *const RowFilter, rows: *mut Rows, arrays: RowArrays) -> Made {
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
-        // What a function says is about the line, which may hold what the user may not see.
+        // Errors in the function are about the line, which may hold data that the user may not see.
         let before = ((*rows).is_discreet, (*rows).is_converting);
         ((*rows).is_discreet, (*rows).is_converting) = (true, false);
         let made = filter::make(this, arrays);

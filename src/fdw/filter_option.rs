@@ -1,4 +1,4 @@
-//! The option `filter` as it is stored: a function's name, and the columns that its arguments are.
+//! The option `filter`: the name of a function, whose arguments are the columns of the file.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -15,12 +15,12 @@ use crate::pg::objects;
 use crate::pg::option_value::{invalid, stored};
 use crate::pg::server_text::from_server;
 
-/// The option.
+/// The stored option.
 #[derive(Debug, Clone)]
 pub struct Filter {
     name: CString,
-    /// What it was found to be. Arguments are converted for the function that is called, so one name must not be two of them: between two
-    /// looks for it user code may run.
+    /// The function that was found. Between two look-ups user code may run, so the name is resolved once: the arguments
+    /// must be converted for the function that is called.
     found: Cell<pg_sys::Oid>,
 }
 
@@ -33,7 +33,7 @@ impl Filter {
         &self.name
     }
 
-    /// The function, which is the same from now on. Guarded.
+    /// The function; resolved once. Guarded.
     pub fn function(&self) -> Result<pg_sys::Oid> {
         if self.found.get() == pg_sys::InvalidOid {
             self.found.set(filter::function_of(&self.name)?);
@@ -41,7 +41,7 @@ impl Filter {
         Ok(self.found.get())
     }
 
-    /// Check the option: the function need not be there yet, but it is known by its schema, and by its arguments' types.
+    /// Checks the option: the function need not exist yet, but the name must have a schema and argument types.
     pub fn validate(&self, copy: &CopyOptions) -> Result<()> {
         let bytes = self.name.to_bytes();
         let mut is_quoted = false;
@@ -68,7 +68,8 @@ impl Filter {
         Err(invalid(format!("cannot specify both filter and {other}")))
     }
 
-    /// The columns of the file, which are the function's arguments. Guarded; the current memory context must outlive them.
+    /// The columns of the file, which are the function's arguments. Guarded; the current memory context must outlive
+    /// them.
     pub fn columns(&self, relation: pg_sys::Relation, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
         // SAFETY: guarded catalog lookups of an open relation's attributes; a name is NUL-terminated.
         unsafe {

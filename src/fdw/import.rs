@@ -1,10 +1,11 @@
 //! IMPORT FOREIGN SCHEMA: a foreign table for each file of a directory.
 //!
-//! The name of the schema is that of the directory, or a pattern, or a file; what they stand for is `pg::files`' business, and what is in
-//! each file `pg::sniff`'s. Core is given statements, and makes the tables as if somebody had typed them: who may name a file
-//! is asked once more then, by the validator. It is asked here before anything is looked at.
+//! The name of the schema is a directory, a pattern, or a file; `pg::files` expands it, and `pg::sniff` inspects each
+//! file. Core receives statements, and runs them as if the user had typed them. So the validator checks the right to
+//! name a file once more. It is checked here before any file is inspected.
 //!
-//! A name in SQL has 63 bytes, and directories may have longer ones: then the option `filename` says where it is.
+//! A name in SQL has at most 63 bytes, and directories may have longer names: then the option `filename` has the
+//! location.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -22,10 +23,10 @@ use crate::pg::server_text::from_server;
 use crate::pg::sniff::{self, Request, identifier, table_name};
 use crate::pg::source::Location;
 
-/// The options besides those that say what a file is.
+/// The options besides those that describe a file.
 const NAMES: &[&str] = &["filename", "sample"];
 
-/// The statements for a directory.
+/// Makes the CREATE FOREIGN TABLE statements of a directory.
 ///
 /// # Safety
 /// Called by the server, with a statement and the server that it names.
@@ -34,7 +35,8 @@ pub unsafe extern "C-unwind" fn import_foreign_schema(
     statement: *mut pg_sys::ImportForeignSchemaStmt,
     server: pg_sys::Oid,
 ) -> *mut pg_sys::List {
-    // SAFETY: this function's contract covers the statement, whose strings outlive the call; the strings of the list are copies.
+    // SAFETY: this function's contract covers the statement, whose strings outlive the call; the strings of the list
+    // are copies.
     unsafe {
         let commands = commands(statement, server).or_raise();
         let mut list = PgList::<std::ffi::c_char>::new();
@@ -79,7 +81,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
         if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement) } {
             continue;
         }
-        // The option would be no text.
+        // The option's value would not be valid text.
         if invalid_in_server_encoding(file.name().to_bytes()).is_some() {
             let (path, encoding) = (shown(file.name()), Encodings::server_name());
             let message = format!("name of file \"{path}\" is not valid in encoding \"{encoding}\"");
@@ -105,7 +107,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
                 format!("foreign table \"{}\": {note}", from_server(&name))
             );
         }
-        // By its name below the directory, wherever that is going to be.
+        // Relative to the server's directory, which may change.
         let relative = file.below().and_then(Below::rest).map(|rest| CString::new(rest.as_os_str().as_bytes()));
         let path = relative.and_then(std::result::Result::ok).unwrap_or_else(|| file.name().to_owned());
         commands.push(sniffed.create_foreign_table(&identifier(&table), server_name, ("filename", &path)));
@@ -113,7 +115,7 @@ unsafe fn commands(statement: *mut pg_sys::ImportForeignSchemaStmt, server: pg_s
     Ok(commands)
 }
 
-/// What the name stands for, if the current user may read it. Guarded.
+/// The location that the name stands for; raises unless the current user may read it. Guarded.
 fn location(server: pg_sys::Oid, path: &CStr) -> Result<Location> {
     // SAFETY: a guarded call.
     let user = unsafe { pg_sys::GetUserId() };

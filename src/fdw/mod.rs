@@ -1,9 +1,11 @@
 //! The foreign data wrapper `bulk_fdw`: files as tables.
 //!
-//! One file a verb: `options` (what a table's options mean), `plan`, `scan`, `explain`, `analyze`; `order` is what
-//! `sorted_by` promises, `parallel` a scan by several processes, `aggregate` one that returns no rows but what they add up to;
-//! `servers` are those with a directory; `filter` is a function that makes the rows, `filter_option` its
-//! name; `private` is what a plan hands to its execution; `import` makes tables of a directory's files. The callbacks are thin; what a file means is `pg::row`'s and the pure crate's business.
+//! One module for each task: `options` parses a table's options, `plan` and `estimate` plan a scan, `scan` runs it;
+//! `explain` and `analyze` serve these commands. `order` is the order that `sorted_by` declares, `parallel` a scan by
+//! several processes, `aggregate` a scan that returns aggregates only. `servers` has the checks of servers with a
+//! directory, `filter` the function that makes the rows, and `filter_option` its name. `private` is the data that a
+//! plan passes to its execution, `import` makes tables of a directory's files. The callbacks are short; `pg::row` and
+//! the pure crate read the file.
 
 mod aggregate;
 mod analyze;
@@ -32,10 +34,10 @@ use crate::pg::copy_options::CopyOptions;
 use crate::pg::option_value::stored;
 use crate::pg::source::Location;
 
-/// What only this wrapper's routines have.
+/// A callback that only this wrapper's routines have.
 static BEGIN: pg_sys::BeginForeignScan_function = Some(scan::open::begin_foreign_scan);
 
-/// Are these routines, or null, those of this wrapper?
+/// Do these routines belong to this wrapper?
 ///
 /// # Safety
 /// Valid routines, or null.
@@ -45,28 +47,28 @@ pub unsafe fn owns(routine: *const pg_sys::FdwRoutine) -> bool {
     begin.map(|begin| begin as usize) == BEGIN.map(|begin| begin as usize)
 }
 
-/// A foreign table's file, and what it means. Guarded.
+/// A foreign table's file, and its format. Guarded.
 pub fn file_of(relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
     let options = TableOptions::of_table(relid)?;
     Ok((options.location()?.clone(), options.copy))
 }
 
-/// Has it a filter? Guarded.
+/// Does the table have a filter? Guarded.
 pub fn filters(relid: pg_sys::Oid) -> Result<bool> {
     Ok(TableOptions::of_table(relid)?.filter.is_some())
 }
 
-/// The numbers of the columns that the conditions of a scan look at, and of those that are wanted besides. Guarded.
+/// The numbers of the columns that a scan's conditions read, and of the others that it returns. Guarded.
 ///
 /// # Safety
-/// The plan of a scan of one of our tables.
+/// The plan of a scan of this wrapper.
 pub unsafe fn wanted(scan: *const pg_sys::ForeignScan) -> [Vec<i16>; 2] {
     // SAFETY: this function's contract covers the plan.
     let private::Wanted { by_quals, besides } = unsafe { private::Wanted::from_private((*scan).fdw_private) };
     [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
 }
 
-/// Is it a scan of ours that has begun, of a file that somebody else can read in its place, in whatever order?
+/// Is it a begun scan of this wrapper, whose file a load can read instead, in any order?
 ///
 /// # Safety
 /// A valid state.
@@ -79,7 +81,7 @@ pub unsafe fn is_replaceable(node: *const pg_sys::ForeignScanState) -> bool {
     }
 }
 
-/// Somebody else is going to read the scan's file. Guarded.
+/// Marks the scan as replaced by a load. Guarded.
 ///
 /// # Safety
 /// A scan that is replaceable.
@@ -88,7 +90,7 @@ pub unsafe fn replace(node: *mut pg_sys::ForeignScanState) -> Result<()> {
     unsafe { (*node).fdw_state.cast::<Scan>().as_mut() }.map_or(Ok(()), Scan::give_up)
 }
 
-/// So many bytes of it were read, and so many of its rows had bad values, of which somebody else has told.
+/// Adds bytes read and rejected rows, which the load has already reported.
 ///
 /// # Safety
 /// A scan that was replaced.
@@ -100,7 +102,7 @@ pub unsafe fn count(node: *mut pg_sys::ForeignScanState, bytes: u64, bad_rows: u
     }
 }
 
-/// The columns of a foreign table's file, whose options are known. Guarded; the current memory context must outlive them.
+/// The columns of a foreign table's file with these options. Guarded; the current memory context must outlive them.
 pub fn columns_of(relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
     TableOptions { location: None, sorted_by: None, filter: None, copy: copy.clone() }.columns(relation)
 }
@@ -132,9 +134,9 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
     routine.into_pg_boxed()
 }
 
-/// Check the options of an object of `bulk_fdw`: `options` are `name=value`, `catalog` says what kind of object.
+/// Checks the options of an object of `bulk_fdw`: `options` are `name=value`, `catalog` is the object's catalog.
 ///
-/// The array is taken as it is: its texts are in the server's encoding, which need not be UTF-8.
+/// The array's texts are in the server's encoding, which need not be UTF-8.
 #[pg_extern(sql = "
 CREATE FUNCTION bulk_fdw_validator(options text[], catalog oid) RETURNS void
 STRICT VOLATILE PARALLEL SAFE

@@ -1,10 +1,10 @@
-//! What the options of a foreign table mean.
+//! Parses and checks the options of foreign tables.
 //!
-//! The names are COPY's and file_fdw's, of every version. [`validate`] is asked when an option is set, and is the only
-//! place where the right to name a file or a program is checked, as in file_fdw: whoever may read the table may read
-//! the file behind it, so only foreign tables take `filename` and `program`. (Where a server's directory may take the place of
-//! that right, `servers` goes on.) [`TableOptions::of_table`] reads what
-//! is stored, each time a statement needs it.
+//! The names are those of COPY and file_fdw, of every version. The server calls [`validate`] when an option is set. As
+//! in file_fdw, the right to name a file or a program is checked only there. A role that may read the table may read
+//! the file, so `filename` and `program` are options of foreign tables only. (A server's directory may replace that
+//! right; `servers` completes the check.) [`TableOptions::of_table`] reads the stored options, each time a statement
+//! needs them.
 
 use std::ffi::CString;
 
@@ -51,14 +51,14 @@ fn table_options() -> Vec<&'static str> {
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     pub location: Option<Location>,
-    /// The order that its rows are said to be in.
+    /// The declared order of its rows.
     pub sorted_by: Option<CString>,
     /// The function that makes its rows.
     pub filter: Option<Filter>,
     pub copy: CopyOptions,
 }
 
-/// Check the options of an object of the kind that `catalog` keeps.
+/// Checks the options of an object in `catalog`.
 pub fn validate(options: &[(String, Vec<u8>)], catalog: pg_sys::Oid) -> Result<()> {
     let valid = if catalog == pg_sys::ForeignTableRelationId {
         table_options()
@@ -154,7 +154,7 @@ fn check_rights(location: Option<&Location>) -> Result<()> {
 }
 
 impl TableOptions {
-    /// Make sense of a table's options; the first complaint is the one that COPY would make.
+    /// Parses a table's options; the first error is the one that COPY would raise.
     fn parse(options: &[(String, Vec<u8>)]) -> Result<TableOptions> {
         let mut draft = Draft::new(Caller::ForeignTable);
         let mut location = None;
@@ -184,7 +184,7 @@ impl TableOptions {
         Ok(options)
     }
 
-    /// The options of a foreign table, as stored. Guarded.
+    /// The stored options of a foreign table. Guarded.
     pub fn of_table(relid: pg_sys::Oid) -> Result<TableOptions> {
         servers::settle()?;
         // SAFETY: guarded catalog lookups.
@@ -204,9 +204,9 @@ impl TableOptions {
         Ok(parsed)
     }
 
-    /// Where the data are.
+    /// The location of the data.
     pub fn location(&self) -> Result<&Location> {
-        // The validator saw to it, but a catalog can be edited.
+        // The validator requires it, but a catalog can be edited.
         self.location.as_ref().ok_or_else(|| {
             Error::new(
                 Code::ERRCODE_INTERNAL_ERROR,
@@ -228,7 +228,7 @@ impl TableOptions {
         Ok(columns)
     }
 
-    /// Apply the options that speak of columns, the table's and the columns' own. Guarded.
+    /// Applies the options about columns, the table's and the columns' own. Guarded.
     fn apply_to(&self, relid: pg_sys::Oid, columns: &mut [Column]) -> Result<()> {
         let (mut drafts, mut fields) = (Vec::new(), Vec::new());
         for column in columns.iter_mut() {

@@ -1,24 +1,25 @@
-//! The order that the option `sorted_by` says the rows of a file are in.
+//! The order of a file's rows, as the option `sorted_by` declares it.
 //!
 //! ```text
-//!   option ─► keys ─► columns ─► pathkeys ─► path ─► plan: the columns that count ─► check, row by row
+//!   option ─► keys ─► columns ─► pathkeys ─► path ─► plan: the columns to check ─► check, row by row
 //!   text      names   types      what the query   only if it is chosen
 //!                     operators  can use
 //! ```
 //!
-//! The text is what could follow ORDER BY, columns only, and the server's grammar reads it. What its names mean is found out
-//! each time a query is planned, so a column that is renamed or dropped is an error from then on, and not another order.
+//! The option has the text of an ORDER BY clause with columns only, and the server's grammar parses it. Names are
+//! resolved each time a query is planned. So after a column is renamed or dropped, planning fails instead of using
+//! another order.
 //!
-//! The planner is offered the order beside the scan without it, at the price of comparing each row with the one before. So
-//! nothing is checked where nobody relies on it; where somebody does, the scan checks the rows that it returns ([`check`]):
-//! their order is what the plan has been promised. Which columns count goes through the plan, so what is checked is what was
-//! promised, whatever the option says by then.
+//! The planner gets a path with the order beside the one without it, at the cost of comparing each row with the one
+//! before. So if no plan node relies on the order, nothing is checked. If one does, the scan checks the rows that it
+//! returns ([`check`]), since the plan depends on their order. The plan carries the columns to check, so the check is
+//! that of the plan even if the option has changed since.
 //!
-//! **Several processes.** Each takes stretches of the file in ascending order, so the rows of each are in order if those of
-//! the file are; and each checks its own, which is all that Gather Merge relies on.
+//! **Several processes.** Each reads chunks of the file in ascending order, so the rows of each process are in order if
+//! those of the file are. Each checks its own rows, which is sufficient for Gather Merge.
 //!
-//! A scan that is not asked for all rows has not looked at what is behind: LIMIT, min() and a merge join whose other side
-//! has ended take the option at its word.
+//! A scan that does not return all rows cannot check the rest: LIMIT, min() and a merge join whose other side has ended
+//! rely on the option alone.
 
 mod check;
 
@@ -33,7 +34,7 @@ use crate::pg::compat;
 use crate::pg::copy_options::attribute_number;
 use crate::pg::option_value::invalid;
 
-/// A column as the option names it. What it points to lives in the memory context in which the option was read.
+/// A column in the option. Its pointers live in the memory context in which the option was read.
 #[derive(Debug)]
 struct Key {
     name: CString,
@@ -48,7 +49,7 @@ struct Key {
 pub struct Ordered {
     /// The column's number.
     pub number: i16,
-    /// The operator that sorts it so.
+    /// The sort operator.
     pub operator: pg_sys::Oid,
     pub collation: pg_sys::Oid,
     pub nulls_first: bool,
@@ -59,32 +60,32 @@ fn malformed() -> Error {
     invalid(message).hint("Each may be followed by COLLATE, ASC or DESC, NULLS FIRST or NULLS LAST, as in ORDER BY.")
 }
 
-/// Can it be read? Guarded.
+/// Raises unless the option can be parsed. Guarded.
 pub fn validate(option: &CStr) -> Result<()> {
     keys(option).map(drop)
 }
 
-/// Guarded.
+/// Parses the option. Guarded.
 fn keys(option: &CStr) -> Result<Vec<Key>> {
     let statement = CString::new([b"SELECT ORDER BY ", option.to_bytes()].concat()).unwrap_or_default();
-    // Where the parser does not understand it, it would point into a statement that nobody wrote.
+    // A position in the parser's error would refer to this internal statement.
     let parsed = PgTryBuilder::new(|| {
         // SAFETY: a guarded call, which only allocates.
         unsafe { pg_sys::raw_parser(statement.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT) }
     })
     .catch_when(Code::ERRCODE_SYNTAX_ERROR, |_| std::ptr::null_mut())
     .execute();
-    // SAFETY: what the parser returned; tags say what nodes are.
+    // SAFETY: a result of the parser; tags give the node types.
     unsafe { sort_clause(parsed).and_then(|clause| clause.iter_ptr().map(|item| key(item)).collect()) }
         .ok_or_else(malformed)
 }
 
-/// The clause, if it is all there is. Guarded.
+/// The ORDER BY clause, if the statement has nothing else. Guarded.
 ///
 /// # Safety
-/// What the parser returned, or null.
+/// The parser's result, or null.
 unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>> {
-    // SAFETY: the parser makes lists of RawStmt; tags say what nodes are; a guarded comparison.
+    // SAFETY: the parser makes lists of RawStmt; tags give the node types; a guarded comparison.
     unsafe {
         let statements = PgList::<pg_sys::RawStmt>::from_pg(parsed);
         let statement = (*statements.get_ptr(0).filter(|_| statements.len() == 1)?).stmt;
@@ -93,7 +94,7 @@ unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>>
         }
         let statement = statement.cast::<pg_sys::SelectStmt>();
         let clause = std::mem::replace(&mut (*statement).sortClause, std::ptr::null_mut());
-        // What is left must be nothing.
+        // The statement without the clause must be empty.
         let mut nothing = pg_sys::SelectStmt { type_: NodeTag::T_SelectStmt, ..Default::default() };
         nothing.limitOption = (*statement).limitOption;
         let is_all = pg_sys::equal(statement.cast(), (&raw const nothing).cast());
@@ -104,7 +105,7 @@ unsafe fn sort_clause(parsed: *mut pg_sys::List) -> Option<PgList<pg_sys::Node>>
 /// # Safety
 /// An item of a sort clause.
 unsafe fn key(item: *mut pg_sys::Node) -> Option<Key> {
-    // SAFETY: this function's contract covers the argument; tags say what nodes are.
+    // SAFETY: this function's contract covers the argument; tags give the node types.
     unsafe {
         if (*item).type_ != NodeTag::T_SortBy {
             return None;
@@ -136,12 +137,12 @@ unsafe fn key(item: *mut pg_sys::Node) -> Option<Key> {
     }
 }
 
-/// The columns of the order, and how the planner knows them. Guarded.
+/// The columns of the order, with the planner's data about them. Guarded.
 fn columns(relid: pg_sys::Oid, option: &CStr) -> Result<Vec<(Ordered, Known)>> {
     keys(option)?.iter().map(|key| column(relid, key)).collect()
 }
 
-/// What else the planner wants to know of a column.
+/// The planner's data about a column.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     type_: pg_sys::Oid,
@@ -183,17 +184,17 @@ fn column(relid: pg_sys::Oid, key: &Key) -> Result<(Ordered, Known)> {
     }
 }
 
-/// The order of a table's file as far as a query speaks of it.
+/// The leading part of a file's order that a query can use.
 #[derive(Debug)]
 struct Spoken {
     columns: Vec<Ordered>,
     pathkeys: *mut pg_sys::List,
-    /// For each of these, the number of columns up to it.
+    /// For each pathkey, the number of columns up to it.
     up_to: Vec<usize>,
 }
 
 impl Spoken {
-    /// The columns that so many pathkeys take.
+    /// The columns that the first pathkeys stand for.
     fn columns(mut self, pathkeys: *const pg_sys::List) -> Vec<Ordered> {
         // SAFETY: a list or null.
         let count = unsafe { pathkeys.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
@@ -204,7 +205,7 @@ impl Spoken {
     }
 }
 
-/// Guarded.
+/// Makes the pathkeys of the option. Guarded.
 ///
 /// # Safety
 /// The planner's structures.
@@ -228,7 +229,7 @@ unsafe fn spoken(
             let var = pg_sys::makeVar(place, ordered.number, known.type_, known.modifier, known.own_collation, 0);
             let class = compat::known_eclass(root, var.cast(), families, known.input, ordered.collation, (*rel).relids);
             if class.is_null() {
-                // Nobody asks for the order of this one.
+                // The query does not use the order of this column.
                 break;
             }
             let key = compat::canonical_pathkey(root, class, known.family, known.strategy, ordered.nulls_first);
@@ -243,8 +244,8 @@ unsafe fn spoken(
     Ok(Spoken { columns, pathkeys: pathkeys.into_pg(), up_to })
 }
 
-/// What a query can use of the order of a table's file: as pathkeys, and the columns that they take; `None` if nothing.
-/// Guarded.
+/// The part of the file's order that a query can use: pathkeys, and the columns that they stand for. `None` if it
+/// can use no part. Guarded.
 ///
 /// # Safety
 /// The planner's structures.
@@ -262,10 +263,10 @@ pub unsafe fn useful(
     }
 }
 
-/// The columns that the pathkeys of a path take which [`useful`] has made. Guarded.
+/// The columns that a path's pathkeys stand for, which [`useful`] has made. Guarded.
 ///
 /// # Safety
-/// The planner's structures, which are by now what they were then.
+/// The planner's structures, in the same state.
 pub unsafe fn promised(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
@@ -278,7 +279,7 @@ pub unsafe fn promised(
 }
 
 impl Ordered {
-    /// Columns, on their way through a path and a plan. Guarded.
+    /// Makes a list of columns that a path and a plan can carry. Guarded.
     pub fn to_list(columns: &[Ordered]) -> *mut pg_sys::List {
         let oid = |oid: pg_sys::Oid| oid.to_u32().cast_signed();
         let numbers = columns.iter().flat_map(|column| {
@@ -290,7 +291,7 @@ impl Ordered {
     }
 
     /// # Safety
-    /// What [`Ordered::to_list`] made, or null.
+    /// A list made by [`Ordered::to_list`], or null.
     pub unsafe fn from_list(list: *mut pg_sys::List) -> Vec<Ordered> {
         // SAFETY: this function's contract covers the list, of integers.
         let numbers: Vec<i32> = unsafe {
@@ -311,7 +312,7 @@ impl Ordered {
         numbers.chunks(4).filter_map(column).collect()
     }
 
-    /// As ORDER BY says it. Guarded.
+    /// In ORDER BY syntax. Guarded.
     pub fn describe(&self, relid: pg_sys::Oid) -> String {
         let none = pg_sys::InvalidOid;
         let (mut type_, mut modifier, mut own_collation) = (none, -1, none);

@@ -1,28 +1,29 @@
-//! A scan of one file by several processes.
+//! A scan of one file, or of a list, by several processes.
 //!
 //! ```text
-//!   first to come:   header, first row ─► opens the stretches ─┬─► chunk ─► chunk ─► …
-//!   the others:      wait ─────────────────────────────────────┴─► chunk ─► chunk ─► …
+//!   first to come:   header, first row ─► opens the chunks ─┬─► chunk ─► chunk ─► …
+//!   the others:      wait ─────────────────────────────────┴─► chunk ─► chunk ─► …
 //! ```
 //!
-//! How lines end, whether the header is right, and where the first row begins, only who reads the file from its start can
-//! tell. That is whoever asks for a row first, leader or worker, so that an error there is raised where COPY's context is,
-//! and no row is lost if the leader takes no part. The rest is the loader's way through a file (`pg::stretches`).
+//! Only a process that reads the file from its start finds the line ends, checks the header, and knows where the first
+//! row begins. That is the process that requests a row first, leader or worker. So an error there is raised with COPY's
+//! context, and no row is lost if the leader does not take part. The rest is read as in a load (`pg::stretches`).
 //!
-//! **Nobody waits for a process that may be waiting itself.** A row is handed on to the plan above, which may not ask for
-//! the next one for long, or ever: a queue is full, a hash table is being built, there is a LIMIT. So whoever has a stretch
-//! or opens them returns no row before others can go on without it. It is also why a bad row's error does not wait for the
-//! rows before it, as a load's does: of several, any may be raised.
+//! **No process waits for one that may be waiting itself.** A row goes to the plan node above, which may request the
+//! next one late or never: its queue is full, it builds a hash table, or there is a LIMIT. So a process that holds an
+//! uncut chunk, or opens the chunks, returns no row before the others can continue without it. For the same reason a
+//! bad row's error does not wait for the rows before it, as it does in a load: of several errors, any may be raised.
 //!
-//! **Who only adds rows up waits for nothing but processors.** More processes than there are of those do no more work: they
-//! take turns at a processor, and one that waits for it with a stretch that is not cut keeps others waiting who have
-//! theirs. So such a scan, where no condition is anybody's code, has places for as many workers as keep all processors busy,
-//! beside the leader if that takes part, and a worker that finds none goes home without a stretch ([`Shared::admits`]). No
-//! stretch is left behind: whoever has a place takes the last one, since there is nobody above that might stop it before
-//! (core's LIMIT gets one row of each process), and an error ends the query.
+//! **A scan that only aggregates waits for nothing but processors.** More processes than processors do no more work:
+//! they share the processors, and one that waits for a processor with an uncut chunk delays the others. So such a scan,
+//! unless it has conditions that may call user code, admits as many workers as keep all processors busy, beside the
+//! leader if that takes part. Any other worker ends without a chunk ([`Shared::admits`]). No chunk is left over: each
+//! admitted process continues until no chunk is left, because no node above stops it (core's LIMIT gets one row from
+//! each process), and an error ends the query.
 //!
-//! A file that grows is read as far as it was when the leader opened it, up to a last line without an end. One that has been
-//! replaced since is read all the same: who does not find it by its name any more asks the system for what the leader has open.
+//! A file that grows is read up to its size when the leader opened it. If its last line had no end then, one process
+//! reads on from that line in order. If the file has been replaced since, a worker does not find it by name, and opens
+//! the leader's descriptor through the operating system.
 
 pub mod part;
 
@@ -56,7 +57,7 @@ pub unsafe extern "C-unwind" fn estimate_dsm(
     size_of::<Shared>() + list.map_or(0, |(list, bytes)| room_for(&list, &bytes))
 }
 
-/// The files that the processes of a scan share, and the same as bytes.
+/// The files that the processes of a scan share, and the list as bytes.
 fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     let skips_nothing = scan.skips_nothing();
     let stream = scan.rows.as_mut().filter(|_| skips_nothing)?.stream_mut();
@@ -69,7 +70,7 @@ fn shared_list(scan: &mut Scan) -> Option<(Rc<FileList>, Vec<u8>)> {
     Some((list, bytes))
 }
 
-/// Workers that a scan has a place for: those that were planned, and none that the setting excludes by now.
+/// Most workers that may read: limited for a scan that aggregates.
 fn places(scan: &Scan) -> u32 {
     if scan.aggregation.is_some() { aggregate::places(scan.qual.is_null()) } else { u32::MAX }
 }
@@ -78,10 +79,10 @@ fn room_for(list: &FileList, bytes: &[u8]) -> usize {
     list.files.len() * size_of::<FileState>() + size_of::<u64>() + bytes.len()
 }
 
-/// Put there what the processes share. Guarded.
+/// Writes the shared state. Guarded.
 ///
 /// # Safety
-/// Room of the size asked for, in which nobody looks now.
+/// Memory of the requested size, which no other process reads yet.
 unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
     let list = shared_list(scan);
     let places = places(scan);
@@ -98,10 +99,10 @@ unsafe fn share(scan: &mut Scan, shared: *mut Shared) {
     }
 }
 
-/// The list that [`share`] has put there, if it did.
+/// The list that [`share`] has written, if any.
 ///
 /// # Safety
-/// What the leader has shared.
+/// The leader's shared state.
 unsafe fn list_of(shared: *const Shared) -> Option<FileList> {
     // SAFETY: this function's contract covers the argument.
     unsafe {
@@ -123,15 +124,16 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
     context: *mut pg_sys::ParallelContext,
     shared: *mut c_void,
 ) {
-    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and room of the size asked for.
+    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and memory of the requested size.
     unsafe {
         let scan = (*node).fdw_state.cast::<Scan>();
         if (*scan).rows.is_none() {
             return;
         }
         if (*scan).rows.as_ref().is_some_and(|rows| !rows.stream().is_for_workers()) {
-            // client_encoding has changed since it was planned. The leader reads alone: LaunchParallelWorkers (parallel.c) starts nobody then,
-            // also not when the scan is begun anew. A context without workers (nworkers) would have no memory to share parameters in.
+            // client_encoding has changed since planning. The leader reads alone: LaunchParallelWorkers (parallel.c)
+            // then starts no workers, even after a rescan. A context without workers (nworkers) would have no memory to
+            // share parameters in.
             (*context).nworkers_to_launch = 0;
         }
         let shared = shared.cast::<Shared>();
@@ -144,7 +146,7 @@ pub unsafe extern "C-unwind" fn initialize_dsm(
     }
 }
 
-/// The workers are gone, and what was shared is going to be.
+/// Called after the workers have ended, and before the shared memory is released.
 ///
 /// # Safety
 /// Called by the server, with the leader's scan.
@@ -178,8 +180,8 @@ pub unsafe extern "C-unwind" fn initialize_worker(
     _toc: *mut pg_sys::shm_toc,
     shared: *mut c_void,
 ) {
-    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and what the leader has initialised, which
-    // begins with the build's number in every build.
+    // SAFETY: the executor's own structures, a scan that BeginForeignScan made, and the leader's shared state, which
+    // begins with the build id in every build.
     unsafe {
         let shared = shared.cast::<Shared>().cast_const();
         check_build((*shared).build).or_raise();

@@ -1,4 +1,4 @@
-//! Planning: how many rows, at what cost, and which columns.
+//! Planning of a scan: number of rows, cost, and the columns to convert.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -35,7 +35,7 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
         } else if let Some(record) = estimate.record {
             estimate.size as f64 / record
         } else {
-            // file_fdw's guess: a record is about as long as its row.
+            // As file_fdw: a record is about as long as its row.
             estimate.size as f64 / f64::from((*(*rel).reltarget).width.max(1) + 24)
         };
         tuples = (tuples - options.copy.skip as f64).max(0.0);
@@ -66,8 +66,8 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
 ) {
     // SAFETY: the planner's own structures.
     unsafe {
-        // As cost_seqscan, and for each row the work of three more operators: file_fdw charges ten times a row's
-        // cost, measured here it is less than twice.
+        // As cost_seqscan, and the cost of three more operators for each row. file_fdw charges ten times a row's cost;
+        // here it was measured as less than twice.
         let startup = (*rel).baserestrictcost.startup;
         let options = TableOptions::of_table(relid).or_raise();
         let per_tuple = pg_sys::cpu_tuple_cost
@@ -81,22 +81,22 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
         } else {
             0
         };
-        // Processes that read all of it each would each make a list of its own, and a file may come in between.
+        // Processes that each read the whole list would each make their own list, and a file may be added in between.
         let is_list = options.location.as_ref().is_some_and(Location::may_be_several);
         let add = |pathkeys, per_row: f64| {
-            // As long as they cost nearly the same the planner would keep the one that is ordered, which is not to be relied on
-            // without need (STD_FUZZ_FACTOR, pathnode.c).
+            // If the costs were nearly equal, the planner would keep the ordered path (STD_FUZZ_FACTOR, pathnode.c). A
+            // plan must not rely on the order without need.
             let dearer =
                 |total: f64, added: f64| if per_row > 0.0 { total + f64::max(added, 0.02 * total) } else { total };
             let total = dearer(total, per_row * (*rel).rows);
             let path = compat::create_foreignscan_path(root, rel, (*rel).rows, startup, total);
-            // Without the option the client's encoding counts, of which a worker knows nothing that is not told.
+            // Without the option the client's encoding applies, which a worker does not know by itself.
             let knows_encoding = options.copy.encoding.is_some() && options.copy.shape != Shape::Binary;
             (*path).path.parallel_safe &= knows_encoding && !is_list;
             (*path).path.pathkeys = pathkeys;
             pg_sys::add_path(rel, path.cast());
             if workers > 0 {
-                // As cost_seqscan: the rows are shared, to read the file takes as long as ever.
+                // As cost_seqscan: the rows are divided; reading the file is not.
                 let divisor = divisor(workers);
                 let read = startup + pg_sys::seq_page_cost * f64::from((*rel).pages);
                 let total = dearer(read + per_tuple * (*rel).tuples / divisor, per_row * (*rel).rows / divisor);
@@ -117,17 +117,16 @@ pub unsafe extern "C-unwind" fn get_foreign_paths(
     }
 }
 
-/// Can several processes read the file at once, each a part? What becomes of it until it is opened is looked at then.
-/// Guarded.
+/// Can several processes each read some chunks of the file? Changes of the file are checked when it is opened. Guarded.
 fn has_chunks(options: &TableOptions) -> bool {
     let list = options.location.as_ref().and_then(|location| location.files().ok().flatten());
     let size = match &list {
-        // Records to be passed over may be those of several files.
+        // Skipped records may be those of several files.
         Some(list) => Some(list.size()).filter(|_| options.copy.skip == 0 && list.files.len() > 1),
         None => options.location.as_ref().and_then(|location| location.plain_size(options.copy.compressed)),
     };
     let encodings = options.copy.encodings();
-    // Who reads a part does not know how many rows the others have.
+    // A process does not know how many rows the others have read.
     options.copy.limit.is_none()
         && size.is_some()
         && encodings.is_ok_and(|encodings| bytes_tell(&encodings, &options.copy.dialect))
@@ -153,7 +152,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         filter::depend(&TableOptions::of_table(relid).or_raise(), root);
         let clauses = pg_sys::extract_actual_clauses(clauses, false);
         let mut wanted = wanted(rel, relid, clauses);
-        // What somebody relies on is checked, whether or not he looks at it.
+        // The columns of the promised order are converted, even if the query does not read them.
         let mut order = Vec::new();
         if !(*path).path.pathkeys.is_null() {
             let options = TableOptions::of_table(relid).or_raise();
@@ -202,7 +201,7 @@ unsafe fn wanted(rel: *mut pg_sys::RelOptInfo, relid: pg_sys::Oid, clauses: *mut
         };
         let by_quals = attributes(clauses.cast());
         let mut besides = attributes((*(*rel).reltarget).exprs.cast());
-        // Clauses that are evaluated elsewhere (pseudoconstant ones) look at no column of ours. Attribute 0 is the
+        // Clauses that are evaluated elsewhere (pseudoconstant ones) read no column of the table. Attribute 0 is the
         // whole row.
         if by_quals.contains(&0) || besides.contains(&0) {
             let relation = pg_sys::RelationIdGetRelation(relid);
@@ -217,7 +216,7 @@ unsafe fn wanted(rel: *mut pg_sys::RelOptInfo, relid: pg_sys::Oid, clauses: *mut
     }
 }
 
-/// Do columns have defaults? Guarded.
+/// Do any columns have defaults? Guarded.
 fn has_defaults(relid: pg_sys::Oid) -> bool {
     // SAFETY: guarded calls on a relation that is locked; its descriptor may have none of these.
     unsafe {
@@ -240,8 +239,8 @@ pub unsafe extern "C-unwind" fn is_foreign_scan_parallel_safe(
     // SAFETY: the planner's own structure.
     let relid = unsafe { (*rte).relid };
     let options = TableOptions::of_table(relid).or_raise();
-    // A DEFAULT marker or a missing field runs expressions that may not run in a worker. Bad values may need subtransactions, and are counted
-    // in one process; a program is run by the leader.
+    // DEFAULT markers and missing fields evaluate expressions that may be parallel-unsafe. Rejected rows may need
+    // subtransactions, and are counted in one process. The leader runs a program.
     options.copy.dialect.default.is_none()
         && options.copy.on_error == OnError::Stop
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))

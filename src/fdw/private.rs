@@ -1,12 +1,12 @@
-//! What goes through a plan to its scan: which columns are wanted, what others have said of the path, the aggregates that take its
-//! place ([`super::aggregate`]), the order that somebody relies on.
+//! The data that a plan carries to its scan: columns to convert, remarks about the path, aggregates
+//! ([`super::aggregate`]), and the promised order.
 
 use pgrx::{PgList, pg_sys};
 
 use super::order::Ordered;
 
-/// Columns that a scan converts, by attribute number: what the quals look at, and what is wanted besides. It goes
-/// through the plan as two lists of integers, which can be copied, cached and shipped to a worker.
+/// Columns that a scan converts, by attribute number: those that the quals read, and the others. They pass through the
+/// plan as two lists of integers, which can be copied, cached and sent to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub by_quals: Vec<i32>,
@@ -14,7 +14,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// `more` is what others say of the scan, for [`others`].
+    /// `more` are remarks about the scan, for [`others`].
     pub fn into_private(self, more: *mut pg_sys::List) -> *mut pg_sys::List {
         let list = |attributes: Vec<i32>| {
             attributes.into_iter().fold(std::ptr::null_mut(), |list, attribute| {
@@ -30,7 +30,7 @@ impl Wanted {
     }
 
     /// # Safety
-    /// The private list of a plan made here; a guarded frame.
+    /// The private list of a plan that this module made; a guarded frame.
     pub unsafe fn from_private(private: *mut pg_sys::List) -> Wanted {
         // SAFETY: this function's contract covers the list.
         let read = |index: usize| unsafe {
@@ -46,19 +46,19 @@ impl Wanted {
     }
 }
 
-/// What others have said of the path that a plan was made of, in its private list. Guarded.
+/// Remarks of other modules about a plan's path, in its private list. Guarded.
 ///
 /// # Safety
-/// The private list of a plan made here.
+/// The private list of a plan that this module made.
 pub unsafe fn others(private: *mut pg_sys::List) -> *mut pg_sys::List {
     // SAFETY: this function's contract covers the list.
     unsafe { PgList::<pg_sys::List>::from_pg(private).get_ptr(2).unwrap_or(std::ptr::null_mut()) }
 }
 
-/// The order that a plan relies on: its columns, none if it relies on none. Guarded.
+/// The columns of the order that a plan relies on; empty if it relies on none. Guarded.
 ///
 /// # Safety
-/// The private list of a plan made here.
+/// The private list of a plan that this module made.
 pub unsafe fn order_of(private: *mut pg_sys::List) -> Vec<Ordered> {
     // SAFETY: this function's contract covers the list.
     unsafe {

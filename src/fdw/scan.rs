@@ -1,6 +1,6 @@
 //! The state of a scan: rows of the file into the executor's slot.
 //!
-//! A scan begins in [`open`] and returns its rows in [`iterate`]; what Rust does for a row goes on in [`step`].
+//! A scan begins in [`open`] and returns its rows in [`iterate`]; [`step`] has the Rust work for a row.
 
 mod filtered;
 pub(super) mod iterate;
@@ -26,57 +26,57 @@ use crate::pg::soft::{OnError, Tolerance};
 /// The state of a scan.
 #[derive(Debug)]
 pub struct Scan {
-    /// None before the scan has begun and once it has ended.
+    /// None before the scan has begun and after it has ended.
     pub rows: Option<Rows>,
     relid: pg_sys::Oid,
     relation: pg_sys::Relation,
     /// The subtransaction in which the source was opened.
     begun_in: pg_sys::SubTransactionId,
     wanted: Wanted,
-    /// Somebody relies on the order of the rows.
+    /// Check of the row order, if the plan relies on it.
     order: Option<Check>,
     options: TableOptions,
-    /// The function that makes its rows, if it has one. Then all columns of the file are the first ones.
+    /// The function that makes the rows. With a filter, all columns of the file are in `first`.
     filter: Option<RowFilter>,
-    /// Columns that the quals look at, or all that are wanted where there are none.
+    /// Columns that the quals read, or all columns to convert if there are no quals.
     first: Vec<usize>,
     first_attributes: Vec<usize>,
-    /// Columns wanted of rows that passed.
+    /// Columns to convert for rows that passed the quals.
     rest: Vec<usize>,
-    /// No row is left out or counted here, and no bad value survived.
+    /// The scan leaves out and counts no rows, and stops at the first bad value.
     is_plain: bool,
     /// Values of rows decoded together may have to be made datums.
     has_raw: bool,
     pub qual: *mut pg_sys::ExprState,
-    /// What the rows are added up to, if none is returned.
+    /// The aggregates, if the scan returns these instead of rows.
     pub aggregation: Option<Aggregation>,
     pub tolerance: Tolerance,
     skip_left: u64,
     limit_left: u64,
     progress: Progress,
-    /// Bytes at which progress was last reported.
+    /// Bytes at the last progress report.
     reported: u64,
-    /// Bytes read by scans before a rescan, by workers that are gone, and by others in our place.
+    /// Bytes read by scans before a rescan, by workers that have ended, and by a load that replaced the scan.
     pub bytes_before: u64,
-    /// This process's part, if it scans together with others.
+    /// This process's part, in a parallel scan.
     pub part: Option<Part>,
-    /// Somebody else reads the file.
+    /// A load reads the file instead.
     pub is_replaced: bool,
 }
 
 impl Scan {
-    /// Bytes read, of all rescans together.
+    /// Bytes read, with those of earlier scans.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_before + self.rows.as_ref().map_or(0, |r| r.stream().bytes_read())
     }
 
-    /// The rows are there.
+    /// Begins the scan of these rows.
     fn begin(&mut self, rows: Rows) {
         self.rows = Some(rows);
         self.fit();
     }
 
-    /// The columns are in other places than before.
+    /// Assigns the columns to `first` and `rest` after their positions have changed.
     fn fit(&mut self) {
         let Some(rows) = &self.rows else { return };
         (self.first, self.rest) = match &self.filter {
@@ -88,7 +88,7 @@ impl Scan {
         self.decode_together();
     }
 
-    /// From now on decode the first columns of many rows at a time, if nothing needs to be done for each row.
+    /// From now on decodes the first columns of many rows together, unless each row needs work of its own.
     fn decode_together(&mut self) {
         self.is_plain = self.options.copy.on_error == OnError::Stop && self.options.copy.limit.is_none();
         if let Some(rows) = self.rows.as_mut().filter(|_| self.is_plain) {
@@ -99,10 +99,10 @@ impl Scan {
         }
     }
 
-    /// Have the first columns of a row that was decoded together with others.
+    /// Copies the first columns of a row that was decoded together with others.
     ///
     /// # Safety
-    /// The arrays are a row's, and of a slot.
+    /// The arrays of a row, and of a slot.
     #[inline]
     unsafe fn take_decoded(&self, decoded: RowArrays, arrays: RowArrays) {
         for &attribute in &self.first_attributes {
@@ -114,35 +114,35 @@ impl Scan {
         }
     }
 
-    /// The record that was read is no row.
+    /// The filter has left out the record that was read.
     fn be_without(&mut self) {
         if self.options.copy.limit.is_some() {
             self.limit_left += 1;
         }
     }
 
-    /// Are all records that the reader has next rows of this process, of which nothing is to be left out?
+    /// Are the reader's next records all rows of this process, with none to leave out?
     pub fn goes_on(&self) -> bool {
         self.is_plain && self.skip_left == 0 && self.part.as_ref().is_none_or(Part::goes_on)
     }
 
-    /// Is no column wanted?
+    /// Does the scan convert no column?
     pub fn wants_nothing(&self) -> bool {
         self.is_plain && self.first.is_empty() && self.rest.is_empty()
     }
 
-    /// Count what workers have read that are gone, before it is forgotten.
+    /// Adds the bytes of workers that have ended, before the shared state is released.
     pub fn add_others(&mut self) {
         self.bytes_before += self.part.as_ref().map_or((0, 0), Part::others).0;
     }
 
-    /// The same, and from now on nothing is shared.
+    /// Adds the bytes of the workers, and ends the sharing.
     pub fn take_others(&mut self) {
         self.add_others();
         self.part = None;
     }
 
-    /// There are no more rows for this process, and what it shared is going to be gone.
+    /// Reports and ends this process's part, because the shared state will be released.
     pub fn stop_sharing(&mut self) {
         if let (Some(part), Some(rows)) = (&mut self.part, &self.rows) {
             part.report(rows);
@@ -150,18 +150,18 @@ impl Scan {
         }
     }
 
-    /// No records are to be passed over.
+    /// Does the scan skip no records?
     pub fn skips_nothing(&self) -> bool {
         self.options.copy.skip == 0
     }
 
-    /// The scan has begun, and what it reads is a regular file: it can be read by somebody else from its start, unless it has
-    /// promised its rows in order.
+    /// Can a load read the file instead? It must be a regular file that this scan has opened, and the plan must not
+    /// rely on its order.
     pub fn is_replaceable(&self) -> bool {
         self.order.is_none() && self.rows.as_ref().is_some_and(|rows| rows.stream().identity().is_some())
     }
 
-    /// Somebody else is going to read the file, and to report how far that is. Guarded.
+    /// Leaves the file to a load, which reports its progress. Guarded.
     pub fn give_up(&mut self) -> Result<()> {
         self.is_replaced = true;
         self.progress.end();
@@ -178,9 +178,9 @@ impl Scan {
     }
 }
 
-/// Which columns are converted before the quals are evaluated, and which after.
+/// The columns that are converted before the quals are evaluated, and those converted after.
 fn stages(wanted: &Wanted, columns: &[Column], on_error: OnError, no_quals: bool) -> (Vec<usize>, Vec<usize>) {
-    // Which rows survive must not depend on which columns a query asks for.
+    // The set of rejected rows must not depend on the columns that a query reads.
     if on_error != OnError::Stop {
         return (columns.iter().enumerate().filter(|(_, c)| !c.ignored).map(|(i, _)| i).collect(), Vec::new());
     }

@@ -1,22 +1,25 @@
-//! Servers with the option `directory`, and what may be done with their tables by whom.
+//! Servers with the option `directory`, and the checks of their tables' options.
 //!
-//! A table's `filename` may be set by who has pg_read_server_files, or by who has USAGE on a server whose directory the file
-//! must be below. The validator is told the options, and not the server. So where the role is missing it takes the file name
-//! for the moment ([`remember`]), and the catalog is asked when the statement has said which table it is for ([`settle`]):
+//! A role may set a table's `filename` if it has pg_read_server_files, or if it has USAGE on a server with a directory
+//! that contains the file. The validator receives the options, but not the server. So if the role lacks
+//! pg_read_server_files, the validator accepts the file name for now ([`remember`]). The catalog is checked once the
+//! statement has stored the table ([`settle`]):
 //!
 //! * at the end of the statement ([`end_statement`]);
 //! * before the table can be used, whenever the options of a table are read;
-//! * before the transaction commits. The library may have been loaded in the middle of the statement, so that its end is not
-//!   seen, and nobody need use the table.
+//! * before the transaction commits. The library may have been loaded in the middle of the statement, so that its end
+//!   is missed, and the table may stay unused.
 //!
-//! Rows of pg_foreign_table are looked for that this transaction has written, with the file name. What was to be settled stays so until no such
-//! row is against the rules: a subtransaction that catches the error does not get past it. What a subtransaction has settled is to be settled
-//! again when one is rolled back ([`at_subtransaction_end`]): that may bring back a row that was dropped, or altered, in it. It is
-//! remembered as long as there is such a row, or may be one again.
+//! The check looks for rows of pg_foreign_table with the file name that this transaction has written. A file name stays
+//! pending until no such row violates the rules, so a subtransaction that catches the error cannot avoid it. A file
+//! name that was checked within a subtransaction becomes pending again when a subtransaction is rolled back
+//! ([`at_subtransaction_end`]), because that may restore a row that was dropped or altered in it. The name is
+//! remembered as long as such a row exists, or may exist again.
 //!
-//! **A directory cannot be taken away again**, or tables that were made without the role would read everything: an
-//! object_access_hook sees to it. Who alters a server calls the validator first, so the library is there by then. For the same reason a server that is
-//! an extension's member is given none: pg_dump leaves members to CREATE EXTENSION, and what was altered is lost.
+//! **A directory cannot be removed again**, or tables that were made without the role would read any file; an
+//! object_access_hook prevents it. ALTER SERVER calls the validator first, so the library is loaded by then. For the
+//! same reason a server that is an extension's member cannot get a directory: pg_dump leaves members to CREATE
+//! EXTENSION, and the altered option would be lost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -30,7 +33,7 @@ use crate::pg::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours,
 use crate::pg::option_value::{stored, text};
 use crate::pg::server_text::from_server;
 
-/// A table's source that somebody has named.
+/// A source option of a table, and the role that has set it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Named {
     option: &'static str,
@@ -41,14 +44,14 @@ struct Named {
 /// The server and the options of a foreign table.
 type Written = (pg_sys::Oid, Vec<(String, Vec<u8>)>);
 
-/// More than any statement or script names; each is looked for.
+/// Most pending names. Each is looked for in the catalog.
 const MOST: usize = 10_000;
 
 thread_local! {
     static TO_SETTLE: RefCell<Vec<Named>> = const { RefCell::new(Vec::new()) };
-    /// What was settled within subtransactions.
+    /// Names that were checked within subtransactions.
     static SETTLED: RefCell<HashSet<Named>> = RefCell::default();
-    /// It is to be settled again.
+    /// These names must be checked again.
     static AGAIN: Cell<bool> = const { Cell::new(false) };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
@@ -64,7 +67,7 @@ pub fn init() {
     }
 }
 
-/// The complaint about an option of an object that takes a role.
+/// The error about an option that requires a role.
 pub fn role_missing(role: &str, option: &str, object: &str) -> Error {
     let message = format!(
         "only superuser or a role with privileges of the {role} role may specify the {option} option of a bulk_fdw {object}"
@@ -72,7 +75,7 @@ pub fn role_missing(role: &str, option: &str, object: &str) -> Error {
     Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
 }
 
-/// Check the options of a server.
+/// Checks the options of a server.
 pub fn validate(options: &[(String, Vec<u8>)]) -> Result<()> {
     let Some((_, directory)) = options.iter().find(|(name, _)| name == DIRECTORY) else { return Ok(()) };
     // SAFETY: a guarded call.
@@ -86,7 +89,7 @@ pub fn validate(options: &[(String, Vec<u8>)]) -> Result<()> {
     Ok(())
 }
 
-/// The current user has set this option of a table: whether he may, depends on the server. Guarded.
+/// Records that the current user has set this option of a table; the server decides whether that is permitted. Guarded.
 pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
     // SAFETY: guarded calls; the callback stays registered.
     let by = unsafe {
@@ -108,7 +111,7 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
     })
 }
 
-/// Were the options set that the tables' servers allow? Guarded.
+/// Checks the pending options against the tables' servers. Guarded.
 pub fn settle() -> Result<()> {
     if !has_to_settle() {
         return Ok(());
@@ -124,7 +127,7 @@ pub fn settle() -> Result<()> {
             }
         }
     }
-    // At the top nothing that is no more comes back, and what is there was looked at.
+    // At the top level, no dead row comes back, and all live rows were checked.
     let mut remembered = HashSet::new();
     // SAFETY: reads a variable of this process.
     if unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1 {
@@ -140,7 +143,7 @@ pub fn settle() -> Result<()> {
     Ok(())
 }
 
-/// May he, on a table of this server?
+/// Raises unless the role may set the option on a table of this server.
 fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
     if !is_ours(server, super::owns) {
         return Ok(());
@@ -151,7 +154,7 @@ fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
         ("program", None) => Ok(()),
         (_, Some(directory)) => {
             check_usage(server, named.by)?;
-            // Not even named: were the option lost, the table would read it.
+            // A name outside the directory is an error even here: if the server lost the option, the table would read it.
             let name = CString::new(named.value.as_slice()).unwrap_or_default();
             Below::new(server, &directory, &name).check_spelling()
         }
@@ -160,7 +163,7 @@ fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
     }
 }
 
-/// The complaint about a program where there is a directory. Guarded.
+/// The error about a program on a server with a directory. Guarded.
 pub fn no_programs(server: pg_sys::Oid) -> Error {
     // SAFETY: a guarded catalog lookup.
     let name = from_server(unsafe { CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername) });
@@ -168,16 +171,16 @@ pub fn no_programs(server: pg_sys::Oid) -> Error {
     Error::new(Code::ERRCODE_FDW_INVALID_OPTION_NAME, message).detail("It has a directory of files.")
 }
 
-/// Which rows of a catalog.
+/// The rows of a catalog to visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
-    /// As they are now, the last command's among them.
+    /// Rows as they are now, including the last command's.
     Now,
-    /// Also those that are no more, of which some are again if a subtransaction is rolled back.
+    /// Also dead rows, which may come back when a subtransaction is rolled back.
     OnceMore,
 }
 
-/// The servers and options of foreign tables that this transaction has made or altered, and not rolled back. Guarded.
+/// Servers and options of foreign tables that this transaction has created or altered. Guarded.
 fn written(which: Rows) -> Vec<Written> {
     let mut found = Vec::new();
     // SAFETY: guarded calls; the row of a table begins with its oid and its server's, and ends with its options.
@@ -195,7 +198,7 @@ fn written(which: Rows) -> Vec<Written> {
     found
 }
 
-/// The rows of a catalog. Guarded.
+/// Visits the rows of a catalog. Guarded.
 fn each_row(catalog: pg_sys::Oid, which: Rows, mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>])) {
     // SAFETY: guarded calls on a catalog; there is room for each attribute.
     unsafe {
@@ -256,26 +259,26 @@ extern "C-unwind" fn settle_guarded() {
     settle().or_raise();
 }
 
-/// Raises nothing.
+/// Clears all names. Raises nothing.
 extern "C-unwind" fn forget() {
     TO_SETTLE.with_borrow_mut(Vec::clear);
     SETTLED.set(HashSet::new());
     AGAIN.set(false);
 }
 
-/// Raises nothing.
+/// Makes checked names pending again. Raises nothing.
 extern "C-unwind" fn unsettle() {
     AGAIN.set(SETTLED.with_borrow(|settled| !settled.is_empty()));
 }
 
-/// A utility statement is done. May raise; a plain frame.
+/// Checks pending names at the end of a utility statement. May raise; a plain frame.
 pub fn end_statement() {
     if has_to_settle() {
         settle_guarded();
     }
 }
 
-/// Raises nothing.
+/// Are names pending? Raises nothing.
 fn has_to_settle() -> bool {
     AGAIN.get() || TO_SETTLE.with_borrow(|list| !list.is_empty())
 }
@@ -290,7 +293,7 @@ unsafe extern "C-unwind" fn object_access(
     argument: *mut c_void,
 ) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe {
         if let Some(previous) = OBJECT_ACCESS.get().copied().flatten() {
             previous(access, class, object, sub, argument);
@@ -301,8 +304,8 @@ unsafe extern "C-unwind" fn object_access(
     }
 }
 
-/// A server was altered: it must have a directory if it had one, and none that is lost in a dump. The row is not visible yet, so
-/// the cache has the old one.
+/// Checks an altered server: a directory must not disappear, nor be set if a dump would lose it. The new row is not
+/// visible yet, so the cache has the old one.
 #[pg_guard]
 extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
     if !is_ours(server, super::owns) {
@@ -310,7 +313,8 @@ extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
     }
     let old = directory_of(server).map(CString::into_bytes);
     let mut new = None;
-    // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its options.
+    // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its
+    // options.
     unsafe {
         each_row(pg_sys::ForeignServerRelationId, Rows::Now, |_, values| {
             let [Some(oid), .., options] = *values else { return };

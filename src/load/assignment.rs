@@ -1,7 +1,8 @@
-//! What is assigned to a column: the value of an expression in the column's type, or the words that refuse it.
+//! Assignment of an expression to a column of the target: coercion to the column's type, or an error.
 //!
-//! An expression of the option `columns`, a column of a query and one of a filter's row become values of the target's columns as in an
-//! INSERT. Its place can be told in a plain frame alone: where there is none to tell, or a guard is between, it is left out.
+//! Expressions of the option `columns`, columns of a query and columns of a filter's row are assigned as INSERT assigns
+//! them. An error has a cursor position only in a plain frame; [`complain`] is behind a guard and leaves the position
+//! out.
 
 use std::ffi::CStr;
 
@@ -11,10 +12,10 @@ use crate::error::Error;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
-/// A value of this type from an expression, as an assignment makes it; null if it cannot be assigned.
+/// Coerces an expression to a type as an assignment does; null if there is no assignment cast.
 ///
 /// # Safety
-/// A plain frame; a parse state and an expression, which outlive what is returned.
+/// A plain frame; a parse state and an expression, which outlive the result.
 pub unsafe fn assign(
     state: *mut pg_sys::ParseState,
     node: *mut pg_sys::Node,
@@ -36,7 +37,7 @@ pub unsafe fn assign(
     }
 }
 
-/// What transformAssignedExpr (parse_target.c) says of a value that cannot be one of this column, without its place.
+/// Raises transformAssignedExpr's error (parse_target.c) about a value of the wrong type, without its position.
 ///
 /// # Safety
 /// An expression that cannot become a value of this column.
@@ -54,7 +55,7 @@ pub unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const p
     }
 }
 
-/// What transformAssignedExpr (parse_target.c) says of a value that cannot be one of this column.
+/// Raises transformAssignedExpr's error (parse_target.c) about a value of the wrong type, with its position.
 ///
 /// # Safety
 /// A plain frame; an expression, the state that it was analyzed with, and a column.

@@ -1,7 +1,7 @@
-//! The beginning of a load, before it changes anything: what its options are, who may load, and the lock of the table.
+//! The beginning of a load, before it changes anything: options, rights, and the lock of the table.
 //!
-//! The table is looked at and closed again, since TRUNCATE may come next and insists on that. Whether the caller may read what is to
-//! be loaded is asked here, before anything looks whether it is there.
+//! The table is opened, inspected and closed again, because TRUNCATE may follow and fails while the relation is open.
+//! The rights to the path are checked here, before anything tests whether the file exists.
 
 use std::ffi::CString;
 
@@ -15,7 +15,8 @@ use super::target::{self, Target};
 use super::{Load, Purpose, engine, memory_context, where_clause};
 use crate::error::{Error, OrRaise};
 
-/// Rights, the lock. `schema` is the extension's, and `allowed` are the options that may be given. Guarded.
+/// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
+/// Guarded.
 ///
 /// # Safety
 /// `json` is a datum of type jsonb.
@@ -59,14 +60,14 @@ pub unsafe fn begin(
         target::check_location(&options.location).or_raise();
         let mut target = Target::open(relid, &options).or_raise();
         let command = |verb: &str| CString::new([verb.as_bytes(), b" ", target.name.as_bytes()].concat()).ok();
-        // ONLY: what is emptied is what is loaded, and not the children of a table that has some.
-        // Rows of an engine's table are in tables that it has made.
+        // ONLY: the load empties the table that it loads, and not its inheritance children. The rows of an engine's
+        // table are in tables that the engine has made.
         let is_alone = target.kind == target::Kind::Plain && engine::owner_of(target.relation).is_none();
         let truncate = if is_alone { "TRUNCATE ONLY" } else { "TRUNCATE" };
         let truncate_statement = if options.truncate { command(truncate) } else { None };
         let analyze_statement = if options.analyze { command("ANALYZE") } else { None };
         let where_statement = options.where_clause.as_deref().map(where_clause::statement);
-        // TRUNCATE insists that nobody has it open.
+        // TRUNCATE fails while the relation is open.
         target.close();
         let path = if options.location.is_inside() { options.location.name() } else { given.path() }.to_owned();
         let memory = memory_context();

@@ -1,24 +1,23 @@
-//! The buffered writer: the file's rows through an INSERT of the server's own.
+//! The buffered writer: the server inserts the file's rows by an ordinary INSERT.
 //!
 //! ```text
 //!   INSERT INTO t (a, b) OVERRIDING SYSTEM VALUE
 //!   SELECT f.a, f.b FROM bulk_rows(NULL::t, $1) f
 //! ```
 //!
-//! Whatever hangs on the target is thereby done by whoever does it for every INSERT: rules, policies, triggers, views,
-//! foreign tables, routing to partitions, defaults, identity and generated columns. `bulk_rows` (a [`scan`](super::scan) to the planner) hands the rows over
-//! one by one. `$1` is a random number by which it knows which of the loads running in this backend is meant (a trigger
-//! may start another one), and that it is ours to call: nobody else is to take rows out of a load.
+//! So the server applies rules, policies, triggers, views, foreign tables, routing to partitions, defaults, identity
+//! and generated columns as for every INSERT. `bulk_rows`, which the planner makes a [`scan`](super::scan), returns the
+//! rows one by one. `$1` is a random token. It says which of the loads in this backend is meant, since a trigger may
+//! start another one. It also keeps a call from elsewhere from taking rows out of a load.
 //!
-//! Only columns that the file has fields for are in the list; the server knows the defaults of the others. With a
-//! `where` clause COPY shows it the defaults, so then they are evaluated here, before it, and inserted as they are.
-//! OVERRIDING SYSTEM VALUE makes INSERT accept values for identity columns as COPY does. With `on_duplicate` `keep_old`
-//! the statement ends in ON CONFLICT … DO NOTHING.
+//! The list has only the columns that the file has fields for; the server evaluates the defaults of the others. COPY
+//! evaluates defaults before its WHERE. So with a `where` clause the feed evaluates them first, and the INSERT stores
+//! these values. OVERRIDING SYSTEM VALUE makes INSERT accept values for identity columns as COPY does. With
+//! `on_duplicate` `keep_old` the statement ends in ON CONFLICT … DO NOTHING.
 //!
-//! COPY's error context is pushed by the caller ([`super`]), and speaks while rows are being handed over: it is asked
-//! for errors of conversions, but also for those of constraints and row triggers, which are about the row handed over
-//! last. Before the first row and after the last one nothing is said, as in COPY: statement triggers and AFTER triggers
-//! are not about a line.
+//! The caller ([`super`]) pushes COPY's error context. It adds a line to errors of conversions, and also to errors of
+//! constraints and row triggers, which are about the row that was returned last. Before the first row and after the
+//! last one it adds nothing, as in COPY: errors of statement triggers and AFTER triggers are not about a record.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -32,10 +31,10 @@ use crate::pg::compat;
 use crate::pg::soft::OnError;
 use crate::pg::statement::{self, About, Checked};
 
-/// Load through an INSERT.
+/// Loads through an INSERT.
 ///
 /// # Safety
-/// A plain frame; a load whose rows are open, in whose memory context we are.
+/// A plain frame; a load whose rows are open. Its memory context is current.
 pub unsafe fn load(load: *mut Load) {
     // SAFETY: this function's contract covers the load; feed and statement live as long as its memory context.
     unsafe {
@@ -55,7 +54,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Feed {
     unsafe { Feed::of_load(load) }.or_raise()
 }
 
-/// The columns with defaults of ours: as in COPY, nobody needs a right to those.
+/// The columns that the feed sets to defaults: as in COPY, these need no privilege.
 ///
 /// # Safety
 /// A valid feed.
@@ -71,7 +70,7 @@ unsafe extern "C-unwind" fn set_by_defaults(feed: *const Feed) -> *mut pg_sys::B
     }
 }
 
-/// Our function of the name, whatever others there are.
+/// The extension's own function `bulk_rows`, looked up with its schema.
 ///
 /// # Safety
 /// As [`load`].
@@ -143,20 +142,20 @@ fn statement_text(load: &Load, defaults: &[(usize, *mut pg_sys::ExprState)]) -> 
     Ok(CString::new(statement).unwrap_or_default())
 }
 
-/// Count what became of the rows.
+/// Counts stored, duplicate and filtered rows.
 ///
 /// # Safety
 /// A load and a feed whose statement has ended.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, feed: *mut Feed, processed: u64) {
-    // SAFETY: this function's contract covers both arguments, and nobody else uses them now.
+    // SAFETY: this function's contract covers both arguments, which nothing else uses now.
     unsafe {
         let (load, feed) = (&mut *load, &mut *feed);
         feed.tolerance.report();
         pg_sys::ExecDropSingleTupleTableSlot(feed.slot);
         pg_sys::FreeExecutorState((*feed.econtext).ecxt_estate);
         let left_out = feed.given.saturating_sub(processed);
-        // Which of the two left a row out, the statement does not say.
+        // The statement does not distinguish rows left out by ON CONFLICT from those left out by a trigger.
         let (duplicate, left_out) = if load.arbiter.is_some() { (left_out, 0) } else { (0, left_out) };
         load.counts.duplicate = duplicate;
         if left_out > 0 {

@@ -1,6 +1,6 @@
 //! The functions `bulk_load` of a path and of bytes: arguments in, a row out.
 //!
-//! Both are plain frames (see `pg`), since [`perform`] runs the code of others. A guard is around the steps before and behind it.
+//! Both are plain frames (see `pg`), because [`perform`] runs user code. The steps before and after it are guarded.
 
 use std::ffi::CStr;
 
@@ -62,12 +62,12 @@ pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo
     }
 }
 
-/// The arguments of a call. The first one is a path, or bytes.
+/// Parses the arguments of a call. The first one is a path, or bytes.
 ///
 /// # Safety
 /// Arguments as declared.
 pub(super) unsafe fn begin_call(fcinfo: pg_sys::FunctionCallInfo, purpose: Purpose, is_data: bool) -> *mut Load {
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe { begin_guarded(fcinfo, &raw const purpose, is_data) }
 }
 
@@ -108,10 +108,10 @@ unsafe extern "C-unwind" fn begin_guarded(
     }
 }
 
-/// Put the result where the executor wants it, and forget the load.
+/// Stores the result where the executor expects it, and deletes the load.
 ///
 /// # Safety
-/// A load that is finished, and the call that it was made for. The current memory context is not the load's.
+/// A finished load, and the call that it was made for. The current memory context is not the load's.
 #[pg_guard]
 unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
     // SAFETY: this function's contract covers both arguments; deleting the context drops the load.

@@ -1,7 +1,7 @@
-//! `bulk_check`: what a load would reject, without a load.
+//! `bulk_check`: finds the records that a load would reject, and loads nothing.
 //!
-//! The direct writer goes through the file as with `on_error` `table`, in all its processes, but makes no heaps, and
-//! nothing comes before or after the rows: no trigger, no index, no row. The rejects become the result.
+//! The direct writer reads the file in all its processes as with `on_error` `table`, but makes no heap pages. It fires
+//! no triggers, builds no indexes and stores no rows. The rejects become the result.
 
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
@@ -58,10 +58,10 @@ pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> 
     }
 }
 
-/// Put the rejects where the executor wants them, and forget the load.
+/// Returns the rejects to the executor, and deletes the load.
 ///
 /// # Safety
-/// A load that has gone through its file, and the call that it was made for. The current memory context is not the load's.
+/// A load that has read its file, and the call that it was made for. The current memory context is not the load's.
 #[pg_guard]
 unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
     // SAFETY: this function's contract covers both arguments; deleting the context drops the load.

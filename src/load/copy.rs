@@ -1,19 +1,21 @@
 //! `COPY t FROM` as a load.
 //!
 //! ```text
-//!   ProcessUtility ─► consider ─► WHERE ─► begin ─┬─ no: core's COPY, as if nothing had been
-//!               statement, table    as DoCopy     rights, rows     └─ yes: the load, and COPY's command tag
+//!   ProcessUtility ─► consider ───────► WHERE ────► begin ───────┬─ no: core's COPY
+//!                     statement, table  as DoCopy   rights, rows └─ yes: the load, and COPY's command tag
 //! ```
 //!
-//! With `pg_bulk.copy` on, a COPY goes to the direct writer where nobody could tell the two apart but by the time they take. The
-//! rule is: in doubt, core. All that COPY complains of before it reads is core's to say (options, columns, rights to files, FREEZE,
-//! a file that is not there), so such a COPY is handed on; but what DoCopy raises on the way to the same place (a table that is not
-//! there, a WHERE that makes no sense, a right to INSERT that is missing) is raised here, since it is the same functions that say it.
+//! With `pg_bulk.copy` on, the direct writer runs a COPY if the result differs from core's only in the time. In doubt,
+//! core runs it. Core also runs each COPY for which it would raise an error before it reads: options, columns, rights
+//! to files, FREEZE, a missing file. Errors that DoCopy raises before these are raised here, by the same functions: a
+//! missing table, an invalid WHERE, a missing INSERT privilege.
 //!
-//! A COPY is no call of bulk_load: it has no number, no row in `bulk_history`, says nothing to the client, and takes no lock but
-//! COPY's. What became of it, or why it is core's, a DEBUG1 message tells; `pg_bulk.log_timing` has the load's line in the log.
+//! A COPY is not a call of bulk_load: it has no load number and no row in `bulk_history`, sends no notices to the
+//! client, and takes COPY's lock only. A DEBUG1 message says that the load ran, or why core runs the COPY.
+//! `pg_bulk.log_timing` logs the load.
 //!
-//! A statement that another library watches, too, is core's if that library's hook would not see it (`process_utility`).
+//! If another library watches the statement too and its hook would not be called, core runs the COPY
+//! (`process_utility`).
 
 mod few;
 mod judge;
@@ -29,7 +31,7 @@ use crate::guc;
 use crate::pg::server_text::to_server;
 use crate::pg::unguarded as c;
 
-/// If the statement is a COPY FROM, do it as a load. False if nothing was done. `watched`: by somebody who would not see it.
+/// Runs a COPY FROM as a load. False if it did nothing. `watched`: another library's hook would miss the statement.
 ///
 /// # Safety
 /// A plain frame; a utility statement, and the arguments of ProcessUtility_hook.
@@ -40,7 +42,7 @@ pub unsafe fn take(
     completion: *mut pg_sys::QueryCompletion,
     watched: bool,
 ) -> bool {
-    // SAFETY: this function's contract covers the arguments; what is made here lives as long as the current memory context.
+    // SAFETY: this function's contract covers the arguments; results live as long as the current memory context.
     unsafe {
         if (*statement).type_ != pg_sys::NodeTag::T_CopyStmt || !guc::copy() {
             return false;
@@ -84,7 +86,7 @@ pub unsafe fn take(
     }
 }
 
-/// Look at the statement and its table by themselves; if they may be those of a load, the table, locked as COPY locks it. Else null.
+/// Returns the table of an eligible statement, locked as COPY locks it; else null.
 ///
 /// # Safety
 /// A COPY FROM.
@@ -92,8 +94,8 @@ pub unsafe fn take(
 unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched: bool) -> pg_sys::Relation {
     // SAFETY: this function's contract covers the argument; guarded calls.
     unsafe {
-        // Options and table before the condition and the rights: what is folded in it may run code, and who watches them is told that
-        // they are asked. Core is going to do both, too.
+        // Options and the table come before the condition and the rights: constant folding in the condition may run
+        // code, and a library may observe the checks of rights. Core repeats both.
         let options = match judge::of_statement(&*statement, watched).and_then(|()| options::of_statement(&*statement))
         {
             Ok((options, _)) => options,
@@ -109,7 +111,7 @@ unsafe extern "C-unwind" fn consider(statement: *const pg_sys::CopyStmt, watched
     }
 }
 
-/// Begin the load. Else null, nothing done and the table closed.
+/// Begins the load. Else null: nothing is done, and the table is closed.
 ///
 /// # Safety
 /// A COPY FROM that was considered, its table, and its condition.
@@ -131,7 +133,7 @@ unsafe extern "C-unwind" fn begin(
     }
 }
 
-/// It is core's: say why, and close the table. Guarded.
+/// Leaves the COPY to core: logs the reason, and closes the table. Guarded.
 ///
 /// # Safety
 /// A COPY, and its table, open and locked.
@@ -147,11 +149,11 @@ unsafe fn hand_on(statement: *const pg_sys::CopyStmt, relation: pg_sys::Relation
 /// A COPY that has begun.
 #[pg_guard]
 unsafe extern "C-unwind" fn decided(statement: *const pg_sys::CopyStmt, is_few: bool) {
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe { tell(statement, is_few.then_some("The data are few.")) }
 }
 
-/// Tell who wants to know what becomes of the statement, and why. Guarded.
+/// Reports at DEBUG1 whether the statement is a load, and else why not. Guarded.
 ///
 /// # Safety
 /// A COPY.

@@ -1,14 +1,15 @@
-//! `bulk_load` of a table by its name, which with option `create` there is not yet.
+//! `bulk_load` with the target's name as text. With option `create` the table need not exist.
 //!
-//! A literal is rather a text than a regclass (`func_select_candidate`), so with options this is the function that most calls come to. It
-//! calls `bulk_load` of a regclass all the same: the name is looked up as regclass's input function does it, only when the call is made and
-//! not before; what a load is, and says, is not this file's business. With `create` it is `bulk_create`, whose result is as it is. Either is
-//! called as it is in the catalog, with what ALTER FUNCTION has said of it.
+//! The parser resolves an untyped literal to text rather than regclass (`func_select_candidate`), so most calls with
+//! options come here. This function then calls `bulk_load` with a regclass. It looks the name up as regclass's input
+//! function does, but when the call runs and not when the statement is parsed. With `create` it calls `bulk_create` and
+//! returns its result. It takes either function from the catalog, with the properties that ALTER FUNCTION has set.
 //!
-//! A name of digits is a table's, as where a text is cast to regclass, or the OID of one, as in a literal.
+//! A name that consists of digits is a table's name, as in a cast of a text to regclass, or else an OID, as in a
+//! literal.
 //!
-//! Either function may be refused to the caller, and then neither can be had by way of this one. With the argument `allow`
-//! ([`definer`](super::definer)) both are those that have it.
+//! A role without EXECUTE on one of these functions cannot reach it through this one. If this function has the argument
+//! `allow` ([`definer`](super::definer)), it calls the functions with that argument.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -37,7 +38,8 @@ pub extern "C-unwind" fn pg_finfo_bulk_load_named() -> *const pg_sys::Pg_finfo_r
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: `settle` leaves a call whose function takes these arguments and returns such rows; user code, called without a guard.
+    // SAFETY: `settle` returns a call whose function takes these arguments and returns these rows; user code, called
+    // without a guard.
     unsafe {
         let call = settle(fcinfo);
         match (*(*call).flinfo).fn_addr {
@@ -51,7 +53,7 @@ pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo
     }
 }
 
-/// The call that it is: of `bulk_create`, or of `bulk_load` with a regclass.
+/// Prepares the call of `bulk_create`, or of `bulk_load` with a regclass.
 ///
 /// # Safety
 /// As [`bulk_load_named`].
@@ -60,7 +62,7 @@ unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::
     // SAFETY: this function's contract covers the arguments; guarded calls.
     unsafe {
         let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        // Of three or four, as the function is declared.
+        // Three arguments or four, as the function is declared.
         let arguments = (*fcinfo).args.as_ptr();
         let (target, options) = (&*arguments.add(1), &*arguments.add(2));
         let with_allow = definer::position((*(*fcinfo).flinfo).fn_oid).is_some();
@@ -81,7 +83,7 @@ unsafe extern "C-unwind" fn settle(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::
     }
 }
 
-/// What a text says of a relation. Guarded.
+/// The relation that a text names. Guarded.
 ///
 /// # Safety
 /// A datum of type text.
@@ -106,7 +108,7 @@ unsafe fn relation_of(target: pg_sys::Datum) -> Result<pg_sys::Oid> {
     }
 }
 
-/// The relation of this name, if there is one (text_regclass, regproc.c). Guarded.
+/// The relation of this name, or InvalidOid (text_regclass, regproc.c). Guarded.
 ///
 /// # Safety
 /// A string of digits.
@@ -121,7 +123,7 @@ unsafe fn named(name: *const c_char) -> pg_sys::Oid {
     }
 }
 
-/// Is there `create` among the options, and may it be there? What else they say is for others to judge.
+/// Is `create` among the options and true? Raises if it is not permitted. The callee checks the other options.
 ///
 /// # Safety
 /// A datum of type jsonb. Guarded.
@@ -152,9 +154,10 @@ unsafe fn creates(options: pg_sys::Datum, allowed: &Allowed) -> Result<bool> {
     }
 }
 
-/// The extension's function of this name with arguments of these types, if the current user may call it. Guarded.
+/// The extension's function of this name with arguments of these types. An error unless the current user may call it.
+/// Guarded.
 pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -> Result<pg_sys::Oid> {
-    // SAFETY: guarded catalog lookups, with keys of the types that the cache wants, and strings.
+    // SAFETY: guarded catalog lookups, with keys of the types that the cache expects, and strings.
     unsafe {
         let vector = pg_sys::buildoidvector(types.as_ptr(), i32::try_from(types.len()).unwrap_or(0));
         let function = pg_sys::GetSysCacheOid(
@@ -177,17 +180,18 @@ pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid
     }
 }
 
-/// A call of a function with the arguments of this one, whose rows go where those of this one would go. It lives in the current
-/// memory context. Guarded.
+/// Makes a call of a function with the arguments and the result info of this one, in the current memory context.
+/// Guarded.
 ///
 /// # Safety
-/// As [`bulk_load_named`]; the function takes such arguments, and returns such rows.
+/// As [`bulk_load_named`]; the function takes these arguments, and returns these rows.
 unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
     // SAFETY: this function's contract covers the call.
     let count = unsafe { (*fcinfo).nargs };
     let arguments = usize::try_from(count).unwrap_or(0);
     let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + arguments * size_of::<pg_sys::NullableDatum>();
-    // SAFETY: this function's contract covers the call; there is space for the head of a call and its arguments (SizeForFunctionCallInfo).
+    // SAFETY: this function's contract covers the call; there is space for the head of a call and its arguments
+    // (SizeForFunctionCallInfo).
     unsafe {
         let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
         let flinfo: *mut pg_sys::FmgrInfo = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();

@@ -1,20 +1,24 @@
 //! Options in a SECURITY DEFINER function.
 //!
-//! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query` or `where` gives
-//! the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The function can allow options by the
-//! argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that have options.
+//! Such a function runs with the rights of its owner. If it hands on options of its caller, an option such as `query`
+//! or `where` gives the caller these rights. So pg_bulk refuses each option whose [`Reach`] is `Code` there. The
+//! function can allow options by the argument `allow` of `bulk_load`, `bulk_enqueue` and the other functions that
+//! have options.
 //!
-//! **Why an argument.** A setting in the function's SET clause would do as well, if pg_bulk could tell it from a setting that the
-//! caller has made before the call. A check hook sees the current user, and fmgr_security_definer (fmgr.c) changes the user before it
-//! applies the SET clause. But a library that is not preloaded is loaded in the middle of the function. The server then passes all
-//! earlier settings of its prefix to the hook, with the owner as the current user (reapply_stacked_values, guc.c). PostgreSQL 15
-//! does not record the role that made them. The argument comes from the function's text in every case, and never from the JSON object.
+//! **Why an argument.** A setting in the function's SET clause would do, if pg_bulk could distinguish it from a setting
+//! that the caller has made before the call. A check hook sees the current user, and fmgr_security_definer (fmgr.c)
+//! changes the user before it applies the SET clause. But a library that is not preloaded is loaded in the middle of
+//! the function. The server then passes all earlier settings of its prefix to the hook, with the owner as the current
+//! user (reapply_stacked_values, guc.c). PostgreSQL 15 does not record the role that made them. The argument always
+//! comes from the function's text, and never from the JSON object.
 //!
-//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE while the function runs. SET ROLE and SET
-//! SESSION AUTHORIZATION do not. The flag is enough, even if the owner is also the session's user:
+//! **How such a function is recognized.** fmgr_security_definer sets SECURITY_LOCAL_USERID_CHANGE while the function
+//! runs. SET ROLE and SET SESSION AUTHORIZATION do not. The flag is enough, even if the owner is also the session's
+//! user:
 //!
-//! - A may call a function of B that runs as B. If that one calls a function of A, then B has chosen the options, and they run as A.
-//! - The author of a function sees the error when he tests it as himself.
+//! - A may call a function of B that runs as B. If B's function calls a function of A, B has chosen options that run as
+//!   A.
+//! - The error also appears when the function's author tests it in a session of the same role.
 //!
 //! The server sets the flag in few other places: in queries of foreign keys, and in scripts of trusted extensions.
 
@@ -41,13 +45,14 @@ impl Allowed {
     /// All options: they were checked before.
     pub const ALL: Allowed = Allowed { names: None };
 
-    /// The options that a call of a function of the extension allows by its argument `allow`, if the function has it. The caller needs
-    /// EXECUTE on the function without that argument, so one GRANT is about both. Guarded.
+    /// The options that the argument `allow` of this call permits. If the function lacks the argument, all that its
+    /// context permits. The caller needs EXECUTE on the function without `allow`, so one GRANT covers both. Guarded.
     ///
     /// # Safety
     /// A call with arguments as declared.
     pub unsafe fn by_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<Allowed> {
-        // SAFETY: this function's contract covers the call; guarded calls. A function has as many arguments as its types.
+        // SAFETY: this function's contract covers the call; guarded calls. A function has as many arguments as its
+        // types.
         unsafe {
             let function = (*(*fcinfo).flinfo).fn_oid;
             let names = match position(function) {
@@ -113,7 +118,7 @@ fn asks_for_nothing(option: OptionName, value: &Value) -> bool {
 /// Is this a SECURITY DEFINER function, or called by one?
 fn is_definers() -> bool {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: fills what it is given.
+    // SAFETY: writes both variables.
     unsafe { pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
     context & pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed() != 0
 }

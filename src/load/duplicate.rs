@@ -1,10 +1,11 @@
-//! Rows whose keys are there already: what `on_duplicate`, `conflict_index` and `duplicate_limit` say of them.
+//! Rows whose key already exists: the options `on_duplicate`, `conflict_index` and `duplicate_limit`.
 //!
-//! One index decides which rows are duplicates of each other, as the arbiter of INSERT … ON CONFLICT does: the one that is
-//! named, or else the primary key, or else the only unique index there is. Other unique indexes are constraints as ever.
+//! One index decides which rows are duplicates of each other, like the arbiter index of INSERT … ON CONFLICT. It is the
+//! index of the option, else the primary key, else the only unique index. Other unique indexes stay ordinary
+//! constraints.
 //!
-//! To replace rows is more than to insert some. It wants the right to DELETE, and what happens before or instead of an
-//! UPDATE cannot happen to rows that are in pages already.
+//! Replacing rows requires the DELETE privilege. The direct writer cannot fire UPDATE triggers, because the new row is
+//! already in a page.
 
 use std::ffi::{CStr, CString};
 
@@ -14,21 +15,21 @@ use crate::error::{Error, Result};
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{get_partition_ancestors, guard};
 
-/// Of rows with equal keys: is that an error, or which of them stays?
+/// Action for rows with equal keys: an error, or the row to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     Error,
-    /// The row of the table, or the first one of the file.
+    /// Keeps the row of the table, else the first one of the file.
     Old,
-    /// The last one of the file.
+    /// Keeps the last one of the file.
     New,
 }
 
-/// How many duplicates there may be.
+/// The permitted number of duplicates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
     Rows(u64),
-    /// Of all records.
+    /// Per cent of all records.
     Percent(f64),
 }
 
@@ -43,7 +44,7 @@ pub struct Duplicates {
 impl Duplicates {
     pub const ERROR: Duplicates = Duplicates { keep: Keep::Error, index: None, limit: None };
 
-    /// A limit: `n`, or `p%`.
+    /// Parses a limit: `n`, or `p%`.
     pub fn limit(value: &str) -> Result<Limit> {
         let invalid = |message: &str| Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message);
         if let Some(percent) = value.strip_suffix('%') {
@@ -55,7 +56,7 @@ impl Duplicates {
         Ok(Limit::Rows(rows.ok_or_else(|| invalid("duplicate_limit requires a number, or a percentage"))?))
     }
 
-    /// The options together.
+    /// Checks the options together.
     pub fn check(&self) -> Result<()> {
         let needless = match (self.keep, &self.index, &self.limit) {
             (Keep::Error, Some(_), _) => "conflict_index",
@@ -66,7 +67,7 @@ impl Duplicates {
         Err(Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message))
     }
 
-    /// The most duplicates, where that is a number.
+    /// The permitted number of duplicates, if the limit is not a percentage.
     pub fn most(&self) -> Option<u64> {
         match self.limit {
             Some(Limit::Rows(most)) => Some(most),
@@ -74,12 +75,12 @@ impl Duplicates {
         }
     }
 
-    /// So many duplicates were left out of so many records: too many?
+    /// Raises if there were more duplicates than the limit permits.
     pub fn judge(&self, duplicates: u64, records: u64) -> Result<()> {
         let (exceeded, limit) = match self.limit {
             None => return Ok(()),
             Some(Limit::Rows(most)) => (duplicates > most, most.to_string()),
-            // Whole numbers of this size are exact.
+            // Integers of this size are exact in f64.
             Some(Limit::Percent(p)) => (duplicates as f64 * 100.0 > p * records as f64, format!("{p}%")),
         };
         if !exceeded {
@@ -96,7 +97,7 @@ impl Duplicates {
         })
     }
 
-    /// The index of a target that decides. Guarded.
+    /// The arbiter index of a target. Guarded.
     ///
     /// # Safety
     /// An open relation.
@@ -146,7 +147,7 @@ struct Candidate {
     name: CString,
     is_unique: bool,
     is_primary: bool,
-    /// Its keys are unique at any time.
+    /// The index is valid, ready and immediate.
     is_fit: bool,
 }
 
@@ -176,7 +177,7 @@ impl Candidate {
     }
 }
 
-/// Which of a leaf's indexes an index of the target is, or was made for? Guarded.
+/// Is this index of a leaf the arbiter, or a partition of it? Guarded.
 ///
 /// # Safety
 /// An open index of the leaf.
@@ -192,10 +193,10 @@ pub unsafe fn is_part_of(index: pg_sys::Relation, arbiter: pg_sys::Oid) -> bool 
     }
 }
 
-/// The clause of an INSERT that leaves duplicates out. Guarded.
+/// The ON CONFLICT clause that leaves duplicates out. Guarded.
 ///
 /// # Safety
-/// An index of a table that the lock is held of.
+/// An index of a table that this transaction has locked.
 pub unsafe fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
     // SAFETY: this function's contract covers the index; guarded calls, and strings that they return.
     unsafe {

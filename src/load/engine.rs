@@ -1,8 +1,9 @@
 //! Tables that belong to an extension which stores their rows elsewhere: TimescaleDB and Citus.
 //!
-//! To the server's catalogs a hypertable or a distributed table is an ordinary table: heap, no rule, perhaps no trigger. The
-//! extension's hooks send its rows to other tables. Rows that are written past the hooks lie in a table that no query reads.
-//! So such tables are recognized by the extension's own catalogs, whether or not its hooks are active in this process.
+//! To the server's catalogs a hypertable or a distributed table is an ordinary table: heap, no rule, perhaps no
+//! trigger. The extension's hooks send its rows to other tables. Rows that are written past the hooks lie in a table
+//! that no query reads. So such tables are recognized by the extension's own catalogs, whether or not its hooks are
+//! active in this process.
 //!
 //! Columns are found by name, since the catalogs differ between versions of the extensions. Where neither extension is
 //! installed, the question costs two lookups in the system caches.
@@ -23,14 +24,14 @@ pub enum Engine {
     TimescaleDb,
 }
 
-/// What must be active in a process before the server's INSERT stores a row where queries find it.
+/// Condition for the server's INSERT to store a row where queries find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// The extension plans the INSERT.
+    /// The extension's planner hook plans the INSERT.
     Plan,
-    /// The extension's library is loaded; what it does may be in triggers.
+    /// The extension's library is loaded; it may act in triggers.
     Library,
-    /// The server alone does what COPY does.
+    /// None: the table takes rows as COPY inserts them.
     Nothing,
 }
 
@@ -52,31 +53,32 @@ impl Owned {
         Owned { engine: Engine::TimescaleDb, what, needs }
     }
 
-    /// Why the direct writer does not write to the table of this name.
+    /// Reason why the direct writer does not write to the table of this name.
     pub fn obstacle(&self, name: &str) -> String {
         format!("\"{name}\" is {}.", self.what)
     }
 
-    /// Does its plan say how many rows an INSERT … ON CONFLICT DO NOTHING has stored? Citus says how many there were.
+    /// Does es_processed count the rows that an INSERT … ON CONFLICT DO NOTHING has stored? Citus counts all rows that
+    /// it was given.
     pub fn counts_rows(&self) -> bool {
         self.engine == Engine::TimescaleDb || self.needs == Needs::Nothing
     }
 }
 
-/// Whose table it is, if it is an engine's. Guarded.
+/// The engine that the table belongs to, if any. Guarded.
 ///
 /// # Safety
 /// An open relation.
 pub unsafe fn owner_of(relation: pg_sys::Relation) -> Option<Owned> {
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe { of_citus(relation).or_else(|| of_timescaledb(relation)) }
 }
 
-/// Raise an error if the table's engine would not see the rows that the server inserts. Else, how the server plans that INSERT,
-/// if not as a plain one. Guarded.
+/// Raises an error if the table's engine would not see the rows that the server inserts. Else returns how the server
+/// plans that INSERT, unless it is a plain one. Guarded.
 ///
 /// # Safety
-/// An open relation that is locked, and whose it is.
+/// An open, locked relation, and the engine that it belongs to.
 pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<Option<String>> {
     // SAFETY: this function's contract covers the relation.
     let answer = unsafe { planned_insert::answer(relation) };
@@ -107,7 +109,8 @@ pub unsafe fn check_active(relation: pg_sys::Relation, owned: &Owned) -> Result<
         .hint(format!("Add {library} to shared_preload_libraries, and restart the server.")))
 }
 
-/// Is the engine's library part of this process? TimescaleDB's loader, which is always there, loads one with the version in its name. Guarded.
+/// Is the engine's library loaded in this process? TimescaleDB's loader, which is always there, loads a library with
+/// the version in its name. Guarded.
 fn is_loaded(engine: Engine) -> bool {
     // SAFETY: guarded calls; the names of loaded files, each ended by a zero, and an empty one.
     let files = unsafe {
@@ -135,7 +138,8 @@ unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
         let relid = (*relation).rd_id;
         let wanted = [c"partmethod", c"repmodel", c"colocationid"];
         if let Some([method, model, group]) = partitions.row(&[(c"logicalrelid", Key::Oid(relid))], wanted) {
-            // DISTRIBUTE_BY_NONE; REPLICATION_MODEL_2PC and _STREAMING (citus: distribution_column.h, pg_dist_partition.h).
+            // DISTRIBUTE_BY_NONE; REPLICATION_MODEL_2PC and _STREAMING (citus: distribution_column.h,
+            // pg_dist_partition.h).
             let what = match (method.char(), model.char(), group.int4()) {
                 (Some(b'n'), Some(b't'), _) => "a reference table of Citus",
                 (Some(b'n'), Some(b's'), Some(0)) => "a local table that Citus manages",
@@ -151,7 +155,8 @@ unsafe fn of_citus(relation: pg_sys::Relation) -> Option<Owned> {
     }
 }
 
-/// Is it a shard, whose name is its table's with the shard's number? (citus: worker_shard_visibility.c)
+/// Is the table a shard? Its name is that of the distributed table with the shard's number (citus:
+/// worker_shard_visibility.c).
 ///
 /// # Safety
 /// An open relation. Guarded.
@@ -166,7 +171,7 @@ unsafe fn is_shard(relation: pg_sys::Relation) -> bool {
         let row = shards.row(&[(c"shardid", Key::Int8(number))], [c"logicalrelid"]);
         let Some(table) = row.and_then(|[table]| table.oid()) else { return false };
         let table_name = pg_sys::get_rel_name(table);
-        // Of a long name only the beginning is kept.
+        // The server truncates a long name.
         table != (*relation).rd_id
             && !table_name.is_null()
             && pg_sys::get_rel_namespace(table) == (*(*relation).rd_rel).relnamespace
@@ -210,7 +215,7 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
             };
         }
         let relid = (*relation).rd_id;
-        // Compressed rows of a chunk, where these are in no list of chunks.
+        // Compressed rows of a TimescaleDB chunk that is in no list of chunks.
         let settings = Catalog::find(c"timescaledb", schema, c"compression_settings");
         let compressed =
             settings.and_then(|settings| settings.row(&[(c"compress_relid", Key::Oid(relid))], [c"relid"]));
@@ -218,17 +223,17 @@ unsafe fn of_timescaledb(relation: pg_sys::Relation) -> Option<Owned> {
     }
 }
 
-/// What a column must be equal to.
+/// A value to look a column up by.
 #[derive(Debug, Clone, Copy)]
 enum Key {
     Oid(pg_sys::Oid),
     Int4(i32),
     Int8(i64),
-    /// A string of the server's.
+    /// A string of the server.
     Name(*const std::ffi::c_char),
 }
 
-/// A column's value, and its type. Null where there is no such column.
+/// A column's value and type. Null if there is no such column.
 #[derive(Debug, Clone, Copy)]
 struct Value(Option<(pg_sys::Datum, pg_sys::Oid)>);
 
@@ -262,7 +267,7 @@ struct Catalog {
 }
 
 impl Catalog {
-    /// None if there is no such table, or it is not the extension's. Guarded.
+    /// Finds a table of the extension. None if it does not exist or is not a member of the extension. Guarded.
     fn find(extension: &CStr, schema: pg_sys::Oid, name: &CStr) -> Option<Catalog> {
         // SAFETY: guarded catalog lookups; the first one is answered by a cache.
         unsafe {
@@ -276,13 +281,13 @@ impl Catalog {
         }
     }
 
-    /// Is a relation a member of the same extension? Guarded.
+    /// Is the relation a member of the same extension? Guarded.
     fn is_sibling(&self, relid: pg_sys::Oid) -> bool {
         // SAFETY: a guarded catalog lookup.
         unsafe { pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relid) == self.extension }
     }
 
-    /// The named columns of the row with these keys. None if there is no row, or a key's column is missing. Guarded.
+    /// Columns, by name, of the row with these keys. None if there is no row, or a key's column is missing. Guarded.
     fn row<const N: usize>(&self, keys: &[(&CStr, Key)], wanted: [&CStr; N]) -> Option<[Value; N]> {
         let lock = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: guarded calls on a table that is open and locked.
@@ -305,8 +310,8 @@ impl Catalog {
         keys: &[(&CStr, Key)],
         wanted: [&CStr; N],
     ) -> Option<[Value; N]> {
-        // SAFETY: this function's contract covers the relation; guarded calls; the arrays have an element for each attribute. Values by
-        // reference are not looked at, and the others are copies.
+        // SAFETY: this function's contract covers the relation; guarded calls; the arrays have an element for each
+        // attribute. Only values by value are read, and these are copies.
         unsafe {
             let mut parts = Vec::with_capacity(keys.len());
             for &(name, key) in keys {
@@ -365,23 +370,24 @@ impl Catalog {
 }
 
 impl Key {
-    /// A name's own copy, since a scan may look at it when a cache has let go of the original.
+    /// A copy of the name, because a scan may read it after a cache has released the original.
     fn name(&self) -> Option<CString> {
         match *self {
-            // SAFETY: a string of the server's.
+            // SAFETY: a string of the server.
             Key::Name(name) => Some(unsafe { CStr::from_ptr(name) }.to_owned()),
             _ => None,
         }
     }
 }
 
-/// A B-tree over exactly these columns, which are put in its order. Guarded.
+/// A B-tree over exactly these columns. The columns are reordered to match it. Guarded.
 ///
 /// # Safety
 /// An open relation, and attributes of it.
 unsafe fn index_over(relation: pg_sys::Relation, parts: &mut [(pg_sys::AttrNumber, Key)]) -> Option<pg_sys::Oid> {
     let lock = pg_sys::AccessShareLock.cast_signed();
-    // SAFETY: this function's contract covers the relation; guarded calls; an index has a number for each of its attributes.
+    // SAFETY: this function's contract covers the relation; guarded calls; an index has a number for each of its
+    // attributes.
     unsafe {
         for index in PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation)).iter_oid() {
             let opened = pg_sys::index_open(index, lock);

@@ -1,17 +1,18 @@
-//! Columns that are computed: expressions in the option `columns`.
+//! Computed columns: expressions in the option `columns`.
 //!
 //! ```text
 //!   fields ─► input row: the target's columns, then a text for each other name ─► expressions ─► the target's row
 //! ```
 //!
-//! A string among `columns` that names no column of the table is an input: its field is a text that only expressions see. So
-//! the fields are decoded into a row of their own, and what comes of it is a [projection](super::direct::Nodes), as of a row of a foreign table.
+//! A string in `columns` that names no column of the table is an input: its field becomes a text that only expressions
+//! see. So the fields are decoded into an input row, and a [projection](super::direct::Nodes) makes the target's row of
+//! it, as for a foreign table.
 //!
-//! An expression is parsed as the condition is ([`where_clause`](super::where_clause)). What its names are [`column_reference`] tells the
-//! parser, since there is no relation with such columns. What may be in it, and in which words that is said, is as in a generated
-//! column, but that volatile functions may be called.
+//! An expression is parsed as the condition is ([`where_clause`](super::where_clause)). No relation has the columns of
+//! the input row, so [`column_reference`] resolves names for the parser. The expressions that are permitted, and the
+//! errors about others, are those of a generated column; but an expression may call volatile functions.
 //!
-//! A plain frame, since constant folding runs user code, and the places of errors would not pass a guard.
+//! Analysis runs in a plain frame: constant folding runs user code, and a guard would drop the position of an error.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -28,23 +29,23 @@ use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
-/// What an expression is about.
+/// The names that expressions may use, and the projection made so far.
 struct Analysis {
     relation: pg_sys::Relation,
     descriptor: pg_sys::TupleDesc,
     mapping: Mapping,
     statements: Vec<CString>,
     targets: *mut pg_sys::List,
-    /// Which attributes of the input row expressions have named, whether or not anything of that is left when constants are folded.
+    /// The attributes of the input row that expressions name, including references that constant folding removes.
     named: Vec<Cell<bool>>,
 }
 
-/// Make the load's projection of its expressions, if it has some.
+/// Makes the load's projection, if it has expressions.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open, in whose memory context we are.
+/// A plain frame; a load whose relation is open. Its memory context is current.
 pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; what is parsed here lives as long as its memory.
+    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
     unsafe {
         let analysis = begin(load);
         if analysis.is_null() {
@@ -69,7 +70,7 @@ pub unsafe fn analyze(load: *mut Load) {
             (*state).p_ref_hook_state = analysis.cast();
             let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
             let form = attribute(analysis, at);
-            // What transformAssignedExpr (parse_target.c) does.
+            // As transformAssignedExpr (parse_target.c).
             let assigned = assign(state, node, (*form).atttypid, (*form).atttypmod);
             if assigned.is_null() {
                 complain(node, form);
@@ -83,7 +84,7 @@ pub unsafe fn analyze(load: *mut Load) {
     }
 }
 
-/// What there is to analyze; null if there is nothing.
+/// Prepares the analysis; null if there are no expressions.
 ///
 /// # Safety
 /// As [`analyze`].
@@ -114,10 +115,11 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
-/// The column of the target that is computed.
+/// The target's column that this expression computes.
 ///
 /// # Safety
-/// A valid analysis, with so many expressions. What is returned lives as long as the relation is open. Raises nothing.
+/// A valid analysis with an expression of this number. The result lives as long as the relation is open. Raises
+/// nothing.
 unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
     unsafe {
@@ -130,7 +132,7 @@ unsafe fn attribute(analysis: *const Analysis, at: usize) -> *const pg_sys::Form
 /// An attribute of the input row. Guarded.
 ///
 /// # Safety
-/// The descriptor has it.
+/// The descriptor has this attribute.
 pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -> *mut pg_sys::Var {
     // SAFETY: this function's contract covers the argument; a guarded call.
     unsafe {
@@ -140,7 +142,7 @@ pub(super) unsafe fn variable(descriptor: pg_sys::TupleDesc, attribute: usize) -
     }
 }
 
-/// Guarded.
+/// Appends a TargetEntry. Guarded.
 ///
 /// # Safety
 /// A list of TargetEntries, or null, and an expression.
@@ -165,13 +167,13 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
 }
 
 /// # Safety
-/// A load, and what was analyzed for it.
+/// A load and its analysis.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
     // SAFETY: this function's contract covers both arguments; attributes of the descriptor.
     unsafe {
         let Analysis { relation, descriptor, targets, named, .. } = &*analysis;
-        // What is written wrong must not be taken for an input.
+        // A misspelled name must not pass for an input: each input must be used.
         for (attribute, is_named) in named.iter().enumerate() {
             let form = &*compat::attribute(*descriptor, attribute);
             if form.attnum > (*(**relation).rd_att).natts as i16 && !is_named.get() {
@@ -185,16 +187,16 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
     }
 }
 
-/// A name is a column of the file: one of the table's that a field is for, or an input.
+/// Resolves a name to a column that a field is for, or to an input.
 ///
 /// # Safety
-/// Called by the parser, with the state that the analysis was left in.
+/// Called by the parser, with the state that the analysis has prepared.
 #[pg_guard]
 unsafe extern "C-unwind" fn column_reference(
     state: *mut pg_sys::ParseState,
     reference: *mut pg_sys::ColumnRef,
 ) -> *mut pg_sys::Node {
-    // SAFETY: the parser vouches for both: the fields are Strings, but for a star.
+    // SAFETY: the parser passes its own state and reference; all fields are Strings, except a star.
     unsafe {
         let analysis = &*(*state).p_ref_hook_state.cast::<Analysis>();
         let fields = (*reference).fields;
@@ -218,10 +220,10 @@ unsafe extern "C-unwind" fn refuse() {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise();
 }
 
-/// One sentence if an expression calls a function that may look at the table. Guarded.
+/// Reason if an expression calls a function that the direct writer must not run. Guarded.
 ///
 /// # Safety
-/// Nodes that were analyzed.
+/// Analyzed nodes.
 pub unsafe fn obstacle(nodes: Nodes) -> Option<String> {
     // SAFETY: this function's contract covers them.
     let call = unsafe { volatile::call_in(nodes.targets.cast()) };

@@ -1,9 +1,10 @@
-//! Rows on their way into an INSERT.
+//! Rows that the buffered writer passes to an INSERT: fields in, the target's row in a slot.
 //!
-//! A series is one reading of the file, row by row ([`fill`]). There is one, unless a rule makes several statements of the
-//! INSERT, or a join reads its rows again from the start; then the file is rewound.
+//! One reading of the file, row by row, is a series ([`fill`]). There is a single one, unless a rule makes several
+//! statements of the INSERT, or a join rescans its rows; then the file is rewound.
 //!
-//! [`fill`] is a plain frame (see `pg`). What Rust does for a row is in [`next_row`], one guard a row.
+//! [`fill`] is a plain frame (see `pg`). The Rust work for a row is in [`next_row`], which is guarded once for each
+//! row.
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,49 +24,49 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome, Tolerance, Verbosity};
 use crate::pg::unguarded::{self, Opaque};
 
-/// Rows on their way into an INSERT.
+/// A load's rows for an INSERT.
 #[derive(Debug)]
 pub struct Feed {
     load: *mut Load,
     pub token: i64,
-    /// The feed that was the innermost one before.
+    /// The feed that was innermost before this one.
     outer: *mut Feed,
-    /// Indexes of the columns that are converted: all that an attribute takes.
+    /// Indexes of the columns to convert: all that an attribute takes.
     all: Vec<usize>,
-    /// Attributes that are set here although the file has no field for them.
+    /// Attributes that the feed sets to defaults, because the file has no field for them.
     pub defaults: Vec<(usize, *mut pg_sys::ExprState)>,
     qual: *mut pg_sys::ExprState,
     pub econtext: *mut pg_sys::ExprContext,
-    /// What makes columns that are computed.
+    /// Makes computed columns.
     projection: Option<Projection>,
     /// The row; a virtual tuple.
     pub slot: *mut pg_sys::TupleTableSlot,
     pub tolerance: Tolerance,
-    /// Rejects are kept.
+    /// Rejects go to the spool.
     keeps: bool,
     skip_left: u64,
     limit_left: u64,
     pub filtered: u64,
-    /// Rows handed over.
+    /// Rows that the INSERT has received.
     pub given: u64,
     /// Bytes at which progress was last reported.
     reported: u64,
-    /// Who reads the series that is being read; else null.
+    /// The reader of the current series; else null.
     reader: Opaque,
     /// There was a series before.
     started: bool,
-    /// Of several files, what became of the records of each, and where that is told of how many rows a statement had stored
-    /// when a file was done: the file whose rows came last, and what is known of those before.
+    /// For a load of several files: the figures of each file. `stored` has the rows that the statement has stored of
+    /// each file, `file` is that of the last row, and `stored_before` counts the rows of the files before it.
     by_file: ByFile,
     file: usize,
     stored: Vec<u64>,
     stored_before: u64,
-    /// When a file was done, some of its rows were still to be stored.
+    /// At the end of a file, the statement had not stored all of its rows yet.
     lags: bool,
 }
 
 impl Feed {
-    /// The rows of a load, for an INSERT that is to begin. Guarded.
+    /// Makes the feed of a load whose INSERT is about to begin. Guarded.
     ///
     /// # Safety
     /// A load whose relation and rows are open.
@@ -81,7 +82,7 @@ impl Feed {
             }
             let slot = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
             for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-                // Attributes that nobody sets are NULL in every row.
+                // Attributes without a value are NULL in every row.
                 *(*slot).tts_isnull.add(attribute) = true;
                 *(*slot).tts_values.add(attribute) = pg_sys::Datum::from(0usize);
             }
@@ -121,7 +122,7 @@ impl Feed {
         }
     }
 
-    /// Where fields are decoded to.
+    /// The arrays that fields are decoded into.
     fn arrays(&self) -> RowArrays {
         match &self.projection {
             Some(projection) => projection.arrays(),
@@ -130,9 +131,9 @@ impl Feed {
         }
     }
 
-    /// Back to the start of the file.
+    /// Rewinds the file to its start.
     fn restart(&mut self) -> Result<()> {
-        // SAFETY: the load outlives the feed, and nobody else uses it meanwhile.
+        // SAFETY: the load outlives the feed, and nothing else uses it meanwhile.
         let load = unsafe { &mut *self.load };
         let target = load.target.display_name();
         if load.query.is_some() {
@@ -156,7 +157,7 @@ impl Feed {
         Ok(())
     }
 
-    /// A statement is given another row, which may be the first of another file: how many has it stored? Raises nothing.
+    /// Notes how many rows the statement has stored, if the next row is of another file. Raises nothing.
     ///
     /// # Safety
     /// The state of a running statement.
@@ -184,13 +185,13 @@ impl Feed {
         self.stored_before = processed;
     }
 
-    /// How many rows of each file were stored, when all are, if that can be told.
+    /// The rows stored of each file, at the end of the statement. None if they are unknown.
     pub fn stored(&mut self, processed: u64) -> Option<&[u64]> {
         self.note_file(processed);
         (!self.lags).then_some(&self.stored)
     }
 
-    /// What is counted of the file that the current record is of.
+    /// The figures of the current record's file.
     fn figures(&self) -> Option<&FileFigures> {
         if self.by_file.is_none() {
             return None;
@@ -201,12 +202,12 @@ impl Feed {
     }
 }
 
-/// Does a statement give rows to a foreign table several at a time? It counts them when it has.
+/// Does the statement insert into a foreign table in batches? It counts the rows of a batch after it has sent them.
 ///
 /// # Safety
 /// The state of a running statement.
 unsafe fn stores_later(statement: *const pg_sys::EState) -> bool {
-    // SAFETY: this function's contract covers the statement; lists of what it has opened to write to.
+    // SAFETY: this function's contract covers the statement; lists of its open result relations.
     unsafe {
         [(*statement).es_opened_result_relations, (*statement).es_tuple_routing_result_relations].iter().any(|&list| {
             let count = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
@@ -218,10 +219,10 @@ unsafe fn stores_later(statement: *const pg_sys::EState) -> bool {
     }
 }
 
-/// Begin a series.
+/// Begins a series.
 ///
 /// # Safety
-/// A valid feed; `reader` names who reads.
+/// A valid feed; `reader` identifies the reader.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: Opaque) {
     // SAFETY: this function's contract covers the feed.
@@ -238,7 +239,7 @@ pub unsafe extern "C-unwind" fn begin_series(feed: *mut Feed, reader: Opaque) {
     }
 }
 
-/// End the series of this reader, if it has one: at the end of the file, or because it is given up.
+/// Ends this reader's series, if it has one: at the end of the file, or before.
 ///
 /// # Safety
 /// A valid feed.
@@ -252,7 +253,7 @@ pub unsafe fn end_series(feed: *mut Feed, reader: Opaque) {
     }
 }
 
-/// The feed that was begun last. Feeds leave the chain when they are dropped, which their memory context sees to.
+/// The feed that began last. A feed leaves the chain when it is dropped, with its memory context.
 static INNERMOST: AtomicPtr<Feed> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Drop for Feed {
@@ -287,12 +288,12 @@ pub fn running(token: i64) -> *mut Feed {
     feed
 }
 
-/// Is a load being fed at all, in this process?
+/// Does this process feed any load?
 pub fn is_any_running() -> bool {
     !INNERMOST.load(Relaxed).is_null()
 }
 
-/// Is this the schema of the extension that a load being fed belongs to?
+/// Does a load that is being fed belong to an extension in this schema?
 pub fn is_extension_schema(schema: pg_sys::Oid) -> bool {
     // SAFETY: feeds in the chain have not been dropped, and a feed does not outlive its load.
     unsafe { INNERMOST.load(Relaxed).as_ref().is_some_and(|feed| (*feed.load).schema == schema) }
@@ -307,15 +308,15 @@ fn new_token() -> Result<i64> {
     Ok(i64::from_ne_bytes(bytes))
 }
 
-/// What became of a row in a guarded step; numbers, so that they cross the guard as they are.
+/// Result of a guarded step for a row; a number, because it must pass the guard.
 const END: i32 = 0;
 const ROW: i32 = 1;
-/// The row lacks fields: what there is is converted, then comes the error.
+/// The row lacks fields: [`fill`] converts the fields that exist, then raises the error.
 const SHORT: i32 = 2;
-/// The row's conversion raises an error, which is to be raised in a plain frame.
+/// The row's conversion raises an error, which [`fill`] raises in a plain frame.
 const RAISES: i32 = 3;
 
-/// Go to the next row and decode it.
+/// Goes to the next record and decodes it.
 ///
 /// # Safety
 /// A valid feed, whose per-tuple memory context is current.
@@ -380,7 +381,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
                         } else {
                             count_reject(feed.by_file, rows);
                         }
-                        // A subtransaction that failed may have ended what others see.
+                        // A failed subtransaction may have reset the progress that other sessions see.
                         let rejected = feed.tolerance.bad_rows;
                         load.phases.show(|figures| figures.rejected = rejected);
                         pgrx::check_for_interrupts!();
@@ -399,7 +400,7 @@ unsafe extern "C-unwind" fn next_row(feed: *mut Feed) -> i32 {
     }
 }
 
-/// The current record is left out.
+/// Counts the current record as rejected.
 #[cold]
 fn count_reject(by_file: ByFile, rows: &Rows) {
     if let Some(figures) = by_file.of(rows.stream().file_number()) {
@@ -407,7 +408,7 @@ fn count_reject(by_file: ByFile, rows: &Rows) {
     }
 }
 
-/// Leave out the current record. Guarded.
+/// Rejects the current record. Guarded.
 #[cold]
 fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complaint: Complaint) -> Result<()> {
     // SAFETY: the spool of a load that is being fed.
@@ -419,7 +420,7 @@ fn reject(spool: *mut Spool, rows: &mut Rows, tolerance: &mut Tolerance, complai
     Ok(())
 }
 
-/// Leave out the row that an error of a function is about.
+/// Rejects the row that a function has raised an error about.
 ///
 /// # Safety
 /// As [`next_row`], with the error.
@@ -438,7 +439,7 @@ unsafe extern "C-unwind" fn leave_out(feed: *mut Feed, error: *mut pg_sys::Error
     }
 }
 
-/// Raise the error about missing fields.
+/// Raises the error about missing fields.
 ///
 /// # Safety
 /// As [`next_row`].
@@ -450,12 +451,12 @@ unsafe extern "C-unwind" fn raise_missing(feed: *mut Feed) {
     }
 }
 
-/// Make the next row in the slot; false at the end. Its values live until the next one.
+/// Makes the next row in the slot; false at the end. Its values live until the next row.
 ///
 /// # Safety
-/// A plain frame and a valid feed. The current memory context is the feed's for a row.
+/// A plain frame and a valid feed. The feed's memory context for a row is current.
 pub unsafe fn fill(feed: *mut Feed) -> bool {
-    // SAFETY: this function's contract covers the feed, which nobody else uses meanwhile.
+    // SAFETY: this function's contract covers the feed, which nothing else uses meanwhile.
     unsafe {
         let (slot, econtext) = ((*feed).slot, (*feed).econtext);
         let arrays = (*feed).arrays();
@@ -493,7 +494,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                     compute_read(&raw const *projection, econtext, row);
                 } else {
                     match filter(&raw const *projection, econtext, row) {
-                        // Nobody has asked for tuples.
+                        // This projection makes no tuples.
                         Made::Row | Made::Tuple(_) => (),
                         Made::Nothing => is_there = false,
                         Made::Bad(error) => {
@@ -521,10 +522,10 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
     }
 }
 
-/// Rows of a query between two reports of how many there are.
+/// Rows of a query between two progress reports.
 const ROUND: u64 = 1000;
 
-/// The next row of the query. Errors in it are about no row.
+/// Fetches the next row of the query. Errors inside the query have no row as context.
 ///
 /// # Safety
 /// As [`fill`], with the load's query, and the arrays of the slot.
@@ -561,7 +562,7 @@ unsafe extern "C-unwind" fn count_row_of_query(feed: *mut Feed) {
     }
 }
 
-/// Complete the row with defaults, if the `where` clause is to see them, and evaluate it.
+/// Completes the row with the defaults that `where` must see, and evaluates `where`.
 ///
 /// # Safety
 /// As [`fill`].

@@ -1,12 +1,12 @@
-//! What a load over several files says of each: a row of `bulk_load_files`.
+//! Figures of each file of a load over several files: its row in `bulk_load_files`.
 //!
-//! With the load's row of the history goes an array of objects, one for each file in the order in which they were read. That
-//! is bounded ([`MOST`]): of more files those come first that rows were left out of, for these are looked for; and
-//! what is left of them all is one object without a path, so that the figures still add up.
+//! The load's row in the history has an array of objects, one for each file, in the order in which the files were read.
+//! The array has at most [`MOST`] objects. If there are more files, those with rejected or left-out rows come first,
+//! because users look for these. One object without a path sums up the rest, so that the figures add up.
 //!
-//! Of a job's load that has failed no row is in the table, and figures of rows would be of no use; but it is told which files were read to their
-//! ends, which one failed, and which were not reached ([`Fate`]). The error of a row is that of the first bad one in the order of the files,
-//! so all files before that one are whole, however many processes have read.
+//! A failed load of a job has stored no rows, so it records no row counts. It records the files that were read to their
+//! ends, the file that failed, and the files that were not reached ([`Fate`]). The error is that of the first bad
+//! record in the order of the files. So all files before that one are complete, whatever the number of processes.
 
 use std::ffi::{CStr, CString};
 use std::fmt::Write;
@@ -21,28 +21,28 @@ use crate::pg::files::FileList;
 use crate::pg::server_text::{from_server, to_server};
 use crate::pg::source::Location;
 
-/// Files of a load that are told of one by one.
+/// Most objects of single files.
 const MOST: usize = 10_000;
 
-/// The files of a load and what became of them.
+/// The files of a load and their figures.
 #[derive(Debug)]
 pub struct Files {
     list: Rc<FileList>,
     figures: Vec<FileFigures>,
-    /// So many from the first one on were read to their ends.
+    /// Number of files, from the first one on, that were read to their ends.
     whole: Box<AtomicUsize>,
 }
 
-/// What became of the files of a load that has failed. It survives its transaction.
+/// The files of a failed load. Survives the load's transaction.
 #[derive(Debug)]
 pub struct Fate {
     list: Rc<FileList>,
     whole: usize,
-    /// The one that the error is about.
+    /// The file that the error is about.
     failed: Option<usize>,
 }
 
-/// Figures that are added up.
+/// Sums of figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sum {
     files: u64,
@@ -63,13 +63,13 @@ impl Files {
         self.list.files.len()
     }
 
-    /// For who counts; as long as this is there.
+    /// Handle for counting, valid as long as `self`.
     pub fn by_file(&self) -> ByFile {
-        // SAFETY: neither the vector nor where the number is changes any more.
+        // SAFETY: neither the vector nor the address of the number changes any more.
         unsafe { ByFile::new(self.figures.as_ptr(), self.figures.len()).noting(&raw const *self.whole) }
     }
 
-    /// What is to be told if the load has failed. Allocates nothing: there may be no memory.
+    /// The state to report if the load fails. Allocates nothing, because memory may be exhausted.
     pub fn fate(&self) -> Fate {
         Fate { list: Rc::clone(&self.list), whole: self.whole.load(Relaxed), failed: None }
     }
@@ -84,13 +84,13 @@ impl Files {
             rejected: figures.rejected.load(Relaxed),
             duplicate: figures.duplicate.load(Relaxed),
             filtered: figures.filtered.load(Relaxed),
-            // Beginnings of records are read more than once, and so are headers.
+            // Record starts at chunk borders are read more than once, and so are headers.
             bytes: figures.bytes.load(Relaxed).min(listed.identity.size),
         }
     }
 
-    /// Of the rows that were given to a statement so many were stored: it was asked when the last row of a file was done.
-    /// What does not add up is not told.
+    /// Splits the rows that were given to a statement into stored and left-out rows, file by file. `stored` was read
+    /// when the last row of a file was done. Numbers that do not add up are ignored.
     pub fn settle(&self, stored: &[u64], processed: u64, are_duplicates: bool) {
         let given: u64 = self.figures.iter().map(|figures| figures.loaded.load(Relaxed)).sum();
         let fits = |(file, figures): (usize, &FileFigures)| {
@@ -107,7 +107,7 @@ impl Files {
         }
     }
 
-    /// As a json array. Guarded.
+    /// As a JSON array. Guarded.
     pub fn json(&self) -> String {
         let count = self.figures.len();
         let mut is_told = vec![count <= MOST; count];
@@ -169,7 +169,7 @@ impl Sum {
 }
 
 impl Fate {
-    /// The load has failed with such an error, a line of whose context names the file. Asks nothing of the server.
+    /// Records the error that a load failed with. A line of its context names the file. Calls no server functions.
     pub fn blame(&mut self, sqlstate: &CStr, context: &CStr) {
         if is_about_file(sqlstate.to_bytes()) {
             let files = self.list.files.iter().map(|file| Location::File(file.path.clone()).described());
@@ -177,7 +177,7 @@ impl Fate {
         }
     }
 
-    /// As a json array. Guarded.
+    /// As a JSON array. Guarded.
     fn json(&self, message: &CStr) -> String {
         let mut out = "[".to_owned();
         let mut add = |path: Option<&CStr>, files: usize, status: &str, rest: &str| {
@@ -213,13 +213,14 @@ impl Fate {
     }
 }
 
-/// Not what ended the load at whatever place it was: rolled back for others, too little of something, a lock not to be had, a request.
+/// Is the error about the data at its position? Not if it is a rollback by a conflict, a lack of resources, an
+/// intervention, or a lock that is not available.
 fn is_about_file(sqlstate: &[u8]) -> bool {
     !matches!(sqlstate.get(..2), Some(b"40" | b"53" | b"57")) && sqlstate != b"55P03"
 }
 
-/// Which of the names ends nearest to the context's end, from the start of a line to the end of one? A file's data may be quoted before it, and may
-/// be anything; and names may have several lines.
+/// The name that ends nearest to the context's end, as whole lines. The context may quote arbitrary data of the file
+/// before it, and names may have several lines.
 fn last_named(context: &CStr, names: impl Iterator<Item = CString>) -> Option<usize> {
     let lines: Vec<&[u8]> = context.to_bytes().split(|&byte| byte == b'\n').collect();
     let place = |name: CString| {

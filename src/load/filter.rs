@@ -1,15 +1,17 @@
-//! A function that is called for each row: option `filter`.
+//! The option `filter`: a function that is called for each record.
 //!
 //! ```text
 //!   fields ─► input row: the function's arguments ─► function ─► a row, or nothing ─► the target's row
 //! ```
 //!
-//! The fields of a record are the function's arguments, in their order: each is converted by the type of its argument, so a text is the
-//! field as it is. An argument that there is no field for gets its default. So the [input row](descriptor) is the arguments', and what
-//! comes of it is a [projection](super::direct::Nodes), as where columns are computed. The function makes a row of the target's type, or of as many
-//! columns as rows of the target take; NULL leaves the row out.
+//! The fields of a record are the function's arguments, in order. Each is converted by the type of its argument, so a
+//! text is the raw field. An argument without a field gets its default. So the [input row](descriptor) has the
+//! arguments as its columns, and a [projection](super::direct::Nodes) makes the target's row of it, as for computed
+//! columns. The function returns a row of the target's type, or of as many columns as the target's rows take; NULL
+//! leaves the record out.
 //!
-//! What the call becomes is in [`analysis`]; a worker gets that as text, and the function's number, from which it makes the same columns.
+//! [`analysis`] makes the expression of the call. A worker receives it as text, with the function's OID, from which it
+//! makes the same columns.
 
 mod analysis;
 mod body;
@@ -41,7 +43,7 @@ const FUNCTION: u8 = b'f';
 const AGGREGATE: u8 = b'a';
 const WINDOW: u8 = b'w';
 
-/// The function of this name, which may have argument types behind it (regprocedure, else regproc). Guarded.
+/// Resolves a function by name, with argument types (regprocedure) or without (regproc). Guarded.
 fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
     let (input, kind) = if name.to_bytes().contains(&b'(') {
         (pg_sys::F_REGPROCEDUREIN, pg_sys::REGPROCEDUREOID)
@@ -52,16 +54,17 @@ fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
     let function = unsafe { pg_sys::OidInputFunctionCall(input.into(), name.as_ptr().cast_mut(), kind, -1) };
     let function = pg_sys::Oid::from(u32::try_from(function.value() & 0xffff_ffff).unwrap_or(0));
     if with_row(function, |_| ()).is_none() {
-        // A number, or a dash, which stands for none.
+        // The name was a number, or a dash, which stands for none.
         let message = format!("function \"{}\" does not exist", from_server(name));
         return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
     }
     Ok(function)
 }
 
-/// Look at a function's row in the catalog. Guarded; an error leaves the row to the end of the transaction.
+/// Passes a function's pg_proc row to `look`. Guarded; after an error the cache entry is released at the transaction's
+/// end.
 fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> Option<T> {
-    // SAFETY: guarded calls; the row is held while it is looked at.
+    // SAFETY: guarded calls; the row is pinned while it is read.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
@@ -74,10 +77,10 @@ fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T)
     }
 }
 
-/// What an attribute of a function's row says, as text. Guarded.
+/// An attribute of a function's row, as text. Guarded.
 ///
 /// # Safety
-/// A row that is held, and an attribute of type text or pg_node_tree.
+/// A row that is pinned, and an attribute of type text or pg_node_tree.
 unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_char> {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
@@ -88,13 +91,14 @@ unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_cha
     }
 }
 
-/// The row of a function's arguments, or the one that it takes. Guarded; allocates in the current memory context.
+/// The input row: the function's arguments, or the row type of its only argument. Guarded; allocates in the current
+/// memory context.
 pub fn descriptor(function: pg_sys::Oid, relation: pg_sys::Relation) -> Result<pg_sys::TupleDesc> {
     // SAFETY: an open relation.
     Ok(Signature::of(function, unsafe { own_type(relation) })?.descriptor())
 }
 
-/// Which fields are for which arguments; all columns of the relation get something. Guarded.
+/// Maps fields to arguments. The function sets all columns of the relation. Guarded.
 pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_sys::Oid) -> Result<Mapping> {
     // SAFETY: an open relation.
     let signature = Signature::of(function, unsafe { own_type(relation) })?;
@@ -118,8 +122,8 @@ pub fn mapping(relation: pg_sys::Relation, options: &LoadOptions, function: pg_s
     })
 }
 
-/// The columns of the file: the arguments, or the columns of the row that is the only one. Guarded; allocates in the current memory
-/// context.
+/// The columns of the file: the arguments, or the columns of the single row argument. Guarded; allocates in the current
+/// memory context.
 pub fn columns(
     function: pg_sys::Oid,
     relation: pg_sys::Relation,
@@ -130,7 +134,7 @@ pub fn columns(
     Ok(Signature::of(function, unsafe { own_type(relation) })?.columns(&mapping.names, session))
 }
 
-/// One sentence if the call, or the default of an argument, calls a function that may look at the table. Guarded.
+/// Reason if the call, or an argument's default, calls a function that the direct writer must not run. Guarded.
 ///
 /// # Safety
 /// An open relation, and nodes that were analyzed for it.
@@ -145,16 +149,16 @@ pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes:
     Ok(call.map(|call| format!("The filter {call}.")))
 }
 
-/// The function and its argument types. Guarded.
+/// The function's name with its argument types. Guarded.
 fn display_name(function: pg_sys::Oid) -> String {
     // SAFETY: a guarded call, and the string that it returns.
     from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(function)) })
 }
 
-/// Can the function be a filter? Guarded.
+/// Raises unless the function can be a filter. Guarded.
 fn check(function: pg_sys::Oid) -> Result<()> {
     let why = with_row(function, |tuple| {
-        // SAFETY: a row that is held.
+        // SAFETY: a pinned row.
         let form = unsafe { &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>() };
         match form.prokind.cast_unsigned() {
             AGGREGATE => Some("It is an aggregate function."),
@@ -172,7 +176,7 @@ fn check(function: pg_sys::Oid) -> Result<()> {
         // SAFETY: guarded catalog lookups.
         let (kind, name) = unsafe { (pg_sys::get_typtype(type_oid), pg_sys::format_type_be(type_oid)) };
         if kind.cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {
-            // SAFETY: a string of the server's.
+            // SAFETY: a string of the server.
             let name = from_server(unsafe { CStr::from_ptr(name) });
             return Err(no_filter(function, &format!("It has an argument of pseudo-type {name}.")));
         }

@@ -1,6 +1,7 @@
-//! The end of a load: the file and the table are closed, and what remains of it is written.
+//! The end of a load: closes the file and the table, and writes the history.
 //!
-//! [`finish`] comes before ANALYZE, which wants the slot for progress, and [`record`] behind it, since the history has the time of all.
+//! [`finish`] comes before ANALYZE, which needs the progress slot. [`record`] comes after it, because the history has
+//! the time of the whole load.
 
 use pgrx::pg_guard;
 
@@ -8,10 +9,10 @@ use super::phase::Phase;
 use super::{Load, history, once, rejects, summary};
 use crate::error::OrRaise;
 
-/// Close what is open; the lock stays.
+/// Closes the file and the table; the lock stays.
 ///
 /// # Safety
-/// A valid load that is written.
+/// A valid load whose rows are written.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn finish(load: *mut Load) {
     // SAFETY: this function's contract covers the argument.
@@ -21,7 +22,7 @@ pub(super) unsafe extern "C-unwind" fn finish(load: *mut Load) {
         rows.close().or_raise();
     }
     load.target.close();
-    // SAFETY: a spool lives as long as its load at least.
+    // SAFETY: a spool lives at least as long as its load.
     if let Some(spool) = unsafe { load.spool.as_mut() } {
         let kept = rejects::table::write(spool).or_raise();
         let rejected = load.counts.rejected + load.counts.duplicate;
@@ -29,17 +30,17 @@ pub(super) unsafe extern "C-unwind" fn finish(load: *mut Load) {
             load.counts.notes.push(format!("{kept} of {rejected} rejected rows are kept (pg_bulk.reject_cap)."));
         }
     }
-    // ANALYZE has a progress report of its own, and only a free slot for it.
+    // ANALYZE reports its own progress, and needs the slot to be free.
     load.phases.progress.end();
     if load.analyze_statement.is_some() {
         load.phases.enter(Phase::Analyze);
     }
 }
 
-/// Leave behind what remains of the load.
+/// Writes the history, the log and the list of loaded files.
 ///
 /// # Safety
-/// A valid load that is done, whose memory context is current.
+/// A valid load that is done, and whose memory context is current.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn record(load: *mut Load) {
     // SAFETY: this function's contract covers the argument.

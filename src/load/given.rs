@@ -1,14 +1,14 @@
-//! What a load is given to read: a path, or something else in its place.
+//! The input of a load: a path, or a query, a large object or bytes in its place.
 //!
 //! ```text
 //!   bulk_load(path, …)                                 a file, a program's command, a file below a server's directory
 //!   bulk_load(NULL, …, '{"query": "SELECT …"}')        the rows of a query
 //!   bulk_load(NULL, …, '{"large_object": 16400}')      a file's bytes, in a large object
-//!   bulk_load(data, …)                                 the same, in a value
+//!   bulk_load(data, …)                                 a file's bytes, in a value
 //! ```
 //!
-//! What is in the database is no file's business: options that speak of files and programs are refused with it, and a query
-//! takes none that says what bytes mean. Nobody needs rights to the server's files for it.
+//! Input from the database excludes options about files and programs. A query also excludes options about the format.
+//! Neither requires rights to the server's files.
 
 use std::ffi::{CStr, CString};
 
@@ -20,10 +20,10 @@ use crate::pg::option_value::{invalid, text};
 use crate::pg::soft::OnError;
 use crate::pg::source::{Bytes, LargeObject, Location};
 
-/// The options that name something in the path's place.
+/// The options that replace the path.
 pub const NAMES: [&str; 2] = ["query", "large_object"];
 
-/// Options that a query goes with.
+/// Options that a query permits.
 const OF_QUERY: [&str; 16] = [
     "query",
     "limit",
@@ -42,14 +42,14 @@ const OF_QUERY: [&str; 16] = [
     "conflict_index",
     "duplicate_limit",
 ];
-/// Options that are about files.
+/// Options about files.
 const OF_FILES: [&str; 5] = ["program", "server", "once", "force", "each_file"];
 
 /// The first argument of a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Given<'a> {
     Path(&'a CStr),
-    /// It is NULL.
+    /// The argument is NULL.
     Nothing,
     Data(Bytes),
 }
@@ -59,7 +59,7 @@ fn both(one: &str, other: &str) -> Error {
 }
 
 impl<'a> Given<'a> {
-    /// As the options are read with.
+    /// The path to parse the options with.
     pub fn path(self) -> &'a CStr {
         match self {
             Given::Path(path) => path,
@@ -67,7 +67,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The options, which were read with [`Given::path`], as they are with what was given.
+    /// Completes options that were parsed with [`Given::path`].
     pub fn settle(self, options: LoadOptions) -> Result<LoadOptions> {
         match self {
             Given::Path(_) => Ok(options),
@@ -92,7 +92,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// What options say is there in the path's place.
+/// Options that replace the path.
 #[derive(Debug, Default)]
 pub struct InPlace {
     query: Option<CString>,
@@ -100,10 +100,10 @@ pub struct InPlace {
 }
 
 impl InPlace {
-    /// Take one of [`NAMES`].
+    /// Sets one of [`NAMES`].
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<()> {
         if name == "query" {
-            // No string of the server has a zero byte in it.
+            // A string of the server has no zero byte.
             self.query = Some(CString::new(value).unwrap_or_default());
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl InPlace {
         Ok(())
     }
 
-    /// The location, if there is one, and the query; `names` are those of all options that were given.
+    /// The location, if an option gives one, and the query. `names` are the names of all given options.
     pub fn finish<'a>(
         self,
         path: &CStr,

@@ -1,9 +1,9 @@
-//! What remains of a load: its row of `bulk_history`.
+//! The row of a load in `bulk_history`.
 //!
-//! The row is one of the load's own transaction; if that fails, the row is gone with it. Only of a job that fails there is
-//! one, too, in the transaction that says so. It goes into a table that only [`OwnTable`] writes and reads, which is
-//! why it costs next to nothing, needs no rights and adds nothing to what can fail. Readers get rows by way of
-//! `bulk_finished_loads()`, which shows a role what it may see.
+//! The load's own transaction writes the row, so the row disappears if that transaction fails. Only a failed job also
+//! gets a row, in the transaction that records the failure. Only [`OwnTable`] writes and reads the table, without the
+//! executor. So a row costs next to nothing, needs no privileges and adds no ways to fail. Users read the rows through
+//! `bulk_finished_loads()`, which shows a role the rows that it may see.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -20,8 +20,9 @@ use crate::pg::role::{owner_here, stored_role_name};
 const TABLE: &CStr = c"bulk_loads";
 const WIDTH: usize = 6 + COLUMNS - 1 + 7;
 const TABLE_COLUMNS: Columns = Columns { types: &TYPES, oldest: WIDTH - 1 };
-/// Types of the table's columns: the load, its target, file, owner, begin and end; then the result's, but for the number;
-/// then the owner's name and cluster, the attempt, how it ended, and why; and since 0.2.0 the files.
+/// Types of the table's columns: the load, its target, file, owner, begin and end; then the result's columns without
+/// the load's number; then the owner's name and cluster, the attempt, the status and the error; and since 0.2.0 the
+/// files.
 const TYPES: [pg_sys::Oid; WIDTH] = [
     pg_sys::INT8OID,
     pg_sys::TEXTOID,
@@ -47,14 +48,14 @@ const TYPES: [pg_sys::Oid; WIDTH] = [
     pg_sys::TEXTOID,
     pg_sys::JSONBOID,
 ];
-/// Where the load is among them, its owner, the end, the owner's name and cluster.
+/// Column numbers: load, owner, end, owner's name and cluster.
 const LOAD: usize = 0;
 const OWNER: usize = 3;
 const FINISHED: usize = 5;
 const OWNER_NAME: usize = 16;
 const CLUSTER: usize = 17;
 
-/// A job's load that has failed.
+/// A failed load of a job.
 #[derive(Debug)]
 pub struct Failed<'a> {
     pub id: i64,
@@ -70,7 +71,7 @@ pub struct Failed<'a> {
     pub status: &'a CStr,
     pub sqlstate: &'a CStr,
     pub message: &'a CStr,
-    /// Of several files.
+    /// Present if the load has several files.
     pub files: Option<&'a files::Fate>,
 }
 
@@ -80,15 +81,15 @@ fn text(string: &CStr) -> Option<pg_sys::Datum> {
     Some(pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(string.as_ptr()) }))
 }
 
-/// Add a row. Guarded.
+/// Adds a row. Guarded.
 fn add(extension_schema: pg_sys::Oid, values: &[Option<pg_sys::Datum>]) {
     let table = OwnTable::to_write(extension_schema, TABLE, TABLE_COLUMNS).or_raise();
-    // SAFETY: values of these types: the callers put them together.
+    // SAFETY: every caller passes values of these types.
     unsafe { table.insert(values) };
     table.close();
 }
 
-/// Record a load. Guarded; allocates in the current memory context.
+/// Records a load. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) {
     // SAFETY: does not raise.
     let (owner, now) = (load.owner, unsafe { pg_sys::GetCurrentTimestamp() });
@@ -114,8 +115,8 @@ pub fn record(load: &Load) {
     add(load.schema, &values);
 }
 
-/// Record a job's load that has failed, and whose transaction is gone. The job's owner is who calls. `schema` is the
-/// extension's. Guarded; allocates in the current memory context.
+/// Records a failed load of a job, after its transaction has ended. The current user is the job's owner. `schema` is
+/// the extension's. Guarded; allocates in the current memory context.
 pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
     // SAFETY: guarded calls with strings, which return others.
     let (owner, now, target) = unsafe {
@@ -155,16 +156,16 @@ pub fn record_failed(schema: pg_sys::Oid, load: &Failed) {
     );
 }
 
-/// Rows that are removed in one transaction.
+/// Most rows to remove in one transaction.
 const AT_ONCE: usize = 10_000;
 
-/// Forget loads that ended so many seconds ago, and what they rejected; not all at once. Is there more? `schema` is the
-/// extension's. Guarded.
+/// Removes loads that ended at least `seconds` ago, and their rejects, `AT_ONCE` at a time. True if more are left.
+/// `schema` is the extension's. Guarded.
 pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     // SAFETY: does not raise.
     let now = unsafe { pg_sys::GetCurrentTimestamp() };
     let limit = now - i64::from(seconds) * 1_000_000;
-    // A timestamp is its microseconds.
+    // A timestamp datum is its microseconds.
     let is_old = |value: Option<&pg_sys::Datum>| value.is_some_and(|at| (at.value() as i64) < limit);
     let table = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut loads = Vec::new();
@@ -176,7 +177,7 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
         old
     });
     let mut left = AT_ONCE;
-    // A load has rejects only with a row of the history, which is how they are found.
+    // A load has rejects only with a row in the history, so that row leads to them.
     let rejects = OwnTable::to_write(schema, rejects::table::NAME, rejects::table::TABLE_COLUMNS)?;
     for (load, row) in loads.iter().zip(&rows) {
         let old = rejects.find(Some(*load), left, |values, _| is_old(values.get(rejects::table::REJECTED_AT)));
@@ -193,13 +194,13 @@ pub fn forget_older(schema: pg_sys::Oid, seconds: i32) -> Result<bool> {
     Ok(left == 0 || rows.len() == AT_ONCE)
 }
 
-/// The role that a row's owner is here. Guarded.
+/// The role in this cluster that a row's owner corresponds to. Guarded.
 ///
 /// # Safety
 /// The values of a row.
 unsafe fn owner_of(values: &[pg_sys::Datum]) -> pg_sys::Oid {
     let value = |column: usize| values.get(column).copied().unwrap_or(pg_sys::Datum::from(0usize));
-    // SAFETY: this function's contract covers the values: the name is a text, and not null. Guarded calls.
+    // SAFETY: this function's contract covers the values; the name is a non-null text. Guarded calls.
     unsafe {
         let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(value(OWNER_NAME).cast_mut_ptr()).cast());
         let owner = pg_sys::Oid::from_u32(value(OWNER).value() as u32);
@@ -222,7 +223,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_finished_loads() -> *const pg_sys::Pg_fin
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_finished_loads(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the call; the tuples are of the type that the function is declared to return.
+    // SAFETY: called by the executor as declared; the tuples are of the declared return type.
     unsafe {
         pg_sys::InitMaterializedSRF(fcinfo, 0);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();

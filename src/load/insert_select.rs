@@ -3,26 +3,28 @@
 //! ```text
 //!   planner  ─► upper_paths ─► judge ─┬─ no:  core's path, and the scans' EXPLAIN says why
 //!                                     └─ yes: a CustomPath, with core's ModifyTable below it
-//!   executor ─► begin ─► judged again ─┬─ no:  ModifyTable runs
-//!                                      └─ yes: execute: the whole load, at the first call
+//!   executor ─► begin ─► checked again ─┬─ no:  ModifyTable runs
+//!                                       └─ yes: execute: the whole load, at the first call
 //! ```
 //!
-//! Core inserts the rows of a SELECT one by one. Where source and target are such that the direct writer comes to the
-//! same, the node [`node`] takes the place of ModifyTable and loads the foreign table's file; of several tables, put
-//! together by UNION ALL or as partitions, the file of each ([`parts`]). Everything around it stays
-//! core's: the range table and who may do what with it, the snapshot, the command tag.
+//! Core inserts the rows of a SELECT one by one. If the direct writer gives an equivalent result, [`node`] replaces
+//! ModifyTable and loads the foreign table's file. If UNION ALL or partitions combine several foreign tables, it loads
+//! the file of each ([`parts`]). The rest stays core's: the range table, the permission checks, the snapshot, the
+//! command tag.
 //!
-//! `create_upper_paths_hook` is the place to come in: the library of a fresh connection is loaded while its
-//! first statement is planned, when a foreign table is looked at. That is too late for a planner hook, but this one is asked at the end of
-//! planning. (`GetForeignUpperPaths` is for a query whose base relations are foreign tables, which the parent of
-//! partitions, or a UNION ALL, is not.) The wrapper and loads do
-//! not know each other; what a foreign table's options mean comes through [`Wrapper`](super::wrapper::Wrapper).
+//! The module enters through `create_upper_paths_hook`. In a fresh connection the library is loaded while the first
+//! statement is planned, when the planner looks at a foreign table. That is too late for planner_hook, but this hook is
+//! called at the end of planning. (`GetForeignUpperPaths` is called only if all base relations of the query are foreign
+//! tables. The parent of partitions and a UNION ALL are not.) The wrapper and loads do not import each other;
+//! [`Wrapper`](super::wrapper::Wrapper) passes a foreign table's options.
 //!
-//! ModifyTable stays in the plan because a plan may be kept. When it runs, `pg_bulk.direct_insert` may be off, a
-//! partition may have a trigger, the session an origin: then core's own plan runs, below ours.
+//! ModifyTable stays in the plan because a plan may be cached. When the plan runs, `pg_bulk.direct_insert` may be off,
+//! a partition may have a trigger, or the session may have a replication origin. Then core's plan runs, below the
+//! custom node.
 //!
-//! An INSERT is no call of bulk_load: it has no number and no row in `bulk_history`. It takes no lock but an INSERT's, with
-//! one exception: an empty table gets a new file, as bulk_load would give it one, if `pg_bulk.direct_insert` is `exclusive`.
+//! An INSERT is not a call of bulk_load: it has no load number and no row in `bulk_history`. It takes an INSERT's locks
+//! only, with one exception: if `pg_bulk.direct_insert` is `exclusive`, an empty table gets a new file, as with
+//! bulk_load.
 
 pub mod expression;
 mod insertion;
@@ -44,7 +46,7 @@ use self::insertion::Insertion;
 use crate::load::{direct, planned_insert};
 use crate::pg::server_text::to_server;
 
-/// Who was asked before.
+/// The hook that was installed before.
 static PREVIOUS: OnceLock<pg_sys::create_upper_paths_hook_type> = OnceLock::new();
 
 /// Called once, when the library is loaded. Guarded.
@@ -60,13 +62,13 @@ pub fn init() {
     }
 }
 
-/// Our hook, as a number, if no other library had one before; else one that no hook has.
+/// The address of this library's hook, if no other library had one before; else a number that equals no hook.
 pub fn sole_hook() -> usize {
     let is_sole = matches!(PREVIOUS.get(), Some(None));
     if is_sole { upper_paths as *const () as usize } else { usize::MAX }
 }
 
-/// Part of the cost of core's INSERT that a load is taken to have. Less is what counts: how much less has no say.
+/// Cost of a load, as a fraction of the cost of core's INSERT. Any fraction below 1 makes the planner prefer the load.
 const SHARE_OF_COST: f64 = 0.1;
 
 /// # Safety
@@ -79,7 +81,7 @@ unsafe extern "C-unwind" fn upper_paths(
     extra: *mut std::ffi::c_void,
 ) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: what the planner gave; tags say what nodes are.
+    // SAFETY: the planner's own structures; tags say the types of nodes.
     unsafe {
         if let Some(Some(previous)) = PREVIOUS.get() {
             previous(root, stage, input, output, extra);
@@ -91,7 +93,7 @@ unsafe extern "C-unwind" fn upper_paths(
     }
 }
 
-/// Offer a load in place of an INSERT, if it reads foreign tables of ours; or let their EXPLAIN say why not.
+/// Adds a load's path for an INSERT that reads foreign tables of pg_bulk; else gives their EXPLAIN the reason.
 ///
 /// # Safety
 /// The planner's structures, at the end of planning an INSERT.
@@ -101,7 +103,7 @@ unsafe extern "C-unwind" fn take_over(
     input: *mut pg_sys::RelOptInfo,
     output: *mut pg_sys::RelOptInfo,
 ) {
-    // SAFETY: this function's contract covers the structures; tags say what nodes are.
+    // SAFETY: this function's contract covers the structures; tags give the node types.
     unsafe {
         let paths = PgList::<pg_sys::Path>::from_pg((*output).pathlist);
         let Some(path) = paths.get_ptr(0).filter(|_| paths.len() == 1) else { return };
@@ -120,10 +122,10 @@ unsafe extern "C-unwind" fn take_over(
     }
 }
 
-/// Let the scan's EXPLAIN say why not. Guarded.
+/// Gives the scan's EXPLAIN the reason. Guarded.
 ///
 /// # Safety
-/// A valid path of one of our tables.
+/// A valid path of a foreign table of pg_bulk.
 unsafe fn tell(scan: *mut pg_sys::ForeignPath, why: &str) {
     // SAFETY: this function's contract covers the path; guarded calls.
     unsafe {
@@ -134,14 +136,14 @@ unsafe fn tell(scan: *mut pg_sys::ForeignPath, why: &str) {
     }
 }
 
-/// Guarded.
+/// Adds the load's path. Guarded.
 ///
 /// # Safety
 /// The planner's own structures.
 unsafe fn add(output: *mut pg_sys::RelOptInfo, modify: *mut pg_sys::ModifyTablePath, insertions: &[Insertion]) {
     // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
-        // A path that is dominated is freed, and ours refers to this one.
+        // The planner frees a dominated path, and the new path refers to this one.
         let below = pg_sys::palloc0(size_of::<pg_sys::ModifyTablePath>()).cast::<pg_sys::ModifyTablePath>();
         below.copy_from_nonoverlapping(modify, 1);
         let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();

@@ -1,15 +1,15 @@
 //! Loads: files into tables.
 //!
-//! `bulk_load` is a plain frame (see `pg`): input functions, defaults, triggers and constraints run under it, and it
-//! pushes COPY's error context, which speaks only while rows are being read. It goes through a load step by step:
+//! `bulk_load` is a plain frame (see `pg`): it runs input functions, defaults, triggers and constraints. It pushes
+//! COPY's error context, which adds a line only while rows are read. A load has these steps:
 //!
 //! ```text
 //!   begin_call  arguments
-//!   begin       rights, the lock; the relation is looked at and closed again
+//!   begin       rights, the lock; the relation is inspected and closed again
 //!   TRUNCATE    the server's own, if asked for
 //!   analyze     the where clause, the filter, a query whose rows are loaded
 //!   prepare     the columns, the right to insert into them; which writer; the load's number; the file is opened
-//!   read_header only if the header says which columns there are
+//!   read_header only if the header names the columns
 //!   a writer    direct, or `buffered`
 //!   finish      the file and the relation are closed
 //!   ANALYZE     the server's own, if asked for
@@ -17,14 +17,14 @@
 //!   deliver     the row of the result
 //! ```
 //!
-//! The first and the last one are in `call`, and [`perform`] takes those between [`begin()`] and the result. A job of the queue begins
-//! and performs its load in the same way, with a number that it has already.
+//! `call` has the first and the last one; [`perform`] runs those between [`begin()`] and the result. A job of the queue
+//! begins and performs its load in the same way, with the job's number as the load's number.
 //!
-//! What is known of the load is in [`Load`], which lives in a memory context of its own: after an error that context
-//! goes, and the load with it.
+//! [`Load`] is the state of a load. It lives in a memory context of its own: after an error the server deletes that
+//! context, and the load with it.
 //!
-//! A writer is given a load that is prepared: the relation is open and locked, the caller may insert, the file is open
-//! at its first record, and `mapping` says whose its fields are. It leaves its figures in `counts`.
+//! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
+//! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
 mod assignment;
 mod begin;
@@ -100,8 +100,8 @@ use crate::pg::usage::Usage;
 #[derive(Debug)]
 pub struct Load {
     pub options: LoadOptions,
-    /// The arguments, for workers to read again: the path, or what it is called that is in its place; and a copy of the jsonb,
-    /// which an INSERT has none of.
+    /// The arguments, which workers read again: the path, or a name for the input in its place; and a copy of the
+    /// jsonb. An INSERT has no jsonb.
     pub path: CString,
     pub json: Option<pg_sys::Datum>,
     pub target: Target,
@@ -109,35 +109,35 @@ pub struct Load {
     /// None before the file is opened and after it is closed.
     pub rows: Option<Rows>,
     pub where_clause: WhereClause,
-    /// Whose rows they are, if there is no file.
+    /// The query that makes the rows, if there is no file.
     pub query: Option<Query>,
-    /// What an INSERT makes of the file's rows, if they are not stored as they are.
+    /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
     pub projection: Option<direct::Nodes>,
-    /// The plan that they go through, if an INSERT joins them with other tables.
+    /// The plan that the rows go through, if an INSERT joins them with other tables.
     pub joined: Option<direct::Joined>,
-    /// The files that an INSERT reads after this one, and what they are called.
+    /// The files that an INSERT reads after this one, and their names.
     pub more: Vec<Source>,
     also: Vec<String>,
-    /// The INSERT that it is.
+    /// The INSERT that the load replaces.
     pub statement: Option<direct::Statement>,
     pub id: i64,
-    /// Of a job.
+    /// The attempt of a job.
     pub attempt: Option<i32>,
-    /// Nothing is written.
+    /// A dry run: writes nothing.
     pub is_dry: bool,
     /// The extension's schema.
     pub schema: pg_sys::Oid,
-    /// What lives as long as the load.
+    /// Memory context that lives as long as the load.
     pub memory: pg_sys::MemoryContext,
     pub writer: Writer,
-    /// The index that says which rows are duplicates, where these are no errors.
+    /// The index that decides which rows are duplicates, unless duplicates are errors.
     pub arbiter: Option<pg_sys::Oid>,
     pub counts: Counts,
-    /// The files, if they are several and somebody will want to know what became of each.
+    /// The figures of each file, if there are several files and the figures are recorded.
     pub files: Option<Files>,
-    /// With option once, the files that are loaded.
+    /// With option `once`, the files to record as loaded.
     pub met: Vec<Met>,
-    /// With on_error `table`, where the rejects go; else null.
+    /// With `on_error` `table`, the spool of the rejects; else null.
     pub spool: *mut Spool,
     /// Rows are being read, and errors are about the last one.
     pub reading: bool,
@@ -146,40 +146,40 @@ pub struct Load {
     truncate_statement: Option<CString>,
     analyze_statement: Option<CString>,
     began: Instant,
-    /// When it is done: how long it took.
+    /// The load's duration, set when it is done.
     pub took: Duration,
     started: pg_sys::TimestampTz,
-    /// Who called. A trigger may be somebody else by now.
+    /// The calling role. A trigger may have changed the current user later.
     owner: pg_sys::Oid,
-    /// What this process had used when it began.
+    /// CPU usage of this process at the load's begin.
     usage: Usage,
     pub phases: Phases,
 }
 
-/// What a load is begun for.
+/// The purpose of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// A call of bulk_load.
     Call,
     Job(JobNumber),
-    /// To see what is wrong with the file; nothing is written.
+    /// A dry run that finds errors in the file; writes nothing.
     Check,
 }
 
-/// Which job a load is of.
+/// The number of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct JobNumber {
-    /// It is the load's number, too.
+    /// Also the load's number.
     pub id: i64,
     pub attempt: i32,
 }
 
-/// Who writes the rows.
+/// The writer of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writer {
     Buffered,
     Direct,
-    /// Nobody: nothing is to be loaded.
+    /// There is nothing to load.
     None,
 }
 
@@ -193,12 +193,14 @@ impl Writer {
     }
 }
 
-/// From the first step after [`begin()`] to the last before the result. The load's memory context becomes the current one.
+/// Runs the steps of a load after [`begin()`] and before the result. Leaves the load's memory context
+/// current.
 ///
 /// # Safety
-/// A plain frame; a load that has begun, in the same transaction, and an active snapshot.
+/// A plain frame; a load that has begun in the same transaction, and an active snapshot.
 pub unsafe fn perform(load: *mut Load) {
-    // SAFETY: this function's contract covers the load, which is used by one step at a time; its strings live as long as it.
+    // SAFETY: this function's contract covers the load, which is used by one step at a time; its strings live as long
+    // as it.
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).truncate_statement {
@@ -236,7 +238,7 @@ pub unsafe fn perform(load: *mut Load) {
         } else {
             let error = attempt(write, load.cast());
             if !error.is_null() {
-                // The locks of its shared memory are nobody's business while the error is being completed.
+                // The error is completed without the LWLocks of the load's shared memory.
                 unguarded::LWLockReleaseAll();
                 rejects::add_first((*load).spool, error);
                 unguarded::ReThrowError(error);
@@ -253,7 +255,7 @@ pub unsafe fn perform(load: *mut Load) {
     }
 }
 
-/// The rows.
+/// Writes the rows with the load's writer.
 ///
 /// # Safety
 /// As [`perform`], with a load that is prepared.
@@ -270,10 +272,10 @@ unsafe extern "C-unwind" fn write(load: Opaque) {
     }
 }
 
-/// Were more rows left out than may be, of all there were?
+/// Raises if more rows were left out than the limits permit.
 ///
 /// # Safety
-/// A valid load that is written.
+/// A valid load whose rows are written.
 #[pg_guard]
 unsafe extern "C-unwind" fn judge(load: *const Load) {
     // SAFETY: this function's contract covers the argument.
@@ -285,10 +287,10 @@ unsafe extern "C-unwind" fn judge(load: *const Load) {
     options.duplicates.judge(counts.duplicate, records).or_raise();
 }
 
-/// COPY's context, while there are rows for it to speak of.
+/// COPY's error context, while rows are read.
 ///
 /// # Safety
-/// Called by the server while it makes a message, with the load it was pushed with.
+/// Called by the server while it makes a message, with the load that the callback was pushed with.
 unsafe extern "C-unwind" fn load_context(load: Opaque) {
     // SAFETY: the load outlives the push.
     unsafe {
@@ -301,7 +303,7 @@ unsafe extern "C-unwind" fn load_context(load: Opaque) {
     }
 }
 
-/// A context for what lives as long as a load. Guarded.
+/// Makes the memory context of a load. Guarded.
 fn memory_context() -> pg_sys::MemoryContext {
     // SAFETY: a guarded call.
     unsafe {
@@ -316,7 +318,7 @@ fn memory_context() -> pg_sys::MemoryContext {
 }
 
 impl Load {
-    /// A load of which nothing is known but what it is told here. Guarded.
+    /// Makes a load with these arguments, before anything else is known. Guarded.
     fn new(options: LoadOptions, path: CString, target: Target, memory: pg_sys::MemoryContext) -> Load {
         // SAFETY: calls that do not raise.
         let (started, owner) = unsafe { (pg_sys::GetCurrentTimestamp(), pg_sys::GetUserId()) };
@@ -364,10 +366,10 @@ impl Load {
     }
 }
 
-/// What is to be told of the files of a load that has failed, but for which one the error is about. The load must still be there. Allocates nothing.
+/// The fate of the files of a failed load, without the file that the error is about. Allocates nothing.
 ///
 /// # Safety
-/// A load or null.
+/// A load that still exists, or null.
 pub unsafe fn fate(load: *const Load) -> Option<Fate> {
     // SAFETY: this function's contract covers the argument.
     unsafe { load.as_ref() }?.files.as_ref().map(Files::fate)

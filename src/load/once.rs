@@ -1,16 +1,18 @@
-//! The option `once`: a file that was loaded into a table is not loaded into it again.
+//! The option `once`: skips a file that was loaded into the table before.
 //!
-//! A file is what its bytes are, as they lie on disk: a copy under another name is the same, and one that somebody has
-//! added a line to is not. So its bytes are read before it is loaded, into a [`Digest`]; when the load is done, the file must still be
-//! what it was then. Of several files those that were loaded before are left out, and those that another of them is equal to.
+//! The bytes of a file on disk identify it: a copy under another name is the same file, and a file with one more line
+//! is another one. So pg_bulk reads the bytes into a [`Digest`] before the load, and checks after the load that the
+//! file has not changed. Of several files, it leaves out those that were loaded before, and those that are equal to
+//! another one of them.
 //!
-//! What was loaded is told in rows of a table that only [`OwnTable`] writes and reads: rows of the transaction that loads, which
-//! go when that is rolled back. Two loads of the same file at a time take the same lock before they look, and keep
-//! it to the end of their transactions: the second one waits until it is known what became of the first.
+//! Loaded files are rows of a table that only [`OwnTable`] writes and reads. The load's own transaction writes them, so
+//! a rollback removes them. Two concurrent loads of the same file take the same lock before they look the file up, and
+//! hold it until their transactions end. So the second load waits until the first one has committed or aborted.
 //!
-//! **Which table.** The table's OID counts, so that another table of the same name has nothing to do with it, and what is told
-//! of tables that are gone is removed. Rows that came with a copy of a database are first taken home ([`home`]).
-//! Nobody tells us of a TRUNCATE or DELETE, but that of the option `truncate`; for those there is `bulk_forget`.
+//! **Which table.** A row belongs to a table's OID, so a later table of the same name starts without rows. pg_bulk
+//! removes the rows of dropped tables. Rows that came with a copy of a database are first taken home ([`home`]). The
+//! option `truncate` removes a table's rows. TRUNCATE and DELETE commands do not; after these, the user calls
+//! `bulk_forget`.
 
 mod home;
 
@@ -56,7 +58,7 @@ const TYPES: [pg_sys::Oid; WIDTH] = [
     pg_sys::OIDOID,
     pg_sys::XIDOID,
 ];
-/// Where among them.
+/// Column numbers.
 const HASH: usize = 1;
 const SIZE: usize = 2;
 const PATH: usize = 3;
@@ -71,24 +73,24 @@ const CLUSTER: usize = 12;
 const HOME: usize = 13;
 const MADE_BY: usize = 14;
 
-/// Of more files not each has a lock of its own; then no other load of the table looks at files meanwhile.
+/// Most files with a lock each. A load of more files locks out all other `once` loads of the table.
 const MOST_LOCKS: usize = 64;
-/// Of more files that are left out it is only told how many there are.
+/// Most notices about skipped files. A last notice counts the others.
 const MOST_TOLD: usize = 10;
 
-/// A file that is to be loaded.
+/// A file to be loaded.
 #[derive(Debug)]
 pub struct Met {
     path: CString,
     digest: Digest,
-    /// What it was when its bytes were looked at.
+    /// The file's identity when its bytes were read.
     identity: Identity,
 }
 
 impl Met {
     fn new(location: &Location) -> Result<Met> {
         let name = location.name();
-        // To open a FIFO would wake up who writes it.
+        // Opening a FIFO would wake up its writer.
         let is_special =
             location.is_allowed() && location.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
         let met = if is_special { None } else { Digest::of(location)? };
@@ -105,7 +107,7 @@ impl Met {
     }
 }
 
-/// A table, as rows tell of it.
+/// A table, as rows refer to it.
 struct Table {
     oid: pg_sys::Oid,
     /// Schema and name, quoted.
@@ -126,7 +128,7 @@ impl Table {
         }
     }
 
-    /// Is a row about it? Guarded.
+    /// Does a row refer to this table? Guarded.
     ///
     /// # Safety
     /// A row and its values.
@@ -142,14 +144,14 @@ impl Table {
     }
 }
 
-/// What is known of a file that was loaded before.
+/// The row of a file that was loaded before.
 struct Known {
     load: i64,
-    /// What the caller may know of that load; nothing if he may not see it in `bulk_history`.
+    /// Details of that load; None if the caller may not see it in `bulk_history`.
     told: Option<Told>,
 }
 
-/// What `bulk_once` shows of a file.
+/// Details of an earlier load of a file, as in `bulk_once`.
 struct Told {
     at: pg_sys::TimestampTz,
     /// Its path then.
@@ -168,10 +170,10 @@ fn oid(values: &[pg_sys::Datum], column: usize) -> pg_sys::Oid {
     pg_sys::Oid::from_u32(value(values, column).value() as u32)
 }
 
-/// Guarded.
+/// A text among a row's values. Guarded.
 ///
 /// # Safety
-/// The values of a row, of which this one is a text.
+/// The values of a row; this one is a text.
 unsafe fn text(values: &[pg_sys::Datum], column: usize) -> CString {
     // SAFETY: this function's contract covers the value, which is not null; guarded calls.
     unsafe {
@@ -183,10 +185,10 @@ unsafe fn text(values: &[pg_sys::Datum], column: usize) -> CString {
     }
 }
 
-/// Is it this one's? Guarded.
+/// Does a row have this digest? Guarded.
 ///
 /// # Safety
-/// The values of a row, of which the second one is a bytea.
+/// The values of a row; the second one is a bytea.
 unsafe fn is_digest(values: &[pg_sys::Datum], digest: Digest) -> bool {
     use pgrx::FromDatum;
     // SAFETY: this function's contract covers the value, which is not null.
@@ -199,7 +201,7 @@ fn sees_all() -> bool {
     unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) }
 }
 
-/// May the caller see a row, who may not see all? Guarded.
+/// May the caller see this row, if it may not see all? Guarded.
 ///
 /// # Safety
 /// The values of a row.
@@ -211,7 +213,7 @@ unsafe fn is_visible(values: &[pg_sys::Datum]) -> bool {
     }
 }
 
-/// Wait for who loads the same files into the same table. Guarded, and interruptible.
+/// Waits for loads of the same files into the same table. Guarded, and interruptible.
 fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
     // SAFETY: a guarded catalog lookup.
     let class = unsafe { pg_sys::get_relname_relid(TABLE.as_ptr(), schema) };
@@ -221,7 +223,7 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
     if !single {
         return;
     }
-    // In an order that all loads keep to. Files that share a lock wait for each other, and no more.
+    // All loads use this order. A collision of keys only makes two loads wait for each other.
     let mut keys: Vec<i64> = met.iter().map(|met| met.digest.key()).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -256,7 +258,8 @@ fn look_up(records: &OwnTable, table: &Table, met: &Met) -> Result<Option<Known>
     is_seen.map(|()| found)
 }
 
-/// Look at the files, and leave out those that were loaded before. Is none left? Guarded, and interruptible; the caller may insert.
+/// Reads the files, and leaves out those that were loaded before. True if none is left. Guarded, interruptible; the
+/// caller may insert.
 pub fn sift(load: &mut Load) -> Result<bool> {
     // SAFETY: a guarded catalog lookup.
     let persistence = unsafe { pg_sys::get_rel_persistence(load.target.relid) };
@@ -276,7 +279,7 @@ pub fn sift(load: &mut Load) -> Result<bool> {
     home::take_home(load.schema, Some(&table))?;
     let records = OwnTable::to_read(load.schema, TABLE, TABLE_COLUMNS)?;
     let (count, mut told) = (met.len(), 0);
-    // Of those that stay, where they are in the list.
+    // Positions of the remaining files in the list.
     let mut stay: Vec<usize> = Vec::with_capacity(count);
     let mut first: HashMap<Digest, usize> = HashMap::new();
     let mut loads = Vec::new();
@@ -337,19 +340,19 @@ pub fn sift(load: &mut Load) -> Result<bool> {
 }
 
 impl Known {
-    /// What the caller is told of the earlier load of a file, which has this path now. Guarded.
+    /// Detail about the earlier load of a file, whose path is now `path`. Guarded.
     fn detail(&self, path: &CStr) -> Option<String> {
         let Told { at, path: earlier } = self.told.as_ref()?;
-        // SAFETY: a guarded call, whose string is good until the next one.
+        // SAFETY: a guarded call; its string is valid until the next one.
         let at = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(*at)) }.to_string_lossy().into_owned();
         let name = if earlier.as_c_str() == path { String::new() } else { format!(" as \"{}\"", shown(earlier)) };
         Some(format!("Load {} has loaded it{name} at {at}.", self.load))
     }
 }
 
-/// The file that is open is to be the one that was looked at, and to stay what it is: it is to be known by what was loaded. Of several,
-/// each is looked at when it is opened and when it is left, and they are to be those that are listed. One that has been replaced
-/// meanwhile was whole when it was opened. Guarded.
+/// Checks that the open file is the one whose bytes were read, and that it stays unchanged, since its digest stands for
+/// the loaded data. Of several files, each is checked when it is opened and when it is closed, and the list must match.
+/// A file that is replaced meanwhile was complete when it was opened. Guarded.
 pub fn check_opened(load: &mut Load) -> Result<()> {
     if !load.options.once {
         return Ok(());
@@ -367,7 +370,7 @@ pub fn check_opened(load: &mut Load) -> Result<()> {
     load.met.first().map_or(Ok(()), |met| stream.insist(met.identity))
 }
 
-/// Tell of the files of a load that is done. Guarded; allocates in the current memory context.
+/// Records the files of a load that is done. Guarded; allocates in the current memory context.
 pub fn record(load: &Load) -> Result<()> {
     if load.met.is_empty() {
         return Ok(());
@@ -404,7 +407,7 @@ pub fn record(load: &Load) -> Result<()> {
     Ok(())
 }
 
-/// Forget what was loaded into these tables, from some path or any. Of how many files? Guarded.
+/// Removes the rows of these tables, with this path or any. Returns the number of files. Guarded.
 fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<usize> {
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut oids: Vec<u32> = tables.iter().map(|table| table.oid.to_u32()).collect();
@@ -412,8 +415,8 @@ fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<
     for oid in oids {
         ObjectLock::new(records.oid(), oid, 0).take(Mode::Exclusive, Until::TransactionEnd);
     }
-    // What this command has loaded is to be forgotten, too.
-    // SAFETY: a guarded call; nobody reads what this changes but with the server's own snapshot.
+    // Includes files that this command has loaded. SAFETY: a guarded call; only scans with the server's own snapshot
+    // read these changes.
     unsafe { pg_sys::CommandCounterIncrement() };
     let mut rows = Vec::new();
     // SAFETY: rows and their values.
@@ -427,20 +430,21 @@ fn forget(schema: pg_sys::Oid, tables: &[Table], path: Option<&CStr>) -> Result<
     let removed = records.remove(&rows);
     records.close();
     if removed < rows.len() {
-        // Somebody has taken them home, say.
+        // Another session has removed a row meanwhile, for instance to take it home.
         let message = "could not serialize access due to concurrent delete";
         return Err(Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message));
     }
     Ok(removed)
 }
 
-/// The option `truncate` has emptied the table, and its partitions with it.
+/// Removes the rows of a table that the option `truncate` has emptied, and of its partitions.
 ///
 /// # Safety
 /// A load whose relation is open and truncated.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
-    // SAFETY: this function's contract covers the argument; guarded calls. The list has as many elements as it says, and all are locked.
+    // SAFETY: this function's contract covers the argument; guarded calls. The list has as many elements as it says,
+    // and all are locked.
     unsafe {
         let (target, schema) = (&(*load).target, (*load).schema);
         // An older version of the extension has no such table.
@@ -459,7 +463,7 @@ pub unsafe extern "C-unwind" fn forget_emptied(load: *mut Load) {
     }
 }
 
-/// Forget what is told of tables of this database that are gone. Guarded.
+/// Removes the rows of tables of this database that no longer exist. Guarded.
 pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     if !OwnTable::is_there(schema, TABLE) {
         return Ok(());
@@ -473,8 +477,7 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
             is_gone.insert(oid(values, TARGET), false);
         }
     });
-    // What was committed meanwhile is to be seen.
-    // SAFETY: guarded calls.
+    // A fresh catalog snapshot sees commits made meanwhile. SAFETY: guarded calls.
     unsafe {
         pg_sys::InvalidateCatalogSnapshot();
         is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = pg_sys::get_rel_name(*oid).is_null());
@@ -508,7 +511,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_loaded_files() -> *const pg_sys::Pg_finfo
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_loaded_files(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the call; the tuples are of the type that the function is declared to return.
+    // SAFETY: called by the executor as declared; the tuples are of the declared return type.
     unsafe {
         pg_sys::InitMaterializedSRF(fcinfo, 0);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
@@ -538,7 +541,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_forget() -> *const pg_sys::Pg_finfo_recor
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_forget(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments, which are of the types that are declared; guarded calls.
+    // SAFETY: the executor passes arguments of the declared types; guarded calls.
     unsafe {
         let argument = |index: usize| {
             let argument = *(*fcinfo).args.as_ptr().add(index);

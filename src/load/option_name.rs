@@ -1,21 +1,22 @@
 //! Option names of `bulk_load` and the other functions that have options.
 //!
-//! Each name says what the author of the option can do by it. A SECURITY DEFINER function may hand on options that its caller has
-//! written. An option is [`Reach::Code`] if it does one of these with the rights of the function's owner:
+//! Each name has a [`Reach`]: the rights that the author of the option can use through it. A SECURITY DEFINER function
+//! may hand on options that its caller has written. An option is [`Reach::Code`] if it does one of these with the
+//! rights of the function's owner:
 //!
 //! - It runs SQL or a program.
 //! - It reads something other than the file that the function names.
 //! - It needs a right other than INSERT on the target.
 //!
-//! [`definer`](super::definer) refuses these. All others are [`Reach::Data`]: they say what the bytes of the file mean, which rows are
-//! loaded, and how they are written. An option that is not in this table does not exist.
+//! [`definer`](super::definer) refuses these. All others are [`Reach::Data`]: they describe the bytes of the file,
+//! select the rows, and choose how the rows are written. An option that is not in this table does not exist.
 
-/// What the author of an option can do by it.
+/// Rights that the author of an option can use through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Load the given file into the given table, and nothing else.
+    /// Loads the given file into the given table, and nothing else.
     Data,
-    /// Use other rights of the current user.
+    /// Uses other rights of the current user.
     Code,
 }
 
@@ -70,12 +71,12 @@ option_names! {
         Trim: "trim", Data;
         NullIf: "null_if", Data;
         EncodingErrors: "encoding_errors", Data;
-        // Data but for expressions, which have a name of their own (`ColumnOption`).
+        // Data, except expressions, which have a name of their own (`ColumnOption`).
         Columns: "columns", Data;
         Program: "program", Code;
         Server: "server", Code;
         Where: "where", Code;
-        // TRUNCATE on the table.
+        // Needs TRUNCATE on the table.
         Truncate: "truncate", Code;
         Freeze: "freeze", Data;
         Analyze: "analyze", Data;
@@ -83,19 +84,19 @@ option_names! {
         Workers: "workers", Data;
         Lock: "lock", Data;
         Indexes: "indexes", Data;
-        // With "keep_new", DELETE on the table.
+        // With "keep_new", needs DELETE on the table.
         OnDuplicate: "on_duplicate", Code;
         ConflictIndex: "conflict_index", Data;
         DuplicateLimit: "duplicate_limit", Data;
         Once: "once", Data;
         Force: "force", Data;
         Filter: "filter", Code;
-        // CREATE in the schema.
+        // Needs CREATE in the schema.
         Create: "create", Code;
         Query: "query", Code;
         LargeObject: "large_object", Code;
         EachFile: "each_file", Data;
-        // Settings say by which names functions are found, and whether triggers fire.
+        // Settings choose the schemas that functions are found in, and whether triggers fire.
         Settings: "settings", Code;
         Sample: "sample", Data;
         Table: "table", Data;

@@ -1,8 +1,8 @@
-//! What the options of a load mean.
+//! Parses the options of a load from a jsonb object.
 //!
-//! They are a jsonb object; a parallel worker reads the same text again. Booleans, numbers and strings are read as
-//! COPY reads the text, lists are arrays, null means the default. An unknown name is a syntax error, every value that
-//! makes no sense an invalid parameter value; what COPY says of options that do not go together, it says here too.
+//! A parallel worker parses the same text again. Booleans, numbers and strings are read as COPY reads the text; lists
+//! are arrays; null means the default. An unknown name is a syntax error, an invalid value an invalid parameter value.
+//! Errors about options that exclude each other have COPY's words.
 
 use std::ffi::CString;
 
@@ -29,10 +29,10 @@ use crate::pg::slice_options::{SliceDraft, slices};
 use crate::pg::soft::{OnError, Verbosity};
 use crate::pg::source::Location;
 
-/// As many as `max_parallel_maintenance_workers` can say (`MAX_PARALLEL_WORKER_LIMIT`).
+/// The highest value of `max_parallel_maintenance_workers` (`MAX_PARALLEL_WORKER_LIMIT`).
 const MOST_WORKERS: usize = 1024;
 
-/// Who writes the rows.
+/// The writer that the option asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriterOption {
     Auto,
@@ -40,14 +40,14 @@ pub enum WriterOption {
     Buffered,
 }
 
-/// Whether others may write to the table meanwhile.
+/// Whether other sessions may write to the table during the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockOption {
     Online,
     Share,
 }
 
-/// How indexes come by the new rows.
+/// The index strategy that the option asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexesOption {
     Auto,
@@ -61,28 +61,28 @@ pub enum IndexesOption {
 pub struct LoadOptions {
     pub copy: CopyOptions,
     pub location: Location,
-    /// Whose rows are loaded, where there is no file.
+    /// The query that makes the rows, if there is no file.
     pub query: Option<CString>,
     /// The columns of the file's fields, in order.
     pub columns: Option<Vec<CString>>,
-    /// Where these are in a record of fixed length.
+    /// Their positions in a record of fixed length.
     pub slices: Vec<Option<Slice>>,
-    /// What is said of the texts of these.
+    /// Their options for the texts of fields.
     pub fields: Vec<FieldDraft>,
-    /// What they are in an object of JSON.
+    /// Their keys in a JSON object.
     pub keys: Vec<Option<Key>>,
-    /// Columns that no field of the file is for, and what they get.
+    /// Columns that no field of the file is for, and their values.
     pub others: Vec<(CString, Taken)>,
-    /// Columns that are computed, and the expressions.
+    /// Computed columns, and their expressions.
     pub computed: Vec<(CString, CString)>,
-    /// The header says which columns the fields are for. `copy.header` is then one line.
+    /// The header names the columns of the fields. `copy.header` is then one line.
     pub match_by_name: bool,
     pub where_clause: Option<CString>,
-    /// The function that makes a row of the fields: as it is named, and once it is known, its number.
+    /// The filter function: its name, and its OID once that is known.
     pub filter: Option<CString>,
     pub function: Option<pg_sys::Oid>,
     pub truncate: bool,
-    /// Nothing is written, but rows are judged as if the table had been truncated.
+    /// A dry run that checks rows as if the table had been truncated.
     pub as_truncated: bool,
     pub freeze: bool,
     pub analyze: bool,
@@ -91,22 +91,22 @@ pub struct LoadOptions {
     pub lock: LockOption,
     pub indexes: IndexesOption,
     pub duplicates: Duplicates,
-    /// Files that were loaded before are left out; unless they are loaded all the same.
+    /// Files that were loaded before are left out, unless `force` is set.
     pub once: bool,
     pub force: bool,
-    /// Of several files, each is a job of its own.
+    /// Each of several files is a job of its own.
     pub each_file: bool,
     /// Settings of a job.
     pub settings: Vec<Setting>,
-    /// The target is to be made. Where this is looked at there is one already.
+    /// The load creates the target. When options with it are parsed, the table already exists.
     pub create: bool,
-    /// The foreign table whose file it is, and whose options these are.
+    /// The foreign table that the file and the options belong to.
     pub foreign: Option<pg_sys::Oid>,
-    /// It is a COPY, and nobody is to notice that it is a load.
+    /// The load runs a COPY, and must behave like core's.
     pub is_copy: bool,
 }
 
-/// One of several words.
+/// Parses one of several words.
 fn word<T: Copy>(name: &str, value: &[u8], words: &[(&str, T)]) -> Result<T> {
     let given = text(value).to_ascii_lowercase();
     match words.iter().find(|(word, _)| *word == given) {
@@ -120,11 +120,11 @@ fn word<T: Copy>(name: &str, value: &[u8], words: &[(&str, T)]) -> Result<T> {
 }
 
 fn c_string(bytes: &[u8]) -> CString {
-    // No string of the server has a zero byte in it.
+    // A string of the server has no zero byte.
     CString::new(bytes).unwrap_or_default()
 }
 
-/// A JSON value as COPY's options see it; None for null.
+/// A JSON value as an option value of COPY; None for null.
 pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
     match json {
         Json::Null => Ok(None),
@@ -140,22 +140,22 @@ pub fn value(name: &str, json: Json) -> Result<Option<Value>> {
     }
 }
 
-/// What objects among the columns say.
+/// The contents of objects in `columns`.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// Columns that no field of the file is for, and what they get.
+    /// Columns that no field of the file is for, and their values.
     pub others: Vec<(CString, Taken)>,
-    /// Columns that are computed, and the expressions.
+    /// Computed columns, and their expressions.
     pub computed: Vec<(CString, CString)>,
-    /// Where the columns that remain are in a record of fixed length.
+    /// Positions of the remaining columns in a record of fixed length.
     pub slices: Vec<SliceDraft>,
-    /// What is said of their texts.
+    /// Options for the texts of the remaining columns.
     pub fields: Vec<FieldDraft>,
-    /// Nothing is said of some of these.
+    /// Some of the remaining columns are plain names.
     pub has_names: bool,
 }
 
-/// The columns' option without what is said of each in objects. Null if nothing remains.
+/// The option `columns` without its objects. Null if nothing remains.
 pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
     let Json::Array(elements) = json else { return Ok(json) };
     let had_some = !elements.is_empty();
@@ -227,13 +227,13 @@ pub fn names_of_columns(json: Json, objects: &mut Objects) -> Result<Json> {
     Ok(if fields.is_empty() && had_some { Json::Null } else { Json::Array(fields) })
 }
 
-/// What the columns of a list are in an object of JSON.
+/// The keys of listed columns in a JSON object.
 pub fn keys_of(copy: &CopyOptions, columns: Option<&[CString]>, drafts: &[SliceDraft]) -> Result<Vec<Option<Key>>> {
     let names: Vec<String> = columns.unwrap_or_default().iter().map(|name| from_server(name)).collect();
     keys(copy, names.iter().zip(drafts).map(|(name, draft)| (name.as_str(), &draft.key)))
 }
 
-/// Where the columns of a list are in a record of fixed length.
+/// The positions of listed columns in a record of fixed length.
 pub fn slices_of(
     copy: &CopyOptions,
     columns: Option<&[CString]>,
@@ -248,8 +248,8 @@ pub fn slices_of(
 }
 
 impl LoadOptions {
-    /// Make sense of the arguments of a load, if these options are `allowed`. Who does not make jobs (`enqueues`) is not told of options
-    /// of those. Guarded.
+    /// Parses the arguments of a load and checks that the options are `allowed`. Error hints list a job's options only
+    /// for a caller that `enqueues`. Guarded.
     ///
     /// # Safety
     /// `options` is a datum of type jsonb.
@@ -319,7 +319,7 @@ impl LoadOptions {
         Ok(options)
     }
 
-    /// The options of an INSERT of a foreign table's rows. Guarded.
+    /// The options of an INSERT from a foreign table. Guarded.
     pub fn of_foreign_table(relid: pg_sys::Oid) -> Result<LoadOptions> {
         let (location, copy) = Wrapper::get()?.file_of(relid)?;
         Ok(LoadOptions {
@@ -355,19 +355,19 @@ impl LoadOptions {
         })
     }
 
-    /// Be those of a COPY.
+    /// Changes the options to COPY's behavior.
     pub fn settle_for_copy(&mut self) {
         self.is_copy = true;
         self.copy.keeps_bom = true;
         self.writer = WriterOption::Direct;
     }
 
-    /// Is the load a statement of another name, which does not use up what it does not need?
+    /// Is the load an INSERT or a COPY? These take no more ids of sequences than they need.
     pub fn is_statement(&self) -> bool {
         self.is_copy || self.foreign.is_some()
     }
 
-    /// What matters when nothing is written: rows with errors are looked for, all of them.
+    /// Changes the options for a dry run: it looks for all records with errors.
     pub fn settle_for_check(&mut self) {
         let copy = &mut self.copy;
         (copy.on_error, copy.verbosity) = (OnError::Table, Verbosity::Silent);
@@ -380,7 +380,7 @@ impl LoadOptions {
         self.lock = LockOption::Online;
     }
 
-    /// Make sense of options that are given by name. Guarded.
+    /// Parses options that are given by name. Guarded.
     pub fn of_values(path: CString, given: &[(String, Value)]) -> Result<LoadOptions> {
         let mut draft = Draft::new(Caller::Function);
         let (mut columns, mut program, mut where_clause, mut filter) = (None, false, None, None);
@@ -445,7 +445,7 @@ impl LoadOptions {
                     let words = [("auto", Auto), ("insert", Insert), ("merge", Merge), ("rebuild", Rebuild)];
                     indexes = word(name, bytes, &words)?;
                 }
-                // The draft has taken them, or they are not of a load.
+                // The draft has taken them, or they are not options of a load.
                 O::Format
                 | O::Header
                 | O::Delimiter

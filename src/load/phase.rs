@@ -1,6 +1,7 @@
-//! What a load is doing: for whoever watches, and for the clock.
+//! The phases of a load, for progress reports and timing.
 //!
-//! A load goes from phase to phase; with partitions, indexes and what follows come once for each of them.
+//! A load enters one phase after the other. With partitions, it enters the phases from indexes on once for each
+//! partition.
 
 use std::time::{Duration, Instant};
 
@@ -8,26 +9,26 @@ use pgrx::pg_guard;
 
 use crate::pg::progress::{Figures, Progress};
 
-/// A part of a load. Its number is what `pg_stat_get_progress_info` shows.
+/// A phase of a load. `pg_stat_get_progress_info` shows its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
-    /// Rights, locks, TRUNCATE, opening the file: nothing is shown yet.
+    /// Rights, locks, TRUNCATE, opening the file: no progress is shown yet.
     Prepare = 0,
     /// Rows are read and written.
     Rows = 1,
     /// Keys are sorted and inserted.
     Indexes = 2,
-    /// Indexes are built anew.
+    /// Indexes are rebuilt.
     Rebuild = 3,
     ForeignKeys = 4,
     Triggers = 5,
-    /// ANALYZE, which has a view of its own to be watched in.
+    /// ANALYZE, which has its own progress view.
     Analyze = 6,
 }
 
 impl Phase {
-    /// In the order of their numbers, with what they are called.
+    /// Phases in the order of their numbers, with their names.
     pub const NAMES: [(Phase, &str); 7] = [
         (Phase::Prepare, "prepare"),
         (Phase::Rows, "rows"),
@@ -39,7 +40,7 @@ impl Phase {
     ];
 }
 
-/// The phases of a load: the current one, what is shown of it, and what those before took.
+/// The current phase of a load, its progress, and the duration of earlier phases.
 #[derive(Debug)]
 pub struct Phases {
     now: Phase,
@@ -54,7 +55,7 @@ impl Phases {
         Phases { now: Phase::Prepare, since: Instant::now(), spent, progress: Progress::none() }
     }
 
-    /// Go to the next phase. Guarded.
+    /// Enters a phase. Guarded.
     pub fn enter(&mut self, phase: Phase) {
         self.leave();
         self.now = phase;
@@ -62,7 +63,7 @@ impl Phases {
         self.progress.show();
     }
 
-    /// Show what changed. Guarded.
+    /// Changes and shows the figures. Guarded.
     pub fn show(&mut self, change: impl FnOnce(&mut Figures)) {
         change(&mut self.progress.figures);
         self.progress.show();
@@ -76,17 +77,17 @@ impl Phases {
         self.since = now;
     }
 
-    /// What each took that there was.
+    /// The duration of each phase that the load has entered.
     pub fn spent(&mut self) -> impl Iterator<Item = (&'static str, Duration)> {
         self.leave();
         Phase::NAMES.iter().zip(self.spent).filter_map(|((_, name), spent)| Some((*name, spent?)))
     }
 }
 
-/// Go to the next phase.
+/// Enters a phase.
 ///
 /// # Safety
-/// The load's phases, which nobody else uses now.
+/// The load's phases, which nothing else uses now.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn enter(phases: *mut Phases, phase: Phase) {
     // SAFETY: this function's contract covers the argument.

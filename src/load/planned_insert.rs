@@ -1,20 +1,22 @@
-//! What the server makes of an INSERT into a table: the last eligibility check of the direct writer.
+//! The server's plan of an INSERT into a table: the last eligibility check of the direct writer.
 //!
-//! Another library may change the plan of an INSERT: it may send the rows to other tables, or to other servers. The catalogs
-//! need not tell. So where hooks of others are in the planner's way, the planner is asked. It plans the INSERT that the buffered writer would run:
+//! Another library may change the plan of an INSERT: it may send the rows to other tables, or to other servers. The
+//! catalogs need not show that. So if other libraries have planner hooks, this module asks the planner. It plans the
+//! INSERT that the buffered writer would run:
 //!
 //! ```text
 //!   INSERT INTO t (a, b) OVERRIDING SYSTEM VALUE SELECT f.a, f.b FROM function_of_rows_of_t f
 //! ```
 //!
-//! The function is one of the server's that has the shape of `bulk_rows`, so that no right on the extension's schema is asked
-//! for. The direct writer stands in for a plan in which ModifyTable is on top, has the table as its one result relation, and reads the function: for nothing else.
+//! The function is one of the server's with the signature of `bulk_rows`, so no privilege on the extension's schema is
+//! needed. The direct writer replaces exactly this plan: ModifyTable on top, with the table as its only result
+//! relation, and a scan of the function.
 //!
-//! The hooks of this library keep still meanwhile. The question is asked in a subtransaction, so an error of a planner becomes an answer:
-//! the server would raise it for its own INSERT, and does when it runs that.
+//! The hooks of this library do nothing meanwhile. The planner runs in a subtransaction, so its error becomes an
+//! answer. The server would raise that error for its own INSERT too, and does when the buffered writer runs it.
 //!
-//! An answer is kept for a relation, a role, the setting `row_security` and the hooks, until the relation is invalidated. If
-//! all hooks are this library's, or nobody's, the answer is known without asking.
+//! An answer is cached for a relation, a role, the setting `row_security` and the hooks, until the relation is
+//! invalidated. If there are no hooks except this library's, the answer is known without planning.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -31,13 +33,13 @@ use crate::pg::unguarded::{self as c, Opaque};
 /// How the server inserts into a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// As it does by itself.
+    /// As the server plans it without other libraries.
     Plain,
-    /// In another way, or not at all. A sentence.
+    /// With another plan, or not at all. A sentence.
     Other(String),
 }
 
-/// The hooks that have a say in a plan, as numbers.
+/// The hooks that can change a plan, as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Hooks([usize; 6]);
 
@@ -57,13 +59,13 @@ impl Hooks {
         }
     }
 
-    /// Has no other library a say?
+    /// Do all hooks belong to this library?
     fn are_ours(self) -> bool {
         self == Hooks([0, 0, 0, scan::sole_hook(), 0, insert_select::sole_hook()])
     }
 }
 
-/// An answer, and what it depends on.
+/// A cached answer, and the state that it depends on.
 #[derive(Debug)]
 struct Kept {
     relid: pg_sys::Oid,
@@ -73,46 +75,46 @@ struct Kept {
     answer: Answer,
 }
 
-/// At most this many are kept. The oldest one goes first.
+/// Most cached answers. The oldest one is dropped first.
 const MOST: usize = 64;
 
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// Counts invalidations, so that an answer is not kept if there was one while it was found.
+/// Counts invalidations: an answer is not cached if the counter moved during planning.
 static INVALIDATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// A question is being asked.
+/// The planner is being asked.
 static ASKING: AtomicBool = AtomicBool::new(false);
 
-/// Do our own hooks keep still?
+/// Must this library's own hooks do nothing?
 pub fn is_asking() -> bool {
     ASKING.load(Relaxed)
 }
 
 /// Called once, when the library is loaded. Guarded.
 pub fn init() {
-    // SAFETY: a guarded call; the function stays.
+    // SAFETY: a guarded call; the function is never unloaded.
     unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(forget), pg_sys::Datum::from(0usize)) }
 }
 
-/// Nothing of the server's is called while it is locked, so it is never poisoned.
+/// The cache. No server function is called under this mutex, so it is never poisoned.
 fn kept() -> MutexGuard<'static, Vec<Kept>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// # Safety
-/// Called by the server, when a relation has changed, or all may have.
+/// Called by the server, when a relation has changed, or all may have changed.
 unsafe extern "C-unwind" fn forget(_: pg_sys::Datum, relid: pg_sys::Oid) {
     INVALIDATIONS.fetch_add(1, Relaxed);
     kept().retain(|kept| relid != pg_sys::InvalidOid && kept.relid != relid);
 }
 
-/// Why the direct writer does not stand in for the server's INSERT; None if it does. Guarded.
+/// Reason why the direct writer cannot replace the server's INSERT; None if it can. Guarded.
 ///
 /// # Safety
 /// An open relation that is locked as for an INSERT.
 pub unsafe fn obstacle(relation: pg_sys::Relation) -> Option<String> {
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     match unsafe { answer(relation) } {
         Answer::Plain => None,
         Answer::Other(why) => Some(why),
@@ -143,7 +145,7 @@ pub unsafe fn answer(relation: pg_sys::Relation) -> Answer {
         let before = INVALIDATIONS.load(Relaxed);
         let answer = ask(relation);
         if INVALIDATIONS.load(Relaxed) == before {
-            // A library may have come in when the statement was analyzed.
+            // Analyzing the statement may have loaded a library.
             let hooks = Hooks::now();
             let mut kept = kept();
             if kept.len() >= MOST {
@@ -155,11 +157,11 @@ pub unsafe fn answer(relation: pg_sys::Relation) -> Answer {
     }
 }
 
-/// The question, for a plain frame.
+/// The statement to plan, for a plain frame.
 #[repr(C)]
 struct Question {
     text: *const c_char,
-    /// What became of the statement: a list of queries, and the plan if it is one.
+    /// The result: a list of queries, and the plan if there is one query.
     queries: *mut pg_sys::List,
     plan: *mut pg_sys::PlannedStmt,
 }
@@ -167,7 +169,8 @@ struct Question {
 /// # Safety
 /// As [`obstacle`].
 unsafe fn ask(relation: pg_sys::Relation) -> Answer {
-    // SAFETY: this function's contract covers the relation; guarded calls. What is planned lives in a memory context of its own.
+    // SAFETY: this function's contract covers the relation; guarded calls. The plan lives in a memory context of its
+    // own.
     unsafe {
         let text = statement(relation);
         let memory = pg_sys::AllocSetContextCreateExtended(
@@ -196,7 +199,7 @@ unsafe fn ask(relation: pg_sys::Relation) -> Answer {
     }
 }
 
-/// The INSERT, with each column that one may set. Guarded.
+/// The INSERT, with each column that may be set. Guarded.
 ///
 /// # Safety
 /// An open relation.
@@ -232,10 +235,10 @@ unsafe fn statement(relation: pg_sys::Relation) -> CString {
     }
 }
 
-/// Analyze, rewrite and plan.
+/// Analyzes, rewrites and plans the statement.
 ///
 /// # Safety
-/// A plain frame in a subtransaction; a question, in whose memory context we are.
+/// A plain frame in a subtransaction; a question, whose memory context is current.
 unsafe extern "C-unwind" fn plan(question: Opaque) {
     // A plain frame: nothing here has a destructor.
     // SAFETY: this function's contract covers the question; the text is one statement.
@@ -246,7 +249,7 @@ unsafe extern "C-unwind" fn plan(question: Opaque) {
         let parsed = c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
         let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
         let query = c::parse_analyze_fixedparams(raw, text, std::ptr::null(), 0, std::ptr::null_mut());
-        // It is not run, so it is not counted.
+        // The statement does not run, so pg_stat_statements must not count it.
         (*query).queryId = 0;
         let queries = c::pg_rewrite_query(query);
         (*question).queries = queries;
@@ -258,12 +261,12 @@ unsafe extern "C-unwind" fn plan(question: Opaque) {
     }
 }
 
-/// What is not as in a plain INSERT. Guarded.
+/// The difference from a plain INSERT's plan, if there is one. Guarded.
 ///
 /// # Safety
-/// A question that was answered without an error, about this table.
+/// A question about this table that was planned without an error.
 unsafe fn judge(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<String> {
-    // SAFETY: this function's contract covers the question; tags say what nodes are, and lists have nodes of one type.
+    // SAFETY: this function's contract covers the question; tags give the node types, and lists have nodes of one type.
     unsafe {
         let queries = PgList::<pg_sys::Query>::from_pg(question.queries);
         let Some(query) = queries.get_ptr(0).filter(|_| queries.len() == 1) else {
@@ -302,12 +305,12 @@ unsafe fn judge(question: &Question, relid: pg_sys::Oid, name: &str) -> Option<S
     }
 }
 
-/// The first node, from above, that does not belong to a plain INSERT of a function's rows. Guarded.
+/// The topmost node that does not belong to a plain INSERT of a function's rows. Guarded.
 ///
 /// # Safety
 /// A plan or null.
 unsafe fn foreign_node(plan: *const pg_sys::Plan, name: &str) -> Option<String> {
-    // SAFETY: this function's contract covers the plan; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan; tags give the node types.
     unsafe {
         let node = plan.as_ref()?;
         match node.type_ {
@@ -327,10 +330,10 @@ unsafe fn foreign_node(plan: *const pg_sys::Plan, name: &str) -> Option<String> 
     }
 }
 
-/// The name of the library that an address belongs to, without folders and ending.
+/// The name of the library that contains an address, without directories and extension.
 fn library_of(address: *const libc::c_void) -> String {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: looks for the address among what is loaded; the name lives as long as the library.
+    // SAFETY: looks the address up among loaded libraries; the name lives as long as its library.
     let path = unsafe {
         if libc::dladdr(address, found.as_mut_ptr()) == 0 || found.assume_init().dli_fname.is_null() {
             return "?".into();

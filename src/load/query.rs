@@ -1,22 +1,23 @@
-//! The rows of a query, as a load's.
+//! A query as the input of a load: its text in, rows of the target out.
 //!
 //! ```text
 //!   text ─► parser ─► analysis ─► columns for the target's ─► rewriter ─► planner ─► executor ─┬─► direct: row_loop
-//!                                 (what INSERT makes of it)                                    └─► buffered: feed
+//!                                 (INSERT's coercions)                                         └─► buffered: feed
 //! ```
 //!
-//! It is what `INSERT INTO t (…) query` would run, without the INSERT: one SELECT, VALUES, TABLE or WITH, without parameters, whose
-//! columns are coerced as an assignment does, in the words of transformInsertRow and transformAssignedExpr (analyze.c,
-//! parse_target.c). Its plan makes rows that have an attribute for each of the target's, and a writer asks it for one after the
-//! other, in its own process: nothing is kept of them, and who has enough does not ask any more. What is done to a row then is
-//! what is done to a row of a file; its number stands where a line's would.
+//! The module runs `INSERT INTO t (…) query` without the INSERT. The query is one SELECT, VALUES, TABLE or WITH without
+//! parameters. Its columns are coerced as in an assignment, with the errors of transformInsertRow and
+//! transformAssignedExpr (analyze.c, parse_target.c). The plan's rows have an attribute for each of the target's. The
+//! writer fetches them one by one in its own process, keeps none, and stops fetching at `limit`. From there on it
+//! treats a row like one of a file; the row's number replaces the line number.
 //!
-//! **What it sees** is the snapshot that it is started with, before statement triggers are fired and before the first row is
-//! written. That snapshot is the active one as long as rows are made, as in an INSERT, so functions that are not volatile see
-//! the same. Volatile functions may look for the rows before: then the writer is the buffered one ([`volatile`]).
+//! **Snapshot.** The query sees the snapshot that was current at its start, before statement triggers fire and before
+//! the first row is written. That snapshot stays active while rows are made, as in an INSERT, so functions that are not
+//! volatile use it too. A function that may look for earlier rows of the load requires the buffered writer
+//! ([`volatile`]).
 //!
-//! Plain frames, since constants are folded and user code is run, and the places of errors would not pass a guard. These are
-//! places in the option's text.
+//! All functions that fold constants or run user code are plain frames. A guard would also drop the positions of
+//! errors, which refer to the option's text.
 
 mod analysis;
 mod function;
@@ -34,34 +35,35 @@ use crate::error::Error;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded as c;
 
-/// A query that has been planned.
+/// A planned query.
 #[derive(Debug)]
 pub struct Query {
     text: CString,
     plan: *mut pg_sys::PlannedStmt,
-    /// Once it has begun, and until it is done; else null.
+    /// The running query; null before its start and after its end.
     running: *mut pg_sys::QueryDesc,
-    /// Its snapshot is an active one.
+    /// Its snapshot is on the active stack.
     is_active: bool,
-    /// The target's attributes that it has columns for, from 0.
+    /// The target's attributes that the query has columns for, from 0.
     sets: Vec<usize>,
+    /// A call that keeps rows out of the direct writer.
     call: Option<UserCall>,
-    /// It reads the table that is loaded.
+    /// The query reads the table that is loaded.
     reads_target: bool,
 }
 
 impl Query {
-    /// Why its rows cannot be put into pages, if they cannot.
+    /// Reason why the direct writer cannot write the rows, if there is one.
     pub fn obstacle(&self, options: &LoadOptions) -> Option<String> {
         if let Some(call) = self.call {
             return Some(format!("The query {call}."));
         }
-        // Frozen rows are there for all, at once.
+        // All sessions see frozen rows at once.
         (options.freeze && self.reads_target).then(|| "The query reads the table.".into())
     }
 }
 
-/// The query of a load; null if there is none. Raises nothing.
+/// The query of a load, or null. Raises nothing.
 ///
 /// # Safety
 /// A valid load.
@@ -73,13 +75,13 @@ pub unsafe fn of(load: *mut Load) -> *mut Query {
     }
 }
 
-/// Begin to run it, as of now.
+/// Starts the query with a new snapshot.
 ///
 /// # Safety
-/// A plain frame; a load that is prepared, whose memory context is current.
+/// A plain frame; a prepared load, whose memory context is current.
 pub unsafe fn start(load: *mut Load) {
-    // SAFETY: this function's contract covers the load, with which text and plan live; an error frees snapshot and executor with the
-    // (sub)transaction.
+    // SAFETY: this function's contract covers the load, with which text and plan live; an error frees snapshot and
+    // executor with the (sub)transaction.
     unsafe {
         let query = of(load);
         if query.is_null() {
@@ -103,12 +105,13 @@ pub unsafe fn start(load: *mut Load) {
     }
 }
 
-/// Make the target's attributes of the next row. False if there is none. The row's values live until the next one.
+/// Fetches the target's attributes of the next row. False at the end. The values live until the next row.
 ///
 /// # Safety
-/// A plain frame; a query that runs, in its snapshot, and arrays of the target's descriptor.
+/// A plain frame; a running query, whose snapshot is active, and arrays of the target's descriptor.
 pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Rows have an attribute for each of the target's.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Rows have an attribute for
+    // each of the target's.
     unsafe {
         let running = (*query).running;
         if running.is_null() {
@@ -144,12 +147,12 @@ pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
     }
 }
 
-/// The same, outside of its snapshot.
+/// Fetches the next row as [`next`], and activates the query's snapshot meanwhile.
 ///
 /// # Safety
 /// As [`next`].
 pub unsafe fn next_in_snapshot(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: passed on; a query that runs has its snapshot.
+    // SAFETY: same contract; a running query has its snapshot.
     unsafe {
         if (*query).running.is_null() {
             return false;
@@ -161,7 +164,7 @@ pub unsafe fn next_in_snapshot(query: *mut Query, arrays: RowArrays) -> bool {
     }
 }
 
-/// No more rows are wanted: let go of what it has open.
+/// Ends the query before its last row.
 ///
 /// # Safety
 /// A plain frame; a query, or null.
@@ -179,10 +182,10 @@ pub unsafe fn finish(query: *mut Query) {
     }
 }
 
-/// The load is written.
+/// Ends the query of a load that is written, and pops its snapshot.
 ///
 /// # Safety
-/// A plain frame; a valid load. The query's snapshot is the innermost active one, if it is active.
+/// A plain frame; a valid load. If the query's snapshot is active, it is the innermost one.
 pub unsafe fn leave(load: *mut Load) {
     // SAFETY: this function's contract covers the load.
     unsafe {
@@ -195,7 +198,7 @@ pub unsafe fn leave(load: *mut Load) {
     }
 }
 
-/// What a rule that makes several statements of an INSERT asks for. Guarded.
+/// The error if a rule that makes several statements of an INSERT reads the query again. Guarded.
 pub fn not_twice(target: &str) -> Error {
     let message = format!("cannot run a query more than once, as rules of \"{target}\" demand");
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)

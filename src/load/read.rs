@@ -1,10 +1,11 @@
-//! `bulk_read`: the rows of a file, without a table.
+//! `bulk_read`: returns the rows of a file, without a table.
 //!
-//! The query's column definition list says which columns there are. The rows are those of a foreign table over the same file; a
-//! function in FROM has its rows collected before the first one is used, so that is where they go, with `work_mem` of memory.
+//! The query's column definition list defines the columns. The rows equal those of a foreign table over the same file.
+//! The executor collects the rows of a function in FROM before it uses the first one, so they go to a tuplestore with
+//! `work_mem` of memory.
 //!
-//! [`bulk_read`] is a plain frame, as a scan is: input functions run under it, and COPY's error context is pushed. What takes no
-//! input function is done in [`collect`], many rows a guard.
+//! [`bulk_read`] is a plain frame, like a scan: it runs input functions, and pushes COPY's error context. [`collect`]
+//! makes the rows that need no input function, many rows per guard.
 
 use std::ffi::{CStr, CString};
 
@@ -33,7 +34,7 @@ use crate::pg::server_text::from_server;
 use crate::pg::soft::{self, OnError, Outcome, Tolerance};
 use crate::pg::source::Location;
 
-/// The names besides COPY's format options.
+/// Option names besides COPY's format options.
 const NAMES: &[&str] = &["columns", "program", "server"];
 
 /// A file that is being read.
@@ -41,14 +42,14 @@ struct Reading {
     rows: Rows,
     all: Vec<usize>,
     tolerance: Tolerance,
-    /// Most bad rows, of all, in per cent.
+    /// Most bad records, in per cent of all records.
     percent: Option<f64>,
     records: u64,
     skip_left: u64,
     limit_left: u64,
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
-    /// What a row takes.
+    /// Memory context of a row, for input functions.
     econtext: *mut pg_sys::ExprContext,
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
@@ -56,7 +57,7 @@ struct Reading {
 }
 
 const END: i32 = 0;
-/// The row has values that input functions are to make.
+/// Input functions must make values of the row.
 const CONVERT: i32 = 1;
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -74,7 +75,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_read() -> *const pg_sys::Pg_finfo_record 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: what `begin` makes is used by one step at a time, and lives until `end`.
+    // SAFETY: one step at a time uses the result of `begin`, which lives until `end`.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let reading = begin(fcinfo);
@@ -97,10 +98,10 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
     }
 }
 
-/// What is said of columns: where they are in records of fixed length, or what they are in objects, and what is made of their texts.
+/// Options of columns: position in a record of fixed length, key in an object, and options for the field's text.
 type Places = Vec<(CString, Option<Slice>, Option<Key>, FieldDraft)>;
 
-/// Which file, and what it means.
+/// Parses the arguments to the file and its format.
 ///
 /// # Safety
 /// `options` is a datum of type jsonb. Guarded.
@@ -156,10 +157,10 @@ unsafe fn parse(path: &CStr, options: pg_sys::Datum, allowed: &Allowed) -> Resul
     Ok((location, copy, places))
 }
 
-/// Rights first, then the file.
+/// Checks the rights, then opens the file.
 ///
 /// # Safety
-/// A call with the arguments that are declared.
+/// A call with the declared arguments.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Reading {
     // SAFETY: this function's contract covers the arguments; guarded calls.
@@ -217,12 +218,12 @@ unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Read
     }
 }
 
-/// The file's rows, of these columns. Guarded; the current memory context must outlive them.
+/// Opens the file with these columns. Guarded; the current memory context must outlive the rows.
 fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg_sys::TupleDesc) -> Result<Rows> {
     let session = column::session(Encodings::new(copy.encoding)?.charset());
     // SAFETY: a valid descriptor.
     let natts = usize::try_from(unsafe { (*descriptor).natts }).unwrap_or(0);
-    // SAFETY: it has so many attributes.
+    // SAFETY: the descriptor has this number of attributes.
     let mut columns: Vec<_> = (0..natts).map(|i| unsafe { Column::of_descriptor(descriptor, i, &session) }).collect();
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let fields = place(&mut columns, places, copy.shape)?;
@@ -237,7 +238,7 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: pg
     Ok(rows)
 }
 
-/// The columns are in these places of a record. Returns what is said of their texts.
+/// Sets the positions of the columns in a record. Returns the options for their texts.
 fn place(columns: &mut [Column], places: &Places, shape: Shape) -> Result<Vec<FieldDraft>> {
     let mut fields = vec![None; columns.len()];
     for (name, slice, key, field) in places {
@@ -262,10 +263,10 @@ fn place(columns: &mut [Column], places: &Places, shape: Shape) -> Result<Vec<Fi
     Ok(fields.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// Collect rows, up to one that input functions are to make values of.
+/// Collects rows, up to one that needs input functions.
 ///
 /// # Safety
-/// A valid reading that nobody else uses.
+/// A valid reading that nothing else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
     // SAFETY: this function's contract covers the argument.
@@ -301,7 +302,7 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
         let mut decoded = r.rows.decoded();
         if decoded.is_some() {
             while let Some(row) = decoded {
-                // SAFETY: a row with the descriptor's attributes, which is new; guarded calls.
+                // SAFETY: a new row with the descriptor's attributes; guarded calls.
                 unsafe {
                     r.rows.make_datums(row).or_raise();
                     pg_sys::tuplestore_putvalues(r.store, r.descriptor, row.values, row.nulls);
@@ -311,7 +312,7 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
             continue;
         }
         r.rows.reset();
-        // A row that is too short must not show what is left of the one before.
+        // A row that is too short must not show values of the row before.
         r.nulls.fill(true);
         let arrays = RowArrays { values: r.values.as_mut_ptr(), nulls: r.nulls.as_mut_ptr() };
         // SAFETY: the arrays are as long as the descriptor; the context is this row's.
@@ -341,7 +342,7 @@ unsafe extern "C-unwind" fn collect(reading: *mut Reading) -> i32 {
 }
 
 impl Reading {
-    /// The fields are for these columns, until there is another file.
+    /// Maps fields to columns until the next file.
     fn fit(&mut self) {
         self.all = self.rows.all();
         if self.tolerance.on_error == OnError::Stop && self.limit_left == u64::MAX {
@@ -349,11 +350,11 @@ impl Reading {
         }
     }
 
-    /// The row is complete. Guarded.
+    /// Stores the complete row. Guarded.
     fn keep(&mut self) {
         self.rows.check_missing().or_raise();
         self.limit_left -= 1;
-        // SAFETY: a guarded call with a row of the descriptor's.
+        // SAFETY: a guarded call with a row of the descriptor.
         unsafe {
             let (values, nulls) = (self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
             pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls);
@@ -361,7 +362,7 @@ impl Reading {
     }
 }
 
-/// The row has all its values now.
+/// Stores the row after input functions have made its values.
 ///
 /// # Safety
 /// As [`collect`].
@@ -371,10 +372,10 @@ unsafe extern "C-unwind" fn keep(reading: *mut Reading) {
     unsafe { (*reading).keep() }
 }
 
-/// Close the file and forget it.
+/// Closes the file and frees the reading.
 ///
 /// # Safety
-/// As [`collect`]; nobody uses it afterwards.
+/// As [`collect`]; it is not used afterwards.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(reading: *mut Reading) {
     // SAFETY: this function's contract covers the argument; deleting the context drops it.

@@ -1,4 +1,4 @@
-//! What a load has to say when it is done.
+//! The result of a load: counts, indexes and notes, as a row.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -9,45 +9,45 @@ use crate::pg::server_text::to_server;
 use crate::pg::stages::Stages;
 use crate::pg::usage::Cpu;
 
-/// What a writer counted.
+/// Figures that a writer counted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     /// Rows that are in the table now.
     pub loaded: u64,
-    /// Rows with bad values, left out.
+    /// Records left out because of an error.
     pub rejected: u64,
-    /// Rows whose key was there before, left out.
+    /// Rows left out because their key already exists.
     pub duplicate: u64,
     /// Rows that `where` or a trigger left out.
     pub filtered: u64,
     pub bytes_read: u64,
     /// Pages that were made and appended.
     pub pages: u64,
-    /// What processes other than the one that was called took, and where the time of all of them went.
+    /// CPU usage of the processes other than the caller's, and time by stage of all processes.
     pub others: Cpu,
     pub stages: Stages,
-    /// Processes besides the one that was called.
+    /// Processes other than the caller's.
     pub workers: usize,
-    /// What is worth knowing about how it went, one sentence each.
+    /// Remarks about the load, one sentence each.
     pub notes: Vec<String>,
     pub indexes: Vec<IndexReport>,
 }
 
-/// How an index came by the new rows.
+/// How an index got the new entries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexReport {
     pub name: String,
-    /// `insert`, `merge` or `rebuild`.
+    /// The index strategy: `insert`, `merge` or `rebuild`.
     pub method: &'static str,
-    /// Where the keys of a rebuilt index come from: `load`, which has collected them, or `table`, which was read again.
+    /// Source of the keys of a rebuilt index: `load`, which has collected them, or `table`, which was scanned.
     pub from: Option<&'static str>,
     pub why: Why,
-    /// Workers that have helped to build it.
+    /// Workers that took part in the build.
     pub workers: usize,
     pub seconds: f64,
 }
 
-/// Why an index came by the rows in this way and in no other.
+/// The reason for the index strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     Asked,
@@ -71,7 +71,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words.
+    /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
             Why::Asked => "as the option says",
@@ -99,7 +99,7 @@ impl Why {
 /// Columns of the result.
 pub const COLUMNS: usize = 11;
 
-/// The one row of the result. Guarded; allocates in the current memory context.
+/// The row of the result. Guarded; allocates in the current memory context.
 pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [Option<pg_sys::Datum>; COLUMNS] {
     let number = |n: u64| Some(pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX)));
     [
@@ -117,7 +117,7 @@ pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [Option<pg
     ]
 }
 
-/// Put it. Guarded.
+/// Stores the row in the result. Guarded.
 ///
 /// # Safety
 /// The result of a function whose row type is that of `bulk_load`, materialized.
@@ -137,7 +137,7 @@ fn text(text: &str) -> pg_sys::Datum {
 fn notes(notes: &[String]) -> pg_sys::Datum {
     let mut values: Vec<_> = notes.iter().map(|note| text(note)).collect();
     let len = i32::try_from(values.len()).unwrap_or(i32::MAX);
-    // SAFETY: a guarded call that copies so many values; text is of variable length and aligned to an int.
+    // SAFETY: a guarded call that copies this number of values; text has variable length and int alignment.
     let array = unsafe {
         pg_sys::construct_array(
             values.as_mut_ptr(),
@@ -156,13 +156,13 @@ fn indexes(indexes: &[IndexReport]) -> pg_sys::Datum {
     jsonb(&to_server(&format!("[{}]", objects.join(", "))))
 }
 
-/// Guarded; allocates in the current memory context.
+/// Parses JSON to a jsonb datum. Guarded; allocates in the current memory context.
 pub fn jsonb(json: &CStr) -> pg_sys::Datum {
-    // SAFETY: a guarded call that only looks at the string.
+    // SAFETY: a guarded call that only reads the string.
     unsafe { pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1) }
 }
 
-/// Text as it stands between the quotes of a json string.
+/// Escapes text for a JSON string.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for c in text.chars() {

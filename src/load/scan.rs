@@ -1,10 +1,11 @@
-//! `bulk_rows` as a scan: how the executor gets a load's rows.
+//! `bulk_rows` as a scan: a load's rows in, a slot out, one row at a time.
 //!
-//! A set-returning function in FROM has its rows collected before the first one is used, and in a SELECT list it makes
-//! a composite value of each. So the planner is told of another way to scan a call of `bulk_rows`, and of no other: a
-//! custom scan, which fills its slot with the row as it is ([`feed`](super::feed)). The function itself refuses.
+//! The executor collects the rows of a set-returning function in FROM before it uses the first one. In a SELECT list it
+//! makes a composite value of each. So the planner gets another path for calls of `bulk_rows`, and for nothing else: a
+//! custom scan, which stores the row itself in its slot ([`feed`](super::feed)). The function itself raises an error.
 //!
-//! The token says which load is meant. It is evaluated when the scan begins, and only our own statement knows one.
+//! The token says which load is meant. The scan evaluates it when it begins; only the buffered writer's own statement
+//! has a valid one.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -19,7 +20,7 @@ use crate::pg::unguarded;
 
 const NAME: &CStr = c"bulk_rows";
 
-/// Rows that the planner believes in; nobody has counted them.
+/// The planner's row estimate; the real number is unknown.
 const ROWS: f64 = 1000.0;
 
 static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
@@ -43,10 +44,10 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
 /// The hook that was there before.
 static mut PREVIOUS_HOOK: pg_sys::set_rel_pathlist_hook_type = None;
 
-/// Tell the planner. Called once, when the library is loaded.
+/// Registers the scan and the hook. Called once, when the library is loaded.
 pub fn init() {
-    // SAFETY: the server loads a library from one thread, and calls hooks from it; the table stays. Who writes a plan down and
-    // reads it again finds the table by its name.
+    // SAFETY: the server loads a library from one thread, and calls hooks from it; the table stays. A plan that is
+    // serialized and read again finds the table by its name.
     unsafe {
         pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
         PREVIOUS_HOOK = pg_sys::set_rel_pathlist_hook;
@@ -54,7 +55,7 @@ pub fn init() {
     }
 }
 
-/// Our hook, as a number, if no other library had one before; else one that no hook has.
+/// The address of this library's hook, if no other library had one before; else a number that equals no hook.
 pub fn sole_hook() -> usize {
     // SAFETY: a variable of this process, which has one thread of the server's.
     if unsafe { PREVIOUS_HOOK }.is_none() { set_rel_pathlist as *const () as usize } else { usize::MAX }
@@ -74,7 +75,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
         if let Some(previous) = PREVIOUS_HOOK {
             unguarded::guard(|| previous(root, rel, index, entry));
         }
-        // Planning of whoever does not load anything is none of our business.
+        // Planning outside of a load is left unchanged.
         if !feed::is_any_running() || call_of(entry).is_none() {
             return;
         }
@@ -93,12 +94,12 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     }
 }
 
-/// The call of `bulk_rows` that a range table entry is, if it is one. Guarded.
+/// The call of `bulk_rows` in a range table entry, if there is one. Guarded.
 ///
 /// # Safety
 /// A valid entry.
 unsafe fn call_of(entry: *const pg_sys::RangeTblEntry) -> Option<*mut pg_sys::FuncExpr> {
-    // SAFETY: this function's contract covers the entry; tags say what nodes are.
+    // SAFETY: this function's contract covers the entry; tags give the node types.
     unsafe {
         if (*entry).rtekind != pg_sys::RTEKind::RTE_FUNCTION || (*entry).funcordinality {
             return None;
@@ -128,7 +129,7 @@ unsafe extern "C-unwind" fn plan_path(
     clauses: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: the planner's own structures; a path was made for a call of `bulk_rows` only.
+    // SAFETY: the planner's own structures; the path was made for a call of `bulk_rows`.
     unsafe {
         let index = (*rel).relid;
         let entry = *(*root).simple_rte_array.add(index as usize);
@@ -150,10 +151,10 @@ unsafe extern "C-unwind" fn plan_path(
     }
 }
 
-/// What the scan's slot has: each attribute of the row type at its place.
+/// The target list of the scan's slot: each attribute of the row type, in order.
 ///
 /// # Safety
-/// A row type, which the relation at `index` of the range table has.
+/// A row type of the relation at `index` of the range table.
 unsafe fn columns(index: pg_sys::Index, row_type: pg_sys::Oid) -> *mut pg_sys::List {
     // SAFETY: guarded calls; a descriptor has natts attributes.
     unsafe {
@@ -190,7 +191,7 @@ struct Scan {
 /// Called by the executor.
 #[pg_guard]
 unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: a guarded allocation of this size, zeroed: a valid state but for what is set here.
+    // SAFETY: a guarded allocation of this size, zeroed: a valid state once these fields are set.
     unsafe {
         let scan = pg_sys::palloc0(size_of::<Scan>()).cast::<Scan>();
         (*scan).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
@@ -228,10 +229,10 @@ unsafe extern "C-unwind" fn begin(node: *mut pg_sys::CustomScanState, _estate: *
     }
 }
 
-/// Are values of one row values of the other?
+/// Do two descriptors have the same column types, except for dropped columns of the second?
 ///
 /// # Safety
-/// Two descriptors.
+/// Two valid descriptors.
 unsafe fn are_the_same(one: pg_sys::TupleDesc, other: pg_sys::TupleDesc) -> bool {
     // SAFETY: this function's contract covers both arguments; attributes below natts exist.
     unsafe {
@@ -251,7 +252,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
     unsafe { unguarded::ExecScan(&raw mut (*node).ss, Some(next), Some(recheck)) }
 }
 
-/// The next row.
+/// Returns the next row.
 ///
 /// # Safety
 /// Called by ExecScan, from a plain frame, with a scan that has begun.
@@ -288,7 +289,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
     }
 }
 
-/// There is nothing that could have changed.
+/// Always true: the rows of a load have no concurrent versions.
 unsafe extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut pg_sys::TupleTableSlot) -> bool {
     true
 }
@@ -330,13 +331,13 @@ unsafe extern "C-unwind" fn refuse() {
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
 }
 
-/// `bulk_rows(target, token)`, where it is not a scan.
+/// `bulk_rows(target, token)`, if it is called outside of its scan.
 ///
 /// # Safety
 /// Called by the executor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_rows(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: it raises an error and does nothing else.
+    // SAFETY: it only raises an error.
     unsafe { refuse() };
     pg_sys::Datum::from(0usize)
 }

@@ -1,7 +1,7 @@
-//! Settings that a job has beside those of its owner's session: option `settings` of bulk_enqueue.
+//! The option `settings` of bulk_enqueue: settings of a job beside those of its owner's session.
 //!
-//! They hold for the transaction of the load, as SET LOCAL makes them, and are set with the rights of the job's owner. When the
-//! job is enqueued, they are checked as SET checks them.
+//! They hold for the load's transaction, like SET LOCAL, and are set with the rights of the job's owner. bulk_enqueue
+//! checks them as SET does.
 
 use std::ffi::CString;
 
@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::pg::jsonb::{self, Json};
 use crate::pg::option_value::{invalid, text};
 
-/// The option.
+/// Name of the option.
 pub const SETTINGS: &str = "settings";
 
-/// Settings that a job has values of its own for.
+/// Settings that every job sets itself.
 const FORCED: [&str; 11] = [
     "default_transaction_isolation",
     "default_transaction_read_only",
@@ -36,7 +36,7 @@ pub struct Setting {
     value: CString,
 }
 
-/// The value of the option.
+/// Parses the value of the option.
 pub fn of_json(json: Json) -> Result<Vec<Setting>> {
     let members = match json {
         Json::Null => return Ok(Vec::new()),
@@ -57,7 +57,7 @@ fn setting(name: Vec<u8>, value: Json) -> Result<Setting> {
     let (Json::Text(value) | Json::Literal(value)) = value else {
         return Err(invalid(format!("value of \"{shown}\" in settings must be a string, number or boolean")));
     };
-    // No string of the server has a zero byte in it.
+    // A string of the server has no zero byte.
     let string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
     Ok(Setting { name: string(name), value: string(value) })
 }
@@ -73,12 +73,12 @@ pub unsafe fn of_options(options: pg_sys::Datum) -> Result<Vec<Setting>> {
     found.map_or_else(|| Ok(Vec::new()), |(_, json)| of_json(json))
 }
 
-/// Raise what SET would raise for the current user. Guarded.
+/// Raises SET's errors for the current user. Guarded.
 pub fn check(settings: &[Setting]) {
     settings.iter().for_each(|setting| setting.set_local(false));
 }
 
-/// Set them with the rights of the current user, until the end of the transaction. Guarded.
+/// Sets them with the rights of the current user, until the end of the transaction. Guarded.
 pub fn apply(settings: &[Setting]) {
     settings.iter().for_each(|setting| setting.set_local(true));
 }

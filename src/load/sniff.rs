@@ -1,7 +1,7 @@
-//! `bulk_sniff`: what a file is, as a row.
+//! `bulk_sniff`: detects the format of a file and returns it as a row.
 //!
-//! What is found out, and how, is `pg::sniff`'s business. Here are the arguments, the rights, which are those of a load, and the
-//! row of the result, with statements and options that can be used as they are.
+//! `pg::sniff` does the detection. This module has the arguments, the rights, which are those of a load, and the result
+//! row, whose statements and options are ready for use.
 
 use std::ffi::{CStr, CString};
 
@@ -23,10 +23,10 @@ use crate::pg::sniff::{self, Place, Request, Sniffed, identifier, table_name};
 use crate::pg::source::Location;
 use pg_bulk_format::dialect::{Eol, Format};
 
-/// The names besides those that say what a file is.
+/// Option names besides those that describe the file.
 const NAMES: &[&str] = &["program", "server", "sample", "table"];
 
-/// The foreign server that there always is.
+/// The foreign server that the extension creates.
 const SERVER: &CStr = c"bulk_files";
 
 static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -76,7 +76,7 @@ struct Asked<'a> {
     request: Request,
     server: Option<CString>,
     is_program: bool,
-    /// The name of the table, as SQL wants it written.
+    /// The name of the table, quoted for SQL.
     table: Vec<u8>,
 }
 
@@ -175,14 +175,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The name of a table, with a schema or without, as SQL wants it written. Guarded.
+/// The name of a table, with or without a schema, quoted for SQL. Guarded.
 fn qualified(name: &str, value: &Value) -> Result<Vec<u8>> {
     let given = value.one(name)?;
     let Some(given) = datum(given) else { return Err(invalid(format!("{name} must be the name of a table"))) };
     // SAFETY: guarded calls: a text, and a list of nodes with strings, or an error.
     unsafe {
         let names = pgrx::PgList::<pg_sys::Node>::from_pg(pg_sys::textToQualifiedNameList(given.cast_mut_ptr()));
-        // It complains of too many.
+        // Raises if there are too many parts.
         pg_sys::makeRangeVarFromNameList(names.as_ptr());
         let parts: Vec<_> = names
             .iter_ptr()
@@ -247,22 +247,22 @@ fn json_string(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Guarded.
+/// Parses JSON to a jsonb datum. Guarded.
 fn jsonb_of(json: Vec<u8>) -> Option<pg_sys::Datum> {
     let json = CString::new(json).unwrap_or_default();
-    // SAFETY: a guarded call of the type's own function, with a string, which it does not keep.
+    // SAFETY: a guarded call of the type's input function, which does not keep the string.
     Some(unsafe {
         pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), json.as_ptr().cast_mut(), pg_sys::JSONBOID, -1)
     })
 }
 
-/// Guarded.
+/// Makes a text[] of the notes. Guarded.
 fn text_array<'a>(notes: impl Iterator<Item = &'a String>) -> pg_sys::Datum {
     let mut elements: Vec<_> =
         notes.map(|note| datum(to_server(note).to_bytes()).unwrap_or(pg_sys::Datum::from(0usize))).collect();
     let count = i32::try_from(elements.len()).unwrap_or(0);
     let align = pg_sys::TYPALIGN_INT as std::ffi::c_char;
-    // SAFETY: a guarded call with as many texts as it says.
+    // SAFETY: a guarded call with the number of texts in the array.
     let array = unsafe { pg_sys::construct_array(elements.as_mut_ptr(), count, pg_sys::TEXTOID, -1, false, align) };
     pg_sys::Datum::from(array)
 }

@@ -1,9 +1,9 @@
-//! From the file to the table's columns: which field is for which attribute, and the rows that come of it.
+//! From the file to the table's columns: the field for each attribute, and the rows.
 //!
-//! By position, the fields are the columns of the `columns` option or all that the table has, and that is known before
-//! the file is opened. By name, the header line tells; since a program or a FIFO can be read only once, it is the
-//! [`Rows`] about to be loaded that read it ([`by_name`]). Either way the result is a [`Mapping`], which a parallel
-//! worker can make the same rows from.
+//! By position, the fields are the columns of the option `columns`, or all columns of the table; that is known before
+//! the file is opened. By name, the header line decides. A program or a FIFO can be read only once, so the [`Rows`]
+//! that are about to be loaded read the header ([`by_name`]). Either way the result is a [`Mapping`], from which a
+//! parallel worker can make the same rows.
 
 use std::ffi::{CStr, CString};
 
@@ -27,7 +27,7 @@ use crate::pg::soft::OnError;
 use crate::pg::source::Location;
 use crate::pg::stream::Header;
 
-/// One more file whose rows an INSERT takes.
+/// A further file that an INSERT reads.
 #[derive(Debug)]
 pub struct Source {
     pub options: LoadOptions,
@@ -41,21 +41,21 @@ pub struct Source {
 pub struct Mapping {
     /// The attribute's number; None for a field that no attribute takes.
     pub fields: Vec<Option<i16>>,
-    /// What the fields are called, in the server's encoding.
+    /// The names of the fields, in the server's encoding.
     pub names: Vec<CString>,
-    /// Attributes that no field is for, and what they get.
+    /// Attributes that no field is for, and their values.
     pub others: Vec<(i16, Taken)>,
     pub notes: Vec<String>,
-    /// Attributes that get something else than a field as it is.
+    /// Attributes whose values are not unchanged fields.
     pub computed: Vec<i16>,
-    /// Then, the columns of the foreign table that are looked at. They keep their places.
+    /// With such attributes, the columns of the foreign table that are read. They keep their positions.
     pub wanted: Option<Vec<i16>>,
-    /// The function that the fields are arguments of, and that makes the row.
+    /// The filter function, which takes the fields as arguments and makes the row.
     pub function: Option<pg_sys::Oid>,
 }
 
 impl Mapping {
-    /// The fields of a foreign table's file, and the attributes that `place` says its columns go to. Guarded.
+    /// Maps the fields of a foreign table's file to attributes by `place`. Guarded.
     ///
     /// # Safety
     /// The open foreign table.
@@ -65,7 +65,7 @@ impl Mapping {
         mapping
     }
 
-    /// The place of an input of expressions in the input row ([`input_descriptor`]).
+    /// The position of an expression's input in the input row ([`input_descriptor`]).
     pub fn input(&self, name: &CStr, relation: pg_sys::Relation) -> Option<usize> {
         let at = self.names.iter().position(|known| known.as_c_str() == name)?;
         if let Some(attnum) = self.fields.get(at)? {
@@ -79,7 +79,7 @@ impl Mapping {
         self.fields.push(attnum);
     }
 
-    /// The numbers of the attributes that fields are for.
+    /// The numbers of all attributes that the load sets.
     pub fn attributes(&self) -> impl Iterator<Item = i16> {
         let others = self.others.iter().map(|(attnum, _)| *attnum);
         self.fields.iter().copied().flatten().chain(others).chain(self.computed.iter().copied())
@@ -109,8 +109,8 @@ fn natts(relation: pg_sys::Relation) -> usize {
     unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
 }
 
-/// What expressions see: the target's columns, and then a text for each field that is for none of them; or a filter's arguments. Guarded;
-/// allocates in the current memory context.
+/// The input row of expressions: the target's columns, then a text for each field that is for none of them; or a
+/// filter's arguments. Guarded; allocates in the current memory context.
 pub fn input_descriptor(relation: pg_sys::Relation, mapping: &Mapping) -> pg_sys::TupleDesc {
     if let Some(function) = mapping.function {
         return filter::descriptor(function, relation).or_raise();
@@ -160,7 +160,7 @@ pub fn others(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Vec<(
     Ok(mapping.others)
 }
 
-/// The mapping that does not depend on the file; None if the header is to tell. Guarded.
+/// The mapping that does not depend on the file; None if the header decides. Guarded.
 pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<Option<Mapping>> {
     if options.match_by_name {
         others(relation, options)?;
@@ -192,7 +192,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
                     break;
                 }
                 match attribute_number(relid(relation), name) {
-                    // It is for expressions, which are looked at later.
+                    // It is an input of expressions, which are analyzed later.
                     Err(error)
                         if error.sqlstate() == Code::ERRCODE_UNDEFINED_COLUMN && !options.computed.is_empty() =>
                     {
@@ -214,7 +214,7 @@ pub fn by_position(relation: pg_sys::Relation, options: &LoadOptions) -> Result<
     Ok(Some(mapping))
 }
 
-/// A name as the parser would find it in an expression: no longer than names are (truncate_identifier, scansup.c). Guarded.
+/// A name truncated as the parser truncates it in an expression (truncate_identifier, scansup.c). Guarded.
 fn as_identifier(name: &CStr) -> CString {
     let bytes = name.to_bytes();
     let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
@@ -224,9 +224,9 @@ fn as_identifier(name: &CStr) -> CString {
     CString::new(clipped).unwrap_or_default()
 }
 
-/// Open the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. What is wrong with the
-/// columns is said before, as by BeginCopyFrom (copyfrom.c): a program must not begin, nor a FIFO get a reader, for nothing. Guarded;
-/// the current memory context must outlive the rows.
+/// Opens the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Errors about
+/// columns come first, as in BeginCopyFrom (copyfrom.c): before a program starts, or a FIFO gets a reader. Guarded; the
+/// current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Option<&Mapping>) -> Result<Rows> {
     if let (Some(foreign), Some(mapping)) = (options.foreign, mapping) {
         return foreign_rows(foreign, options, mapping);
@@ -239,16 +239,16 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     };
     let list = options.copy.files(&options.location)?;
     let defaults = options.match_by_name && list.is_some();
-    // A query makes values of its own.
+    // A query makes values, not fields.
     let fields = mapping.filter(|_| options.query.is_none());
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
     let listed = list.map(Location::Files);
     let location = listed.as_ref().unwrap_or(&options.location);
     let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
     let match_header = options.copy.header == HeaderOption::Match;
-    // The header of each file tells.
+    // The header of each file decides.
     let known = (stream.files().is_some() && options.match_by_name && mapping.is_some()).then(|| columns.clone());
-    // A COPY does not say where its data are.
+    // COPY's messages do not name the location of its data.
     let described = if options.is_copy { CString::default() } else { options.location.described() };
     let mut rows = Rows::new(stream, columns, name, described, match_header);
     if mapping.is_some_and(|mapping| mapping.function.is_some()) {
@@ -261,8 +261,8 @@ pub fn open_rows(relation: pg_sys::Relation, options: &LoadOptions, mapping: Opt
     Ok(rows)
 }
 
-/// The rows of a foreign table's file. Its columns make values of the fields, and messages speak of it; where the values
-/// go is the mapping's business. Guarded; memory as in [`open_rows`].
+/// The rows of a foreign table's file. The foreign table's columns convert the fields, and messages name it; `mapping`
+/// says where the values go. Guarded; memory as in [`open_rows`].
 fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) -> Result<Rows> {
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
     let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
@@ -291,7 +291,7 @@ pub fn foreign_columns(
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
     for (column, field) in columns.iter_mut().zip(&mapping.fields) {
-        // Which rows survive must not depend on which columns are looked at.
+        // The set of rows that are rejected must not depend on the columns that are read.
         let is_wanted = |wanted: &Vec<i16>| {
             options.copy.on_error != OnError::Stop
                 || wanted.iter().any(|number| usize::try_from(number - 1) == Ok(column.attribute))
@@ -305,7 +305,7 @@ pub fn foreign_columns(
     Ok((name, columns))
 }
 
-/// With `defaults`, there may be no field for a column: it then gets its default.
+/// The columns of the file. With `defaults`, a column without a field gets its default.
 fn columns(
     relation: pg_sys::Relation,
     options: &LoadOptions,
@@ -316,7 +316,7 @@ fn columns(
     let session = column::session(encodings.charset());
     if let Some(function) = mapping.function {
         let mut columns = filter::columns(function, relation, mapping, &session)?;
-        // Options are about fields.
+        // Options apply to fields only.
         let others = columns.split_off(mapping.names.len().min(columns.len()));
         for (column, slice) in columns.iter_mut().zip(&options.slices) {
             column.slice.clone_from(slice);
@@ -361,11 +361,11 @@ fn columns(
     Ok(columns)
 }
 
-/// Read the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
+/// Reads the header of rows that were opened without a mapping. Guarded; memory as in [`open_rows`].
 pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Rows) -> Result<Mapping> {
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let count = rows.stream().files().map(|list| list.files.len());
-    // In how many files each field is.
+    // Counts the files that have each field.
     let (mut files, mut files_with) = (0, Vec::new());
     for file in 0..count.unwrap_or(1) {
         if file > 0 {
@@ -384,7 +384,7 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
         }
     }
     if mapping.fields.is_empty() && mapping.names.is_empty() {
-        // All are empty.
+        // All files are empty.
         return Ok(mapping);
     }
     if mapping.fields.iter().all(Option::is_none) {
@@ -394,7 +394,7 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
     }
     let mut columns = columns(relation, options, &mapping, count.is_some())?;
     if count.is_some() {
-        // What no file lacks needs no default, which not every process might be able to make.
+        // A column that is in every file needs no default, which not every process can evaluate.
         let keeps = options.copy.dialect.default.is_some();
         for (column, _) in columns.iter_mut().zip(&files_with).filter(|(_, with)| **with == files && !keeps) {
             column.default = std::ptr::null_mut();
@@ -407,7 +407,7 @@ pub fn by_name(relation: pg_sys::Relation, options: &LoadOptions, rows: &mut Row
     Ok(mapping)
 }
 
-/// What a file's header names goes to the columns of these names; those of the files before it are known.
+/// Adds the names of a file's header to the mapping, after those of earlier files.
 fn add_names(relation: pg_sys::Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u8>>>) -> Result<()> {
     let attributes: Vec<_> = attributes(relation).collect();
     let earlier = mapping.names.len();
@@ -444,8 +444,8 @@ fn is_generated(relid: pg_sys::Oid, name: &CStr) -> bool {
     }
 }
 
-/// The attributes that no field sets and that have a default: their indexes, and the expressions, ready to run. Serial
-/// and identity columns appear as their nextval. Guarded; allocates in the current memory context.
+/// Attributes that no field sets and that have a default: their indexes, and the initialized expressions. Serial and
+/// identity columns appear as their nextval. Guarded; allocates in the current memory context.
 pub fn defaults(relation: pg_sys::Relation, mapping: &Mapping) -> Vec<(usize, *mut pg_sys::ExprState)> {
     attributes(relation)
         .filter(|(attnum, _)| mapping.attributes().all(|a| a != *attnum))

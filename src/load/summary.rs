@@ -1,6 +1,6 @@
-//! The log's account of a load that has succeeded, in the manner of autovacuum's.
+//! The log message about a successful load, like autovacuum's.
 //!
-//! It is a LOG message: in the server's log unless that keeps only fatal errors, and at a client that asks for such.
+//! Its level is LOG: it is in the server's log unless that keeps only fatal errors, and a client may ask for it.
 
 use std::fmt::Write;
 use std::iter;
@@ -15,7 +15,7 @@ use crate::pg::source::Location;
 use crate::pg::stages::Stage;
 use crate::pg::unguarded as c;
 
-/// Write it. Guarded.
+/// Writes the message. Guarded.
 pub fn log(load: &mut Load) {
     let level = pg_sys::LOG.cast_signed();
     // SAFETY: compares settings.
@@ -23,7 +23,7 @@ pub fn log(load: &mut Load) {
         return;
     }
     let text = to_server(&text(load));
-    // SAFETY: the string outlives the message. What the load is part of is not to be told with it.
+    // SAFETY: the string outlives the message, which is logged without error context.
     unsafe {
         c::guard(|| {
             if c::errstart_cold(level, std::ptr::null()) {

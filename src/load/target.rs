@@ -1,8 +1,8 @@
-//! The table that is loaded: who may, under which lock, and what kind of thing it is.
+//! The target of a load: privileges, lock, and the kind of relation.
 //!
-//! Rights that a lock would do harm without (TRUNCATE, ownership) are checked before the lock is asked for; the right
-//! to INSERT is checked on the columns, as COPY checks it, once these are known. Everything that speaks against building
-//! pages for the table is collected as [obstacles](super::obstacle), whoever is to write in the end.
+//! TRUNCATE and ownership rights are checked before the lock is requested, because a lock without them would do harm.
+//! The INSERT privilege is checked on the columns, as COPY checks it, once these are known. All reasons against
+//! building pages for the table are collected as [obstacles](super::obstacle), for either writer.
 
 use std::ffi::{CStr, CString};
 
@@ -19,10 +19,10 @@ use crate::pg::server_text::from_server;
 use crate::pg::source::Location;
 use crate::pg::unguarded::{find_all_inheritors, guard};
 
-/// What kind of thing a target is.
+/// The kind of relation that a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A table with rows of its own, maybe a partition.
+    /// A table that stores rows, perhaps a partition.
     Plain,
     Partitioned,
     /// A view or a foreign table.
@@ -32,17 +32,17 @@ pub enum Kind {
 /// The target of a load, open and locked.
 #[derive(Debug)]
 pub struct Target {
-    /// Null while a command of our own must find it closed.
+    /// Null while a command of pg_bulk requires that it is closed.
     pub relation: pg_sys::Relation,
     pub relid: pg_sys::Oid,
     pub kind: Kind,
     /// Schema and name, quoted.
     pub name: CString,
-    /// Why its pages cannot be built, one sentence each; empty where they can.
+    /// Reasons why its pages cannot be built, one sentence each; empty if they can.
     pub obstacles: Vec<String>,
 }
 
-/// Raise what forbids any load here and now. Guarded.
+/// Raises errors that forbid any load in this transaction. Guarded.
 pub fn check_transaction(function: &CStr) {
     // SAFETY: guarded calls with a string.
     unsafe {
@@ -53,7 +53,8 @@ pub fn check_transaction(function: &CStr) {
     }
 }
 
-/// May the current user read files, those of a server's directory, or run programs? Asked before anything looks whether there is such a file. Guarded.
+/// Raises unless the current user may read files, read files below a server's directory, or run programs. Runs before
+/// any test whether the file exists. Guarded.
 pub fn check_location(location: &Location) -> Result<()> {
     let (role, name, what) = match location {
         // SAFETY: a guarded call.
@@ -77,19 +78,19 @@ pub fn check_location(location: &Location) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail))
 }
 
-/// The table was to be made. Raises. Guarded.
+/// Raises the error that the table to be created already exists. Guarded.
 pub fn raise_exists(relid: pg_sys::Oid) {
-    // SAFETY: a guarded catalog lookup; null if there is none, of which others tell.
+    // SAFETY: a guarded catalog lookup; null if there is no table, which is reported elsewhere.
     let name = unsafe { pg_sys::get_rel_name(relid) };
     if !name.is_null() {
-        // SAFETY: a string of the server's.
+        // SAFETY: a string of the server.
         let name = from_server(unsafe { CStr::from_ptr(name) });
         Error::new(Code::ERRCODE_DUPLICATE_TABLE, format!("relation \"{name}\" already exists")).raise();
     }
 }
 
 impl Target {
-    /// Lock the table and look at it. Guarded.
+    /// Locks the table and inspects it. Guarded.
     pub fn open(relid: pg_sys::Oid, options: &LoadOptions) -> Result<Target> {
         check_lock_rights(relid, options);
         let lock = match options.lock {
@@ -103,19 +104,18 @@ impl Target {
             let message = format!("relation with OID {} does not exist", relid.to_u32());
             return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
         }
-        // What an INSERT holds, whatever stronger lock there is: the executor insists on it.
-        // SAFETY: a guarded call.
+        // The lock of an INSERT, in addition to any stronger lock: the executor requires it. SAFETY: a guarded call.
         unsafe { pg_sys::LockRelationOid(relid, pg_sys::RowExclusiveLock.cast_signed()) };
         let kind = kind(relation)?;
         if kind == Kind::Partitioned && options.lock == LockOption::Share {
-            // At once, so that nobody has to ask for more when the indexes of a partition are rebuilt.
-            // SAFETY: a guarded call; the locks are kept.
+            // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt. SAFETY: a
+            // guarded call; the locks are kept.
             unsafe { guard(|| find_all_inheritors(relid, lock.cast_signed(), std::ptr::null_mut())) };
         }
         Ok(Target { relation, relid, kind, name: qualified(relation), obstacles: Vec::new() })
     }
 
-    /// A plain or partitioned table that is open and locked. Guarded.
+    /// Makes the target of a plain or partitioned table that is open and locked. Guarded.
     ///
     /// # Safety
     /// Such a table.
@@ -125,7 +125,7 @@ impl Target {
         Ok(Target { relation, relid, kind: kind(relation)?, name: qualified(relation), obstacles: Vec::new() })
     }
 
-    /// Close it, and keep the lock. Guarded.
+    /// Closes it, and keeps the lock. Guarded.
     pub fn close(&mut self) {
         let relation = std::mem::replace(&mut self.relation, std::ptr::null_mut());
         if !relation.is_null() {
@@ -134,7 +134,7 @@ impl Target {
         }
     }
 
-    /// Open it again under the lock it has. Guarded.
+    /// Opens it again under the lock that is held. Guarded.
     pub fn reopen(&mut self) {
         if self.relation.is_null() {
             // SAFETY: a guarded call; the lock is held.
@@ -142,7 +142,7 @@ impl Target {
         }
     }
 
-    /// Can rows be checked for it? What a view or a foreign table makes of a row nobody knows before.
+    /// Raises if rows cannot be checked: the result of an INSERT into a view or a foreign table is unknown beforehand.
     pub fn check_rows(&self) -> Result<()> {
         if self.kind != Kind::Other {
             return Ok(());
@@ -151,7 +151,7 @@ impl Target {
         Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).detail("It is not a table."))
     }
 
-    /// May the current user replace rows? Guarded.
+    /// Raises unless the current user may replace rows. Guarded.
     pub fn check_replace(&self, keep: Keep) {
         if keep != Keep::New {
             return;
@@ -173,8 +173,8 @@ impl Target {
         relation_name(self.relation)
     }
 
-    /// May the current user INSERT into the columns that the file has fields for, and look at those that `where` looks
-    /// at? Without a mapping: into any column at all. Guarded.
+    /// Raises unless the current user may INSERT into the columns that the file has fields for, and SELECT those that
+    /// `where` reads. Without a mapping: into any column. Guarded.
     pub fn check_insert(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<()> {
         // SAFETY: the relation is open.
         unsafe { self.insertion(mapping, rights).check() };
@@ -182,8 +182,8 @@ impl Target {
         Ok(())
     }
 
-    /// The same, when the rows come from there: the hooks of other libraries are asked as by a COPY. `by` is for the text that
-    /// they see. Guarded.
+    /// Checks as [`check_insert`](Target::check_insert), and calls the hooks of other libraries as a COPY from this
+    /// location does. They see the text `by`. Guarded.
     pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) {
         let insertion = self.insertion(mapping, rights);
         // SAFETY: the relation is open and locked.
@@ -196,7 +196,7 @@ impl Target {
         self.check_policies();
     }
 
-    /// Guarded.
+    /// The range table entry that an INSERT would check. Guarded.
     fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Insertion {
         let mut inserted: *mut pg_sys::Bitmapset = std::ptr::null_mut();
         for attnum in mapping.into_iter().flat_map(Mapping::attributes) {
@@ -208,7 +208,7 @@ impl Target {
         Insertion { relation: self.relation, columns: inserted, rights }
     }
 
-    /// Complains where row_security is off and a policy applies. Guarded.
+    /// Raises if row_security is off and a policy applies. Guarded.
     fn check_policies(&self) {
         // SAFETY: guarded catalog lookups.
         unsafe { pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false) };
@@ -230,9 +230,9 @@ fn relation_name(relation: pg_sys::Relation) -> String {
     from_server(unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()) })
 }
 
-/// An exclusive lock stops others, so not everybody may ask for it.
+/// Raises unless the user may take a lock that blocks other sessions.
 fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
-    // SAFETY: guarded catalog lookups. A relation that is not there is left for `open` to complain about.
+    // SAFETY: guarded catalog lookups. `open` reports a missing relation.
     unsafe {
         let name = pg_sys::get_rel_name(relid);
         if name.is_null() {
@@ -254,7 +254,7 @@ fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
     }
 }
 
-/// What can take rows at all, in the words of CopyFrom (copyfrom.c).
+/// The kind of relation; raises CopyFrom's errors (copyfrom.c) if it cannot take rows.
 fn kind(relation: pg_sys::Relation) -> Result<Kind> {
     // SAFETY: an open relation.
     let (relkind, other_session) = unsafe {

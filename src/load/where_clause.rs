@@ -1,10 +1,10 @@
-//! The `where` option: text to an expression over the target's columns.
+//! The `where` option: from text to an expression over the target's columns.
 //!
-//! It is COPY's WHERE, so it is parsed as one: the text behind `COPY … WHERE ` goes through COPY's grammar, and must
-//! have left one COPY statement and nothing behind it. What is transformed afterwards, and what is refused, is as in
-//! DoCopy (copy.c). Errors speak of places in the option's text, not in the user's statement.
+//! It is COPY's WHERE, so COPY's grammar parses it: the text after `COPY … WHERE ` must leave one COPY statement and
+//! nothing after it. The transformation and the errors are those of DoCopy (copy.c). Positions in errors refer to the
+//! option's text, not to the user's statement.
 //!
-//! A plain frame, since constant folding runs user code, and the places would not pass a guard.
+//! Analysis runs in a plain frame: constant folding runs user code, and a guard would drop the positions.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -25,7 +25,7 @@ pub fn statement(option: &CStr) -> CString {
 /// An analyzed clause.
 #[derive(Debug, Clone, Copy)]
 pub struct WhereClause {
-    /// Expressions that must all hold.
+    /// Expressions that must all be true.
     pub conditions: *mut pg_sys::List,
     pub rights: Rights,
 }
@@ -37,13 +37,13 @@ impl WhereClause {
     };
 }
 
-/// Analyze a clause over `relation`.
+/// Analyzes a clause over `relation`.
 ///
 /// # Safety
-/// A plain frame; an open relation; `statement` is made by [`statement`] and outlives the call. The result lives as long
-/// as the current memory context.
+/// A plain frame; an open relation; `statement` is made by [`statement`] and outlives the call. The result lives as
+/// long as the current memory context.
 pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> WhereClause {
-    // SAFETY: this function's contract covers the arguments; what is parsed and transformed here is freed with the context.
+    // SAFETY: this function's contract covers the arguments; parse trees are freed with the context.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -63,11 +63,11 @@ pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> W
     }
 }
 
-/// What DoCopy (copy.c) makes of its WHERE.
+/// Transforms an expression as DoCopy (copy.c) does with its WHERE.
 ///
 /// # Safety
-/// A plain frame; an open relation; an expression that nobody else uses, as the parser has made it of the state's text. The result
-/// lives as long as the current memory context.
+/// A plain frame; an open relation; an expression that the parser made of the state's text and that nothing else uses.
+/// The result lives as long as the current memory context.
 pub unsafe fn transform(
     state: *mut pg_sys::ParseState,
     relation: pg_sys::Relation,
@@ -91,12 +91,12 @@ pub unsafe fn transform(
     }
 }
 
-/// The clause, if one COPY statement is all there is.
+/// The clause, if the text is one COPY statement.
 ///
 /// # Safety
-/// What the parser returned.
+/// The parser's result.
 pub unsafe fn only_clause(parsed: *mut pg_sys::List) -> *mut pg_sys::Node {
-    // SAFETY: the parser makes lists of RawStmt; the node's tag says what it is.
+    // SAFETY: the parser makes lists of RawStmt; the tag gives the node type.
     unsafe {
         if parsed.is_null() || (*parsed).length != 1 {
             return std::ptr::null_mut();
@@ -115,7 +115,7 @@ unsafe extern "C-unwind" fn refuse() {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, "where must be one expression").raise();
 }
 
-/// Columns that are not computed yet when the clause is evaluated.
+/// Raises if the clause reads a generated column, which is computed after the clause.
 ///
 /// # Safety
 /// An open relation, and an expression over it alone.
@@ -141,7 +141,7 @@ unsafe extern "C-unwind" fn refuse_generated(relation: pg_sys::Relation, node: *
     }
 }
 
-/// An error context callback: turns a place in the statement into one in the option.
+/// An error context callback: turns a position in the statement into one in the option.
 ///
 /// # Safety
 /// Called by the server, with the statement that is being analyzed.

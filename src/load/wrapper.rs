@@ -1,6 +1,7 @@
-//! What loads ask of the foreign data wrapper.
+//! The functions of the foreign data wrapper that loads call.
 //!
-//! The two do not know each other: who knows both says at the start what the one tells of its tables.
+//! The wrapper and loads do not import each other: lib.rs passes these functions to [`init`] when the library is
+//! loaded.
 
 use std::sync::OnceLock;
 
@@ -11,24 +12,24 @@ use crate::pg::column::Column;
 use crate::pg::copy_options::CopyOptions;
 use crate::pg::source::Location;
 
-/// What the foreign data wrapper tells of its tables.
+/// Callbacks of the foreign data wrapper about its tables.
 #[derive(Debug)]
 pub struct Wrapper {
     /// Are these its routines?
     pub owns: unsafe fn(*const pg_sys::FdwRoutine) -> bool,
-    /// A table's file, and what it means.
+    /// A table's file, and its format.
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
     /// The columns of an open table's file.
     pub columns: fn(pg_sys::Relation, &CopyOptions) -> Result<Vec<Column>>,
-    /// Are the rows of one of its tables made by a filter? Guarded.
+    /// Does one of its tables have a filter? Guarded.
     pub filters: fn(pg_sys::Oid) -> Result<bool>,
-    /// The columns that the conditions of a scan look at, and those that are wanted besides.
+    /// The columns that a scan's conditions read, and the other columns that it returns.
     pub wanted: unsafe fn(*const pg_sys::ForeignScan) -> [Vec<i16>; 2],
-    /// Is it the wrapper's scan, of a file that a load can read in its place?
+    /// Is it the wrapper's scan, of a file that a load can read instead?
     pub is_replaceable: unsafe fn(*const pg_sys::ForeignScanState) -> bool,
-    /// A load is going to. Guarded.
+    /// Announces that a load replaces the scan. Guarded.
     pub replace: unsafe fn(*mut pg_sys::ForeignScanState) -> Result<()>,
-    /// It has read so many bytes, and met so many rows with bad values.
+    /// Adds bytes read and rejected rows to the scan's figures.
     pub count: unsafe fn(*mut pg_sys::ForeignScanState, u64, u64),
 }
 
@@ -42,18 +43,18 @@ impl Wrapper {
     /// Is this one of its tables?
     ///
     /// # Safety
-    /// A relation of the planner's.
+    /// A RelOptInfo of the planner.
     pub unsafe fn has(&self, rel: *const pg_sys::RelOptInfo) -> bool {
         // SAFETY: this function's contract covers the argument.
         unsafe { (self.owns)((*rel).fdwroutine) }
     }
 
-    /// Guarded.
+    /// A table's file, and its format. Guarded.
     pub fn file_of(&self, relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
         (self.file)(relid)
     }
 
-    /// Guarded; the current memory context must outlive the columns.
+    /// The columns of an open table's file. Guarded; the current memory context must outlive them.
     pub fn columns_of(&self, relation: pg_sys::Relation, copy: &CopyOptions) -> Result<Vec<Column>> {
         (self.columns)(relation, copy)
     }

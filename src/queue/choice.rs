@@ -1,23 +1,25 @@
-//! Which jobs may start now, and which of them is next.
+//! Chooses the jobs that may start now, and the next of them.
 //!
 //! **Slots.** `pg_bulk.max_running_jobs` jobs run at a time. One owner may take all of these slots, so that an
-//! installation with a single owner uses them all. An owner without a running job does not wait for another owner's second
-//! job: it starts one job beyond the limit while fewer owners than `max_running_jobs` have a running job. So each of up to `max_running_jobs` owners can always run one job, and at most `2 * max_running_jobs - 1` jobs run.
-//! A limit of 1 stays what it says: jobs run one after the other.
+//! installation with a single owner uses them all. An owner without a running job does not wait for another owner's
+//! second job: it starts one job beyond the limit while fewer owners than `max_running_jobs` have a running job. So
+//! each of up to `max_running_jobs` owners can always run one job, and at most `2 * max_running_jobs - 1` jobs run. A
+//! limit of 1 is exact: jobs run one after the other.
 //!
-//! The alternative is to keep one slot free for other owners. It needs no job beyond the limit, but a single owner
-//! would lose one of the two slots that there are by default.
+//! An alternative would be to keep one slot free for other owners. It needs no job beyond the limit, but a single owner
+//! would lose one of the two slots of the default.
 //!
-//! **Turns.** The next job has the lowest priority number. Among jobs of the same priority, the owner with the fewest
+//! **Order.** The next job has the lowest priority number. Among jobs of the same priority, the owner with the fewest
 //! running jobs comes first, then the owner whose last start is the longest ago, then the earliest `run_at`. An owner
-//! neither gains by the number of its jobs nor by an early `run_at`. Only owners with a right of their own have priorities
+//! gains neither by the number of its jobs nor by an early `run_at`. Only owners with a separate right have priorities
 //! below 0 (`functions`).
 //!
-//! **Tables.** A job that keeps others out of its table (`alone`) waits until no other job loads that table, and jobs
-//! behind it wait for it. Here the order is priority, `run_at`, `job_id`, whoever the owners are. A job whose owner gets no
-//! slot now keeps only its owner's jobs waiting: otherwise one owner's long jobs could keep others from a table.
+//! **Tables.** A job that blocks other sessions from its table (`alone`) waits until no other job loads that table, and
+//! jobs behind it wait for it. Here the order is priority, `run_at`, `job_id`, for all owners together. A job whose
+//! owner gets no slot now blocks only its owner's jobs. Otherwise one owner's long jobs could keep other owners from a
+//! table.
 //!
-//! The view bulk_jobs tells by the same rules what a job waits for (sql/queue.sql).
+//! The view bulk_jobs shows by the same rules what a job waits for (sql/queue.sql).
 
 use std::collections::HashMap;
 
@@ -25,7 +27,7 @@ use pgrx::pg_sys;
 
 use super::job::Queued;
 
-/// Who runs jobs, and who may start one.
+/// The slots in use, by owner.
 #[derive(Debug, Clone)]
 pub struct Slots {
     limit: usize,
@@ -34,7 +36,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The owners of the jobs that are running, once for each job.
+    /// Takes the owners of the running jobs, once for each job.
     pub fn new(limit: usize, owners: impl Iterator<Item = pg_sys::Oid>) -> Slots {
         let mut slots = Slots { limit, running: HashMap::new() };
         owners.for_each(|owner| slots.take(owner));
@@ -66,7 +68,7 @@ impl Slots {
     }
 }
 
-/// When each owner had its last turn.
+/// The sequence number of each owner's last start.
 #[derive(Debug, Default)]
 pub struct Turns {
     number: u64,
@@ -74,24 +76,24 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// A job of this owner was started.
+    /// Records the start of a job of this owner.
     pub fn take(&mut self, owner: pg_sys::Oid) {
         self.number += 1;
         self.last.insert(owner.to_u32(), self.number);
     }
 
-    /// 0 if it had none.
+    /// 0 if the owner has not started a job.
     fn last_of(&self, owner: pg_sys::Oid) -> u64 {
         self.last.get(&owner.to_u32()).copied().unwrap_or(0)
     }
 }
 
-/// Tables that are being loaded, or are to be.
+/// Tables that are being loaded, or will be.
 #[derive(Debug, Clone, Default)]
 pub struct Targets(HashMap<u32, bool>);
 
 impl Targets {
-    /// A job loads this table, and may have to be alone there.
+    /// Adds a job's table; `alone` if the job excludes other loads of it.
     pub fn add(&mut self, target: pg_sys::Oid, alone: bool) {
         *self.0.entry(target.to_u32()).or_default() |= alone;
     }
@@ -101,8 +103,8 @@ impl Targets {
     }
 }
 
-/// Of the jobs that are due, in the order of [`super::Queue::due`], those that may start now, the next one first. `slots` and
-/// `busy` are then as if they ran.
+/// Of the due jobs, in the order of [`super::Queue::due`], those that may start now, the next one first. Counts them in
+/// `slots` and `busy`.
 pub fn choose(
     candidates: &[Queued],
     may_start: impl Fn(&Queued) -> bool,
@@ -120,7 +122,7 @@ pub fn choose(
     start
 }
 
-/// The job that is next.
+/// The next job.
 fn next(
     candidates: &[Queued],
     may_start: &impl Fn(&Queued) -> bool,
@@ -132,7 +134,7 @@ fn next(
     let mut before = Targets::default();
     let mut best = None;
     for (place, job) in candidates.iter().enumerate() {
-        // An owner that may not start this job may not start a later one either.
+        // An owner without a slot for this job has none for a later one either.
         if !slots.may_start(job.owner) || started.iter().any(|other| other.id == job.id) {
             continue;
         }

@@ -1,15 +1,15 @@
-//! The dispatcher: which job is next.
+//! The dispatcher: chooses the next jobs and starts workers for them.
 //!
-//! One process for each database that has something to do (`wake`). It goes from lap to lap: what has become of the
-//! workers that ended, which jobs are due, and how many more may run; it starts workers for those, and sleeps until
-//! one of them ends, a transaction that has changed the queue commits, or the next job is due. With nothing left to do it
-//! stays a second, so that a series of jobs does not start a series of dispatchers, and leaves.
+//! There is one dispatcher process for each database with work (`wake`). It works in cycles. It records the fate of
+//! workers that have ended, looks for due jobs, and starts as many workers as may run. Then it sleeps until a worker
+//! ends, a transaction that has changed the queue commits, or the next job is due. Without any work it stays for a
+//! second, so that a series of jobs does not start a series of dispatchers, and exits.
 //!
-//! It is connected to its database, though, and in the way of those who want to drop or copy that. So while none of its
-//! workers runs it looks around every other second, and makes way for them.
+//! Its connection blocks commands such as DROP DATABASE, or the use of the database as a template. So while none of its
+//! workers runs, it checks every other second for such commands, and exits to let them run.
 //!
-//! It decides nothing that could not be decided again: claims are the workers' business. So any error ends it, and the
-//! postmaster starts it anew; workers that are busy then go on, and a job that is started twice is claimed once.
+//! Its decisions are not final: workers claim the jobs. So any error ends the dispatcher, and the postmaster restarts
+//! it. Busy workers continue meanwhile, and a job that is started twice is claimed once.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -29,32 +29,32 @@ use crate::pg::lock::{Mode, ObjectLock};
 use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
 
-/// How long it stays with nothing to do.
+/// Time that it stays without work.
 const LINGER: Duration = Duration::from_secs(1);
-/// Milliseconds until it tries again to start a worker, or looks after jobs of workers that it has not started.
+/// Milliseconds until it retries to start a worker, or looks at running jobs that it has not started.
 const RETRY: i64 = 1_000;
-/// Milliseconds that it sleeps at most while jobs are running.
+/// Most milliseconds of sleep while jobs are running.
 const WATCH: i64 = 60_000;
-/// Milliseconds that it sleeps at most.
+/// Most milliseconds of sleep.
 const LONGEST: i64 = 3_600_000;
-/// Milliseconds after which it looks around: less than DROP DATABASE waits for others to go (5 seconds).
+/// Milliseconds between checks for waiting commands: DROP DATABASE waits 5 seconds for other sessions to exit.
 const LOOK_AROUND: i64 = 2_000;
-/// How many jobs of each owner are looked at to find one that may run, at first.
+/// Number of jobs of each owner that are searched first for one that may run.
 const CANDIDATES: i64 = 32;
 
-/// A worker that was started, and for what.
+/// A worker that was started, and its job.
 #[derive(Debug)]
 struct Launched {
     job: Queued,
     handle: Handle,
-    /// If it may go on to another job.
+    /// Its shared word, if it may go on to another job.
     place: Option<Place>,
-    /// What its session began with.
+    /// The settings that its session began with.
     beginnings: String,
 }
 
 impl Launched {
-    /// Has it done with its job?
+    /// Has it ended its job?
     fn is_over(&self) -> bool {
         self.place.is_some_and(|place| place.is_over())
     }
@@ -66,19 +66,19 @@ struct Dispatcher {
     launched: Vec<Launched>,
     places: Places,
     turns: Turns,
-    /// Jobs that somebody is changing, in a transaction that goes on, and until when they are left alone.
+    /// Jobs that another session is changing in a transaction that continues, and until when they are skipped.
     left_alone: Vec<(i64, Instant)>,
-    /// When to sweep next: orphans, and jobs that ended long ago.
+    /// Time of the next clean-up of orphaned jobs, and of jobs that ended long ago.
     sweep: Option<Instant>,
 }
 
-/// What to do after a lap.
+/// The action after a cycle.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Sleep(i64),
-    /// There is nothing to do.
+    /// There is no work.
     Idle,
-    /// The extension is gone.
+    /// The extension has been dropped.
     Gone,
 }
 
@@ -91,7 +91,7 @@ enum Next {
 pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum) {
     background::obey_signals();
     background::connect_or_give_up(pg_sys::Oid::from_u32(database.value() as u32));
-    // The database's owner may have settings for all of its sessions.
+    // The database's owner may have defined settings for all of its sessions.
     let settings = [
         (c"role", c"none"),
         (c"search_path", c"pg_catalog, pg_temp"),
@@ -101,7 +101,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
         (c"synchronous_commit", c"on"),
         (c"statement_timeout", c"0"),
         (c"lock_timeout", c"0"),
-        // It would be compiled anew for each statement.
+        // The server would compile each statement anew.
         (c"jit", c"off"),
         (c"max_parallel_workers_per_gather", c"0"),
     ];
@@ -124,14 +124,14 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
                 dispatcher.sleep(milliseconds);
             }
             Next::Idle => {
-                // Whatever wakes us meanwhile.
+                // Any wake-up in between ends the sleep.
                 let left = linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed());
                 if !left.is_zero() {
                     dispatcher.sleep(milliseconds(left));
                 } else if dispatcher.leave() {
                     return;
                 } else {
-                    // Somebody is about to commit, and wakes us.
+                    // A transaction is about to commit, and will wake this process.
                     dispatcher.sleep(milliseconds(LINGER));
                 }
             }
@@ -140,7 +140,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum)
     }
 }
 
-/// At least one.
+/// A duration in milliseconds, at least one.
 fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(LONGEST).max(1)
 }
@@ -154,7 +154,7 @@ impl Dispatcher {
         if sweeps {
             self.sweep = Some(Instant::now() + Duration::from_millis(WATCH.unsigned_abs()));
         }
-        // What is settled here must be visible to the workers that are started below.
+        // Changes made here must be committed before the workers below start.
         let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
         let mut forgets_more = false;
         let there = in_transaction(|| -> Result<bool> {
@@ -169,7 +169,7 @@ impl Dispatcher {
                 for job in self.queue.running()?.iter().filter(|job| !known.contains(&job.id)) {
                     self.queue.requeue_if_lost(job.id)?;
                 }
-                // SAFETY: a guarded catalog lookup of a table that is there.
+                // SAFETY: a guarded catalog lookup of a table that exists.
                 let schema = unsafe { pg_sys::get_rel_namespace(self.queue.table) };
                 if sweeps {
                     once::forget_dropped(schema)?;
@@ -190,14 +190,14 @@ impl Dispatcher {
         point!("dispatcher.looked");
         let mut full = false;
         for (job, beginnings) in outlook.start {
-            // Nor is one handed over that comes later: whoever would take it may leave its slot to this one.
+            // If no slot is free, a later job is not handed over either: the worker's slot may go to this job.
             full = !self.hand_over(job, &beginnings) && !self.start(job, beginnings);
             if full {
                 break;
             }
             self.turns.take(job.owner);
         }
-        // Whoever offers itself since then has woken us.
+        // A worker that has offered itself since then has woken this process again.
         for launched in self.launched.iter().filter(|l| outlook.over.contains(&l.job.id)) {
             if launched.place.is_some_and(|place| place.answer(None)) {
                 launched.handle.wake();
@@ -213,7 +213,8 @@ impl Dispatcher {
         }
     }
 
-    /// Sleep until woken, or so long; but not when the extension is gone, nor when somebody wants the database.
+    /// Sleeps until woken, or this long. Ends early if the extension is dropped; exits if a command waits for the
+    /// database.
     fn sleep(&self, milliseconds: i64) {
         let mut left = milliseconds;
         while left > 0 && !background::sleep(left.min(LOOK_AROUND)) {
@@ -233,21 +234,23 @@ impl Dispatcher {
         }
     }
 
-    /// Is the extension there, and does somebody want the database? Guarded.
+    /// Does the extension exist, and does a command wait for the database? Guarded.
     fn look_around(&self) -> (bool, bool) {
         // SAFETY: a guarded catalog lookup in a transaction, and a variable of this process.
         let (kind, database) = unsafe { (pg_sys::get_rel_relkind(self.queue.table), pg_sys::MyDatabaseId.to_u32()) };
-        // What every session takes when it begins: not to be had while the database is dropped, renamed, moved or copied.
+        // Each session takes this lock at its start. It is not available while the database is dropped, renamed, moved
+        // or copied.
         let lock = ObjectLock::shared(pg_sys::DatabaseRelationId, database);
         (kind != 0, !lock.is_free(Mode::RowExclusive))
     }
 
-    /// The extension may have been dropped, and even made again. Until the end of the transaction it is not dropped.
+    /// Does this extension still exist? It may have been dropped, and created again. Keeps it until the transaction's
+    /// end.
     fn still_there(&self) -> Result<bool> {
         Ok(Queue::of_database()?.is_some_and(|queue| queue.table == self.queue.table))
     }
 
-    /// The jobs of workers that have ended.
+    /// Removes workers that have ended, and returns their jobs.
     fn reap(&mut self) -> Vec<Queued> {
         let mut ended = Vec::new();
         let mut at = 0;
@@ -255,7 +258,7 @@ impl Dispatcher {
             if launched.handle.has_ended() {
                 let launched = self.launched.swap_remove(at);
                 launched.handle.free();
-                // One that was told to go just when it was handed a job leaves that where it was.
+                // A worker that was stopped just when it received a job has not touched that job.
                 if !launched.place.is_some_and(|place| place.is_untaken()) {
                     ended.push(launched.job);
                 }
@@ -266,7 +269,7 @@ impl Dispatcher {
         ended
     }
 
-    /// The job of a worker that has ended, if that was not the job's doing.
+    /// Records the end of a worker that did not start or finish its job.
     fn settle(&mut self, job: &Queued) -> Result<()> {
         match self.queue.look_up(job.id)? {
             Some((status, attempt)) if status == "queued" && attempt == job.attempt => {
@@ -281,12 +284,12 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Do nothing about a job for a while.
+    /// Skips a job for a while.
     fn leave_alone(&mut self, id: i64) {
         self.left_alone.push((id, Instant::now() + Duration::from_millis(RETRY.unsigned_abs())));
     }
 
-    /// A job whose owner cannot have a session has failed.
+    /// Fails a job whose owner cannot have a session.
     fn fail_if_no_session(&mut self, job: &Queued) -> Result<bool> {
         let Some(why) = cannot_connect(job.owner) else { return Ok(false) };
         let role = role_name(job.owner);
@@ -303,9 +306,9 @@ impl Dispatcher {
         Ok(true)
     }
 
-    /// Which jobs to start, and what then.
+    /// Chooses the jobs to start, and the next action.
     fn look(&mut self) -> Result<Outlook> {
-        // Before the look at the queue: what is over was committed before.
+        // Before reading the queue: workers on this list have committed by now.
         let over: HashSet<i64> = self.launched.iter().filter(|l| l.is_over()).map(|l| l.job.id).collect();
         let running = self.queue.running()?;
         let known: HashSet<i64> = self.launched.iter().map(|l| l.job.id).collect();
@@ -337,7 +340,7 @@ impl Dispatcher {
                 let may_start = |job: &Queued| self.left_alone.iter().all(|(id, _)| *id != job.id);
                 slots = before.clone();
                 start = choose(&candidates, may_start, &mut slots, busy.clone(), &self.turns);
-                // There may be more of an owner that has slots left.
+                // An owner with free slots may have more jobs.
                 let has_more =
                     |(owner, found): (&u32, &i64)| *found >= most && slots.may_start(pg_sys::Oid::from_u32(*owner));
                 if !found.iter().any(has_more) {
@@ -368,13 +371,14 @@ impl Dispatcher {
         Ok(Outlook { start, over, next: Next::Sleep(due.map_or(longest, |due| due.clamp(1, longest))) })
     }
 
-    /// Jobs, and what sessions of their owners begin with: looked up before there is one, so that it has that at least.
+    /// Adds the settings that a session of each job's owner begins with. They are read before the session starts, so it
+    /// has at least these.
     fn with_beginnings(&self, jobs: Vec<Queued>) -> Result<Vec<(Queued, String)>> {
         jobs.into_iter().map(|job| Ok((job, self.queue.beginnings(job.owner)?))).collect()
     }
 
-    /// Have a worker go on to this job that has done with another one of the same owner, in a session that began as a new
-    /// one would. False if there is none.
+    /// Hands the job to a worker that has finished a job of the same owner, in a session that began like a new one.
+    /// False if there is no such worker.
     fn hand_over(&mut self, job: Queued, beginnings: &str) -> bool {
         let fits = |l: &&mut Launched| l.job.owner == job.owner && l.beginnings == beginnings;
         let taken = |l: &&mut Launched| l.place.is_some_and(|place| place.answer(Some(job.id)));
@@ -384,7 +388,7 @@ impl Dispatcher {
         true
     }
 
-    /// Start a worker. False if there is no slot for it.
+    /// Starts a worker. False if there is no slot for it.
     fn start(&mut self, job: Queued, beginnings: String) -> bool {
         // SAFETY: a variable of this process.
         let database = unsafe { pg_sys::MyDatabaseId };
@@ -401,7 +405,7 @@ impl Dispatcher {
         true
     }
 
-    /// Leave, unless somebody has changed the queue.
+    /// Stops being the dispatcher, unless the queue has been changed.
     fn leave(&mut self) -> bool {
         let queue = self.queue.clone();
         point!("dispatcher.leaves");
@@ -413,11 +417,11 @@ impl Dispatcher {
     }
 }
 
-/// What a lap found.
+/// The result of a cycle.
 #[derive(Debug)]
 struct Outlook {
     start: Vec<(Queued, String)>,
-    /// Jobs whose workers had done with them when it began.
+    /// Jobs that their workers had finished when it began.
     over: HashSet<i64>,
     next: Next,
 }

@@ -1,9 +1,9 @@
-//! A job whose load has failed.
+//! Records the failure of a job's load.
 //!
-//! The transaction of the load is rolled back, and with it the lock on the job, which is taken again. Should the dispatcher
-//! have taken the job for lost in between, it is run again; that is none the worse, since by then nothing is left of the
-//! first time. What is recorded has the rows that the load rejected, too, but not at any price: they are written in a
-//! subtransaction, and so is the history.
+//! The load's transaction is rolled back, which releases the lock on the job, and the lock is taken again. If the
+//! dispatcher finds the lock free in between, it takes the job for lost and requeues it. That is harmless, since
+//! nothing is left of the first attempt by then. Rejects and history are written in subtransactions, so that an error
+//! there does not undo the record of the failure.
 
 use std::ffi::{CStr, CString};
 
@@ -22,24 +22,24 @@ use crate::pg::points::point;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, Opaque, guard};
 
-/// How often the job's lock is tried: if it is not recorded that the job has failed, it runs again.
+/// How often the job's lock is tried: a job whose failure is not recorded runs again.
 const TRIES: u32 = 2_000;
 
-/// Seconds until a job is tried again: doubled each time, up to the last.
+/// Seconds until the next attempt: doubled for each attempt, up to [`LAST_DELAY`].
 const FIRST_DELAY: f64 = 1.0;
 const LAST_DELAY: f64 = 300.0;
 
-/// What is recorded: T3.
+/// Records the failure: T3.
 ///
 /// # Safety
 /// The job of this process, and the error that was caught.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys::ErrorData) {
-    // SAFETY: this function's contract covers both arguments; guarded calls. What PostgresMain (postgres.c) does after an error, for those
-    // things that a load can leave behind; from here on requests to cancel are not served.
+    // SAFETY: this function's contract covers both arguments; guarded calls. As PostgresMain (postgres.c) after an
+    // error, for the state that a load can leave behind; from here on cancel requests are not served.
     unsafe {
         let job = &*job;
-        // Before the load is gone. The error may be that there is no memory, and what there is of it is had again behind the abort.
+        // Before the abort frees the load. Allocates nothing: the error may be a lack of memory, which the abort ends.
         let mut files = load::fate(job.load());
         guard(|| c::disable_all_timeouts(false));
         pg_sys::QueryCancelHoldoffCount += 1;
@@ -62,7 +62,7 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
             files.blame(&failure.sqlstate, failure.context.as_deref().unwrap_or_default());
         }
         let end = match end((*error).sqlerrcode, &job.claimed) {
-            // Whoever has asked for that since does not want to see it again.
+            // A cancel request since the error ends the job.
             End::Queued(_) if std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 => End::Canceled,
             end => end,
         };
@@ -78,11 +78,12 @@ pub unsafe extern "C-unwind" fn record_failure(job: *mut Job, error: *mut pg_sys
     }
 }
 
-/// The rejects are there when the job has failed, and so many of them; but if they cannot be kept, that must not undo that
-/// it has. Guarded.
+/// Writes the rejects and their number after the job's failure. An error here must not undo the record of the failure.
+/// Guarded.
 fn keep_rejects(queue: &Queue, id: i64) -> u64 {
     let mut rejected = 0u64;
-    // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.
+    // SAFETY: the body is a guard, and its argument outlives it; in a transaction. A returned error lives in memory
+    // that does, too.
     let why = unsafe {
         let error = in_subtransaction(write_rejects, (&raw mut rejected).cast());
         (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
@@ -100,7 +101,7 @@ fn keep_rejects(queue: &Queue, id: i64) -> u64 {
 }
 
 /// # Safety
-/// Where to put how many there were.
+/// A pointer to the number of rejects.
 #[pg_guard]
 unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
     let written = write_spooled().or_raise();
@@ -108,7 +109,7 @@ unsafe extern "C-unwind" fn write_rejects(rejected: Opaque) {
     unsafe { *rejected.cast::<u64>() = written }
 }
 
-/// The history has attempts that failed, too; but on the same terms. Guarded.
+/// Adds the failed attempt to the history. An error here must not undo the record of the failure. Guarded.
 fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option<&Fate>) {
     let Claimed { id, attempt, path, schema, name, .. } = &job.claimed;
     let mut failed = Remembered(
@@ -127,7 +128,8 @@ fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option
             files,
         },
     );
-    // SAFETY: the body is a guard, and its argument lives as long; in a transaction. An error that is returned lives, too.
+    // SAFETY: the body is a guard, and its argument outlives it; in a transaction. A returned error lives in memory
+    // that does, too.
     let why = unsafe {
         let error = in_subtransaction(write_history, (&raw mut failed).cast());
         (!error.is_null()).then(|| text((*error).message).unwrap_or_default())
@@ -139,7 +141,7 @@ fn remember(job: &Job, end: End, failure: &Failure, rejected: u64, files: Option
     }
 }
 
-/// The extension's schema, and what is to be told.
+/// The extension's schema, and the failed load.
 struct Remembered<'a>(pg_sys::Oid, history::Failed<'a>);
 
 /// # Safety
@@ -164,7 +166,7 @@ fn sqlstate(code: i32) -> CString {
     CString::new(letters).unwrap_or_default()
 }
 
-/// What an error means for the job: some go away by themselves.
+/// The result of an attempt that ended with an error: transient errors are retried.
 fn end(code: i32, job: &Claimed) -> End {
     let state = sqlstate(code);
     match state.to_bytes() {
@@ -177,7 +179,7 @@ fn end(code: i32, job: &Claimed) -> End {
     }
 }
 
-/// Deadlocks and serialization failures, everything that there was not enough of, an administrator's shutdown.
+/// Is it a deadlock or serialization failure, a lack of resources, or an administrator's shutdown?
 fn is_transient(sqlstate: &[u8]) -> bool {
     matches!(sqlstate, b"40001" | b"40P01" | b"57P01" | b"57P02" | b"57P03") || sqlstate.starts_with(b"53")
 }

@@ -1,7 +1,8 @@
-//! What users call, but for [`super::wait`].
+//! The queue's SQL functions, except [`super::wait`].
 //!
-//! Whoever calls sees jobs of roles whose privileges he has; others' are as if they did not exist. Rights to the file and
-//! the table are asked when a job is enqueued, so that mistakes show at once, and again when it runs, when they count.
+//! A caller sees jobs of roles whose privileges it has; other jobs do not exist for it. The rights to the file and the
+//! table are checked when a job is enqueued, so that mistakes show at once, and again when it runs, which is the check
+//! that counts.
 
 use std::ffi::{CStr, CString};
 
@@ -24,14 +25,14 @@ use crate::pg::points::point;
 use crate::pg::role::{NoSession, cannot_connect, role_name};
 use crate::pg::unguarded;
 
-/// How often bulk_cancel looks at a job that others are changing, and the milliseconds between.
+/// How often bulk_cancel retries while another session changes the job, and the milliseconds in between.
 const TRIES: u32 = 500;
 const PAUSE: i64 = 10;
 
-/// Settings that the meaning of a file depends on, or of a query, or of what is evaluated for their rows; of those that anybody may
-/// set, for what only a superuser may say is the owner's session's. The rest says by which plan something is done, with how much memory, in which
-/// form it is stored, or only warns (escape_string_warning), or the job has its own (isolation, lock_timeout). quote_all_identifiers would change
-/// the names in our own tables, too.
+/// Settings that the meaning of a file or a query depends on, or expressions over their rows. Only settings that every
+/// role may set: those for superusers come from the owner's session. Other settings choose a plan, memory or a storage
+/// format, or only warn (escape_string_warning), or every job sets them itself (isolation, lock_timeout).
+/// quote_all_identifiers would also change the names in the extension's own tables.
 const SETTINGS: [&CStr; 19] = [
     c"client_encoding",
     c"DateStyle",
@@ -88,13 +89,13 @@ pub unsafe fn argument(fcinfo: pg_sys::FunctionCallInfo, index: usize) -> Option
     (!argument.isnull).then_some(argument.value)
 }
 
-/// An argument that must not be NULL.
+/// An argument, or an error if it is NULL.
 ///
 /// # Safety
 /// As [`argument`].
 pub unsafe fn required(fcinfo: pg_sys::FunctionCallInfo, index: usize, name: &str) -> Result<pg_sys::Datum> {
     let missing = || Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"));
-    // SAFETY: passed on.
+    // SAFETY: same contract.
     unsafe { argument(fcinfo, index) }.ok_or_else(missing)
 }
 
@@ -109,7 +110,7 @@ pub unsafe fn queue_of(fcinfo: pg_sys::FunctionCallInfo) -> Queue {
     Queue::in_schema(unsafe { pg_sys::get_func_namespace(function) }).or_raise()
 }
 
-/// Raise what forbids to change the queue here and now. Guarded.
+/// Raises errors that forbid a change of the queue in this transaction. Guarded.
 fn check_transaction(what: &CStr) -> Result<()> {
     // SAFETY: guarded calls with a string.
     unsafe {
@@ -124,7 +125,7 @@ fn check_transaction(what: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// No such job, or none that the caller may know of.
+/// The error about a job that does not exist, or that the caller may not see.
 pub fn unknown(job: i64) -> Error {
     Error::new(Code::ERRCODE_UNDEFINED_OBJECT, format!("job {job} does not exist"))
 }
@@ -136,7 +137,7 @@ pub fn unknown(job: i64) -> Error {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments, which are of the types that are declared; guarded calls.
+    // SAFETY: the executor passes arguments of the declared types; guarded calls.
     unsafe {
         let path = argument(fcinfo, 0);
         let target = required(fcinfo, 1, "target").or_raise();
@@ -155,7 +156,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             CStr::from_ptr(pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(text.cast_mut_ptr()).cast()))
         };
         let given = path.map_or(Given::Nothing, |path| Given::Path(string(path)));
-        // Of what is in the path's place, the options tell.
+        // Options may replace the path.
         let path = given.path();
         let target = pg_sys::Oid::from_u32(target.value() as u32);
         let owner = pg_sys::GetUserId();
@@ -166,13 +167,13 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
         }
         settings::check(&options.settings);
         check_location(&options.location).or_raise();
-        // A hook may know something of this session that it does not know of the job's.
+        // A hook may know a fact about this session that it does not know about the job's.
         copy_question::may_read(&options.location);
         let (schema, name) = check_target(target).or_raise();
         check_owner(owner).or_raise();
         let queue = queue_of(fcinfo);
         let priority = priority.value() as i32;
-        // It counts as 0 then, as does that of a job which is queued when its owner loses the right.
+        // Such a priority counts as 0, also if the owner loses the right while the job is queued.
         if let Err(error) = check_priority(&queue, owner, priority) {
             error.detail("The priority counts as 0.").warn();
         }
@@ -197,7 +198,7 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
             run_at,
             max_attempts,
         };
-        // What cannot be read back as text is no path of a job.
+        // A path that cannot be read back as text is refused.
         if let Some(error) = paths.iter().find_map(|path| invalid_in_server_encoding(path.to_bytes())) {
             error.raise();
         }
@@ -210,17 +211,17 @@ pub unsafe extern "C-unwind" fn bulk_enqueue(fcinfo: pg_sys::FunctionCallInfo) -
     }
 }
 
-/// A setting's value, as SET would take it.
+/// A setting's value, in the form that SET takes.
 fn setting(name: &CStr) -> CString {
-    // SAFETY: a guarded call with a string; what it returns is good until the next call.
+    // SAFETY: a guarded call with a string; its result is valid until the next call.
     unsafe {
         let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
         if value.is_null() { CString::default() } else { CStr::from_ptr(value).to_owned() }
     }
 }
 
-/// The table's schema and name, if there is such a table, and the caller may insert into some column of it. No lock is
-/// taken: a job may be loading it just now.
+/// The table's schema and name, if it exists and the caller may insert into some column of it. Takes no lock, because a
+/// job may be loading the table now.
 fn check_target(target: pg_sys::Oid) -> Result<(CString, CString)> {
     let insert = pg_sys::ACL_INSERT as pg_sys::AclMode;
     // SAFETY: guarded catalog lookups, and the strings that they return.
@@ -249,7 +250,7 @@ fn check_target(target: pg_sys::Oid) -> Result<(CString, CString)> {
     }
 }
 
-/// The job will be a session of its owner's.
+/// Raises unless the owner can have a session, which the job needs.
 fn check_owner(owner: pg_sys::Oid) -> Result<()> {
     let role = role_name(owner);
     let (message, hint) = match cannot_connect(owner) {
@@ -265,7 +266,7 @@ fn check_owner(owner: pg_sys::Oid) -> Result<()> {
     Err(Error::new(Code::ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION, message).hint(hint))
 }
 
-/// What is wrong with a priority of this owner's jobs: those below 0 come before the jobs of all other owners.
+/// Raises unless the owner's jobs may have this priority: those below 0 come before the jobs of all other owners.
 fn check_priority(queue: &Queue, owner: pg_sys::Oid, priority: i32) -> Result<()> {
     if priority >= 0 || queue.may_be_below_0(owner)? {
         return Ok(());
@@ -275,7 +276,7 @@ fn check_priority(queue: &Queue, owner: pg_sys::Oid, priority: i32) -> Result<()
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).hint(hint))
 }
 
-/// The status of the job that a call is about.
+/// The status of the job in a call.
 fn status_for_caller(queue: &Queue, job: i64) -> Result<String> {
     // SAFETY: a guarded call.
     let caller = unsafe { pg_sys::GetUserId() };
@@ -289,7 +290,7 @@ fn status_for_caller(queue: &Queue, job: i64) -> Result<String> {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_cancel(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments.
+    // SAFETY: the executor passes the declared arguments.
     let (job, queue) = unsafe {
         let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
         check_transaction(c"bulk_cancel()").or_raise();
@@ -311,27 +312,26 @@ fn cancel(queue: &Queue, job: i64) -> Result<bool> {
         if status_for_caller(queue, job)? != "running" {
             return Ok(false);
         }
-        // Meanwhile that process does not go on to another job.
+        // Keeps that process from going on to another job meanwhile.
         let meanwhile = queue.cancel_lock();
         meanwhile.take(Mode::Share, Until::TransactionEnd);
         let holder = lock.holder();
         point!("cancel.found");
-        // As pg_cancel_backend does: the process and those it has started.
-        // SAFETY: a signal to a process that obeys it by cancelling what it does.
+        // Signals the process group, as pg_cancel_backend. SAFETY: a signal to a process that cancels its work on it.
         let told =
             holder.map(|pid| unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 });
         meanwhile.release(Mode::Share, Until::TransactionEnd);
         match told {
             Some(true) => return Ok(true),
-            // One that has just gone is not there.
+            // The process has just exited.
             Some(false) => (),
             None if lock.try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) && queue.cancel_lost(job)? => {
-                // Its process was gone, and nobody had noticed yet.
+                // Its process had exited, which no other session had detected yet.
                 return Ok(true);
             }
             None => (),
         }
-        // Somebody else has noticed, or it is beginning or ending just now.
+        // Another session has detected it, or the job is just beginning or ending.
         background::pause(PAUSE);
     }
     let message = format!("could not cancel job {job}, which another session is changing");
@@ -345,7 +345,7 @@ fn cancel(queue: &Queue, job: i64) -> Result<bool> {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_retry(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments.
+    // SAFETY: the executor passes the declared arguments.
     let (job, queue) = unsafe {
         let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
         check_transaction(c"bulk_retry()").or_raise();
@@ -364,7 +364,7 @@ pub unsafe extern "C-unwind" fn bulk_retry(fcinfo: pg_sys::FunctionCallInfo) -> 
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_prioritize(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments.
+    // SAFETY: the executor passes the declared arguments.
     let (job, priority, queue) = unsafe {
         let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
         let priority = required(fcinfo, 1, "priority").or_raise().value() as i32;
@@ -388,12 +388,12 @@ pub unsafe extern "C-unwind" fn bulk_prioritize(fcinfo: pg_sys::FunctionCallInfo
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_pause(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     check_transaction(c"bulk_pause()").or_raise();
-    // SAFETY: the executor vouches for the call.
+    // SAFETY: called by the executor.
     let queue = unsafe { queue_of(fcinfo) };
     pg_sys::Datum::from(queue.set_paused(true).or_raise())
 }
 
-/// `bulk_resume()`. There may be jobs without a dispatcher even if the queue is not paused.
+/// `bulk_resume()`. Also starts a dispatcher: jobs may lack one even if the queue is not paused.
 ///
 /// # Safety
 /// Called by the executor.
@@ -401,7 +401,7 @@ pub unsafe extern "C-unwind" fn bulk_pause(fcinfo: pg_sys::FunctionCallInfo) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_resume(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     check_transaction(c"bulk_resume()").or_raise();
-    // SAFETY: the executor vouches for the call.
+    // SAFETY: called by the executor.
     let queue = unsafe { queue_of(fcinfo) };
     queue.look_at_commit();
     pg_sys::Datum::from(queue.set_paused(false).or_raise())

@@ -1,14 +1,15 @@
-//! Where a row comes from: of this database, or copied from elsewhere.
+//! Distinguishes rows of this database from rows that were copied from another one.
 //!
-//! A row of the queue may be in a database that it was not made in: a dump was restored, or the database was made with
-//! this one as its template. What is queued there must not run, for it is run where it was enqueued. And numbers mean
-//! nothing there: a role or table with the same OID may be somebody else. So a row says which cluster and database it is
-//! of, and has the names of role and table beside their OIDs. At home the OIDs count, and names may have changed;
-//! elsewhere it is the names.
+//! A row of the queue may be in a database other than its own: a dump was restored, or the database was created with
+//! another one as its template. A job that is queued in the copy must not run, since it runs where it was enqueued.
+//! OIDs have another meaning in the copy: a role or table with the same OID may be another one. So a row records its
+//! cluster and database, and the names of role and table beside their OIDs. At home the OIDs count, and names may have
+//! changed; elsewhere the names count.
 //!
-//! pg_upgrade makes a new cluster, in which databases, roles and tables have the OIDs that they had. What it finds in the
-//! queue is at home there: the database is the same. A standby that pg_createsubscriber makes a subscriber of looks the same, and is promoted before it
-//! is another cluster: to keep jobs from running on both sides is left to who does that (docs/operating.md).
+//! pg_upgrade makes a new cluster, in which databases, roles and tables keep their OIDs. Rows that it brings are at
+//! home there, because the database is the same. A standby that pg_createsubscriber turns into a subscriber looks the
+//! same, and is promoted before it becomes another cluster. The administrator must keep jobs from running on both sides
+//! (docs/operating.md).
 
 use std::ffi::CStr;
 
@@ -22,10 +23,10 @@ use crate::pg::role::owner_here;
 use crate::pg::server_text::from_server;
 use crate::pg::spi::{Access, Argument, Outcome};
 
-/// What is said of a job that was queued when its database was copied.
+/// Error of a job that was queued when its database was copied.
 const COPIED: &CStr = c"the job belongs to the database that this one was copied from";
 
-/// Owner, its name, and the cluster: columns of a row, as they come. Guarded.
+/// The role that owns a row, from its columns owner, name and cluster. Guarded.
 fn owner_of(row: &Outcome, first: usize) -> pg_sys::Oid {
     // SAFETY: the columns are an oid, a text and a bigint.
     let name = unsafe { row.first(first + 1).text() };
@@ -33,8 +34,7 @@ fn owner_of(row: &Outcome, first: usize) -> pg_sys::Oid {
 }
 
 impl Queue {
-    /// Jobs that were queued in another database than this are not to be run here; those that pg_upgrade has brought are at
-    /// home. Guarded.
+    /// Cancels queued jobs of other databases. Jobs that pg_upgrade has brought are at home. Guarded.
     pub fn disown_copies(&self) -> Result<()> {
         let statement = "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp(),
                 error_sqlstate = '57014', error_message = $2
@@ -44,7 +44,7 @@ impl Queue {
         self.run(statement, &[Argument::bigint(cluster())], Access::Write).map(drop)
     }
 
-    /// The status of a job that a role may see: its name, and the row's xmin. Guarded.
+    /// The status of a job that a role may see, and the row's xmin. Guarded.
     pub fn status(&self, id: i64, role: pg_sys::Oid) -> Result<Option<(String, pg_sys::TransactionId)>> {
         let statement =
             "SELECT CASE WHEN database <> $2 AND status IN ('queued', 'running') THEN 'canceled' ELSE status END,
@@ -59,15 +59,15 @@ impl Queue {
         Ok(Some((status, pg_sys::TransactionId::from(row.first(1).integer().cast_unsigned()))))
     }
 
-    /// The role that owns a job here. Guarded.
+    /// The role in this cluster that owns a job. Guarded.
     pub fn owner_of(&self, id: i64) -> Result<Option<pg_sys::Oid>> {
         let statement = "SELECT owner, owner_name::text, cluster FROM @.bulk_queue WHERE job_id = $1";
         let row = self.run(statement, &[Argument::bigint(id)], Access::ReadLatest)?;
         Ok((!row.rows.is_empty()).then(|| owner_of(&row, 0)))
     }
 
-    /// Before a job is put into the queue again: it is one of this database from now on, and its owner and table are
-    /// those that are shown. Guarded.
+    /// Makes a job one of this database before it is queued again, with the owner and table that the view shows.
+    /// Guarded.
     pub fn take_home(&self, id: i64) -> Result<()> {
         let statement = "SELECT owner, owner_name::text, cluster, target, target_schema::text, target_name::text,
                 database = $2 AND cluster = $3 FROM @.bulk_queue WHERE job_id = $1";
@@ -97,7 +97,7 @@ impl Queue {
             let schema = pg_sys::get_namespace_name(schema);
             let name = CStr::from_ptr(name).to_owned();
             if now.is_null() || schema.is_null() {
-                // When its turn comes, that is said.
+                // The job fails when it runs.
                 (name, target, schema_name, table_name)
             } else {
                 (name, target, CStr::from_ptr(schema).to_owned(), CStr::from_ptr(now).to_owned())
@@ -128,7 +128,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_owner() -> *const pg_sys::Pg_finfo_record
     &raw const VERSION_1
 }
 
-/// As above.
+/// The record that the server asks for before it calls a function of version 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pg_finfo_bulk_is_at_home() -> *const pg_sys::Pg_finfo_record {
     &raw const VERSION_1
@@ -141,7 +141,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_is_at_home() -> *const pg_sys::Pg_finfo_r
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_owner(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments, which are of the types that are declared: a name ends with a NUL.
+    // SAFETY: the executor passes arguments of the declared types: a name ends with a NUL.
     let owner = unsafe {
         let number = |index| argument(fcinfo, index).map_or(0, |datum| datum.value());
         match argument(fcinfo, 1) {
@@ -162,7 +162,7 @@ pub unsafe extern "C-unwind" fn bulk_owner(fcinfo: pg_sys::FunctionCallInfo) -> 
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_is_at_home(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments, which are of the types that are declared.
+    // SAFETY: the executor passes arguments of the declared types.
     let (of_database, of_cluster) = unsafe {
         let number = |index| argument(fcinfo, index).map_or(0, |datum| datum.value());
         (pg_sys::Oid::from_u32(number(0) as u32), number(1) as i64)

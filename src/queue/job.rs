@@ -1,4 +1,4 @@
-//! A row of the queue, and what becomes of it.
+//! A row of the queue, and its changes of status.
 //!
 //! ```text
 //!              ┌──────────── retry, orphan, transient error ───────────┐
@@ -8,10 +8,10 @@
 //!              └──────────┴─────► canceled ────────────────────────────┘
 //! ```
 //!
-//! Each change says from which state it leads, so that of two at once one finds nothing to change; and each tells
-//! whoever listens. Nothing takes a lock on the row of a running job before its end, so that nobody who looks at or
-//! cancels a job waits for it. And the queue does not wait for those who do: a row that somebody has changed, in a
-//! transaction that goes on, is left alone until that has ended.
+//! Each change names the status that it starts from, so that of two concurrent changes the second finds no row; and
+//! each notifies listeners. No lock is taken on the row of a running job before its end, so that sessions that read or
+//! cancel a job do not wait for it. Nor does the queue wait for other sessions: a row that a transaction in progress
+//! has changed is skipped until that transaction ends.
 
 use std::ffi::{CStr, CString};
 
@@ -25,12 +25,12 @@ use crate::pg::role::stored_role_name;
 use crate::pg::spi::{Access, Argument, Outcome, Value, value};
 use crate::pg::unguarded;
 
-/// A job is given up after so many ends of its process without a crash of the server.
+/// A job fails after this many ends of its process without a crash of the server.
 const MOST_ENDS: i32 = 10;
 
-/// What is said of a job whose process has ended.
+/// Error of a job whose process has ended.
 const LOST: &str = "the process of the job ended before the load did";
-/// What is said of a job that is given up since the server crashed twice in a row while it ran.
+/// Error of a job that fails because the server crashed twice in a row while it ran.
 const CRASHED: &str = "the server crashed twice while the job was running";
 const CRASHED_DETAIL: &str = "The same attempt was ended by two crashes in a row. The job may be their cause.";
 const CRASHED_HINT: &str = "The server's log names the process that crashed. Call bulk_retry to run the job again.";
@@ -87,17 +87,17 @@ pub struct Claimed {
     pub options: pg_sys::Datum,
     pub settings: Vec<CString>,
     pub attempt: i32,
-    /// Attempts that are left after this one.
+    /// Attempts left after this one.
     pub more_attempts: i32,
-    /// Attempts since the job was enqueued or retried, with this one.
+    /// Attempts since the job was enqueued or retried, including this one.
     pub tried: i32,
 }
 
 impl Claimed {
-    /// Make it outlive the transaction.
+    /// Makes a copy that outlives the transaction.
     ///
     /// # Safety
-    /// Its options are still there; and the memory context, as long as it.
+    /// Its options are still valid; the memory context lives as long as the result.
     pub unsafe fn keep(self, memory: pg_sys::MemoryContext) -> Claimed {
         // SAFETY: this function's contract covers the options; guarded calls.
         let options = unsafe {
@@ -110,7 +110,7 @@ impl Claimed {
     }
 }
 
-/// What a load has brought.
+/// The figures of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub loaded: u64,
@@ -120,7 +120,7 @@ pub struct Figures {
     pub workers: usize,
 }
 
-/// Why a load failed, in the server's encoding.
+/// The error of a failed load, in the server's encoding.
 #[derive(Debug, Default)]
 pub struct Failure {
     pub sqlstate: CString,
@@ -137,12 +137,12 @@ impl Failure {
     }
 }
 
-/// How a job ended for now.
+/// The end of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum End {
     Failed,
     Canceled,
-    /// To be tried again after so many seconds.
+    /// Another attempt after this number of seconds.
     Queued(f64),
 }
 
@@ -150,7 +150,7 @@ fn bigint(n: u64) -> Argument {
     Argument::bigint(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// Tell who listens to the channel, when this transaction commits. Guarded.
+/// Notifies listeners of the channel when this transaction commits. Guarded.
 fn tell(id: i64, status: &str) {
     let payload = CString::new(format!("{{\"job_id\":{id},\"status\":\"{status}\"}}")).unwrap_or_default();
     // SAFETY: a guarded call that copies the strings.
@@ -158,7 +158,7 @@ fn tell(id: i64, status: &str) {
 }
 
 impl Queue {
-    /// Run a statement that changes the status of one job. Was there one to change?
+    /// Runs a statement that changes the status of one job. True if it changed a row.
     fn change(&self, id: i64, status: &str, statement: &str, arguments: &[Argument]) -> Result<bool> {
         let changed = self.run(statement, arguments, Access::Write)?.processed > 0;
         if changed {
@@ -167,7 +167,7 @@ impl Queue {
         Ok(changed)
     }
 
-    /// Guarded.
+    /// Adds a job. Guarded.
     pub fn add(&self, job: &New) -> Result<()> {
         let arguments = [
             Argument::bigint(job.id),
@@ -192,7 +192,7 @@ impl Queue {
         self.change(job.id, "queued", statement, &arguments).map(drop)
     }
 
-    /// Claim a job that is queued, unless somebody is changing it. The caller holds its lock. Guarded.
+    /// Claims a queued job, unless another session is changing it. The caller holds its lock. Guarded.
     pub fn claim(&self, id: i64, owner: pg_sys::Oid) -> Result<Option<Claimed>> {
         let statement =
             "UPDATE @.bulk_queue SET status = 'running', attempt = attempt + 1, started_at = clock_timestamp(),
@@ -226,7 +226,7 @@ impl Queue {
         }
     }
 
-    /// The load is done, in this transaction. Guarded.
+    /// Records success, in the load's own transaction. Guarded.
     pub fn succeed(&self, id: i64, attempt: i32, figures: &Figures) -> Result<()> {
         let arguments = [
             Argument::bigint(id),
@@ -248,12 +248,13 @@ impl Queue {
         Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message))
     }
 
-    /// An attempt has failed, and its transaction is rolled back. False if it is not our attempt any more. Guarded.
+    /// Records a failed attempt after its transaction was rolled back. False if the job is no longer in this attempt.
+    /// Guarded.
     pub fn fail(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
         self.fail_unless(id, attempt, end, failure, "")
     }
 
-    /// The same, unless somebody is changing the job: false then, too. Guarded.
+    /// Records a failed attempt as [`Queue::fail`]. Also false if another session is changing the job. Guarded.
     pub fn fail_if_free(&self, id: i64, attempt: i32, end: End, failure: &Failure) -> Result<bool> {
         self.fail_unless(id, attempt, end, failure, "SKIP LOCKED")
     }
@@ -287,13 +288,13 @@ impl Queue {
         self.change(id, status, &statement, &arguments)
     }
 
-    /// So many rejects of a load that failed were kept. Guarded.
+    /// Records the number of rejects that were kept of a failed load. Guarded.
     pub fn set_rejected(&self, id: i64, rejected: u64) -> Result<()> {
         let statement = "UPDATE @.bulk_queue SET rows_rejected = $2 WHERE job_id = $1";
         self.run(statement, &[Argument::bigint(id), bigint(rejected)], Access::Write).map(drop)
     }
 
-    /// The rejects of a load that failed could not be kept. Guarded.
+    /// Records that the rejects of a failed load could not be kept. Guarded.
     pub fn lost_rejects(&self, id: i64, why: &CStr) -> Result<()> {
         let statement = "UPDATE @.bulk_queue SET error_detail = concat_ws(chr(10), error_detail,
                 'The rejected rows could not be kept: ' || $2)
@@ -301,8 +302,8 @@ impl Queue {
         self.run(statement, &[Argument::bigint(id), Argument::text(Some(why))], Access::Write).map(drop)
     }
 
-    /// A worker ended without having claimed its job: somebody killed it, or it could not connect. False if the job is no
-    /// longer queued, or somebody is changing it, which is what kept the worker from claiming it. Guarded.
+    /// Records that a worker ended without claiming its job: it was killed, or could not connect. False if the job is
+    /// no longer queued, or if another session is changing it, which has kept the worker from claiming it. Guarded.
     pub fn did_not_start(&self, id: i64, attempt: i32) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue SET crashes = crashes + 1,
                 run_at = greatest(run_at, clock_timestamp() + least(2 ^ crashes, 60) * interval '1 second')
@@ -317,13 +318,13 @@ impl Queue {
         Ok(!outcome.rows.is_empty())
     }
 
-    /// A job that is running, as its row says: if nobody holds its lock, nor is changing it, it is to be run again. Guarded.
+    /// Requeues or fails a running job whose lock is free, unless another session is changing its row. Guarded.
     pub fn requeue_if_lost(&self, id: i64) -> Result<()> {
         if !self.job_lock(id).try_take(Mode::ShareUpdateExclusive, Until::TransactionEnd) {
             return Ok(());
         }
-        // After a crash the server's statistics begin anew, after a shutdown they do not. The first end of a process says
-        // nothing about the job; after that, it is given time.
+        // A crash resets the server's statistics, a shutdown does not. After the first end of its process the job is
+        // retried at once, later with a delay.
         let crashed = "started_at <= (SELECT stats_reset FROM pg_stat_get_archiver())";
         let (counts, in_a_row) = if self.counts_crashes() {
             let counts =
@@ -357,20 +358,20 @@ impl Queue {
         Ok(())
     }
 
-    /// Does the table say which attempt a crash ended? In version 0.1.0 of the extension it does not. Guarded.
+    /// Does the table record the attempt that a crash ended? That of version 0.1.0 of the extension does not. Guarded.
     fn counts_crashes(&self) -> bool {
         // SAFETY: a guarded catalog lookup.
         unsafe { pg_sys::get_attnum(self.table, c"crashed_in".as_ptr()) > 0 }
     }
 
-    /// Cancel a job that is not running. Was there one to cancel? Guarded.
+    /// Cancels a job that is not running. True if it changed a row. Guarded.
     pub fn cancel_queued(&self, id: i64) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp()
             WHERE job_id = $1 AND status = 'queued'";
         self.change(id, "canceled", statement, &[Argument::bigint(id)])
     }
 
-    /// Cancel a job whose process is gone, though the row does not say so yet. The caller holds its lock. Guarded.
+    /// Cancels a running job whose process has exited. The caller holds its lock. Guarded.
     pub fn cancel_lost(&self, id: i64) -> Result<bool> {
         let statement =
             "UPDATE @.bulk_queue SET status = 'canceled', finished_at = clock_timestamp(), attempt = attempt - 1
@@ -378,7 +379,7 @@ impl Queue {
         self.change(id, "canceled", statement, &[Argument::bigint(id)])
     }
 
-    /// Put a job into the queue again. Was there one? Guarded.
+    /// Puts a job into the queue again. True if it changed a row. Guarded.
     pub fn retry(&self, id: i64) -> Result<bool> {
         let counts = if self.counts_crashes() { "crashed_in = NULL," } else { "" };
         let statement = format!(
@@ -389,7 +390,7 @@ impl Queue {
         self.change(id, "queued", &statement, &[Argument::bigint(id)])
     }
 
-    /// Why a job failed. Guarded.
+    /// The error of a failed job. Guarded.
     pub fn failure(&self, id: i64) -> Result<Failure> {
         let statement = "SELECT error_sqlstate, error_message, error_detail, error_hint, error_context
             FROM @.bulk_queue WHERE job_id = $1";
@@ -405,19 +406,19 @@ impl Queue {
         })
     }
 
-    /// Pause or resume. Did that change anything? Guarded.
+    /// Pauses or resumes the queue. True if that changed the state. Guarded.
     pub fn set_paused(&self, paused: bool) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue_state SET paused = $1 WHERE paused <> $1";
         Ok(self.run(statement, &[Argument::boolean(paused)], Access::Write)?.processed > 0)
     }
 
-    /// Guarded.
+    /// Is the queue paused? Guarded.
     pub fn is_paused(&self) -> Result<bool> {
         let outcome = self.run("SELECT paused FROM @.bulk_queue_state", &[], Access::ReadLatest)?;
         Ok(outcome.first(0).boolean())
     }
 
-    /// The jobs that are running, as their rows say. Guarded.
+    /// Jobs with the status running. Guarded.
     pub fn running(&self) -> Result<Vec<Running>> {
         let statement = "SELECT job_id, target, alone, owner FROM @.bulk_queue WHERE status = 'running'";
         let outcome = self.run(statement, &[], Access::ReadLatest)?;
@@ -430,10 +431,10 @@ impl Queue {
         Ok(outcome.rows.iter().map(job).collect())
     }
 
-    /// Of the jobs that are due the first `most` of each owner, in order. A priority below 0 counts as 0 unless the owner may
-    /// have such priorities. Guarded.
+    /// The first `most` due jobs of each owner, in order. A priority below 0 counts as 0 unless the owner may have such
+    /// priorities. Guarded.
     pub fn due(&self, most: i64) -> Result<Vec<Queued>> {
-        // Owners are few and jobs may be many: each owner's first jobs are found by index bulk_queue_queued.
+        // There are few owners and perhaps many jobs: the index bulk_queue_queued finds each owner's first jobs.
         let statement = "WITH RECURSIVE owners AS (
                 (SELECT owner FROM @.bulk_queue WHERE status = 'queued' ORDER BY owner LIMIT 1)
                 UNION ALL
@@ -468,10 +469,10 @@ impl Queue {
         Ok(outcome.rows.iter().map(job).collect())
     }
 
-    /// The function whose EXECUTE privilege allows priorities below 0: `bulk_prioritize`, or before UPDATE from version 0.1.0
-    /// `bulk_pause`. Guarded.
+    /// The function whose EXECUTE privilege allows priorities below 0: `bulk_prioritize`, or `bulk_pause` before the
+    /// extension is updated from version 0.1.0. Guarded.
     fn right_below_0(&self) -> Result<pg_sys::Oid> {
-        // Anybody may have made a function of that name.
+        // Another role may have created a function of that name.
         let statement =
             "SELECT p.oid FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
             WHERE p.proname IN ('bulk_prioritize', 'bulk_pause') AND p.pronamespace = $1 AND d.deptype = 'e'
@@ -489,14 +490,14 @@ impl Queue {
         Ok(self.run(statement, &arguments, Access::ReadLatest)?.first(0).boolean())
     }
 
-    /// Change the priority of a job that is queued. Was there one? Guarded.
+    /// Changes the priority of a queued job. True if it changed a row. Guarded.
     pub fn prioritize(&self, id: i64, priority: i32) -> Result<bool> {
         let statement = "UPDATE @.bulk_queue SET priority = $2 WHERE job_id = $1 AND status = 'queued'";
         let arguments = [Argument::bigint(id), Argument::integer(priority)];
         Ok(self.run(statement, &arguments, Access::Write)?.processed > 0)
     }
 
-    /// Milliseconds until another job is due; None if none ever is. Guarded.
+    /// Milliseconds until another job is due; None without such a job. Guarded.
     pub fn next_due(&self) -> Result<Option<i64>> {
         let statement = "SELECT ceil(least(extract(epoch FROM min(run_at) - clock_timestamp()) * 1000, 1e9))::bigint
             FROM @.bulk_queue WHERE status = 'queued' AND run_at > clock_timestamp() AND run_at < 'infinity'";
@@ -523,9 +524,9 @@ impl Queue {
         Ok(Some((status, outcome.first(1).integer())))
     }
 
-    /// Forget jobs that ended more than so many seconds ago. Guarded.
+    /// Removes jobs that ended more than this number of seconds ago. Guarded.
     pub fn forget_older(&self, seconds: i32) -> Result<Outcome> {
-        // Not those that somebody has locked: the queue must not wait for his transaction.
+        // Locked rows are skipped: the queue must not wait for another transaction.
         let statement = "DELETE FROM @.bulk_queue WHERE job_id IN (SELECT job_id FROM @.bulk_queue
             WHERE status NOT IN ('queued', 'running')
             AND finished_at < clock_timestamp() - $1 * interval '1 second' FOR UPDATE SKIP LOCKED)";

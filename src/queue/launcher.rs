@@ -1,9 +1,11 @@
-//! The launcher: with a preloaded library, queues go on when the server starts, and when a standby becomes a primary.
+//! The launcher: with a preloaded library, continues queues when the server starts, and when a standby becomes a
+//! primary.
 //!
-//! It asks each database by way of a dispatcher, which leaves again if there is nothing to do, and waits for its answer
-//! before it asks the next: the slots of workers are few, and databases may be many. Then it sleeps, in a slot of its
-//! own, until a transaction that has changed a queue finds no slot for a dispatcher (`wake`): it asks them all again, and
-//! waits for slots as long as it takes. Whoever wakes it looks it up by the lock that it holds.
+//! It starts a dispatcher in each database, one after the other, because worker slots are few and databases may be
+//! many. Each dispatcher exits if it has no work; the launcher waits for that, or until it takes the dispatcher to be
+//! busy. Then it sleeps, in its own worker slot, until a transaction that has changed a queue finds no slot for a
+//! dispatcher (`wake`). It then visits all databases again, and waits for slots as long as necessary. A backend finds
+//! the launcher to wake by the lock that it holds.
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -12,13 +14,13 @@ use crate::pg::background::{self, Worker, in_transaction};
 use crate::pg::database::databases;
 use crate::pg::lock::{Mode, ObjectLock, Until};
 
-/// Milliseconds between two looks at a dispatcher, and how many looks it is given before it is taken to have work.
+/// Milliseconds between two checks of a dispatcher, and the number of checks until it is taken to have work.
 const LOOK_EVERY: i64 = 20;
 const LOOKS: u32 = 100;
-/// Milliseconds until it is tried again to start one.
+/// Milliseconds until it retries to start a dispatcher.
 const RETRY: i64 = 1_000;
 const RESTART_AFTER: i32 = 60;
-/// Milliseconds that it sleeps at a time.
+/// Most milliseconds of one sleep.
 const LONGEST: i64 = 3_600_000;
 
 /// Called when the library is loaded. Guarded.
@@ -31,7 +33,7 @@ pub fn init() {
     }
 }
 
-/// Held, in exclusive mode, by the launcher as long as it lives.
+/// The lock that the launcher holds in exclusive mode during its life.
 pub fn lock() -> ObjectLock {
     ObjectLock::shared(pg_sys::ExtensionRelationId, 0)
 }
@@ -48,14 +50,15 @@ pub extern "C-unwind" fn pg_bulk_launcher_main(_argument: pg_sys::Datum) {
         for database in in_transaction(databases) {
             woken |= ask(database);
         }
-        // Who wakes us in the middle may mean a database that has been asked already.
+        // A wake-up during the round may be about a database that has been visited already.
         while !woken {
             woken = background::sleep(LONGEST);
         }
     }
 }
 
-/// Start a dispatcher, and wait until it has left or settled down. Were we woken meanwhile?
+/// Starts a dispatcher, and waits until it has exited or is taken to have work. True if the launcher was woken
+/// meanwhile.
 fn ask(database: pg_sys::Oid) -> bool {
     let mut woken = false;
     let handle = loop {

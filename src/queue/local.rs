@@ -1,13 +1,13 @@
-//! The extension's tables belong to their server: what logical replication brings is left out.
+//! Keeps logical replication from changing the extension's tables, which belong to their server.
 //!
-//! A publication FOR ALL TABLES has the tables of extensions, too, and cannot be told otherwise. A subscriber's dispatcher
-//! would run the publisher's jobs once more; its own jobs, which have the same numbers, would be changed and removed with
-//! the publisher's; and rejected rows would be shown to whoever has their owner's number there. So each of the tables has
-//! a trigger that leaves a row alone where changes are applied.
+//! A publication FOR ALL TABLES includes the tables of extensions, and cannot exclude them. A subscriber's dispatcher
+//! would run the publisher's jobs once more. Its own jobs, which have the same numbers, would be changed and removed
+//! with the publisher's. Rejected rows would be visible to the role that has their owner's OID there. So each of the
+//! tables has a trigger that skips the change in a session that applies replicated changes.
 //!
-//! It is enabled as REPLICA, and so costs other sessions nothing. But it may come to be enabled otherwise (`pg_restore
-//! --disable-triggers` ends with ENABLE TRIGGER ALL), so it looks at the session itself. Our own statements are no changes
-//! that are applied, whatever the session's role: see `pg::role`.
+//! The trigger is enabled as REPLICA, so it costs other sessions nothing. But it may be enabled in another mode
+//! (`pg_restore --disable-triggers` ends with ENABLE TRIGGER ALL), so it checks the session itself. The extension's own
+//! statements do not count as applied changes, whatever the session's role: see `pg::role`.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -28,7 +28,7 @@ pub extern "C-unwind" fn pg_finfo_bulk_keep_local() -> *const pg_sys::Pg_finfo_r
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_keep_local(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the call; its context says what it is, and is read as that.
+    // SAFETY: called by the executor; the context's tag shows that it is trigger data.
     let row = unsafe {
         let context = (*fcinfo).context;
         if context.is_null() || (*context).type_ != pg_sys::NodeTag::T_TriggerData {
@@ -39,6 +39,6 @@ pub unsafe extern "C-unwind" fn bulk_keep_local(fcinfo: pg_sys::FunctionCallInfo
         let is_update = (*trigger).tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_UPDATE;
         if is_update { (*trigger).tg_newtuple } else { (*trigger).tg_trigtuple }
     };
-    // No row means that nothing is to be done.
+    // NULL makes the executor skip the row.
     pg_sys::Datum::from(if applies_changes() { std::ptr::null_mut() } else { row })
 }

@@ -6,24 +6,24 @@
 //!                                      starts it   database
 //! ```
 //!
-//! * `functions`, `wait`: what users call.
-//! * `wake`: how it comes that there is a dispatcher whenever there is something to do, and none otherwise.
-//! * `dispatcher`: who decides which job is next; `choice`: by which rules.
-//! * `worker`: who runs one; `run_job`: the statement that it runs; `succession`: and then another one; `failure`: what is recorded
-//!   if that fails.
-//! * `job`: what becomes of a row of the queue; all statements on it are there.
-//! * `home`: of which database a row is.
-//! * `local`: why the queue is not replicated.
-//! * `launcher`: with a preloaded library, who looks into all databases when the server starts.
+//! * `functions`, `wait`: the SQL functions.
+//! * `wake`: makes sure that a dispatcher runs exactly while there is work.
+//! * `dispatcher`: starts jobs; `choice`: the rules for the next job.
+//! * `worker`: runs a job; `run_job`: the statement that it runs; `succession`: further jobs in the same process;
+//!   `failure`: records a failed job.
+//! * `job`: the row of a job; all statements on it are there.
+//! * `home`: distinguishes rows of this database from copied ones.
+//! * `local`: keeps the queue from being replicated.
+//! * `launcher`: with a preloaded library, visits all databases when the server starts.
 //!
-//! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until the load is
-//! committed or its process is gone. "running" is written in a transaction of its own, "succeeded" in the one that has the rows. So whatever dies
-//! when: either both are there, or the row still says "running" and nobody has the lock, which is how the dispatcher
-//! knows that the job is to be run again. Pids are never trusted.
+//! **Exactly once.** A worker holds its job's lock ([`Queue::job_lock`]) from before it claims the row until the load
+//! is committed or its process has exited. "running" is written in a transaction of its own, "succeeded" in the
+//! transaction of the rows. So after any crash either both are committed, or the row still says "running" and its lock
+//! is free. In the latter case the dispatcher runs the job again. PIDs are never trusted.
 //!
-//! **Whose rights.** A load runs in a session of the job's owner; nothing in it can become anybody else. Rows of the queue
-//! are written by the code here, as the owner of the queue's table ([`Queue::run`]); no function that SQL can call writes
-//! what its caller says.
+//! **Rights.** A load runs in a session of the job's owner, and nothing in it can switch to another role. Only this
+//! module writes rows of the queue, as the owner of the queue's table ([`Queue::run`]). No SQL-callable function stores
+//! a row that its caller has composed.
 
 mod choice;
 mod dispatcher;
@@ -85,8 +85,8 @@ impl Queue {
         }
     }
 
-    /// The queue of the extension that is installed in this database, if it is. Until the end of the transaction nobody
-    /// drops it. Guarded.
+    /// The queue of the extension in this database, if it is installed. Keeps it from being dropped until the
+    /// transaction's end. Guarded.
     pub fn of_database() -> Result<Option<Queue>> {
         // SAFETY: guarded calls in a transaction.
         unsafe {
@@ -99,7 +99,7 @@ impl Queue {
             let query = b"SELECT extnamespace FROM pg_catalog.pg_extension WHERE oid = $1";
             let arguments = [Argument::oid(extension)];
             let found = as_role(pg_sys::GetUserId(), || spi::execute(query, &arguments, Access::ReadLatest, &[]))?;
-            // It may have been dropped while we waited for the lock.
+            // The extension may have been dropped during the wait for the lock.
             if found.rows.is_empty() {
                 return Ok(None);
             }
@@ -107,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// The schema's name as it is now, quoted, and a dot. Guarded.
+    /// The schema's current name, quoted, and a dot. Guarded.
     fn prefix(&self) -> Result<Vec<u8>> {
         // SAFETY: a guarded catalog lookup in a transaction, and the string that it returns.
         unsafe {
@@ -119,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// Run a statement on the queue's tables, which are called `@.name` in it. Guarded.
+    /// Runs a statement on the queue's tables, which it names `@.name`. Guarded.
     pub fn run(&self, statement: &str, arguments: &[Argument], access: Access) -> Result<Outcome> {
         let prefix = self.prefix()?;
         let mut source = Vec::with_capacity(statement.len() + 4 * prefix.len());
@@ -132,25 +132,26 @@ impl Queue {
         as_role(self.owner, || spi::execute(&source, arguments, access, &[self.table, self.state]))
     }
 
-    /// Held, in exclusive mode, by the process that runs the job. Who changes the row of a job that has lost its process
-    /// holds it meanwhile in mode `ShareUpdateExclusive`: that excludes the other one, and is not taken for it.
+    /// The lock that the process of a job holds in exclusive mode. A session that changes the row of a job without a
+    /// process holds it in mode `ShareUpdateExclusive`, which conflicts with the process's mode but cannot be mistaken
+    /// for it.
     pub fn job_lock(&self, job: i64) -> ObjectLock {
         ObjectLock::new(self.table, job as u32, (job >> 32) as u16)
     }
 
-    /// Held, in exclusive mode, by the dispatcher as long as it lives.
+    /// The lock that the dispatcher holds in exclusive mode during its life.
     fn life_lock(&self) -> ObjectLock {
         ObjectLock::new(self.state, 0, 0)
     }
 
-    /// Held, in share mode, by who cancels a job while it looks for the process and signals it; in exclusive mode by a
-    /// process that goes on to another job.
+    /// The lock that a session holds in share mode while it looks for the process of a job to cancel and signals it. A
+    /// process that goes on to another job holds it in exclusive mode.
     fn cancel_lock(&self) -> ObjectLock {
         ObjectLock::new(self.state, 2, 0)
     }
 
-    /// Held by transactions that have changed the queue and have not ended; and, in exclusive mode, by a dispatcher that
-    /// is about to leave.
+    /// The lock that transactions hold from their change of the queue to their end. A dispatcher that is about to leave
+    /// holds it in exclusive mode.
     fn gate_lock(&self) -> ObjectLock {
         ObjectLock::new(self.state, 1, 0)
     }

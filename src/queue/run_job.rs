@@ -1,11 +1,11 @@
 //! The statement that a worker runs: `SELECT bulk_run_job(…)`.
 //!
-//! A load is a statement of the server, in a worker as in a session. So the hooks of other libraries find what they find under any
-//! statement: a text, a query identifier, an executor that runs. The text names the file, the table and the options;
-//! pg_stat_activity shows it, and the log does with an error.
+//! A load is a statement of the server, in a worker as in a session. So hooks of other libraries see a text, a query
+//! identifier and a running executor, as with any statement. The text names the file, the table and the options;
+//! pg_stat_activity shows it, and the log shows it with an error.
 //!
-//! The function takes nothing from its arguments. It performs the load of the job that its process has claimed, once; everywhere
-//! else it is an error. The owner of the job calls it, so everybody may.
+//! The function ignores its arguments. It performs the load of the job that its process has claimed, once; any other
+//! call is an error. The owner of the job calls it, so PUBLIC has EXECUTE.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::AtomicPtr;
@@ -25,23 +25,23 @@ use crate::pg::user_code;
 
 const NAME: &CStr = c"bulk_run_job";
 
-/// The job that the statement is for, until the function has begun. Null in any other process.
+/// The job of the statement, until the function has begun. Null in any other process.
 static JOB: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The text of the statement, and its function.
 #[derive(Debug)]
 pub struct Statement {
     pub text: CString,
-    /// Invalid if the extension in this database is of a version that has no such function.
+    /// Invalid if the extension's version in this database has no such function.
     function: pg_sys::Oid,
 }
 
 impl Statement {
-    /// The statement for a job. `schema` is the extension's. In a transaction; guarded.
+    /// The statement of a job. `schema` is the extension's. In a transaction; guarded.
     pub fn of(job: &Claimed, schema: pg_sys::Oid) -> Statement {
         let types = [pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::JSONBOID];
-        // SAFETY: guarded catalog lookups, with keys of the types that the cache wants; strings that the server returns, or that
-        // live as long as the job; its options are of type jsonb.
+        // SAFETY: guarded catalog lookups, with keys of the types that the cache expects; strings that the server
+        // returns, or that live as long as the job; its options are of type jsonb.
         unsafe {
             let vector = pg_sys::buildoidvector(types.as_ptr(), types.len() as i32);
             let function = pg_sys::GetSysCacheOid(
@@ -57,7 +57,7 @@ impl Statement {
             let schema = pg_sys::get_namespace_name(schema);
             let table = pg_sys::quote_qualified_identifier(job.schema.as_ptr(), job.name.as_ptr());
             let options = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), job.options);
-            // With types, so that no other function of the name suits the call as well.
+            // With type casts, so that no other function of this name matches as well.
             let parts = [
                 b"SELECT ".as_slice(),
                 bytes(pg_sys::quote_qualified_identifier(schema, NAME.as_ptr())),
@@ -75,7 +75,7 @@ impl Statement {
     }
 }
 
-/// Run the statement of a job, which performs its load.
+/// Runs the statement of a job, which performs its load.
 ///
 /// # Safety
 /// A plain frame; the job of this process, with a statement, in a transaction.
@@ -115,7 +115,7 @@ pub unsafe extern "C-unwind" fn bulk_run_job(_fcinfo: pg_sys::FunctionCallInfo) 
     }
 }
 
-/// The job, with a load that has begun.
+/// Begins the job's load, and returns the job.
 #[pg_guard]
 extern "C-unwind" fn begin() -> *mut Job {
     let job = JOB.swap(std::ptr::null_mut(), Relaxed);
@@ -127,9 +127,10 @@ extern "C-unwind" fn begin() -> *mut Job {
         .hint("Use bulk_enqueue() to have a job run.")
         .raise();
     }
-    // What the server has looked up until now is this function.
+    // Until now, the server has looked up this function only.
     user_code::watch();
-    // SAFETY: set by `run`, for a job that outlives the statement. The load is to be looked at when the statement has ended.
+    // SAFETY: set by `run`, for a job that outlives the statement. The load is still read after the statement has
+    // ended.
     unsafe {
         let caller = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
         let Job { claimed, queue, load, .. } = &mut *job;

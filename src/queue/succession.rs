@@ -1,4 +1,4 @@
-//! A worker that has done its job, and the next one.
+//! Lets a worker that has finished its job run another one.
 //!
 //! ```text
 //!   worker       working ─► offering ─► (claims job n) working ─► ...
@@ -6,20 +6,20 @@
 //!   dispatcher              job n ▲  or leaving
 //! ```
 //!
-//! To start a process takes longer than to load a small file. So a worker whose job has succeeded offers itself for
-//! another one of the same owner, and wakes the dispatcher. Which job is next is the dispatcher's decision as ever; if
-//! it would start a worker for that owner, it hands the job over instead, and whoever is still offering at the end of
-//! its lap is told to leave. Nobody waits for anybody: a worker that gets no answer leaves. And a worker that leaves says
-//! so, and does not take a place from the next one while it exits.
+//! Starting a process takes longer than loading a small file. So a worker whose job has succeeded offers itself for
+//! another job of the same owner, and wakes the dispatcher. The dispatcher chooses the next job as usual. If it would
+//! start a worker for that owner, it hands the job over instead. At the end of its cycle it dismisses the other
+//! offering workers. No process waits without a limit: a worker that gets no answer leaves. A worker that leaves also
+//! reports that, so it does not hold a slot of the next one while it exits.
 //!
-//! What they say is a word in shared memory, which the dispatcher makes and which goes with the processes. Nothing
-//! depends on it but speed: a job that is handed over is queued until the worker claims it, as one for which a worker is
-//! started.
+//! They communicate through a word in shared memory, which the dispatcher creates and which disappears with the
+//! processes. It only affects speed: a job that is handed over stays queued until the worker claims it, like one for
+//! which a worker is started.
 //!
-//! The second job must find what it would find in a new process. A worker offers itself only if no code but the
-//! server's own was run in it ([`user_code`]), and discards what a session can. Roles and databases may get other
-//! settings meanwhile, which a new session has: [`Queue::beginnings`] tells the dispatcher. If the server's own are loaded
-//! again, the process ends.
+//! The second job must find the state of a new process. A worker offers itself only if it has run no code except the
+//! server's own ([`user_code`]), and it discards the state that a session can discard. Roles and databases may get
+//! other settings meanwhile, which a new session would have; the dispatcher compares these ([`Queue::beginnings`]). If
+//! the server reloads its configuration, the process ends.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -38,24 +38,24 @@ use crate::pg::shared_words::SharedWords;
 use crate::pg::spi::{self, Access, Argument};
 use crate::pg::user_code;
 
-/// Workers that have a place; those above start as ever, and leave after their job.
+/// Most workers with a shared word. Workers beyond that start as usual, and leave after their job.
 const PLACES: usize = 256;
 
-/// What a word says. Else it is a job that is handed over.
+/// Values of a shared word. Any other value is the number of a job that is handed over.
 const WORKING: u64 = 0;
 const OFFERING: u64 = u64::MAX;
 const LEAVING: u64 = u64::MAX - 1;
 
-/// How long a worker waits for an answer: the dispatcher may be at something else, or gone.
+/// Longest wait for an answer: the dispatcher may be busy, or gone.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Jobs of one process: what is left of each is little, but not nothing.
+/// Most jobs of one process, because each may leave some memory behind.
 const MOST_JOBS: u32 = 100;
 
-/// The places of a dispatcher's workers.
+/// The shared words of a dispatcher's workers.
 #[derive(Debug)]
 pub struct Places(Option<SharedWords>);
 
-/// That of one worker.
+/// The shared word of one worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     pub index: u32,
@@ -63,17 +63,17 @@ pub struct Place {
 }
 
 impl Places {
-    /// Guarded.
+    /// Creates the shared words. Guarded.
     pub fn new() -> Places {
         Places(SharedWords::create(PLACES))
     }
 
-    /// What a worker needs to find its place.
+    /// The handle that a worker attaches with.
     pub fn handle(&self) -> u32 {
         self.0.map_or(0, |words| words.handle())
     }
 
-    /// One that nobody has.
+    /// A shared word that no worker uses.
     pub fn free(&self, is_taken: impl Fn(u32) -> bool) -> Option<Place> {
         let words = self.0?;
         let index = (0..PLACES).find(|index| !is_taken(*index as u32))?;
@@ -84,34 +84,34 @@ impl Places {
 }
 
 impl Place {
-    /// The worker's own, as the dispatcher said. Guarded.
+    /// The worker's own shared word, from the dispatcher's numbers. Guarded.
     pub fn attach(handle: u32, index: u32) -> Option<Place> {
         let word = SharedWords::attach(handle, PLACES)?.get(index as usize)?;
         Some(Place { index, word })
     }
 
-    /// Has its worker done with its job?
+    /// Has its worker ended its job?
     pub fn is_over(&self) -> bool {
         matches!(self.word.load(SeqCst), OFFERING | LEAVING)
     }
 
-    /// Has its worker not even taken the job that was handed to it?
+    /// Has its worker not yet taken the job that was handed to it?
     pub fn is_untaken(&self) -> bool {
         !matches!(self.word.load(SeqCst), WORKING | OFFERING | LEAVING)
     }
 
-    /// Answer a worker that offers itself: a job, or none. False if it is not waiting any more.
+    /// Answers a worker that offers itself: a job, or none. False if it is no longer waiting.
     pub fn answer(&self, job: Option<i64>) -> bool {
         let answer = job.map_or(LEAVING, i64::cast_unsigned);
         self.word.compare_exchange(OFFERING, answer, SeqCst, SeqCst).is_ok()
     }
 
-    /// The worker's job has ended, whichever way, and it takes no other.
+    /// Records that the worker's job has ended, in success or failure, and that it takes no other.
     fn leave(&self) {
         self.word.store(LEAVING, SeqCst);
     }
 
-    /// Offer, and wait for the answer. Not for one that comes when settings are not those of `loaded` any more. Guarded.
+    /// Offers this worker and waits for a job. None if the server's settings are newer than `loaded` by then. Guarded.
     fn next(&self, loaded: pg_sys::TimestampTz) -> Option<i64> {
         let until = Instant::now() + PATIENCE;
         self.word.store(OFFERING, SeqCst);
@@ -121,7 +121,7 @@ impl Place {
             match self.word.load(SeqCst) {
                 OFFERING => {
                     let left = until.saturating_duration_since(Instant::now());
-                    // The answer may come just then.
+                    // The answer may arrive at the last moment.
                     if left.is_zero() && self.answer(None) {
                         return None;
                     }
@@ -130,7 +130,7 @@ impl Place {
                 LEAVING => return None,
                 job => {
                     point!("job.handed");
-                    // Until it is taken, the job is nobody's if this process ends.
+                    // If this process exits here, the job stays queued and unclaimed.
                     pgrx::check_for_interrupts!();
                     if background::has_reloaded(loaded) {
                         return None;
@@ -143,19 +143,19 @@ impl Place {
     }
 }
 
-/// A worker, and how many jobs it has had.
+/// A worker's state between jobs.
 #[derive(Debug)]
 pub struct Successor {
     pub place: Option<Place>,
     pub jobs: u32,
-    /// When the server's settings were loaded that its session has begun with.
+    /// Time at which the server's settings in its session were loaded.
     pub loaded: pg_sys::TimestampTz,
-    /// Its job has set what a new session does not have, as empty settings of unknown names.
+    /// Its job has made settings that a new session lacks, such as empty settings of unknown names.
     pub is_changed: bool,
 }
 
 impl Successor {
-    /// This worker's job has failed: it has no next one. Guarded.
+    /// Leaves after the failure of this worker's job. Guarded.
     pub fn leave(&self) {
         if let Some(place) = self.place {
             place.leave();
@@ -163,7 +163,8 @@ impl Successor {
         }
     }
 
-    /// The next job of this worker, whose last one has succeeded; in a session as new. None if there is none. Guarded.
+    /// The next job of this worker after a successful one, in a session like a new one. None if this worker must leave.
+    /// Guarded.
     pub fn next(&mut self, queue: &Queue, last: i64) -> Option<i64> {
         let place = self.place?;
         self.jobs += 1;
@@ -178,7 +179,7 @@ impl Successor {
             return None;
         }
         let job = place.next(self.loaded);
-        // Whoever cancels the next one finds it in the queue.
+        // A cancel request for the next job finds it in the queue.
         background::serve_cancels();
         if job.is_some() {
             background::start_over();
@@ -188,8 +189,8 @@ impl Successor {
 }
 
 impl Queue {
-    /// Let go of the lock of a job that is done, so that nobody who wants to cancel it cancels the next one. False if
-    /// somebody is about to for long. Guarded.
+    /// Releases the lock of a finished job, so that no session that cancels this job cancels the next one. False if a
+    /// session holds the cancel lock for long. Guarded.
     fn let_go(&self, job: i64) -> bool {
         let lock = self.cancel_lock();
         let alone = take(&lock, TRIES);
@@ -200,7 +201,8 @@ impl Queue {
         alone
     }
 
-    /// What a session of a role begins with, as a text that changes whenever that does. For the dispatcher. Guarded.
+    /// A text that changes whenever the settings change that a session of a role begins with. For the dispatcher.
+    /// Guarded.
     pub fn beginnings(&self, role: pg_sys::Oid) -> Result<String> {
         let statement = "SELECT concat_ws(' ',
             (SELECT xmin FROM pg_catalog.pg_authid WHERE oid = $1),

@@ -1,9 +1,10 @@
-//! `bulk_wait`: until a job has ended.
+//! `bulk_wait`: waits until a job has ended.
 //!
-//! Without a time limit (nor `lock_timeout`, which is not meant for this), the caller waits for a running job by its lock, so that the server notices if the job in turn
-//! waits for a lock of the caller's: that is a deadlock, which it resolves. Otherwise it looks again and again, less often
-//! from time to time, and so it does on a standby. That would be no help to a job which waits for itself, by a trigger of its table, say: it is an error.
-//! Each look sees what is committed by then, whatever the isolation level.
+//! Without a time limit and without `lock_timeout`, the caller waits for the lock of a running job. So the server
+//! detects and resolves a deadlock if the job waits for a lock of the caller. In all other cases, and on a standby, the
+//! function polls, at growing intervals. If the job waits for itself, for instance through a trigger of its table, the
+//! server cannot detect that, so this function raises an error. Each poll sees all commits before it, whatever the
+//! isolation level.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,12 @@ use crate::pg::background;
 use crate::pg::lock::{Mode, Until};
 use crate::pg::server_text::{from_server, to_server};
 
-/// Milliseconds between two looks: at first, and at most.
+/// Milliseconds between two polls: at first, and at most.
 const FIRST_PAUSE: i64 = 1;
 const LAST_PAUSE: i64 = 100;
-/// How often to see to it that somebody works on the job.
+/// Interval at which it makes sure that a dispatcher runs.
 const CARE_EVERY: Duration = Duration::from_secs(1);
-/// When to do so first, with time: whoever has just been started may not have begun yet.
+/// First such check without a time limit: a dispatcher that has just been started may not have begun yet.
 const CARE_AFTER: Duration = Duration::from_millis(50);
 
 /// `bulk_wait(job_id, timeout)`.
@@ -32,7 +33,7 @@ const CARE_AFTER: Duration = Duration::from_millis(50);
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_wait(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor vouches for the arguments, which are of the types that are declared.
+    // SAFETY: the executor passes arguments of the declared types.
     let (job, timeout, queue) = unsafe {
         let job = required(fcinfo, 0, "job_id").or_raise().value() as i64;
         let timeout = argument(fcinfo, 1).map(|interval| duration(&*interval.cast_mut_ptr()));
@@ -47,11 +48,11 @@ pub unsafe extern "C-unwind" fn bulk_wait(fcinfo: pg_sys::FunctionCallInfo) -> p
     pg_sys::Datum::from(unsafe { pg_sys::cstring_to_text(to_server(&status).as_ptr()) })
 }
 
-/// An interval's length; a month has 30 days.
+/// The length of an interval; a month counts 30 days.
 fn duration(interval: &pg_sys::Interval) -> Duration {
     let days = i64::from(interval.month) * 30 + i64::from(interval.day);
     let microseconds = days.saturating_mul(86_400_000_000).saturating_add(interval.time);
-    // Longer than anybody waits, and no overflow when it is added to now.
+    // Longer than any wait, and no overflow when it is added to the current time.
     Duration::from_micros(u64::try_from(microseconds).unwrap_or(0).min(1 << 60))
 }
 
@@ -74,14 +75,13 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("The job can begin when the transaction has committed."));
         }
-        // A standby may be promoted meanwhile; from then on it has jobs of its own.
-        // SAFETY: a guarded call.
+        // A standby may be promoted meanwhile, and then has jobs of its own. SAFETY: a guarded call.
         let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
         let now = Instant::now();
         if !matches!(status.as_str(), "queued" | "running") {
             return Ok(status);
         }
-        // However short the time that is left.
+        // Even if no time is left.
         if !in_recovery && !is_own && now >= care_at {
             queue.look_now();
             care_at = now + CARE_EVERY;
@@ -93,7 +93,7 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
             let message = format!("cannot wait for job {job} in the process that runs it");
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        // A job that is still running when its lock is free has lost its process.
+        // If the job is still running when its lock is free, its process has exited.
         if status == "running" && may_lock && !in_recovery && !waited {
             let lock = queue.job_lock(job);
             lock.take(Mode::Share, Until::TransactionEnd);
@@ -108,7 +108,7 @@ fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
     }
 }
 
-/// Why the job failed, with all that its error said, as a NOTICE.
+/// Reports why the job failed, with the complete error, as a NOTICE.
 fn tell_why(queue: &Queue, job: i64) -> Result<()> {
     let failure = queue.failure(job)?;
     let message = format!("job {job} failed: {}", from_server(&failure.message));

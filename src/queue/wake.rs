@@ -1,19 +1,20 @@
-//! A dispatcher whenever there is something to do, and none otherwise.
+//! Makes sure that a dispatcher runs while there is work, and that it exits afterwards.
 //!
-//! Two locks see to it that no change of the queue goes unnoticed. The dispatcher holds *life* for as long as it is there.
-//! Who changes the queue takes *gate* in share mode to the end of the transaction, and before it commits looks for the
-//! holder of *life*: that process is woken after the commit, or if there is none, one is started. Locks are released
-//! after a commit is visible. So if the dispatcher gets *gate* in exclusive mode, then every change that knew of it can be
-//! seen: it looks once more, and if there is nothing, lets go of *life* and then of *gate*, in this order. Who waited for
-//! *gate* meanwhile finds nobody, and starts another one.
+//! Two locks keep any change of the queue from being missed. The dispatcher holds the *life* lock during its life. A
+//! transaction that changes the queue takes the *gate* lock in share mode until its end. Before it commits, it looks
+//! for the holder of *life*. After the commit it wakes that process, or starts one if no process holds it. Locks are
+//! released after a commit is visible. So if the dispatcher gets *gate* in exclusive mode, every transaction that found
+//! it alive has become visible. The dispatcher looks at the queue once more. If there is no work, it releases *life*
+//! and then *gate*, in this order. A transaction that waited for *gate* meanwhile finds no dispatcher, and starts
+//! another one.
 //!
-//! One that is started before a commit ([`crate::pg::commit`]) waits for the end of that transaction, and only then tries
-//! for *life*. Should several sessions start a dispatcher at once, one of these gets *life*. It may have looked before the
-//! others' transactions were visible; so each of the others, whose own transaction is, wakes it and leaves. Should a
-//! dispatcher be killed after it was found alive, the postmaster starts it again a few seconds later.
+//! A dispatcher that is started before a commit ([`crate::pg::commit`]) waits for the end of that transaction, and only
+//! then tries to get *life*. If several sessions start dispatchers at once, one of these gets *life*. It may have
+//! looked before the other transactions were visible. So each of the others, whose own transaction is visible, wakes it
+//! and exits. If a dispatcher is killed after it was found alive, the postmaster restarts it a few seconds later.
 //!
-//! If there is no slot for a dispatcher, whoever commits is told so; or, where the library is preloaded, the launcher is
-//! woken, which finds its way by itself (`launcher`).
+//! If there is no slot for a dispatcher, the committing session gets a warning. If the library is preloaded, it wakes
+//! the launcher instead, which waits for a slot (`launcher`).
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -24,19 +25,19 @@ use crate::pg::background::{self, Worker};
 use crate::pg::commit::{self, Plan};
 use crate::pg::lock::{Mode, Until};
 
-/// Seconds after which the postmaster starts a dispatcher again that failed.
+/// Seconds until the postmaster restarts a dispatcher that failed.
 const RESTART_AFTER: i32 = 5;
 
-/// Numbers for a dispatcher that leaves at once if there is nothing to do.
+/// Arguments of a dispatcher that exits at once if there is no work.
 pub const NO_LINGERING: [u32; 5] = [0, 0, 1, 0, 0];
 
-/// A dispatcher for a database.
+/// The dispatcher of a database, as a background worker.
 pub fn dispatcher(database: pg_sys::Oid) -> Worker {
     Worker::new("pg_bulk dispatcher", "pg_bulk dispatcher", c"pg_bulk_dispatcher_main", i64::from(database.to_u32()))
         .restarting_after(RESTART_AFTER)
 }
 
-/// pg_upgrade runs servers that must do nothing of their own.
+/// pg_upgrade runs servers that must not start processes by themselves.
 pub fn may_start() -> bool {
     // SAFETY: a variable that is set when the server starts.
     !unsafe { pg_sys::IsBinaryUpgrade }
@@ -47,7 +48,7 @@ fn own_dispatcher() -> Worker {
     dispatcher(unsafe { pg_sys::MyDatabaseId })
 }
 
-/// The transaction that is about to commit has work for a dispatcher, and there will be none.
+/// Warns that the committing transaction has work for a dispatcher, and that none can start.
 fn nobody() {
     Error::new(Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, "out of background worker slots")
         .detail("There is none for the dispatcher of the queue, so jobs stay queued.")
@@ -59,7 +60,7 @@ fn nobody() {
 }
 
 impl Queue {
-    /// This transaction changes the queue; when it commits, a dispatcher looks. Guarded.
+    /// Makes a dispatcher look at the queue when this transaction commits. Guarded.
     pub fn look_at_commit(&self) {
         if may_start() {
             self.gate_lock().take(Mode::Share, Until::TransactionEnd);
@@ -72,7 +73,7 @@ impl Queue {
         }
     }
 
-    /// There is something to do: make sure that there is a dispatcher. Guarded.
+    /// Makes sure that a dispatcher runs, because there is work. Guarded.
     pub fn look_now(&self) {
         if may_start()
             && self.life_lock().holder().is_none()
@@ -82,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// Become the dispatcher. If there is one already, it looks again. Guarded.
+    /// Makes this process the dispatcher. If there is one already, wakes that and returns false. Guarded.
     pub fn live(&self) -> bool {
         let lives = self.life_lock().try_take(Mode::Exclusive, Until::SessionEnd);
         if !lives && let Some(pid) = self.life_lock().holder() {
@@ -91,7 +92,7 @@ impl Queue {
         lives
     }
 
-    /// Stop being the dispatcher, unless there is something to do. Guarded.
+    /// Stops being the dispatcher, unless there is work. Guarded.
     pub fn leave_unless(&self, something_to_do: impl FnOnce() -> bool) -> bool {
         if !self.gate_lock().try_take(Mode::Exclusive, Until::SessionEnd) {
             return false;

@@ -1,19 +1,20 @@
-//! A worker: a job, in a session of its owner; and perhaps another one (`succession`).
+//! A job worker: runs a job in a session of its owner, and perhaps further ones (`succession`).
 //!
 //! ```text
 //!   lock the extension, lock the job ─► claim: "running" ─► the load, "succeeded" ─► done
 //!                                       (COMMIT, T1)        (COMMIT, T2)  └─ error ─► "failed" (COMMIT, T3)
 //! ```
 //!
-//! The load is a statement of the server (`run_job`), so that the hooks of other libraries find what they find under any statement.
+//! The load is a statement of the server (`run_job`), so hooks of other libraries see it like any statement.
 //!
-//! Both locks are the session's: the second is let go of when the load is committed, and else they go when the process
-//! goes, or when a transaction is aborted; so T3 (`failure`) takes it again. User code runs in T2 only, in plain frames
-//! (see `pg`): its errors are caught whole, are written to the log as any session's, and end the transaction. T1 is
-//! flushed, though to the rows it is all the same: a load that crashes the server at once must be seen to have run.
+//! Both locks are session locks. The job's lock is released after the load's commit; otherwise both are released when
+//! the process exits, or when a transaction is aborted, so T3 (`failure`) takes the job's lock again. User code runs
+//! only in T2, in plain frames (see `pg`). Its errors are caught as a whole, are written to the log as in any session,
+//! and end the transaction. T1 is flushed, although the rows do not need that: if a load crashes the server at once,
+//! the queue must show that it ran.
 //!
-//! Cancel requests are served up to the end of T2. Then the row has to say how it ended, and those that come late are
-//! not about the next job.
+//! Cancel requests are served until T2 ends. Afterwards the row must record the end of the job, and a late request must
+//! not affect the next job.
 
 use std::ffi::{CStr, CString};
 
@@ -35,7 +36,7 @@ use crate::pg::server_text::from_server;
 use crate::pg::unguarded::{self as c, Opaque};
 use crate::pg::user_code;
 
-/// How often a lock is tried that somebody may look at for a moment, and the milliseconds between.
+/// How often a lock is tried that another session may hold for a moment, and the milliseconds in between.
 pub const TRIES: u32 = 200;
 const PAUSE: i64 = 5;
 
@@ -44,20 +45,20 @@ const PAUSE: i64 = 5;
 pub struct Job {
     pub queue: Queue,
     pub claimed: Claimed,
-    /// What it runs, once it is known.
+    /// The statement that runs the load, once it is known.
     pub statement: Option<Statement>,
     pub load: *mut Load,
     /// The session's lock_timeout.
     lock_timeout: CString,
-    /// When its process was started, or went on to it.
+    /// Time at which its process was started, or went on to the job.
     pub began: pg_sys::TimestampTz,
-    /// The job is in it.
+    /// Memory context of the job.
     memory: pg_sys::MemoryContext,
     pub process: Successor,
 }
 
 impl Job {
-    /// Its load, as long as that is there, or null.
+    /// Its load while it exists, or null.
     pub fn load(&self) -> *const Load {
         self.load
     }
@@ -84,12 +85,12 @@ pub unsafe extern "C-unwind" fn pg_bulk_job_main(job: pg_sys::Datum) {
     }
 }
 
-/// Connect, lock and claim. Null if there is nothing to do.
+/// Connects, locks and claims the job. Null if there is nothing to do.
 #[pg_guard]
 extern "C-unwind" fn begin(id: i64) -> *mut Job {
     let [database, owner, _, places, place] = background::numbers();
     let owner = pg_sys::Oid::from_u32(owner);
-    // That would be the superuser.
+    // An invalid OID would make the session a superuser's.
     if owner == pg_sys::InvalidOid {
         return std::ptr::null_mut();
     }
@@ -104,13 +105,14 @@ extern "C-unwind" fn begin(id: i64) -> *mut Job {
     lock_and_claim(id, lock_timeout, began, process)
 }
 
-/// The next job of this process, if there is one. The last one is gone then.
+/// Makes the next job of this process, if there is one. The last job is then freed.
 ///
 /// # Safety
 /// The job of this process, which has succeeded.
 #[pg_guard]
 unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
-    // SAFETY: this function's contract covers the argument; guarded calls. Nobody needs it any more but who shows what is going on.
+    // SAFETY: this function's contract covers the argument; guarded calls. Only the activity report refers to the old
+    // job.
     unsafe {
         let Job { queue, claimed, process, lock_timeout, memory, .. } = &mut *last;
         let Some(id) = process.next(queue, claimed.id) else { return std::ptr::null_mut() };
@@ -124,8 +126,8 @@ unsafe extern "C-unwind" fn go_on(last: *mut Job) -> *mut Job {
     }
 }
 
-/// The owner's and the database's settings are those of any session, but some would make something else of the job. The
-/// one that counts for the load only is returned.
+/// Overrides settings of the owner and the database that would change the behavior of the job. Returns lock_timeout,
+/// which applies to the load only.
 fn settle_settings() -> CString {
     // SAFETY: a setting.
     let lock_timeout = CString::new(unsafe { pg_sys::LockTimeout }.to_string()).unwrap_or_default();
@@ -134,7 +136,7 @@ fn settle_settings() -> CString {
         (c"default_transaction_read_only", c"off"),
         (c"default_transaction_deferrable", c"off"),
         (c"synchronous_commit", c"on"),
-        // What the job is and has become is to be written down however long that takes, and after an error, too.
+        // The job's state must be recorded however long that takes, and after an error, too.
         (c"lock_timeout", c"0"),
         (c"exit_on_error", c"off"),
     ];
@@ -146,10 +148,10 @@ fn settle_settings() -> CString {
     lock_timeout
 }
 
-/// Null if there is nothing to do.
+/// Locks and claims the job. Null if there is nothing to do.
 fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, process: Successor) -> *mut Job {
     let [_, owner, table, ..] = background::numbers().map(pg_sys::Oid::from_u32);
-    // SAFETY: guarded calls; what is claimed lives as long as the job, which is dropped with its memory.
+    // SAFETY: guarded calls; the claimed data live as long as the job, which is dropped with its memory.
     unsafe {
         let memory = pg_sys::AllocSetContextCreateExtended(
             pg_sys::TopMemoryContext,
@@ -176,7 +178,7 @@ fn claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid, memory: pg_sys::Memory
         let extension = EXTENSION.as_ptr();
         // SAFETY: a guarded catalog lookup in a transaction.
         let extension = unsafe { pg_sys::get_extension_oid(extension, true) };
-        // DROP EXTENSION waits for us, or we for it.
+        // Serializes this process and DROP EXTENSION.
         ObjectLock::new(pg_sys::ExtensionRelationId, extension.to_u32(), 0).take(Mode::AccessShare, Until::SessionEnd);
         Queue::of_database().or_raise().filter(|queue| queue.table == table)
     })?;
@@ -187,13 +189,13 @@ fn claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid, memory: pg_sys::Memory
     let claimed = in_transaction(|| {
         let claimed = queue.claim(id, owner).or_raise();
         point!("job.claimed");
-        // SAFETY: a guarded call; what it copies outlives the transaction.
+        // SAFETY: a guarded call; its copies outlive the transaction.
         claimed.map(|claimed| unsafe { claimed.keep(memory) })
     })?;
     Some((queue, claimed))
 }
 
-/// Take a lock of the session. False if another process has it; but somebody may hold it for a moment.
+/// Takes a session lock, with retries, because another process may hold it for a moment. False if it stays held.
 pub fn take(lock: &ObjectLock, tries: u32) -> bool {
     (0..tries).any(|_| {
         let taken = lock.try_take(Mode::Exclusive, Until::SessionEnd);
@@ -204,7 +206,7 @@ pub fn take(lock: &ObjectLock, tries: u32) -> bool {
     })
 }
 
-/// The load: T2.
+/// Runs the load: T2.
 ///
 /// # Safety
 /// A plain frame, and the job of this process.
@@ -215,7 +217,8 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
         begin_load(job);
         run_job::run(job);
         pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;
-        // The last of the user's code: after it nobody changes what the commit depends on, or waits for the job's row.
+        // The last user code. After it, no code can change the state that the commit depends on, or wait for the job's
+        // row.
         c::AfterTriggerFireDeferred();
         record_success(job);
         (*job).load = std::ptr::null_mut();
@@ -228,7 +231,7 @@ unsafe extern "C-unwind" fn work(job: Opaque) {
 /// The job of this process.
 #[pg_guard]
 unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
-    // SAFETY: this function's contract covers the argument, and nobody else looks at it now; guarded calls.
+    // SAFETY: this function's contract covers the argument, which nothing else uses now; guarded calls.
     unsafe {
         let job = &mut *job;
         point!("job.begins");
@@ -236,7 +239,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
         begin_transaction();
         let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
         background::report_activity(Some(&statement.text));
-        // Parallel workers show it.
+        // Parallel workers show this text.
         pg_sys::debug_query_string = statement.text.as_ptr();
         background::set_local(c"lock_timeout", &job.lock_timeout);
         for pair in job.claimed.settings.chunks_exact(2) {
@@ -251,7 +254,7 @@ unsafe extern "C-unwind" fn begin_load(job: *mut Job) {
     }
 }
 
-/// The OID is that of the table which was meant, unless the row comes from elsewhere.
+/// Raises unless the OID is still that of the intended table, or the row comes from another database.
 fn check_target(job: &Claimed) -> crate::error::Result<()> {
     // SAFETY: guarded catalog lookups, and the strings that they return.
     let is_same = unsafe {
@@ -271,7 +274,7 @@ fn check_target(job: &Claimed) -> crate::error::Result<()> {
 }
 
 /// # Safety
-/// The job of this process, whose load is performed.
+/// The job of this process, after its load.
 #[pg_guard]
 unsafe extern "C-unwind" fn record_success(job: *mut Job) {
     // SAFETY: this function's contract covers the argument; guarded calls.

@@ -1,8 +1,8 @@
-//! An aggregate over one column of many rows, as the server's transition function would have it in the end.
+//! An aggregate over one column of many rows, with the result of the server's transition function.
 //!
-//! Only those are here whose state is a number or two. The rules are the functions' own: which value stays when two are
-//! equal, that the sum of nothing is NULL, that a sum of integers wraps round (`int4_sum` does not look) and one of floats
-//! does not, and that floats are added in the order of rows.
+//! Only aggregates whose state is a number or two are here. They follow the functions' rules: of two equal values the
+//! same one is kept, the sum of no values is NULL, a sum of integers wraps around (`int4_sum` does not check), a sum of
+//! floats does not, and floats are added in the order of rows.
 
 use pg_bulk_format::block::Run;
 use pg_bulk_format::convert::Datum;
@@ -11,7 +11,7 @@ use pgrx::{IntoDatum, pg_sys};
 const MIN_OID: u32 = pg_sys::F_MIN_OID.to_u32();
 const MAX_OID: u32 = pg_sys::F_MAX_OID.to_u32();
 
-/// What is made of a column.
+/// The aggregates that a scan computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `count(*)`
@@ -19,19 +19,19 @@ pub enum Kind {
     /// `count(column)`
     Values,
     Sum(Type),
-    /// Integers only.
+    /// Of integers only.
     Average(Type),
     Least(Type),
     Greatest(Type),
 }
 
-/// How values are added or compared.
+/// The type that decides how values are added or compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Int2,
-    /// And date.
+    /// Also date.
     Int4,
-    /// And time, timestamp, timestamptz.
+    /// Also time, timestamp and timestamptz.
     Int8,
     Oid,
     Float4,
@@ -39,7 +39,7 @@ pub enum Type {
 }
 
 impl Kind {
-    /// The aggregate function of the catalog. `None` for all others, whatever their names are.
+    /// The aggregate with this function OID. `None` for all other functions, whatever their names.
     pub fn of(function: pg_sys::Oid) -> Option<Kind> {
         use Kind::{Average, Greatest, Least, Rows, Sum, Values};
         use Type::{Float4, Float8, Int2, Int4, Int8, Oid};
@@ -74,32 +74,32 @@ impl Kind {
         })
     }
 
-    /// Is the state something that processes can hand to core's combining function? That of sums of int8 is another one
-    /// in each version of the server.
+    /// Can core's combining function take the state from several processes? The state of sums of int8 differs between
+    /// server versions.
     pub fn has_partial_state(self) -> bool {
         !matches!(self, Kind::Sum(Type::Int8) | Kind::Average(Type::Int8))
     }
 }
 
-/// A sum has left the range of its type.
+/// A sum exceeds the range of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overflow;
 
-/// An aggregate that is being computed.
+/// An aggregate in progress.
 #[derive(Debug, Clone)]
 pub struct Accumulator {
     kind: Kind,
-    /// Which value of a row it looks at.
+    /// The attribute that it reads.
     attribute: usize,
-    /// Values, or rows.
+    /// Number of values or rows.
     count: i64,
-    /// Sums of integers; those that are int8 in core wrap round there, which adding them here does not change.
+    /// Sum of integers. Core's int8 sums wrap around; wrapping at the end gives the same result.
     sum: i128,
-    /// Least, greatest, or a sum of floats; if there is a value.
+    /// The least or greatest value, or a sum of floats; valid if there is a value.
     value: Datum,
 }
 
-/// Run over the values of a column that are not NULL.
+/// Visits the values of a column that are not NULL.
 #[inline(always)]
 fn each(run: &Run<'_>, attribute: usize, mut with: impl FnMut(Datum)) {
     let values = run.values.iter().skip(attribute).step_by(run.attributes);
@@ -111,7 +111,7 @@ fn each(run: &Run<'_>, attribute: usize, mut with: impl FnMut(Datum)) {
     }
 }
 
-// A datum holds a value in its lower bits.
+// A datum holds a value in its low bits.
 fn int2(datum: Datum) -> i16 {
     datum as i16
 }
@@ -131,7 +131,7 @@ fn float8(datum: Datum) -> f64 {
     f64::from_bits(datum)
 }
 
-/// As `float8_gt` has it: NaN is greater than all others.
+/// As `float8_gt`: NaN is greater than all other values.
 fn is_greater(a: f64, b: f64) -> bool {
     !b.is_nan() && (a.is_nan() || a > b)
 }
@@ -141,25 +141,25 @@ impl Accumulator {
         Accumulator { kind, attribute, count: 0, sum: 0, value: 0 }
     }
 
-    /// Start anew.
+    /// Resets the aggregate.
     pub fn reset(&mut self) {
         *self = Accumulator::new(self.kind, self.attribute);
     }
 
-    /// Rows whose values are of no matter.
+    /// Adds rows whose values do not matter.
     pub fn add_rows(&mut self, rows: u64) {
         if self.kind == Kind::Rows {
             self.count = self.count.wrapping_add_unsigned(rows);
         }
     }
 
-    /// Some rows.
+    /// Adds some rows.
     pub fn add(&mut self, run: &Run<'_>) -> Result<(), Overflow> {
         if self.kind == Kind::Rows {
             self.add_rows(run.rows as u64);
             return Ok(());
         }
-        // Of the attributes behind the last one that the file has, all values are NULL.
+        // Attributes after the last one of the file are NULL in every row.
         if self.attribute >= run.attributes {
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Accumulator {
         let (mut count, mut sum) = (0, 0i64);
         each(run, self.attribute, |datum| {
             count += 1;
-            // So few rows do not get far.
+            // A run has too few rows to overflow this sum.
             sum += read(datum);
         });
         self.count += count;
@@ -217,7 +217,7 @@ impl Accumulator {
         self.sum += sum;
     }
 
-    /// `keeps` says whether the value stays what it was.
+    /// Chooses the least or greatest value; `keeps` decides whether the current one stays.
     #[inline(always)]
     fn choose(&mut self, run: &Run<'_>, keeps: impl Fn(Datum, Datum) -> bool) {
         let (mut count, mut chosen) = (self.count, self.value);
@@ -244,7 +244,7 @@ impl Accumulator {
     fn add_floats(&mut self, run: &Run<'_>, add: impl Fn(Datum, Datum) -> Option<Datum>) -> Result<(), Overflow> {
         let (mut count, mut sum) = (self.count, Some(self.value));
         each(run, self.attribute, |datum| {
-            // The first one is the state as it is.
+            // The first value becomes the state unchanged.
             sum = if count == 0 { Some(datum) } else { sum.and_then(|sum| add(sum, datum)) };
             count += 1;
         });
@@ -256,18 +256,18 @@ impl Accumulator {
     pub fn result(&self, partial: bool) -> Option<pg_sys::Datum> {
         match self.kind {
             Kind::Rows | Kind::Values => self.count.into_datum(),
-            // The state of an average is there before there are values.
+            // An average has a state even without values.
             Kind::Average(_) if partial => Some(self.count_and_sum()),
             _ if self.count == 0 => None,
             Kind::Average(_) => Some(self.average()),
             Kind::Sum(Type::Int8) => Some(self.sum_as_numeric()),
-            // It wraps round.
+            // The sum wraps around.
             Kind::Sum(Type::Int2 | Type::Int4) => (self.sum as i64).into_datum(),
             Kind::Sum(_) | Kind::Least(_) | Kind::Greatest(_) => Some(pg_sys::Datum::from(self.value as usize)),
         }
     }
 
-    /// As `int8_avg` and `numeric_poly_avg` divide. Guarded.
+    /// Divides as `int8_avg` and `numeric_poly_avg`. Guarded.
     fn average(&self) -> pg_sys::Datum {
         let [divide, numeric] = [pg_sys::F_NUMERIC_DIV, pg_sys::F_NUMERIC_INT8].map(pg_sys::Oid::from_u32);
         let collation = pg_sys::InvalidOid;
@@ -278,9 +278,9 @@ impl Accumulator {
         }
     }
 
-    /// Guarded.
+    /// The sum as a numeric. Guarded.
     fn sum_as_numeric(&self) -> pg_sys::Datum {
-        // An average of shorter integers comes from a sum that is an int8.
+        // An average of shorter integers has a sum of type int8.
         let sum = if self.kind == Kind::Average(Type::Int8) || self.kind == Kind::Sum(Type::Int8) {
             self.sum
         } else {

@@ -1,8 +1,9 @@
-//! A scan that adds rows up instead of returning them.
+//! A scan that aggregates rows instead of returning them.
 //!
-//! It is the loop of a scan that returns rows, up to where these would be returned. What is decoded together is added up
-//! together, a column at a time ([`Run`](pg_bulk_format::block::Run)); where nobody wants a value, records are only
-//! counted. Rows that are not beyond doubt, and all where there are quals, go one by one.
+//! It has the loop of a scan that returns rows, up to the point where these would be returned. Rows that are decoded
+//! together are added together, a column at a time ([`Run`](pg_bulk_format::block::Run)). If no aggregate reads a
+//! value, records are only counted. Rows with values that the decoders leave undecided, and all rows if there are
+//! quals, go one by one.
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -15,13 +16,13 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::OnError;
 use crate::pg::unguarded;
 
-/// What became of rows in a guarded step, besides what becomes of one: a sum has left its range.
+/// Result of a guarded step, besides those of a row: a sum exceeds its range.
 const OVERFLOW: i32 = 4;
 
-/// Go on until there is a row that has to be looked at by itself, or none.
+/// Reads on to the next row that must be handled by itself, or to the end.
 ///
 /// # Safety
-/// A valid scan with an aggregation that nobody else uses.
+/// A valid scan with an aggregation that nothing else uses.
 #[pg_guard]
 unsafe extern "C-unwind" fn next_rows(
     scan: *mut Scan,
@@ -31,7 +32,7 @@ unsafe extern "C-unwind" fn next_rows(
     // SAFETY: this function's contract covers the argument.
     let (scan, arrays) = unsafe { (&mut *scan, *arrays) };
     loop {
-        // SAFETY: the arrays are the aggregation's.
+        // SAFETY: the arrays belong to the aggregation.
         let what = unsafe { step::go_to_row(scan, arrays, econtext) };
         if what != ROW || !scan.qual.is_null() {
             return what;
@@ -54,23 +55,24 @@ unsafe extern "C-unwind" fn next_rows(
     }
 }
 
-/// Add a row up that is complete; false if a sum leaves its range.
+/// Adds a complete row; false if a sum exceeds its range.
 ///
 /// # Safety
 /// As [`next_rows`], but a plain frame.
 #[inline]
 unsafe fn add_row(scan: *mut Scan) -> bool {
-    // SAFETY: this function's contract covers the argument. Nothing here is raised.
+    // SAFETY: this function's contract covers the argument. Nothing here raises.
     unsafe { (*scan).aggregation.as_mut().is_some_and(|aggregation| aggregation.add_row().is_ok()) }
 }
 
-/// The values of the aggregates, in the scan's slot.
+/// Stores the values of the aggregates in the scan's slot.
 ///
 /// # Safety
 /// As [`next_rows`], and the scan's slot.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: this function's contract covers both arguments; the slot has an attribute for each aggregate, and for each column behind them.
+    // SAFETY: this function's contract covers both arguments; the slot has an attribute for each aggregate, and each
+    // column after them.
     unsafe {
         let Some(aggregation) = &mut (*scan).aggregation else { return };
         aggregation.done = true;
@@ -89,11 +91,11 @@ unsafe extern "C-unwind" fn finish(scan: *mut Scan, slot: *mut pg_sys::TupleTabl
 /// In a guarded or a plain frame.
 #[pg_guard]
 unsafe extern "C-unwind" fn raise_overflow() {
-    // float_overflow_error's words.
+    // As float_overflow_error.
     Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").raise();
 }
 
-/// Show the quals a row: the columns that they look at.
+/// Stores the columns that the quals read in the slot.
 ///
 /// # Safety
 /// As [`finish`], but a plain frame.
@@ -114,7 +116,7 @@ unsafe fn show(scan: *mut Scan, slot: *mut pg_sys::TupleTableSlot) {
     }
 }
 
-/// Fill the scan's slot with the aggregates' values, unless it has been done.
+/// Fills the scan's slot with the aggregates' values, unless it has been done.
 ///
 /// # Safety
 /// Called by IterateForeignScan with its node, whose slot is empty: a plain frame.
@@ -158,7 +160,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                 if has_qual {
                     show(scan, slot);
                     (*econtext).ecxt_scantuple = slot;
-                    // What a qual says is not about the file, and the line may hold what the user may not see.
+                    // A qual's error is not about the file, and the line may hold data that the user may not see.
                     pg_sys::error_context_stack = context.previous;
                     passes = unguarded::exec_qual((*scan).qual, econtext);
                     pg_sys::error_context_stack = &raw mut context;
@@ -172,7 +174,7 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
                 }
             }
             if !fits {
-                // Nor is this about the file.
+                // This error is not about the file either.
                 pg_sys::error_context_stack = context.previous;
                 raise_overflow();
             }

@@ -1,4 +1,4 @@
-//! The aggregates of a scan, as far as its rows have been added up.
+//! The running aggregates of a scan.
 
 use pg_bulk_format::block::Run;
 use pg_bulk_format::convert::Datum;
@@ -9,23 +9,23 @@ use super::accumulator::{Accumulator, Kind, Overflow};
 use crate::pg::compat;
 use crate::pg::row::RowArrays;
 
-/// The aggregates of a scan.
+/// The running aggregates of a scan.
 #[derive(Debug)]
 pub struct Aggregation {
     pub(super) accumulators: Vec<Accumulator>,
-    /// The scan returns states.
+    /// The scan returns transition states.
     pub(super) partial: bool,
-    /// It has returned its row.
+    /// The scan has returned its row.
     pub(super) done: bool,
     /// A row that is not in a block.
     pub(super) values: Vec<Datum>,
     pub(super) nulls: Vec<bool>,
-    /// Attributes of the row that the quals find behind the aggregates in the scan's tuple.
+    /// Attributes of the row that the quals read, after the aggregates in the scan's tuple.
     pub(super) columns: Vec<usize>,
 }
 
 impl Aggregation {
-    /// Raises an error if the user may not call one of the functions. Guarded.
+    /// Raises an error unless the user may call all the functions. Guarded.
     ///
     /// # Safety
     /// An open relation.
@@ -47,13 +47,13 @@ impl Aggregation {
         }
     }
 
-    /// Those of a row that is not in a block.
+    /// The arrays of a row that is not in a block.
     pub fn arrays(&mut self) -> RowArrays {
         // A datum is a usize on a 64-bit server.
         RowArrays { values: self.values.as_mut_ptr().cast(), nulls: self.nulls.as_mut_ptr() }
     }
 
-    /// The file is read once more.
+    /// Resets the aggregates, for a rescan.
     pub fn again(&mut self) {
         self.done = false;
         self.accumulators.iter_mut().for_each(Accumulator::reset);
@@ -66,7 +66,7 @@ impl Aggregation {
     }
 }
 
-/// As ExecInitAgg does. Guarded.
+/// Raises unless the user may execute the function, as ExecInitAgg. Guarded.
 fn check_rights(function: pg_sys::Oid) {
     let answer = compat::may_execute(function);
     // SAFETY: guarded calls.

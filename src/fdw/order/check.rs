@@ -1,7 +1,7 @@
-//! Is a row where the order wants it?
+//! Checks that each row follows the one before in the declared order.
 //!
-//! Rows are compared with the functions by which a Sort would have compared them. These may be anybody's, so [`follows`] is a
-//! plain frame. What it remembers of the last row it copies into the query's memory, where the row itself does not live.
+//! Rows are compared with the functions that a Sort would use. These may be user-defined, so [`follows`] is a plain
+//! frame. It copies the values of the last row into the query's memory, since the row itself does not live that long.
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -11,12 +11,12 @@ use crate::pg::compat;
 use crate::pg::row::RowArrays;
 use crate::pg::unguarded;
 
-/// What the rows of a scan must be, and the last one.
+/// The declared order of a scan's rows, and the last row.
 #[derive(Debug)]
 pub struct Check {
     columns: Vec<Compared>,
     has_row: bool,
-    /// Where the last row's values are.
+    /// Memory context of the last row's values.
     context: pg_sys::MemoryContext,
 }
 
@@ -31,8 +31,8 @@ struct Compared {
 }
 
 impl Check {
-    /// Of rows of this relation, in this order; `None` if it is no matter. What is remembered lives in the current memory
-    /// context. Guarded.
+    /// Makes the check for this relation and order; `None` if there is no order. The last row lives in the current
+    /// memory context. Guarded.
     ///
     /// # Safety
     /// An open relation, and columns that it had when the query was planned.
@@ -62,16 +62,16 @@ impl Check {
         Some(Check { columns: order.iter().map(compared).collect(), has_row: false, context })
     }
 
-    /// The next row is the first one.
+    /// Forgets the last row, for a rescan.
     pub fn again(&mut self) {
         self.has_row = false;
     }
 }
 
-/// What [`follows`] says of a row that may come next.
+/// Result of [`follows`] for a row in order.
 pub const IN_ORDER: usize = usize::MAX;
 
-/// May the row come next? Else by which column of the order it may not; [`IN_ORDER`] if it may.
+/// [`IN_ORDER`] if the row may come next; else the number of the column that violates the order.
 ///
 /// # Safety
 /// A plain frame, in a memory context that is reset now and then; a valid check, and the complete row.
@@ -114,7 +114,7 @@ pub unsafe fn follows(check: *mut Check, row: RowArrays) -> usize {
     }
 }
 
-/// The last row's value and the next one's (`ApplySortComparator`).
+/// Compares the last row's value with the next one's (`ApplySortComparator`).
 ///
 /// # Safety
 /// As [`follows`].
@@ -148,10 +148,10 @@ unsafe fn compare(column: &mut Compared, value: pg_sys::Datum, null: bool) -> i3
 }
 
 impl Check {
-    /// What there is to be said of a row that may not come next by this column of the order. Guarded.
+    /// The error about a row that violates the order by this column. Guarded.
     ///
     /// # Safety
-    /// The relation whose rows they are.
+    /// The relation of the rows.
     pub unsafe fn complaint(&self, column: usize, relation: pg_sys::Relation) -> Error {
         let attribute = self.columns.get(column).map_or(0, |column| column.attribute);
         // SAFETY: this function's contract covers the relation, which has the attribute.

@@ -1,4 +1,4 @@
-//! What the processes of a scan share, and the part that each has in it.
+//! The state that the processes of a parallel scan share, and the part of each process.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -21,50 +21,52 @@ use crate::pg::stages::Stages;
 use crate::pg::stretches::{Grid, Stretches};
 use crate::pg::units::{FileState, Listed, Units};
 
-/// Nobody has come yet.
+/// No process has arrived yet.
 const NEW: u32 = 0;
-/// Somebody reads the first row.
+/// A process reads the first row.
 const OPENING: u32 = 1;
-/// There are stretches.
+/// The chunks can be taken.
 const OPEN: u32 = 2;
-/// Whoever came first reads all of it.
+/// The first process reads the whole file.
 const ALONE: u32 = 3;
 
-/// What the processes of a scan share.
+/// The shared state of a parallel scan.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Shared {
-    /// The build of the leader's library.
+    /// The build id of the leader's library.
     pub(super) build: u64,
-    /// The leader's file, as it was when the scan began; none that is not a regular one has this identity.
+    /// The identity of the leader's file when the scan began; the default if it is not a regular file.
     pub(super) file: Identity,
-    /// What the leader has open.
+    /// The leader's open file descriptor.
     pub(super) descriptor: Descriptor,
-    /// The file's encoding: a worker does not know the client's.
+    /// The file's encoding, because a worker does not know the client's.
     pub(super) encoding: i32,
-    /// Files of a list, with a state for each behind this, and then the list itself. 0 if it is not shared.
+    /// Number of files in the list. A state for each follows this struct, and then the list itself. 0 if there is no
+    /// shared list.
     pub(super) files: usize,
     state: AtomicU32,
     changed: Changed,
-    /// Workers that have a place in the scan at most, and those that have come for one.
+    /// Most workers that may read, and the number that have asked.
     places: u32,
     came: AtomicU32,
-    /// Made when the state becomes [`OPEN`].
+    /// Initialized when the state becomes [`OPEN`].
     stretches: UnsafeCell<MaybeUninit<Stretches>>,
-    /// What workers have read.
+    /// Totals of the workers.
     bytes: AtomicU64,
     rows: AtomicU64,
 }
 
-// SAFETY: whoever brings the state to OPENING is the only one who writes the stretches, and all others look at them after
-// they have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
+// SAFETY: only the process that sets the state to OPENING writes the stretches, and the others read them after they
+// have seen OPEN. The rest is atomic, made to be shared, or not written once there are workers.
 unsafe impl Sync for Shared {}
 
 impl Shared {
     pub(super) fn new(rows: &Rows, list: Option<&FileList>, places: u32) -> Shared {
         let stream = rows.stream();
         let mut file = stream.identity().unwrap_or_default();
-        // As long as the leader takes it for, who has opened it before all others: what is behind that, not all of them see.
+        // The size that the leader saw, since it opened the file first: other processes may not see the same later
+        // size.
         file.size = stream.size().unwrap_or(file.size);
         let mut stretches = MaybeUninit::uninit();
         if let Some(list) = list {
@@ -77,7 +79,7 @@ impl Shared {
             descriptor: stream.descriptor(),
             encoding: stream.encoding(),
             files: list.map_or(0, |list| list.files.len()),
-            // What each file begins with, whoever opens it sees.
+            // Every process that opens a file of the list sees its header.
             state: AtomicU32::new(if list.is_some() { OPEN } else { NEW }),
             changed: Changed::new(),
             places,
@@ -88,12 +90,12 @@ impl Shared {
         }
     }
 
-    /// Is there a place for one more process? The leader always has its own.
+    /// May one more process read? The leader always may.
     fn admits(&self, number: usize) -> bool {
         number == 0 || self.came.fetch_add(1, SeqCst) < self.places
     }
 
-    /// Come to the scan: [`OPENING`] for the first one, else how it is read. Guarded, and interruptible.
+    /// Joins the scan: [`OPENING`] for the first process, else the final state. Guarded, and interruptible.
     fn arrive(&self) -> u32 {
         if self.state.compare_exchange(NEW, OPENING, SeqCst, SeqCst).is_ok() {
             return OPENING;
@@ -106,57 +108,57 @@ impl Shared {
         self.changed.announce();
     }
 
-    /// Let others read what is behind the current row, if it can be read in stretches. Guarded.
+    /// Lets other processes read after the current row, if the file can be read in chunks. Guarded.
     fn open(&self, rows: &Rows) -> bool {
         let stream = rows.stream();
         let place = rows.reader().place_behind().filter(|_| stream.has_chunks() && self.file != Identity::default());
         if let Some(place) = place {
             let stretches = Stretches::new(Grid::of_scan(place.offset, self.file.size), place);
-            // SAFETY: we have brought the state to OPENING.
+            // SAFETY: this process has set the state to OPENING.
             unsafe { (*self.stretches.get()).write(stretches) };
         }
         self.become_state(if place.is_some() { OPEN } else { ALONE });
         place.is_some()
     }
 
-    /// What processes share of each file.
+    /// The shared states of the files.
     fn states(&self) -> *const FileState {
-        // SAFETY: behind the struct, if there are files.
+        // SAFETY: they follow the struct if there are files.
         unsafe { std::ptr::from_ref(self).add(1).cast() }
     }
 
-    /// The stretches, once the state is [`OPEN`].
+    /// The chunks, once the state is [`OPEN`].
     fn stretches(&self) -> Option<&Stretches> {
-        // SAFETY: written before the state was.
+        // SAFETY: written before the state was set.
         (self.state.load(SeqCst) == OPEN).then(|| unsafe { (*self.stretches.get()).assume_init_ref() })
     }
 }
 
-/// What a process does next.
+/// The next step of a process.
 #[derive(Debug)]
 enum Step {
     Arrive,
-    /// Read the file from its start, up to the first row.
+    /// Reads the file from its start, up to the first row.
     First,
-    /// Read on in order.
+    /// Reads the rest in order.
     Alone,
-    /// Take chunks, once what was read in order is forgotten. If nothing was, the header has not been read.
+    /// Takes chunks, after dropping data that was read in order. True: the header has not been read.
     Join(bool),
     Chunks(Chunks),
     Over,
 }
 
-/// A process's part in a scan with others.
+/// A process's part in a parallel scan.
 #[derive(Debug)]
 pub struct Part {
-    /// There until the leader's workers are gone; then null.
+    /// Valid until the leader's workers have ended; then null.
     shared: *const Shared,
-    /// Somebody tells when it is going to be gone.
+    /// A callback announces the end of the shared memory.
     told: bool,
     /// 0 for the leader.
     number: usize,
     step: Step,
-    /// Bytes and rows that the others know of.
+    /// Bytes and rows that were reported to the leader.
     reported: (u64, u64),
 }
 
@@ -165,8 +167,8 @@ impl Part {
         Part { shared, told, number, step: Step::Arrive, reported: (0, 0) }
     }
 
-    /// Go to this process's next record; false when there is none. `skip` are the records of the file that are still to be
-    /// left out: by the first process, for all. Guarded.
+    /// Goes to this process's next record; false at the end. `skip` counts the file's records that are still to be left
+    /// out: by the first process, for all. Guarded.
     #[inline]
     pub fn advance(&mut self, rows: &mut Rows, skip: &mut u64) -> Result<bool> {
         if let Step::Chunks(_) = &self.step
@@ -249,17 +251,17 @@ impl Part {
     }
 
     fn shared(&self) -> Option<&Shared> {
-        // SAFETY: null once it is gone.
+        // SAFETY: null once the memory is released.
         unsafe { self.shared.as_ref() }
     }
 
-    /// Are the records that the reader has next this process's?
+    /// Do the reader's next records belong to this process?
     #[inline]
     pub fn goes_on(&self) -> bool {
         matches!(self.step, Step::Chunks(_) | Step::Alone)
     }
 
-    /// Bytes and rows of the others, as far as the leader knows.
+    /// Bytes and rows of the workers, as known to the leader.
     pub fn others(&self) -> (u64, u64) {
         match self.shared() {
             Some(shared) if self.number == 0 => (shared.bytes.load(Relaxed), shared.rows.load(Relaxed)),
@@ -267,7 +269,7 @@ impl Part {
         }
     }
 
-    /// Let the leader know what this worker has read.
+    /// Reports this worker's bytes and rows to the leader.
     pub fn report(&mut self, rows: &Rows) {
         let now = (rows.stream().bytes_read(), rows.count());
         if let Some(shared) = self.shared()
@@ -279,12 +281,12 @@ impl Part {
         }
     }
 
-    /// The file is read once more, from its start.
+    /// Reads the file again from its start.
     pub fn again(&mut self) {
         self.step = Step::Arrive;
     }
 
-    /// Rows are not asked for any more, and what is shared is going to be gone.
+    /// Ends the part: no more rows are requested, and the shared memory will be released.
     pub fn end(&mut self) {
         self.step = Step::Over;
         if !self.told {

@@ -1,4 +1,4 @@
-//! Rows that the table's filter makes, and records that it leaves out.
+//! Rows made by the table's filter, and records that it rejects.
 
 use std::ffi::CStr;
 
@@ -12,10 +12,10 @@ use crate::pg::row::{RowArrays, Rows};
 use crate::pg::server_text::from_server;
 use crate::pg::soft::Verbosity;
 
-/// Make the table's row of the record whose fields were converted. False if it is none.
+/// Makes the table's row from the record whose fields were converted. False if the filter leaves it out.
 ///
 /// # Safety
-/// A plain frame; a scan whose filter this is, its rows, and the arrays of its slot. COPY's context is pushed.
+/// A plain frame; a scan with this filter, its rows, and the arrays of its slot. COPY's context is pushed.
 pub(super) unsafe fn make(scan: *mut Scan, this: *const RowFilter, rows: *mut Rows, arrays: RowArrays) -> bool {
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {
@@ -33,7 +33,7 @@ pub(super) unsafe fn make(scan: *mut Scan, this: *const RowFilter, rows: *mut Ro
     }
 }
 
-/// Leave out the record that the function does not like.
+/// Rejects the record that the function has raised an error for.
 ///
 /// # Safety
 /// A valid scan, and the error.

@@ -1,13 +1,13 @@
-//! Scanning: rows of the file into the executor's slot, one by one.
+//! Returns the rows of the file in the executor's slot, one by one.
 //!
-//! The quals are the scan's own business. Core has made an expression of them before BeginForeignScan; we take it
-//! from the plan state, so that ExecScan finds none, and evaluate it as soon as the columns it looks at are there. The
-//! remaining columns are converted only for rows that pass. EXPLAIN still shows the plan's quals, and the rows removed
-//! are counted where core counts them.
+//! The scan evaluates the quals itself. Core has made an expression of them before BeginForeignScan. The scan takes it
+//! from the plan state, so that ExecScan finds none, and evaluates it as soon as the columns that it reads are
+//! converted. The remaining columns are converted only for rows that pass. EXPLAIN still shows the plan's quals, and
+//! removed rows are counted in core's counter.
 //!
-//! [`iterate_foreign_scan`] is a plain frame (see `pg`): it pushes COPY's error context, and lets the input functions
-//! of types without a native decoder, defaults and quals run without a guard. What Rust does for a row goes on in [`step`](super::step),
-//! one guard each; a scan begins in [`open`](super::open).
+//! [`iterate_foreign_scan`] is a plain frame (see `pg`). It pushes COPY's error context, and runs the input functions
+//! of types without a native decoder, defaults and quals without a guard. The Rust work for a row is in
+//! [`step`](super::step), with one guard for each step. A scan begins in [`open`](super::open).
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -79,10 +79,10 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             }
             if !(*scan).qual.is_null() {
                 unguarded::store_virtual(slot);
-                // Core sets it when we have returned, which is too late for a qual that asks for it.
+                // Core sets it after this function has returned, which is too late for a qual that reads it.
                 (*slot).tts_tableOid = (*scan).relid;
                 (*econtext).ecxt_scantuple = slot;
-                // What a qual says is not about the file, and the line may hold what the user may not see.
+                // A qual's error is not about the file, and the line may hold data that the user may not see.
                 pg_sys::error_context_stack = context.previous;
                 let passes = unguarded::exec_qual((*scan).qual, econtext);
                 pg_sys::error_context_stack = &raw mut context;
@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                     if !instrument.is_null() {
                         (*instrument).nfiltered1 += 1.0;
                     }
-                    // The file may end here, and a filled slot would be a row.
+                    // The file may end here, and a filled slot would count as a row.
                     unguarded::clear_virtual(slot);
                     unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                     unguarded::check_for_interrupts();
@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 convert_rest(scan, rows, arrays, econtext);
             }
             if let Some(check) = &mut (*scan).order {
-                // Nor is what a comparison says.
+                // An error of a comparison is not about the file either.
                 pg_sys::error_context_stack = context.previous;
                 let column = order::follows(check, arrays);
                 pg_sys::error_context_stack = &raw mut context;
@@ -129,8 +129,8 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         let begun_in = scan.begun_in;
         if let Some(rows) = &mut scan.rows {
             let open = |columns| {
-                // What is opened in a subtransaction is closed when that is rolled back, which this scan may outlive.
-                // A regular file is not opened anew; for others there is no way.
+                // A source that is opened in a subtransaction is closed when that is rolled back, which this scan may
+                // outlive. A regular file is not opened again; other sources cannot be rewound.
                 if pg_sys::GetCurrentSubTransactionId() > begun_in {
                     let message = "cannot read a program or a FIFO again in a later subtransaction";
                     return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
@@ -171,8 +171,8 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     }
 }
 
-/// Within a recheck of another row (EvalPlanQual), servers that do not tell a scan of the rechecked query from one of a
-/// subquery of its ask for this instead of the next row.
+/// Rechecks a row of EvalPlanQual. Server versions that confuse a scan of the rechecked query with one of its
+/// subqueries call this instead of requesting the next row.
 ///
 /// # Safety
 /// Called by the executor.

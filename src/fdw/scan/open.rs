@@ -1,8 +1,8 @@
-//! The start of a scan: what it is to do, and its file.
+//! The start of a scan: its state and its file.
 //!
-//! The file is opened when the scan begins, so that what is wrong with it is said at once. Two kinds of scans wait: one that EvalPlanQual
-//! makes opens it if a row is asked for ([`open_late`]), and that of a parallel worker once it has heard from the leader which file that
-//! is ([`open_in_worker`]).
+//! The file is opened when the scan begins, so that errors are raised at once. Two kinds of scans wait. A scan that
+//! EvalPlanQual makes opens the file when a row is requested ([`open_late`]). The scan of a parallel worker opens it
+//! when it has received the leader's file ([`open_in_worker`]).
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ use crate::pg::progress::Progress;
 use crate::pg::row::{Rows, leaders_rows};
 use crate::pg::source::{Descriptor, Location};
 
-/// Open a table's file and make its columns ready. Guarded; the current memory context must outlive the rows.
+/// Opens a table's file and prepares its columns. Guarded; the current memory context must outlive the rows.
 pub fn open_rows(relation: pg_sys::Relation, options: &TableOptions) -> Result<Rows> {
     // SAFETY: an open relation.
     let name = unsafe { CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()).to_owned() };
@@ -63,10 +63,10 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let wanted = Wanted::from_private((*plan).fdw_private);
         let order = Check::new(&order_of((*plan).fdw_private), relation);
         let filter = filter::begin(&options, relation, estate).or_raise();
-        // EvalPlanQual rechecks rows of its own with the node's quals, so there they stay where they are, and nothing
-        // is read unless a row is asked for.
+        // EvalPlanQual rechecks its own rows with the node's quals, so these stay in the plan state, and nothing is
+        // read unless a row is requested.
         let rechecks = !(*estate).es_epq_active.is_null();
-        // A worker of a scan by several processes is told more before it opens the file.
+        // A worker of a parallel scan receives the leader's file before it opens it.
         let is_told = pg_sys::ParallelWorkerNumber >= 0 && (*plan).scan.plan.parallel_aware;
         let rows = (!rechecks && !is_told).then(|| {
             copy_question::may_read(options.location().or_raise());
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             None => slot_arrays((*node).ss.ss_ScanTupleSlot),
         };
         for attribute in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-            // Columns that are not wanted are NULL in every row.
+            // Columns that are not read are NULL in every row.
             *arrays.nulls.add(attribute) = true;
             *arrays.values.add(attribute) = pg_sys::Datum::from(0usize);
         }
@@ -123,7 +123,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
     }
 }
 
-/// In a worker of a scan by several processes: open the leader's files, or the file that it has open as `leaders`. They are in this encoding.
+/// Opens the leader's files in a worker, or the file that the leader has open as `leaders`, in this encoding.
 ///
 /// # Safety
 /// The executor's own structures, and a scan that BeginForeignScan made. Guarded.
@@ -156,7 +156,7 @@ pub unsafe fn open_in_worker(
     Ok(())
 }
 
-/// Open what BeginForeignScan left closed.
+/// Opens the file that BeginForeignScan has left closed.
 ///
 /// # Safety
 /// The executor's own structures, and a scan that BeginForeignScan made.
@@ -173,12 +173,13 @@ pub(super) unsafe extern "C-unwind" fn open_late(node: *mut pg_sys::ForeignScanS
     }
 }
 
-/// The foreign table that is scanned. Guarded.
+/// The foreign table of the scan. Guarded.
 ///
 /// # Safety
 /// The executor's own structures.
 unsafe fn relation_of(node: *mut pg_sys::ForeignScanState) -> pg_sys::Relation {
-    // SAFETY: this function's contract covers them; a scan that is not of one relation has its one relation in `fs_relids`.
+    // SAFETY: this function's contract covers them; a scan that is not of one relation has its one relation in
+    // `fs_relids`.
     unsafe {
         if !(*node).ss.ss_currentRelation.is_null() {
             return (*node).ss.ss_currentRelation;

@@ -1,8 +1,9 @@
-//! The steps of a row: what Rust does for it, one guard each.
+//! The Rust steps for a row, with one guard each.
 //!
-//! [`next_row`] has the next row as far as the first columns go, [`finish_row`] the others, [`raise_missing`] and [`raise_out_of_order`]
-//! what is wrong with it. [`next_decoded`] is the same as [`next_row`] for most rows, without a guard. The loops that take these steps
-//! are plain frames: a scan's, and that of a scan whose rows are added up (`aggregate::run`).
+//! [`next_row`] decodes the first columns of the next row, [`finish_row`] the others; [`raise_missing`] and
+//! [`raise_out_of_order`] raise errors about it. [`next_decoded`] replaces [`next_row`] for most rows, without a guard.
+//! The loops that call these steps are plain frames: a scan's, and that of a scan that aggregates rows
+//! (`aggregate::run`).
 
 use pgrx::{pg_guard, pg_sys};
 
@@ -12,18 +13,18 @@ use crate::fdw::parallel::part::Part;
 use crate::pg::row::{RowArrays, Rows};
 use crate::pg::soft::{OnError, Outcome};
 
-/// What became of a row in a guarded step; numbers, so that they cross the guard as they are.
+/// Result of a guarded step for a row; a number, because it must pass the guard.
 pub const END: i32 = 0;
 pub const ROW: i32 = 1;
-/// The row lacks fields: what there is is converted, then comes the error.
+/// The row lacks fields: the caller converts the fields that exist, then raises the error.
 pub const SHORT: i32 = 2;
-/// The row's conversion raises an error, which is to be raised in a plain frame.
+/// The row's conversion raises an error, which the caller raises in a plain frame.
 pub const RAISES: i32 = 3;
 
-/// Go to the next row and decode the first columns.
+/// Goes to the next row and decodes the first columns, in a guard.
 ///
 /// # Safety
-/// A valid scan that nobody else uses, and the arrays of its slot.
+/// A valid scan that nothing else uses, and the arrays of its slot.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn next_row(
     scan: *mut Scan,
@@ -35,10 +36,10 @@ pub(super) unsafe extern "C-unwind" fn next_row(
     unsafe { go_to_row(&mut *scan, RowArrays { values, nulls }, econtext) }
 }
 
-/// Go to the next row and decode the first columns. Guarded.
+/// Goes to the next row and decodes the first columns. Guarded.
 ///
 /// # Safety
-/// The arrays are a row's.
+/// The arrays of a row.
 #[inline]
 pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sys::ExprContext) -> i32 {
     if scan.rows.as_mut().is_some_and(Rows::follow_settings) {
@@ -112,13 +113,13 @@ pub unsafe fn go_to_row(scan: &mut Scan, arrays: RowArrays, econtext: *mut pg_sy
     }
 }
 
-/// Go to the next row, if that was decoded together with the one before.
+/// Goes to the next row, if that was decoded together with the one before.
 ///
 /// # Safety
 /// As [`next_row`], but a plain frame.
 #[inline]
 pub unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers the argument. Nothing here is raised, but from `make_datums`, and nothing has a destructor.
+    // SAFETY: this function's contract covers the argument. Only `make_datums` raises, and nothing has a destructor.
     unsafe {
         if !(*scan).goes_on() {
             return false;
@@ -132,10 +133,10 @@ pub unsafe fn next_decoded(scan: *mut Scan, arrays: RowArrays) -> bool {
     true
 }
 
-/// Make datums of the row that was decoded together with others.
+/// Makes datums of a row that was decoded together with others.
 ///
 /// # Safety
-/// As [`next_row`], with the row's arrays, once a row.
+/// As [`next_row`], with the row's arrays, once for each row.
 #[pg_guard]
 unsafe extern "C-unwind" fn make_datums(scan: *mut Scan, values: *mut pg_sys::Datum, nulls: *mut bool) {
     // SAFETY: this function's contract covers the argument.
@@ -146,7 +147,7 @@ unsafe extern "C-unwind" fn make_datums(scan: *mut Scan, values: *mut pg_sys::Da
     }
 }
 
-/// Decode the remaining columns.
+/// Decodes the remaining columns.
 ///
 /// # Safety
 /// As [`next_row`].
@@ -156,7 +157,7 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Dat
     let scan = unsafe { &mut *scan };
     if let Some(rows) = &mut scan.rows {
         if rows.decoded().is_some() {
-            // The first columns are not there.
+            // The first columns have not been decoded one by one.
             rows.reset();
         }
         // SAFETY: as in `next_row`.
@@ -164,7 +165,7 @@ unsafe extern "C-unwind" fn finish_row(scan: *mut Scan, values: *mut pg_sys::Dat
     }
 }
 
-/// Convert the columns that the quals did not need.
+/// Converts the columns that the quals did not read.
 ///
 /// # Safety
 /// A plain frame; pointers as in [`super::iterate::iterate_foreign_scan`].
@@ -182,7 +183,7 @@ pub unsafe fn convert_rest(scan: *mut Scan, rows: *mut Rows, arrays: RowArrays, 
     }
 }
 
-/// Raise the error about missing fields.
+/// Raises the error about missing fields.
 ///
 /// # Safety
 /// As [`next_row`].
@@ -194,7 +195,7 @@ pub unsafe extern "C-unwind" fn raise_missing(scan: *mut Scan) {
     }
 }
 
-/// Raise the error about a row that may not come next by this column of the order.
+/// Raises the error about a row that violates the order by this column.
 ///
 /// # Safety
 /// As [`next_row`].
@@ -203,7 +204,7 @@ pub(super) unsafe extern "C-unwind" fn raise_out_of_order(scan: *mut Scan, colum
     // SAFETY: this function's contract covers the argument.
     let scan = unsafe { &mut *scan };
     if let (Some(order), Some(rows)) = (&scan.order, &mut scan.rows) {
-        // The line may hold what the user may not see.
+        // The line may hold data that the user may not see.
         (rows.is_discreet, rows.is_converting) = (true, false);
         // SAFETY: the scan's relation.
         unsafe { order.complaint(column, scan.relation) }.raise();

@@ -1,11 +1,11 @@
-//! Few rows from a client: core's COPY, of what the client has sent already.
+//! Few rows from a client: core's COPY, with data that the client has already sent.
 //!
-//! What a load takes to begin, core spends on some hundred rows. How many a client is going to send is not known before it has been
-//! asked; then the statement cannot be handed on any more. But if the end comes along with the first bytes, core's CopyFrom can be
-//! given these through its callback.
+//! In the time that a load needs to begin, core stores some hundreds of rows. The amount of data is unknown until the
+//! client has been asked for it, and then the statement cannot go back to core. But if the end of the data arrives with
+//! the first bytes, core's CopyFrom can read them through its callback.
 //!
-//! What the callback delivers is in a variable of the process, since the callback is told nothing. There is one such COPY at a time:
-//! functions cannot COPY FROM STDIN.
+//! The callback has no argument, so its data are in a variable of the process. Only one such COPY runs at a time,
+//! because functions cannot COPY FROM STDIN.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
@@ -16,11 +16,11 @@ use pgrx::pg_sys;
 use crate::pg::compat;
 use crate::pg::unguarded as c;
 
-/// Data of a client that is done.
+/// Data of a client that has sent all of it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Few {
-    /// Null if there are more than a few, or nobody knows.
+    /// Null if there are more data, or if their end is unknown.
     pub data: *mut c_char,
     pub len: usize,
 }
@@ -28,19 +28,19 @@ pub struct Few {
 impl Few {
     pub const NONE: Few = Few { data: std::ptr::null_mut(), len: 0 };
 
-    /// Does COPY take these bytes of a callback's as it would a client's? Not if something comes behind a `\.`: of a client's data
-    /// it is ignored, whatever the line was. psql sends the marker that ends its input, too.
+    /// Does COPY read these bytes the same way from a callback and from a client? Not if data follow a `\.`, since COPY
+    /// ignores a client's data after any such line. psql also sends the marker that ends its input.
     pub fn suits(data: &[u8]) -> bool {
         memchr::memmem::find(data, b"\\.")
             .is_none_or(|at| matches!(data.get(at + 2..), Some(b"" | b"\n" | b"\r" | b"\r\n")))
     }
 }
 
-/// What is still to be delivered.
+/// The bytes that the callback has not delivered yet.
 static REST: AtomicPtr<Few> = AtomicPtr::new(std::ptr::null_mut());
 
 /// # Safety
-/// Called by CopyGetData (copyfromparse.c), with room for so many bytes.
+/// Called by CopyGetData (copyfromparse.c), with room for `most` bytes.
 unsafe extern "C-unwind" fn deliver(room: *mut c_void, _least: c_int, most: c_int) -> c_int {
     // SAFETY: set by `copy`, which is running.
     unsafe {
@@ -53,11 +53,11 @@ unsafe extern "C-unwind" fn deliver(room: *mut c_void, _least: c_int, most: c_in
     }
 }
 
-/// Let core copy them; what DoCopy (copy.c) does when it has checked everything. Returns the number of rows.
+/// Runs core's CopyFrom, as DoCopy (copy.c) does after its checks. Returns the number of rows.
 ///
 /// # Safety
-/// A plain frame; a COPY FROM STDIN that was judged, its table, which is closed in the end, the state in which its condition was made, as
-/// DoCopy makes it; data that outlive the call.
+/// A plain frame; an eligible COPY FROM STDIN, its table, which is closed at the end, and the state that its condition
+/// was analyzed with, as DoCopy makes it; data that outlive the call.
 pub unsafe fn copy(
     statement: *const pg_sys::CopyStmt,
     relation: pg_sys::Relation,

@@ -1,6 +1,6 @@
-//! Which COPYs come to the same as a load.
+//! The eligibility check of COPY: can the direct writer replace core's COPY?
 //!
-//! The answer "no" is a sentence, for a DEBUG1 message.
+//! A negative answer is a sentence, for a DEBUG1 message.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -20,10 +20,10 @@ use crate::pg::column::default_expression;
 use crate::pg::compat;
 use crate::pg::source::is_allowed;
 
-/// What can be said before the table is opened. `watched`: by somebody who would not see the statement. Guarded.
+/// Checks made before the table is opened. `watched`: another library's hook would miss the statement. Guarded.
 ///
 /// # Safety
-/// A COPY FROM as the parser has made it.
+/// A COPY FROM, as parsed.
 pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answer<()> {
     // SAFETY: this function's contract covers the statement; guarded calls, and variables of this process.
     unsafe {
@@ -59,7 +59,7 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
                 Ok(meta) if meta.is_file() && meta.len() < guc::copy_min_size() as u64 => {
                     return no("The file is small.");
                 }
-                // Not even opened: whoever writes there would have a reader that goes away.
+                // The FIFO is not opened at all: its writer would get a reader that disappears.
                 Ok(meta) if meta.file_type().is_fifo() && !is_allowed(Path::new(path)) => {
                     return no("The file is not below an allowed directory.");
                 }
@@ -71,7 +71,7 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt, watched: bool) -> Answe
     }
 }
 
-/// What can be said of the table itself, for which nobody needs rights, and nothing of anybody's is evaluated. Guarded.
+/// Checks of the table itself. They need no rights, and evaluate no user code. Guarded.
 ///
 /// # Safety
 /// A relation, open and locked.
@@ -101,7 +101,7 @@ pub unsafe fn of_table(relation: pg_sys::Relation, options: &LoadOptions) -> Ans
     }
 }
 
-/// What is to be said of what goes into the table, which must be one: the leaves that are locked for it. Guarded.
+/// Checks of the rows that go into the table. Returns the leaves that it has locked. Guarded.
 ///
 /// # Safety
 /// The table, open and locked, columns that belong to it, and the condition.
@@ -113,7 +113,7 @@ pub unsafe fn of_rows(
 ) -> Answer<Vec<pg_sys::Oid>> {
     // SAFETY: this function's contract covers all arguments; guarded calls on an open relation.
     unsafe {
-        // A field may ask for its column's default.
+        // A field may request its column's default.
         let set = options.copy.dialect.default.is_none().then_some(mapping);
         let mut found = volatile::obstacles(relation, set, clause.conditions);
         if takes_ids(clause.conditions.cast(), std::ptr::null_mut()) {
@@ -122,12 +122,14 @@ pub unsafe fn of_rows(
         if take_turns(relation, mapping) {
             found.push("Two columns take turns at the ids of a sequence.".into());
         }
-        // If the answer is no already, no lock is needed.
+        // A negative answer needs no further locks.
         let locked = if found.is_empty() { obstacle::of_free_leaves(relation, &mut found) } else { Vec::new() };
         found.into_iter().next().map_or(Ok(locked), Err)
     }
 }
 
+/// Do several columns take ids from one sequence?
+///
 /// # Safety
 /// An open relation. Guarded.
 unsafe fn take_turns(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
@@ -135,7 +137,7 @@ unsafe fn take_turns(relation: pg_sys::Relation, mapping: &Mapping) -> bool {
     // SAFETY: this function's contract covers the relation; attributes below natts exist.
     unsafe {
         let descriptor = (*relation).rd_att;
-        // Identity columns have no default that is listed.
+        // Identity columns have no default in the catalog.
         for index in 0..usize::try_from((*descriptor).natts).unwrap_or(0) {
             let attribute = &*compat::attribute(descriptor, index);
             let has_default = attribute.atthasdef || attribute.attidentity != 0;

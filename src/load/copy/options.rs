@@ -1,7 +1,7 @@
-//! The options of a COPY, as those of a load.
+//! Translates the options of a COPY to those of a load.
 //!
-//! Only what is beyond doubt is taken: an option that this server's COPY knows, given once, with a value of the kind that it
-//! wants. All else is core's, which has its own words for it.
+//! It accepts an option only if this server's COPY knows it, if it is given once, and if its value has the right type.
+//! Core runs every other COPY, with its own errors.
 
 use std::ffi::{CStr, CString};
 
@@ -13,10 +13,10 @@ use crate::pg::compat;
 use crate::pg::option_value::Value;
 use crate::pg::source::Location;
 
-/// The options of a statement, and the same as bytes of JSON, for workers. Guarded.
+/// The options of a statement, and the same options as bytes of JSON, for workers. Guarded.
 ///
 /// # Safety
-/// A COPY FROM as the parser has made it.
+/// A COPY FROM, as parsed.
 pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions, Vec<u8>)> {
     // SAFETY: this function's contract covers the statement; lists have nodes of the types that the grammar makes.
     unsafe {
@@ -53,10 +53,10 @@ pub unsafe fn of_statement(statement: &pg_sys::CopyStmt) -> Answer<(LoadOptions,
 /// An option's value.
 ///
 /// # Safety
-/// A node that the grammar makes, or null.
+/// A node of the grammar, or null.
 unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
     let text = |bytes: &[u8]| Ok(Value::Text(bytes.to_vec()));
-    // SAFETY: this function's contract covers the node; tags say what nodes are.
+    // SAFETY: this function's contract covers the node; tags give the node types.
     unsafe {
         let string = string_of(node);
         match name {
@@ -103,12 +103,12 @@ unsafe fn value(name: &str, node: *mut pg_sys::Node) -> Answer<Value> {
     }
 }
 
-/// A word.
+/// A string.
 ///
 /// # Safety
 /// A node, or null.
 unsafe fn string_of<'a>(node: *mut pg_sys::Node) -> Option<&'a CStr> {
-    // SAFETY: this function's contract covers the node; tags say what nodes are.
+    // SAFETY: this function's contract covers the node; tags give the node types.
     unsafe {
         let node = node.as_ref()?;
         match node.type_ {
@@ -129,7 +129,7 @@ unsafe fn string_of<'a>(node: *mut pg_sys::Node) -> Option<&'a CStr> {
 /// # Safety
 /// A list of nodes.
 unsafe fn names(list: *mut pg_sys::List) -> Answer<Vec<CString>> {
-    // SAFETY: this function's contract covers the list; tags say what nodes are.
+    // SAFETY: this function's contract covers the list; tags give the node types.
     unsafe {
         let nodes = PgList::<pg_sys::Node>::from_pg(list);
         let names = nodes.iter_ptr().map(|node| match (*node).type_ {

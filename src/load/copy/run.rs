@@ -1,4 +1,4 @@
-//! The load that a COPY is.
+//! Runs a COPY as a load.
 
 use std::ffi::{CStr, CString, c_char, c_ulonglong};
 
@@ -17,7 +17,8 @@ use crate::load::{Load, Writer, load_context, memory_context, obstacle, source, 
 use crate::pg::source::Location;
 use crate::pg::unguarded::{self as c, Opaque};
 
-/// Make the load, up to its open file, or say why not. A client has been asked for its data then. Guarded.
+/// Makes the load and opens its file, or returns the reason why core must run the COPY. A client is then asked for its
+/// data. Guarded.
 ///
 /// # Safety
 /// A COPY FROM, its table, open and locked, and its condition.
@@ -26,7 +27,8 @@ pub unsafe fn begin(
     relation: pg_sys::Relation,
     clause: WhereClause,
 ) -> Answer<*mut Load> {
-    // SAFETY: this function's contract covers all arguments; guarded calls. The load is dropped with its memory context.
+    // SAFETY: this function's contract covers all arguments; guarded calls. The load is dropped with its memory
+    // context.
     unsafe {
         let (mut options, json) = options::of_statement(statement)?;
         let Ok(Some(mapping)) = source::by_position(relation, &options) else {
@@ -42,7 +44,7 @@ pub unsafe fn begin(
         let caller = pg_sys::MemoryContextSwitchTo(memory);
         let rows = source::open_rows(relation, &options, Some(&mapping));
         let Ok(rows) = rows else {
-            // Whatever it is, it is core's to say.
+            // Core raises the error.
             pg_sys::MemoryContextSwitchTo(caller);
             pg_sys::MemoryContextDelete(memory);
             obstacle::release(&locked);
@@ -50,7 +52,7 @@ pub unsafe fn begin(
         };
         let path = statement.filename.as_ref().map_or(c"", |name| CStr::from_ptr(name)).to_owned();
         let json = match options.location {
-            // Only files have workers.
+            // Only files are read by workers.
             Location::File(_) => Some(jsonb(json)),
             _ => None,
         };
@@ -64,7 +66,7 @@ pub unsafe fn begin(
         };
         let load = PgMemoryContexts::For(memory).leak_and_drop_on_delete(load);
         (*load).begin_rows();
-        // From here on nothing can be handed on.
+        // From here on core cannot run the COPY any more.
         if let Some(rows) = &mut (*load).rows {
             rows.stream_mut().source_mut().ask();
         }
@@ -73,8 +75,8 @@ pub unsafe fn begin(
     }
 }
 
-/// Wait for the first that a client sends. If the end is there with it, and it is not much, it is returned, allocated in the current
-/// memory context, and the load is over.
+/// Waits for the first data of a client. If a small amount and its end are there, returns the data, allocated in the
+/// current memory context; then the load is over.
 ///
 /// # Safety
 /// A plain frame; a load that has begun, and its table.
@@ -93,10 +95,10 @@ pub unsafe fn wait(load: *mut Load, relation: pg_sys::Relation) -> Few {
     }
 }
 
-/// COPY's context, when it waits for the first line.
+/// COPY's error context while it waits for the first line.
 ///
 /// # Safety
-/// Called by the server while it makes a message, with a name.
+/// Called by the server while it makes a message, with the table's name.
 unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
     // SAFETY: the name outlives the push.
     unsafe {
@@ -111,15 +113,15 @@ unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
 unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
     // SAFETY: this function's contract covers the load; deleting its context drops it.
     unsafe {
-        // A partition may be attached while we wait, and nobody has judged it then. It is none of the load's if its partitions
-        // are looked up first, as core's COPY does.
+        // Core's CopyFrom would look up the partitions now, and might find one that was attached during the wait,
+        // without an eligibility check. The load has looked them up before the wait, like an ordinary COPY.
         if (*load).target.kind == Kind::Partitioned {
             return Few::NONE;
         }
         let few = {
             let Some(rows) = &mut (*load).rows else { return Few::NONE };
             let all = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size());
-            // A cancel request that came meanwhile.
+            // Handles a cancel request that came meanwhile.
             check_for_interrupts!();
             let Some(all) = all.filter(|all| Few::suits(all)) else { return Few::NONE };
             let few = Few { data: pg_sys::palloc(all.len() + 1).cast(), len: all.len() };
@@ -132,7 +134,7 @@ unsafe extern "C-unwind" fn few_of(load: *mut Load) -> Few {
     }
 }
 
-/// Guarded; allocates in the current memory context.
+/// Parses JSON. Guarded; allocates in the current memory context.
 fn jsonb(json: Vec<u8>) -> pg_sys::Datum {
     let json = CString::new(json).unwrap_or_default();
     // SAFETY: a guarded call with a string.
@@ -142,7 +144,7 @@ fn jsonb(json: Vec<u8>) -> pg_sys::Datum {
     }
 }
 
-/// Do it, and say how many rows there were.
+/// Runs the load, and returns the number of rows.
 ///
 /// # Safety
 /// A plain frame, and a load that has begun, whose memory context is a child of `caller`, the current one.

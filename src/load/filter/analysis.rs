@@ -1,11 +1,12 @@
-//! What the call of a filter becomes.
+//! From the call of a filter to a projection.
 //!
-//! A function of the language SQL whose body is one SELECT of expressions is not called at all: its expressions are the
-//! columns of the target, over the arguments, and its WHERE is a condition of the projection, so that no row is formed ([`body`]).
-//! The planner does so with functions of one value only. Of all others the call is the [row](super::super::direct::Nodes) that the columns
-//! are taken from.
+//! An SQL function whose body is one SELECT of expressions is not called: its expressions over the arguments become the
+//! columns of the target, and its WHERE a condition of the projection, so no row is formed ([`body`]). The planner does
+//! so only with functions of one value. For any other function the call is the [row](super::super::direct::Nodes) that
+//! the columns are taken from.
 //!
-//! Either way each column is assigned as INSERT assigns it. A plain frame, since the body is parsed and constants are folded.
+//! Either way each column is assigned as INSERT assigns it. Analysis runs in a plain frame, since it parses the body
+//! and folds constants.
 
 use std::ffi::CStr;
 
@@ -23,46 +24,46 @@ use crate::pg::compat;
 use crate::pg::server_text::from_server;
 use crate::pg::unguarded as c;
 
-/// A column of the row that is made, and where it goes.
+/// A column of the function's row, and its target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// Of the row, from 0.
+    /// Position in the row, from 0.
     from: usize,
-    /// What the function says that it is.
+    /// The type that the function declares.
     pub(super) type_oid: pg_sys::Oid,
     typmod: i32,
     collation: pg_sys::Oid,
-    /// Of the target.
+    /// The target's attribute.
     to: i16,
 }
 
-/// A filter that is being looked at.
+/// The state of a filter's analysis.
 pub(super) struct Analysis {
     relation: pg_sys::Relation,
     /// The arguments.
     pub(super) descriptor: pg_sys::TupleDesc,
     pub(super) call: *mut pg_sys::FuncExpr,
-    /// Its result, without a domain that it may be one of.
+    /// The result type; the base type if it is a domain.
     pub(super) result_type: pg_sys::Oid,
-    /// How many columns it has, and which of them were not dropped.
+    /// The number of its columns, and those that are not dropped.
     pub(super) width: usize,
     pub(super) live: Vec<usize>,
     pub(super) places: Vec<Place>,
-    /// What there is to be inlined.
+    /// The body, if it can be inlined.
     pub(super) body: Option<Body>,
-    /// The columns' expressions, if it was; else the row.
+    /// The columns' expressions, if it was inlined; else the row.
     pub(super) columns: Vec<*mut pg_sys::Node>,
     pub(super) row: *mut pg_sys::Node,
     pub(super) quals: *mut pg_sys::List,
     targets: *mut pg_sys::List,
 }
 
-/// Make the load's projection of its filter, if it has one.
+/// Makes the load's projection of its filter, if it has one.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open, in whose memory context we are.
+/// A plain frame; a load whose relation is open. Its memory context is current.
 pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; what is parsed here lives as long as its memory.
+    // SAFETY: this function's contract covers the load; parse trees live as long as its memory.
     unsafe {
         let analysis = begin(load);
         if !analysis.is_null() {
@@ -72,10 +73,11 @@ pub unsafe fn analyze(load: *mut Load) {
     }
 }
 
-/// The same for the rows of a foreign table, whose filter this function is.
+/// Makes the projection for a foreign table whose filter this function is.
 ///
 /// # Safety
-/// A plain frame; an open relation, and a function that can be a filter. What `nodes` gets lives in the current memory context.
+/// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
+/// memory context.
 pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
     // SAFETY: this function's contract covers all arguments.
     unsafe {
@@ -85,10 +87,10 @@ pub unsafe fn analyze_table(relation: pg_sys::Relation, function: pg_sys::Oid, n
     }
 }
 
-/// Say what the target's columns are made of.
+/// Makes the expressions of the target's columns.
 ///
 /// # Safety
-/// A plain frame; a valid analysis that nobody else uses.
+/// A plain frame; a valid analysis that nothing else uses.
 unsafe fn complete(analysis: *mut Analysis) {
     // SAFETY: this function's contract covers the argument.
     unsafe {
@@ -105,7 +107,8 @@ unsafe fn complete(analysis: *mut Analysis) {
         for at in 0..(*analysis).places.len() {
             let place = *(*analysis).places.as_ptr().add(at);
             let node = value(analysis, &raw const place);
-            // As the function says that it is (coerce_fn_result_column, functions.c); then what transformAssignedExpr (parse_target.c) does.
+            // To the declared type (coerce_fn_result_column, functions.c), then as transformAssignedExpr
+            // (parse_target.c).
             let made = assign(state, node, place.type_oid, place.typmod);
             if made.is_null() {
                 complain_of_body(analysis, node, &raw const place);
@@ -131,7 +134,7 @@ unsafe fn nodes_of(analysis: *const Analysis) -> Nodes {
     }
 }
 
-/// What there is to look at; null if there is no filter.
+/// Prepares the analysis; null if there is no filter.
 ///
 /// # Safety
 /// As [`analyze`].
@@ -141,7 +144,7 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     let load = unsafe { &mut *load };
     let Some(name) = load.options.filter.clone() else { return std::ptr::null_mut() };
     let function = resolve(&name).or_raise();
-    // SAFETY: a guarded call: nobody drops it meanwhile, as workers ask for it, too.
+    // SAFETY: a guarded call. The lock keeps the function from being dropped, since workers look it up too.
     unsafe {
         pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, function, 0, pg_sys::AccessShareLock.cast_signed())
     };
@@ -160,7 +163,7 @@ unsafe extern "C-unwind" fn begin_table(relation: pg_sys::Relation, function: pg
 }
 
 impl Analysis {
-    /// Guarded.
+    /// Analyzes the call of a function. Guarded.
     fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<Analysis> {
         // SAFETY: guarded calls on an open relation; the descriptor is the arguments'.
         unsafe {
@@ -196,7 +199,7 @@ impl Analysis {
                 width,
                 live,
                 places,
-                // A domain's constraints are about the row.
+                // A domain's constraints apply to the whole row.
                 body: if result.is_null() || is_domain { None } else { Body::of(function) },
                 columns: Vec::new(),
                 row: call.cast(),
@@ -207,7 +210,8 @@ impl Analysis {
     }
 }
 
-/// Which columns of the function's row are for which of the relation. Without a descriptor, it has to have the relation's. Guarded.
+/// Maps the columns of the function's row to the relation's. Without a descriptor, the row must have the relation's.
+/// Guarded.
 fn places(
     relation: pg_sys::Relation,
     function: pg_sys::Oid,
@@ -244,7 +248,7 @@ fn places(
     }
 }
 
-/// The attributes of a descriptor that were not dropped.
+/// The attributes of a descriptor that are not dropped.
 ///
 /// # Safety
 /// A valid descriptor.
@@ -256,10 +260,10 @@ unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
     }
 }
 
-/// The value of a column: what the body says, or the column of the row.
+/// The value of a column: the body's expression, or the column of the row.
 ///
 /// # Safety
-/// A valid analysis, and a place of its.
+/// A valid analysis, and one of its places.
 #[pg_guard]
 unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) -> *mut pg_sys::Node {
     // SAFETY: this function's contract covers both arguments; a guarded call.
@@ -274,7 +278,7 @@ unsafe extern "C-unwind" fn value(analysis: *mut Analysis, place: *const Place) 
 }
 
 /// # Safety
-/// As [`value`]. What is returned lives as long as the relation is open. Raises nothing.
+/// As [`value`]. The result lives as long as the relation is open. Raises nothing.
 unsafe fn target(analysis: *const Analysis, place: *const Place) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
@@ -291,7 +295,7 @@ unsafe extern "C-unwind" fn add(analysis: *mut Analysis, node: *mut pg_sys::Expr
     unsafe { (*analysis).targets = with_target((*analysis).targets, node, attnum) }
 }
 
-/// The body is not any more what the function says that it returns.
+/// Raises the error that the body no longer returns the declared type.
 ///
 /// # Safety
 /// As [`value`], with the value.
@@ -309,7 +313,7 @@ unsafe extern "C-unwind" fn complain_of_body(analysis: *const Analysis, node: *m
 }
 
 /// # Safety
-/// A load, and what was analyzed for it.
+/// A load, and its analysis.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *const Analysis) {
     // SAFETY: this function's contract covers both arguments.

@@ -1,10 +1,11 @@
-//! The body of a function of the language SQL, if that is one SELECT of expressions.
+//! Inlines the body of an SQL function that is one SELECT of expressions.
 //!
-//! What inline_function (clauses.c) does with a function of one value, here for one that makes a row: each column's expression is one over the
-//! arguments. The planner would not do so. A WHERE is no obstacle: where it does not hold, there is no row, and so the result is NULL. Nor is STRICT,
-//! which is a condition on the arguments. Each argument is a column of the input row, so it may be used as often as one likes.
+//! inline_function (clauses.c) inlines functions that return one value. This module does it for a function that returns
+//! a row, which the planner does not: each column's expression becomes one over the arguments. A WHERE is supported: if
+//! it is not true, there is no row, so the result is NULL. STRICT is supported as a condition on the arguments. Each
+//! argument is a column of the input row, so its repeated use costs nothing.
 //!
-//! Where the body is anything else, the function is called.
+//! A function with any other body is called.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -21,13 +22,13 @@ use crate::pg::unguarded::{self as c, Opaque};
 const IMMUTABLE: u8 = b'i';
 const STABLE: u8 = b's';
 
-/// What is to be inlined.
+/// A body to inline.
 #[derive(Debug)]
 pub(super) struct Body {
     name: CString,
-    /// The function's row, a copy.
+    /// A copy of the function's row in pg_proc.
     row: pg_sys::HeapTuple,
-    /// The body as text, and if it was parsed when the function was made, as nodes.
+    /// The body as text; or as nodes, if it was parsed when the function was created.
     text: *mut c_char,
     nodes: *mut pg_sys::Node,
     volatility: u8,
@@ -35,7 +36,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// None if the function must be called. Guarded; allocates in the current memory context.
+    /// Reads a function's body. None if the function must be called. Guarded; allocates in the current memory context.
     pub(super) fn of(function: pg_sys::Oid) -> Option<Body> {
         let body = with_row(function, |row| {
             // SAFETY: guarded calls on a row that is held.
@@ -61,16 +62,16 @@ impl Body {
                 })
             }
         });
-        // SAFETY: a hook that somebody has set, to be asked before.
+        // SAFETY: a hook that another library has set, called as core calls it.
         let is_watched = unsafe { pg_sys::needs_fmgr_hook.is_some_and(|hook| c::guard(|| hook(function))) };
         body.flatten().filter(|_| !is_watched)
     }
 }
 
-/// Take the body for the call, if that can be.
+/// Replaces the call by the body, if possible.
 ///
 /// # Safety
-/// A plain frame; a valid analysis that nobody else uses.
+/// A plain frame; a valid analysis that nothing else uses.
 pub(super) unsafe fn inline(analysis: *mut Analysis) {
     // SAFETY: this function's contract covers the analysis; nothing in this frame has a destructor.
     unsafe {
@@ -92,18 +93,18 @@ pub(super) unsafe fn inline(analysis: *mut Analysis) {
     }
 }
 
-/// The one statement of the body, analyzed; null if it is something else than a query.
+/// The only statement of the body, analyzed; null if it is not a query.
 ///
 /// # Safety
 /// As [`inline`], with its body.
 unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments. The parser makes lists of RawStmt; a body that was parsed is a query, or a list of lists of
-    // queries; tags say what nodes are.
+    // SAFETY: this function's contract covers both arguments. The parser makes lists of RawStmt; a body that was parsed
+    // is a query, or a list of lists of queries; tags give the node types.
     unsafe {
         let none = std::ptr::null_mut();
         let mut node = (*body).nodes;
         if !node.is_null() {
-            // A body without a statement is a list of an empty list, which is null.
+            // A body without a statement is a list with an empty list, which is null.
             for _ in 0..2 {
                 if (*node).type_ == pg_sys::NodeTag::T_List {
                     let list = node.cast::<pg_sys::List>();
@@ -135,7 +136,7 @@ unsafe fn query(analysis: *const Analysis, body: *const Body) -> *mut pg_sys::Qu
     }
 }
 
-/// Take a query's columns and its condition, if there is nothing else in it.
+/// Takes a query's columns and its condition, if it has nothing else.
 ///
 /// # Safety
 /// A valid analysis, and a query over its function's arguments.
@@ -153,7 +154,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             targets.iter_ptr().filter(|entry| !(**entry).resjunk).map(|entry| (*entry).expr.cast()).collect();
         let condition = (*query.jointree).quals;
         let all = query.targetList.cast::<pg_sys::Node>();
-        // It must not do more than it says.
+        // The body must not be more volatile than the function's declaration.
         let is_honest = match body.volatility {
             IMMUTABLE => !pg_sys::contain_mutable_functions(all) && !pg_sys::contain_mutable_functions(condition),
             STABLE => !pg_sys::contain_volatile_functions(all) && !pg_sys::contain_volatile_functions(condition),
@@ -167,8 +168,9 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             return;
         }
         if let Some(node) = only.filter(|&node| pg_sys::exprType(node) == pg_sys::RECORDOID) {
-            // Of such a row the type says nothing; and what it is must be compared with what the function says that it is. So only
-            // one whose columns are there to be seen is taken apart: any other comes of a call.
+            // The type `record` does not describe such a row, and its columns must be compared with the function's
+            // declared result. So only a row constructor, whose columns are visible, is inlined. For any other row the
+            // function is called.
             let parts = if (*node).type_ == pg_sys::NodeTag::T_RowExpr {
                 PgList::<pg_sys::Node>::from_pg((*node.cast::<pg_sys::RowExpr>()).args)
             } else {
@@ -189,7 +191,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
         }
         let descriptor: Opaque = analysis.descriptor.cast();
         let mut quals = PgList::<pg_sys::Node>::new();
-        // A row that is there is not NULL.
+        // A row argument itself is never NULL.
         if body.is_strict && !is_row(analysis.descriptor) {
             for number in 0..usize::try_from((*analysis.descriptor).natts).unwrap_or(0) {
                 let test = pg_sys::palloc0(size_of::<pg_sys::NullTest>()).cast::<pg_sys::NullTest>();
@@ -205,7 +207,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
         conditions.iter_ptr().for_each(|node| quals.push(node));
         analysis.quals = quals.into_pg();
         match whole {
-            // The argument, which is a row of that type, as it is.
+            // The argument itself, which is a row of that type.
             Some(row)
                 if is_row(analysis.descriptor)
                     && (*row).type_ == pg_sys::NodeTag::T_Param
@@ -219,7 +221,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
             }
             Some(row) => analysis.row = over_arguments(row, descriptor),
             None => {
-                // Nobody asks for one that was dropped.
+                // Dropped columns get no value.
                 analysis.columns = vec![std::ptr::null_mut(); analysis.width];
                 for (&at, node) in analysis.live.iter().zip(columns) {
                     if let Some(column) = analysis.columns.get_mut(at) {
@@ -232,7 +234,7 @@ unsafe extern "C-unwind" fn take(analysis: *mut Analysis, query: *const pg_sys::
     }
 }
 
-/// Does the one column of the SELECT stand for the whole row, of which it is to be made (check_sql_fn_retval, functions.c)? Guarded.
+/// Is the only column of the SELECT the whole row (check_sql_fn_retval, functions.c)? Guarded.
 ///
 /// # Safety
 /// An expression.
@@ -247,7 +249,7 @@ unsafe fn stands_for_row(node: *mut pg_sys::Node, result_type: pg_sys::Oid) -> b
     }
 }
 
-/// A SELECT of expressions, perhaps with a condition.
+/// Is the query a SELECT of expressions, perhaps with a condition?
 fn is_simple(query: &pg_sys::Query) -> bool {
     if query.commandType != pg_sys::CmdType::CMD_SELECT || query.jointree.is_null() {
         return false;
@@ -274,7 +276,7 @@ fn is_simple(query: &pg_sys::Query) -> bool {
         && query.setOperations.is_null()
 }
 
-/// An expression over the input row. Guarded.
+/// Replaces the body's parameters by columns of the input row. Guarded.
 ///
 /// # Safety
 /// An expression of the body, or null, and the descriptor of the arguments.
@@ -293,7 +295,7 @@ unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: 
         if (*node).type_ == pg_sys::NodeTag::T_Param {
             let number = usize::try_from((*node.cast::<pg_sys::Param>()).paramid - 1).unwrap_or(0);
             let variable = argument(descriptor.cast(), number);
-            // With the collation that the call has.
+            // With the collation of the call.
             (*variable).varcollid = (*node.cast::<pg_sys::Param>()).paramcollid;
             return variable.cast();
         }
@@ -301,13 +303,13 @@ unsafe extern "C-unwind" fn with_variables(node: *mut pg_sys::Node, descriptor: 
     }
 }
 
-/// If the row is made of expressions at once, they are its columns.
+/// Takes the columns of a row constructor.
 ///
 /// # Safety
 /// A valid analysis with a row.
 #[pg_guard]
 pub(super) unsafe extern "C-unwind" fn explode(analysis: *mut Analysis) {
-    // SAFETY: this function's contract covers the argument; the tag says what the node is.
+    // SAFETY: this function's contract covers the argument; the tag gives the node type.
     unsafe {
         let analysis = &mut *analysis;
         if (*analysis.row).type_ != pg_sys::NodeTag::T_RowExpr {

@@ -1,13 +1,15 @@
-//! The filter of a foreign table: the function is asked of each record that is scanned.
+//! The filter of a foreign table: a function that is called for each scanned record.
 //!
-//! What it is, when it is known, and as whom it is called:
+//! Its look-up, and the role that calls it:
 //!
-//! - The option is text, since whoever makes the table may want a function that returns its rows, which cannot be there before. So it is looked
-//!   up when the table is used. Nobody's search path has a say in that, nor in what its arguments' types are called.
-//! - It is called as functions of a view are: by the current user, who needs EXECUTE, along the session's search path. So nobody has code run
-//!   as somebody else by choosing what a name in its body means. Only ANALYZE is the table's owner, whatever it calls.
+//! - The option is text, because a function that returns the table's rows cannot exist before the table. So the name is
+//!   looked up when the table is used. The session's search path affects neither the look-up nor the names of argument
+//!   types.
+//! - It is called like functions of a view: by the current user, who must have EXECUTE, with the session's search path.
+//!   So no user can make another role run code by choosing the meaning of a name in the function's body. Only ANALYZE
+//!   calls it as the table's owner.
 //!
-//! The record is the function's, and what it makes is the table's row: columns of the table have no fields.
+//! The record is the function's input, and the function makes the table's row: columns of the table have no fields.
 
 use std::ffi::CStr;
 
@@ -27,22 +29,23 @@ use crate::pg::row::RowArrays;
 use crate::pg::soft::OnError;
 use crate::pg::unguarded as c;
 
-/// Who may look into every schema: names are no secret, and it takes no right to a schema to call what was found there before.
+/// A role that may look into every schema. Names are not secret, and calling a function that was found before requires
+/// no right to its schema.
 const ANYBODY: pg_sys::Oid = pg_sys::Oid::from_u32(pg_sys::BOOTSTRAP_SUPERUSERID);
 
-/// The function of a foreign table's option, by whatever path, and whoever may look into its schema. Guarded.
+/// The function of a foreign table's option, whatever the search path and the rights to its schema. Guarded.
 pub fn function_of(name: &CStr) -> Result<pg_sys::Oid> {
     let function = as_role(ANYBODY, || resolve(name))?;
     if is_temporary(function) {
-        // Each session would have one of its own.
+        // Each session would have its own.
         return Err(super::no_filter(function, "It is a temporary function."));
     }
     Ok(function)
 }
 
-/// The same; invalid if there is none that is certain to be meant. Guarded.
+/// The function of a foreign table's option; InvalidOid unless exactly one function matches. Guarded.
 pub fn known(name: &CStr) -> pg_sys::Oid {
-    // SAFETY: guarded calls; to_regprocedure complains only of what is no name of a function.
+    // SAFETY: guarded calls; to_regprocedure raises only for malformed names.
     let look = || unsafe {
         let text = pg_sys::cstring_to_text(name.as_ptr());
         let answer = pgrx::direct_function_call_as_datum(pg_sys::to_regprocedure, &[Some(pg_sys::Datum::from(text))]);
@@ -51,7 +54,7 @@ pub fn known(name: &CStr) -> pg_sys::Oid {
     as_role(ANYBODY, look)
 }
 
-/// Is it in a session's own schema? Guarded.
+/// Is the function in a session's temporary schema? Guarded.
 fn is_temporary(function: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_func_namespace(function)) }
@@ -64,14 +67,14 @@ pub fn columns_of(function: pg_sys::Oid, relation: pg_sys::Relation, session: &S
     Ok(signature.columns(&signature.names, session))
 }
 
-/// May a worker call it, make its arguments, by input functions or those that receive, and take what it returns for the table's row as it
-/// is? Guarded.
+/// May a worker call it, make its arguments by input or receive functions, and use its result as the table's row?
+/// Guarded.
 pub fn is_parallel_safe(function: pg_sys::Oid, relid: pg_sys::Oid, receives: bool) -> Result<bool> {
     // SAFETY: a guarded catalog lookup.
     let own = unsafe { pg_sys::get_rel_type_id(relid) };
     let Signature { types, defaults, .. } = Signature::of(function, own)?;
     let hazards = Hazards::new();
-    // SAFETY: a function, and expressions of the catalog's; a relation that is locked.
+    // SAFETY: a function, and expressions of the catalog; a relation that is locked.
     let is_safe = unsafe {
         hazards.function_is_safe(function)
             && defaults.iter().all(|&node| hazards.is_safe(node))
@@ -80,7 +83,7 @@ pub fn is_parallel_safe(function: pg_sys::Oid, relid: pg_sys::Oid, receives: boo
     Ok(is_safe && types.into_iter().all(|type_oid| hazards.type_is_safe(type_oid, receives)))
 }
 
-/// Has its row the types of the relation's columns? Else there are casts, which may be anything. Guarded.
+/// Does its row have the types of the relation's columns? Otherwise casts run, which may be any function. Guarded.
 ///
 /// # Safety
 /// A relation that is locked.
@@ -107,16 +110,16 @@ unsafe fn returns_rows_of(function: pg_sys::Oid, relid: pg_sys::Oid) -> bool {
     }
 }
 
-/// Ready to run.
+/// A filter that is ready to run.
 #[derive(Debug)]
 pub struct RowFilter {
     projection: Projection,
-    /// Of its own, since what a scan's is of is the table's row. Its memory is that of the row.
+    /// Separate from the scan's own, whose tuples are the table's rows. Its memory is that of one row.
     econtext: *mut pg_sys::ExprContext,
 }
 
 impl RowFilter {
-    /// For a scan of that table. Guarded; allocates in the executor's memory.
+    /// Makes the filter of a scan of that table. Guarded; allocates in the executor's memory.
     ///
     /// # Safety
     /// The open table, and the state of a query that is executed.
@@ -130,7 +133,8 @@ impl RowFilter {
         unsafe {
             let memory = (*estate).es_query_cxt;
             let old = pg_sys::MemoryContextSwitchTo(memory);
-            // Rights to functions are asked when expressions are made ready. The path is the session's, which the function's body may use.
+            // Initializing expressions checks EXECUTE. The search path is the session's, which the function's body may
+            // use.
             check(function)?;
             let mut nodes = Nodes::NONE;
             let into = &raw mut nodes;
@@ -143,16 +147,16 @@ impl RowFilter {
         }
     }
 
-    /// Where the arguments go.
+    /// The arrays for the arguments.
     pub fn arguments(&self) -> RowArrays {
         self.projection.arrays()
     }
 }
 
-/// Make the table's row of the arguments. Values are there until the next row is made.
+/// Makes the table's row from the arguments. The values live until the next row.
 ///
 /// # Safety
-/// A plain frame; a valid filter that nobody else uses, and arrays of the table's row.
+/// A plain frame; a valid filter that nothing else uses, and arrays of the table's row.
 pub unsafe fn make(this: *const RowFilter, arrays: RowArrays) -> Made {
     // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
     unsafe {

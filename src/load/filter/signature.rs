@@ -1,10 +1,10 @@
-//! What a function takes: arguments, each of which a field is for; or a row, whose columns the fields are for.
+//! The arguments of a filter: each takes a field; or a single row argument, whose columns take the fields.
 //!
-//! A function whose only argument is the table's own row takes the record as that row. So it is written as a trigger is. The row
-//! is formed anew for each record, and is the function's for as long as the call takes.
+//! A function whose only argument is the table's own row takes the record as that row, so it can be written like a
+//! trigger. The row is formed anew for each record, and the function owns it during the call.
 //!
-//! Rows of other types are texts as any other argument: such a type may be altered between two rows, by the function itself even. The table is
-//! open as long as there are rows, and what is open is not altered.
+//! A row of another type is read from text like any other argument, because its type may be altered between two rows,
+//! even by the function. The table is open as long as rows are made, and an open relation cannot be altered.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -19,26 +19,26 @@ use crate::pg::compat;
 use crate::pg::option_value::invalid;
 use crate::pg::server_text::from_server;
 
-/// What fields are for.
+/// The arguments that fields are for.
 #[derive(Debug)]
 pub(super) struct Signature {
     pub(super) names: Vec<CString>,
     pub(super) types: Vec<pg_sys::Oid>,
-    /// Those of the last ones, as the catalog has them.
+    /// Defaults of the last arguments, as the catalog has them.
     pub(super) defaults: Vec<*mut pg_sys::Node>,
     row: Option<Row>,
 }
 
-/// The table's row, which is the only argument.
+/// The table's row as the only argument.
 #[derive(Debug)]
 struct Row {
     descriptor: pg_sys::TupleDesc,
-    /// Where the columns are in it that can be set.
+    /// Positions of its columns that can be set.
     attributes: Vec<usize>,
 }
 
 impl Row {
-    /// Guarded; allocates in the current memory context.
+    /// Reads the row type. Guarded; allocates in the current memory context.
     fn of(type_oid: pg_sys::Oid) -> Row {
         // SAFETY: guarded calls; attributes below natts exist.
         unsafe {
@@ -54,10 +54,11 @@ impl Row {
 }
 
 impl Signature {
-    /// For a table whose rows are of type `own`. Guarded; allocates in the current memory context.
+    /// Reads a function's arguments, for a table whose rows have the type `own`. Guarded; allocates in the current
+    /// memory context.
     pub(super) fn of(function: pg_sys::Oid, own: pg_sys::Oid) -> Result<Signature> {
         let mut signature = with_row(function, |tuple| {
-            // SAFETY: guarded calls on a row that is held. The arrays are as long as is said; a node tree is a list.
+            // SAFETY: guarded calls on a pinned row. The arrays have the stated length; a node tree is a list.
             unsafe {
                 let (mut types, mut names, mut modes) =
                     (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut::<c_char>());
@@ -99,7 +100,7 @@ impl Signature {
         // SAFETY: as above.
         let name = |i| unsafe { CStr::from_ptr(form(i).attname.data.as_ptr()) }.to_owned();
         self.names = row.attributes.iter().map(name).collect();
-        // One for the row is none for its columns.
+        // A default of the row argument does not apply to its columns.
         self.defaults.clear();
         self.row = Some(row);
     }
@@ -111,7 +112,8 @@ impl Signature {
         default.copied().unwrap_or(std::ptr::null_mut())
     }
 
-    /// Of the input row, as [`call`] has its arguments from. Guarded; allocates in the current memory context.
+    /// The descriptor of the input row, which [`call`] takes its arguments from. Guarded; allocates in the current
+    /// memory context.
     pub(super) fn descriptor(&self) -> pg_sys::TupleDesc {
         // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
         unsafe {
@@ -127,7 +129,8 @@ impl Signature {
         }
     }
 
-    /// Can fields of these names be for it? Those of a row are called as its columns are. Guarded.
+    /// Raises unless fields of these names fit the arguments. Fields of a row argument have the names of its columns.
+    /// Guarded.
     pub(super) fn check_fields(&self, fields: &[CString], function: pg_sys::Oid) -> Result<()> {
         let filter = || display_name(function);
         if self.row.is_some() {
@@ -184,10 +187,11 @@ impl Signature {
     }
 }
 
-/// Does the input row of that descriptor stand for one argument? Arguments have no type together. Raises nothing.
+/// Is the input row with this descriptor a single argument? A row of several arguments has no named type. Raises
+/// nothing.
 ///
 /// # Safety
-/// A valid descriptor, of [`Signature::descriptor`].
+/// A valid descriptor, made by [`Signature::descriptor`].
 pub(super) unsafe fn is_row(descriptor: pg_sys::TupleDesc) -> bool {
     // SAFETY: this function's contract covers the argument.
     unsafe { (*descriptor).tdtypeid != pg_sys::RECORDOID }
@@ -208,7 +212,7 @@ pub(super) unsafe fn argument(descriptor: pg_sys::TupleDesc, number: usize) -> *
     }
 }
 
-/// All of them. Guarded; allocates in the current memory context.
+/// All arguments, as expressions over the input row. Guarded; allocates in the current memory context.
 ///
 /// # Safety
 /// As [`is_row`].

@@ -1,4 +1,4 @@
-//! What the expressions of an INSERT must not have in them, if it is to be done as a load.
+//! Restrictions on the expressions of an INSERT that a load replaces.
 
 use std::ffi::c_void;
 
@@ -7,10 +7,10 @@ use pgrx::{pg_guard, pg_sys};
 use super::judge::{Answer, no};
 use crate::load::volatile;
 
-/// What an expression over the rows of the file must not have in it. Guarded.
+/// Checks an expression over the rows of the file. Guarded.
 ///
 /// # Safety
-/// An expression, a list of them, or null; the place of the foreign table.
+/// An expression, a list of them, or null; the range table index of the foreign table.
 pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_sys::Oid) -> Answer<()> {
     let mut search = Search { place, foreign, why: "" };
     // SAFETY: this function's contract covers the node; the search outlives the walk.
@@ -29,7 +29,7 @@ pub unsafe fn of_expression(node: *mut pg_sys::Node, place: usize, foreign: pg_s
     Ok(())
 }
 
-/// A load takes many ids at a time, of which currval and lastval know nothing.
+/// Does an expression call currval or lastval? A load takes many ids at a time without updating these.
 ///
 /// # Safety
 /// Called with the nodes of an expression.
@@ -48,7 +48,7 @@ unsafe extern "C-unwind" fn is_last_id(function: pg_sys::Oid, _context: *mut c_v
     [pg_sys::F_CURRVAL, pg_sys::F_LASTVAL].contains(&function.to_u32())
 }
 
-/// Does an expression take ids?
+/// Does an expression call nextval?
 ///
 /// # Safety
 /// Called with the nodes of an expression.
@@ -78,7 +78,7 @@ struct Search {
 /// Called with the nodes of an expression, and a search.
 #[pg_guard]
 unsafe extern "C-unwind" fn search_node(node: *mut pg_sys::Node, search: *mut c_void) -> bool {
-    // SAFETY: this function's contract covers both arguments; tags say what nodes are.
+    // SAFETY: this function's contract covers both arguments; tags give the node types.
     unsafe {
         if node.is_null() {
             return false;

@@ -1,4 +1,4 @@
-//! What is inserted where: the words in which the planner tells the executor.
+//! What an INSERT stores in each column, as the planner passes it to the executor.
 
 use std::ptr::null_mut;
 
@@ -7,39 +7,39 @@ use pgrx::{PgList, pg_sys};
 use crate::load::direct::Nodes;
 use crate::load::source::Mapping;
 
-/// An attribute that gets its default, and one that gets the value of an expression.
+/// Values of `columns`: the attribute gets its default, or the value of an expression.
 pub const DEFAULT: i32 = 0;
 pub const EXPRESSION: i32 = -1;
 
-/// Which processes may run the plan that rows of a file go through.
+/// The processes that may run the plan that joins the file's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     Leader,
     Everywhere,
 }
 
-/// What is inserted where, of one foreign table.
+/// The part of an INSERT that reads one foreign table.
 #[derive(Debug, Clone)]
 pub struct Insertion {
     pub target: pg_sys::Oid,
     pub foreign: pg_sys::Oid,
-    /// Its place in the range table that it is in.
+    /// Its index in its range table.
     pub place: usize,
     /// There are conditions.
     pub filters: bool,
-    /// Rows are joined with other tables.
+    /// The rows are joined with other tables.
     pub joins: Option<Reach>,
-    /// For each attribute of the target, the number of the foreign table's column that it gets; or one of the others.
+    /// For each attribute of the target, the foreign table's column number, [`DEFAULT`] or [`EXPRESSION`].
     pub columns: Vec<i32>,
-    /// Its conditions and expressions, where they are not those of the plan.
+    /// Its own conditions and expressions, unless the plan has them.
     pub own: Option<Nodes>,
 }
 
-/// The numbers before those of columns.
+/// Count of numbers before those of columns.
 const HEAD: usize = 6;
 
 impl Insertion {
-    /// As a list that a plan can carry. Guarded.
+    /// Makes a list that a plan can carry. Guarded.
     pub fn all_to_list(insertions: &[Insertion]) -> *mut pg_sys::List {
         let mut list = PgList::<pg_sys::List>::new();
         insertions.iter().for_each(|insertion| list.push(insertion.to_list()));
@@ -68,7 +68,7 @@ impl Insertion {
     }
 
     /// # Safety
-    /// A list made by [`Insertion::all_to_list`], or a copy, which outlives what is made of it.
+    /// A list made by [`Insertion::all_to_list`], or a copy, which outlives the result.
     pub unsafe fn all_of_list(list: *mut pg_sys::List) -> Vec<Insertion> {
         // SAFETY: this function's contract covers the list.
         unsafe { PgList::<pg_sys::List>::from_pg(list).iter_ptr().map(|list| Insertion::of_list(list)).collect() }
@@ -99,7 +99,7 @@ impl Insertion {
         }
     }
 
-    /// Rows are not stored as they are.
+    /// Must rows be computed before they are stored?
     pub fn projects(&self) -> bool {
         let twice =
             |(i, number): (usize, &i32)| *number > 0 && self.columns.iter().take(i).any(|other| other == number);
@@ -109,10 +109,10 @@ impl Insertion {
             || self.columns.iter().enumerate().any(twice)
     }
 
-    /// The entries of a target list, which has one for each attribute, that say what is not a default. Guarded.
+    /// The entries of a target list for attributes that do not get their default. Guarded.
     ///
     /// # Safety
-    /// A list of TargetEntries.
+    /// A list of TargetEntries, one for each attribute.
     pub unsafe fn entries(&self, list: *mut pg_sys::List) -> *mut pg_sys::List {
         // SAFETY: this function's contract covers the list.
         let entries = unsafe { PgList::<pg_sys::TargetEntry>::from_pg(list) };
@@ -122,7 +122,7 @@ impl Insertion {
         targets.into_pg()
     }
 
-    /// The nodes that make rows of the target, if they are not stored as they are. Guarded.
+    /// The nodes that compute rows of the target, if there are any. Guarded.
     ///
     /// # Safety
     /// The plan of this insertion.
@@ -138,7 +138,7 @@ impl Insertion {
         Some(self.own.unwrap_or_else(of_plan))
     }
 
-    /// Whose the fields of the file are. Guarded.
+    /// Maps the file's fields to the target's attributes. Guarded.
     ///
     /// # Safety
     /// The open foreign table.

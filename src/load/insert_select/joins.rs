@@ -1,17 +1,16 @@
-//! Which joins come to the same as a load: those of one foreign table with small tables, where rows of the file can go through
-//! the join one after the other.
+//! Joins that a load can run: one foreign table with small tables, if the file's rows can pass the join one by one.
 //!
 //! ```text
 //!   HashPath ─┬─ outer: HashPath ─┬─ outer: ForeignPath       the file, a record at a time
 //!             └─ inner: small     └─ inner: small, or looked up by an index
 //! ```
 //!
-//! Each process of the load runs the whole plan over its own part of the file, with inner sides of its own. So a
-//! row that is of no row of the file (full and right joins) would be there once for each process; an inner side must be the
-//! same wherever it is read, and not worth sharing. What may not run in a worker, or cannot be read there, is run by the leader
-//! alone.
+//! Each process of the load runs the whole plan over its chunks of the file, with its own inner sides. A full or right
+//! join also returns rows without a row of the file, and each process would return these; such joins stay core's. An
+//! inner side must be the same in each process, and small enough that sharing does not pay. If a part of the plan is
+//! not parallel-safe or reads a table that workers cannot see, the leader alone runs it.
 //!
-//! It is judged by the paths; the plan is taken as it is when the statement runs ([`plan`]).
+//! The eligibility check reads the paths; [`plan`] takes the finished plan when the statement runs.
 
 use std::ptr::null_mut;
 
@@ -29,19 +28,19 @@ use crate::pg::unguarded;
 /// PROPARALLEL_SAFE (pg_proc.h)
 const SAFE: i8 = b's' as i8;
 
-/// The foreign table that rows go through a join from, and who may run the join.
+/// The foreign table on the outer side of a join, and the processes that may run the join.
 #[derive(Debug)]
 pub struct Joins {
     pub foreign: pg_sys::Oid,
-    /// Its place in the range table.
+    /// Its range table index.
     pub place: usize,
     pub reach: Reach,
 }
 
-/// Find it. Guarded.
+/// Finds the foreign table of an eligible join. Guarded.
 ///
 /// # Safety
-/// The planner's structures: the path of a join, and the table that its rows go to.
+/// The planner's structures: the path of a join, and the target of the INSERT.
 pub unsafe fn judge(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, target: pg_sys::Oid) -> Answer<Joins> {
     // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
@@ -60,8 +59,8 @@ pub unsafe fn judge(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path, tar
     }
 }
 
-/// What the expressions of a query must not have in them; and who may evaluate them. `columns` says which attributes get
-/// their default. Guarded.
+/// Checks the expressions of a query, and finds the processes that may evaluate them. `columns` says which attributes
+/// get their default. Guarded.
 ///
 /// # Safety
 /// The planner's structures, at the end of planning.
@@ -87,14 +86,14 @@ pub unsafe fn of_expressions(root: *mut pg_sys::PlannerInfo, columns: &[i32]) ->
 }
 
 struct Search {
-    /// Tables that rows go to.
+    /// Targets of the INSERT.
     targets: Vec<pg_sys::Oid>,
-    /// A table is read that workers do not see.
+    /// The query reads a temporary table, which workers cannot see.
     is_temporary: bool,
 }
 
 impl Search {
-    /// The side that rows go through.
+    /// Checks the outer side, whose rows pass the join.
     ///
     /// # Safety
     /// The planner's structures. Guarded.
@@ -103,7 +102,7 @@ impl Search {
         root: *mut pg_sys::PlannerInfo,
         path: *mut pg_sys::Path,
     ) -> Answer<(pg_sys::Oid, usize)> {
-        // SAFETY: this function's contract covers the structures; tags say what nodes are.
+        // SAFETY: this function's contract covers the structures; tags give the node types.
         unsafe {
             match (*path).type_ {
                 NodeTag::T_ProjectionPath => self.outer(root, (*path.cast::<pg_sys::ProjectionPath>()).subpath),
@@ -130,12 +129,12 @@ impl Search {
         }
     }
 
-    /// A side that each process reads for itself.
+    /// Checks an inner side, which each process reads by itself.
     ///
     /// # Safety
     /// As [`Search::outer`].
     unsafe fn inner(&mut self, root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Path) -> Answer<()> {
-        // SAFETY: this function's contract covers the structures; tags say what nodes are.
+        // SAFETY: this function's contract covers the structures; tags give the node types.
         unsafe {
             let rel = (*path).parent;
             macro_rules! below {
@@ -175,7 +174,7 @@ impl Search {
                     self.inner(root, (*join).outerjoinpath)?;
                     self.inner(root, (*join).innerjoinpath)
                 }
-                // The outer side has one.
+                // The outer side already has one.
                 NodeTag::T_ForeignPath if Wrapper::get().or_raise().has(rel) => {
                     no("The SELECT joins more than one foreign table.")
                 }
@@ -200,13 +199,13 @@ impl Search {
     }
 }
 
-/// Is each row of such a join of a row of its outer side?
+/// Does each row of such a join come from a row of its outer side?
 fn preserves_outer(kind: pg_sys::JoinType::Type) -> bool {
     use pg_sys::JoinType::{JOIN_ANTI, JOIN_INNER, JOIN_LEFT, JOIN_SEMI};
     [JOIN_INNER, JOIN_LEFT, JOIN_SEMI, JOIN_ANTI].contains(&kind)
 }
 
-/// Is the inner side of a join such that each process may have it in its memory, as far as the planner can tell?
+/// Does the planner expect the inner side of a join to fit into each process's memory?
 ///
 /// # Safety
 /// The path of a hash join or a nested loop.
@@ -217,23 +216,23 @@ unsafe fn is_small(path: *const pg_sys::Path) -> bool {
             return (*path.cast::<pg_sys::HashPath>()).num_batches <= 1;
         }
         let inner = &*(*path.cast::<pg_sys::JoinPath>()).innerjoinpath;
-        // What is looked up for each row is not kept.
+        // A parameterized inner side is looked up for each row, and not kept.
         let bytes = inner.rows * f64::from((*inner.pathtarget).width + 24);
         !inner.param_info.is_null() || bytes <= pg_sys::get_hash_memory_limit() as f64
     }
 }
 
-/// The plan that is run below a load: the one below core's INSERT, with the load's records in place of the foreign scan, and
-/// without what the load makes itself. Guarded; allocates in the current memory context.
+/// The plan that a load runs: the one below core's INSERT. The load's records replace the foreign scan, and columns
+/// that the load computes are left out. Guarded; allocates in the current memory context.
 ///
 /// # Safety
-/// Core's plan of an INSERT that was judged to be this insertion, and the state of the statement.
+/// Core's plan of an INSERT that was found eligible as this insertion, and the state of the statement.
 pub unsafe fn plan(
     modify: *const pg_sys::Plan,
     insertion: &Insertion,
     estate: *mut pg_sys::EState,
 ) -> Answer<*mut pg_sys::Plan> {
-    // SAFETY: this function's contract covers the plan, of which a copy is changed; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan, of which a copy is changed; tags give the node types.
     unsafe {
         let mut top = pg_sys::copyObjectImpl((*modify).lefttree.cast()).cast::<pg_sys::Plan>();
         let entries = PgList::<pg_sys::TargetEntry>::from_pg((*top).targetlist);

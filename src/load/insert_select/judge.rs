@@ -1,14 +1,15 @@
-//! Which INSERTs come to the same as a load.
+//! The eligibility check of INSERTs: can the direct writer replace the executor?
 //!
-//! What the executor would do to each row on its way from the scan to the table must be what the direct writer does. A
-//! value that comes straight from a column of the file does, if the two columns are of one type or one stands for the other without a
-//! conversion: then it is made by the foreign table's column, with its length, and stored as it is. An attribute that gets exactly its default does, too.
-//! Conditions and expressions over such columns are evaluated by whoever reads the rows. All else is core's.
+//! The direct writer must do to each row what the executor would do between the scan and the table. That holds for a
+//! value that comes straight from a column of the file, if both columns have one type, or binary-coercible types. The
+//! foreign table's column makes the value, with its length, and it is stored unchanged. It also holds for an attribute
+//! that gets exactly its default. The processes that read the rows evaluate conditions and expressions over such
+//! columns. Everything else stays core's.
 //!
-//! Of several tables each is judged for itself. But an attribute that gets its default from one gets it from all: what is
-//! a constant here and a column there is an expression.
+//! Each of several tables is checked by itself. But an attribute that gets its default from one table must get it from
+//! all. A constant from one table and a column from another is an expression.
 //!
-//! The answer "no" is a sentence, for EXPLAIN.
+//! A negative answer is a sentence, for EXPLAIN.
 
 use pgrx::{PgList, pg_sys};
 
@@ -29,14 +30,14 @@ use crate::pg::soft::OnError;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// The answer "no" is a sentence.
+/// A negative answer is a sentence.
 pub type Answer<T> = std::result::Result<T, String>;
 
 pub fn no<T>(why: &str) -> Answer<T> {
     Err(why.into())
 }
 
-/// Guarded.
+/// Checks an INSERT. Guarded.
 ///
 /// # Safety
 /// The planner's structures, while it makes paths for an INSERT.
@@ -45,7 +46,7 @@ pub unsafe fn judge(
     input: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::ModifyTablePath,
 ) -> Answer<Vec<Insertion>> {
-    // SAFETY: this function's contract covers the structures; tags say what nodes are.
+    // SAFETY: this function's contract covers the structures; tags give the node types.
     unsafe {
         if guc::direct_insert() == DirectInsert::Off {
             return no("pg_bulk.direct_insert is off");
@@ -75,7 +76,7 @@ pub unsafe fn judge(
         if !parts.iter().all(|part| part.is_plain) {
             for (part, insertion) in parts.iter().zip(&mut insertions) {
                 let targets = to_row(insertion.entries(part.targets).cast(), part.place as u32).cast();
-                // Conditions come with the plan.
+                // The conditions come with the plan.
                 insertion.own = Some(Nodes { targets, ..Nodes::NONE });
             }
         }
@@ -85,7 +86,7 @@ pub unsafe fn judge(
     }
 }
 
-/// The same, where rows of one foreign table are joined with other tables. Guarded.
+/// Checks an INSERT whose rows of one foreign table are joined with other tables. Guarded.
 ///
 /// # Safety
 /// As [`judge`]; the target.
@@ -109,10 +110,10 @@ unsafe fn of_join(
     }
 }
 
-/// What only some of the parts take for an attribute's default is an expression. Guarded.
+/// An attribute that gets its default from some parts only becomes an expression. Guarded.
 ///
 /// # Safety
-/// What was judged of each part.
+/// Parts that were checked, and their insertions.
 unsafe fn of_defaults(parts: &[Part], insertions: &mut [Insertion]) -> Answer<()> {
     let attributes = insertions.first().map_or(0, |insertion| insertion.columns.len());
     for i in 0..attributes {
@@ -139,7 +140,7 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
     // SAFETY: this function's contract covers the structures.
     unsafe {
         let parse = (*root).parse;
-        // A query that is written where it is used has no plan of its own.
+        // An inlined CTE has no plan of its own.
         let plans = (*root).cte_plan_ids.as_ref();
         let has_plan =
             plans.is_some_and(|ids| (0..ids.length as usize).any(|i| (*ids.elements.add(i)).int_value != -1));
@@ -163,7 +164,7 @@ unsafe fn of_statement(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::Modify
     }
 }
 
-/// Does a query, or a subquery, only read rows? Guarded.
+/// Checks that a query or a subquery only reads rows. Guarded.
 ///
 /// # Safety
 /// As [`judge`].
@@ -192,7 +193,7 @@ pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
         if !(*parse).setOperations.is_null() {
             return no("The SELECT is more than a UNION ALL of columns of the same types.");
         }
-        // One that has become a join has no plan of its own.
+        // A sublink that became a join has no plan of its own.
         let has_subplans = (*parse).hasSubLinks && !(*(*root).glob).subplans.is_null();
         if has_subplans || !(*root).init_plans.is_null() {
             return no("The SELECT has subqueries.");
@@ -204,7 +205,7 @@ pub unsafe fn of_select(root: *mut pg_sys::PlannerInfo) -> Answer<()> {
     }
 }
 
-/// The foreign tables that rows come from, one after the other. Guarded.
+/// The foreign tables that the rows come from, one after the other. Guarded.
 ///
 /// # Safety
 /// As [`judge`].
@@ -227,13 +228,13 @@ unsafe fn of_source(
     }
 }
 
-/// What is taken for other types.
+/// Strips RelabelType nodes.
 ///
 /// # Safety
 /// An expression.
 pub unsafe fn without_relabels(expression: *mut pg_sys::Node) -> *mut pg_sys::Node {
     let mut value = expression;
-    // SAFETY: this function's contract covers the expression; tags say what nodes are.
+    // SAFETY: this function's contract covers the expression; tags give the node types.
     unsafe {
         while (*value).type_ == pg_sys::NodeTag::T_RelabelType {
             value = (*value.cast::<pg_sys::RelabelType>()).arg.cast();
@@ -242,11 +243,11 @@ pub unsafe fn without_relabels(expression: *mut pg_sys::Node) -> *mut pg_sys::No
     value
 }
 
-/// For each attribute of the target, where its value comes from. Guarded.
+/// The source of each attribute of the target. Guarded.
 ///
 /// # Safety
-/// The target list of an INSERT, with an entry for each attribute of the target, and the foreign table and its place if it is
-/// the one table that is read.
+/// The target list of an INSERT, with an entry for each attribute of the target. The foreign table and its range table
+/// index, if the query reads only that.
 unsafe fn of_columns(
     list: *mut pg_sys::List,
     target: pg_sys::Oid,
@@ -290,12 +291,12 @@ unsafe fn of_columns(
     }
 }
 
-/// The sequences that defaults take ids of; None for one that is not known.
+/// The sequences that defaults take ids of; None for an unknown one.
 #[derive(Debug, Default)]
 pub struct Sequences(Vec<Option<pg_sys::Oid>>);
 
 impl Sequences {
-    /// Guarded.
+    /// Adds the sequences of a default. Guarded.
     ///
     /// # Safety
     /// A default.
@@ -308,7 +309,8 @@ impl Sequences {
         }
     }
 
-    /// Each column takes ids for many rows at a time: core takes one for each column in turn.
+    /// Do several columns take ids from one sequence? A load takes ids for many rows of one column at a time; core
+    /// alternates between the columns.
     pub fn have_turns(&self) -> bool {
         let has_twin = |(i, sequence): (usize, &Option<pg_sys::Oid>)| {
             let mut others = self.0.iter().enumerate().filter(|(j, _)| *j != i);
@@ -326,13 +328,13 @@ unsafe fn of_column(
     attribute: usize,
     only: Option<(usize, pg_sys::Oid)>,
 ) -> Answer<i32> {
-    // SAFETY: this function's contract covers the arguments; tags say what nodes are, the attribute exists.
+    // SAFETY: this function's contract covers the arguments; tags give the node types, the attribute exists.
     unsafe {
         let form = &*compat::attribute((*relation).rd_att, attribute);
         if form.attisdropped || form.attgenerated != 0 {
             return Ok(DEFAULT);
         }
-        // What is only taken for another type is stored as it is.
+        // A relabeled value is stored unchanged.
         let value = without_relabels(expression.cast());
         if let (Some((place, foreign)), pg_sys::NodeTag::T_Var) = (only, (*value).type_) {
             let var = value.cast::<pg_sys::Var>();
@@ -344,7 +346,7 @@ unsafe fn of_column(
         }
         let default = pg_sys::build_column_default(relation, i32::from(form.attnum));
         let is_default = if default.is_null() {
-            // A NULL that is to be checked by a domain is no constant.
+            // A NULL that a domain must check is not a Const.
             (*expression).type_ == pg_sys::NodeTag::T_Const && (*expression.cast::<pg_sys::Const>()).constisnull
         } else {
             pg_sys::equal(expression.cast(), pg_sys::expression_planner(default.cast()).cast())
@@ -366,27 +368,27 @@ unsafe fn of_column(
     }
 }
 
-/// What may change while a plan is kept without its becoming invalid, and what is judged by what it is and not by how it is
-/// used. With `leaves`, partitions are locked and looked at, too, unless somebody else has a lock that core might not wait for;
-/// who only plans takes no lock that core would not. Guarded.
+/// Checks facts that may change while a cached plan stays valid, and facts about the tables themselves. With `leaves`,
+/// also locks and checks partitions, unless another session holds a lock that core might not wait for. Planning takes
+/// no lock that core would not take. Guarded.
 ///
 /// # Safety
-/// Tables that are locked as their INSERT and SELECT want it.
+/// Tables that are locked as their INSERT and SELECT require.
 pub unsafe fn of_tables(insertions: &[Insertion], leaves: bool) -> Answer<()> {
     // SAFETY: this function's contract covers the locks.
     unsafe {
         let Some(first) = insertions.first() else { return no("The plan chooses partitions when it runs.") };
         insertions.iter().try_for_each(|insertion| of_foreign(insertion))?;
-        // All get the same attributes from what they read.
+        // All parts set the same attributes.
         of_target(first, leaves)
     }
 }
 
-/// Does the server insert into the target as a load would? A table that the statement itself creates is not asked for: its rows come
-/// from no INSERT. Guarded.
+/// Checks that the server's INSERT into the target is a plain one. Not needed for a table that the statement creates,
+/// because no INSERT fills it. Guarded.
 ///
 /// # Safety
-/// A target that is locked as its INSERT wants it.
+/// A target that is locked as its INSERT requires.
 pub unsafe fn of_plan(target: pg_sys::Oid) -> Answer<()> {
     // SAFETY: this function's contract covers the lock; guarded calls.
     unsafe {
@@ -404,7 +406,7 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
     unsafe {
         let foreign = pg_sys::table_open(insertion.foreign, NO_LOCK);
         let mapping = insertion.mapping(foreign);
-        // Its domains' constraints are looked at while the file is read.
+        // The constraints of its columns' domains are checked while the file is read.
         let mut found = Vec::new();
         volatile::of_constraints(foreign, &mut found);
         let has_defaults = (*(*foreign).rd_att).constr.as_ref().is_some_and(|constraints| constraints.num_defval > 0);
@@ -419,9 +421,9 @@ unsafe fn of_foreign(insertion: &Insertion) -> Answer<()> {
         if copy.by_name && has_defaults {
             return no("The foreign table has defaults, for columns that the header does not name.");
         }
-        // Which rows there are must not depend on which columns are asked for.
+        // The set of rows must not depend on the columns that are read.
         if (insertion.filters || insertion.joins.is_some()) && copy.limit.is_some() {
-            // Of the rows of the file, and not of those that pass.
+            // The limit counts rows of the file, and not rows that pass the conditions.
             return no("The foreign table has the option limit.");
         }
         if insertion.joins.is_some() && copy.on_error != OnError::Stop {
@@ -445,7 +447,7 @@ unsafe fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
         let mut found = Vec::new();
         let relation = pg_sys::table_open(insertion.target, NO_LOCK);
         found.extend(obstacle::of_named(relation, Keep::Error));
-        // If the answer is no already, no lock is needed.
+        // A negative answer needs no further locks.
         if leaves && found.is_empty() {
             obstacle::of_free_leaves(relation, &mut found);
         }

@@ -1,16 +1,16 @@
 //! `CREATE TABLE … AS SELECT … FROM ft`, and `SELECT … INTO`.
 //!
 //! ```text
-//!   ExecutorRun ─► look ─► rStartup, which creates the table ─► first row? ─┬─ not of a load: the plan is run
+//!   ExecutorRun ─► look ─► rStartup, which creates the table ─► first row? ─┬─ not eligible: the plan runs
 //!                                                                           └─ else: the load, and no row
 //! ```
 //!
-//! The planner sees a SELECT like any other, whose rows go to a receiver that creates the table when it is started and
-//! then stores row after row (createas.c). So this comes in where the plan is run, and reads from the plan what is stored:
-//! a scan of one file, alone or below a Gather, since a SELECT may be parallel. The hook is there from the first statement
-//! of a connection on: the library is loaded when it is planned, at the latest.
+//! The planner sees an ordinary SELECT. Its rows go to a receiver that creates the table when it starts, and then
+//! stores row after row (createas.c). So this module enters in ExecutorRun, and reads the source from the plan: a scan
+//! of one file, alone or below a Gather, since a SELECT may be parallel. The hook is present from the first statement
+//! of a connection on, because planning that statement loads the library at the latest.
 //!
-//! The table is new in the transaction, nobody sees it, and it has no index and no trigger yet.
+//! The table is new in the transaction, no other session sees it, and it has no index and no trigger yet.
 
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicPtr;
@@ -32,29 +32,29 @@ use crate::pg::compat;
 use crate::pg::refusal::refuse;
 use crate::pg::unguarded;
 
-/// Let queries be looked at. Called once, when the library is loaded.
+/// Installs the hook. Called once, when the library is loaded.
 pub fn register() {
     compat::install_executor_hook(look);
 }
 
-/// A query whose plan is not run, but read by a load. The innermost one is [`CURRENT`] from when it is found until its plan
-/// is asked for the first row, and nothing of a user's runs in between but what creates the table.
+/// A query whose plan a load replaces. The innermost one is [`CURRENT`] from the moment it is found until its plan is
+/// asked for the first row. In between, no user code runs except what creates the table.
 #[derive(Debug)]
 struct Taken {
     query: *mut pg_sys::QueryDesc,
-    /// What is stored; one.
+    /// A single insertion.
     insertions: *mut Vec<Insertion>,
-    /// What the plan's node does when it is asked for a row.
+    /// The original ExecProcNode of the plan's top node.
     node: pg_sys::ExecProcNodeMtd,
 }
 
 static CURRENT: AtomicPtr<Taken> = AtomicPtr::new(null_mut());
 
 /// # Safety
-/// A plain frame; a query that has been started, and is to be run to its end.
+/// A plain frame; a query that has been started and will run to its end.
 unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: this function's contract covers the query; what was made for it lives as long as its memory.
+    // SAFETY: this function's contract covers the query; its objects live as long as its memory.
     unsafe {
         let is_into = (*query).operation == pg_sys::CmdType::CMD_SELECT
             && (*(*query).dest).mydest == pg_sys::CommandDest::DestIntoRel;
@@ -72,13 +72,13 @@ unsafe extern "C-unwind" fn look(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// The plan's node is asked for its first row: the table has been created.
+/// Called for the first row of the plan's top node: the table has been created.
 ///
 /// # Safety
-/// Called by the executor, with the node of the query that was looked at last.
+/// Called by the executor, with the node of the query that was inspected last.
 unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: `look` has made what is current, for this node.
+    // SAFETY: `look` has set the current query, for this node.
     unsafe {
         let taken = CURRENT.load(Relaxed);
         (*state).ExecProcNode = (*taken).node;
@@ -88,7 +88,7 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
                 None => null_mut(),
             };
         }
-        // A plan with a Gather is run in parallel mode, in which a load could not do what is to be done alone.
+        // A plan with a Gather runs in parallel mode, which forbids some steps of a load.
         let is_parallel = (*(*state).state).es_use_parallel_mode;
         if is_parallel {
             unguarded::ExitParallelMode();
@@ -102,7 +102,7 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
 }
 
 /// # Safety
-/// As [`first_row`], with what is inserted into its table.
+/// As [`first_row`], with the insertion into its table.
 unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
     // SAFETY: this function's contract covers both arguments; calls that raise jump past a frame without destructors.
     unsafe {
@@ -127,10 +127,10 @@ unsafe fn load(state: *mut pg_sys::PlanState, insertions: *mut Vec<Insertion>) {
     }
 }
 
-/// The plan's expressions as ones over a row of the foreign table. Guarded.
+/// The plan's expressions, over a row of the foreign table. Guarded.
 ///
 /// # Safety
-/// A scan of a plan, and what is inserted of its rows.
+/// A scan of a plan, and its insertion.
 unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Nodes {
     // SAFETY: this function's contract covers the scan; guarded calls.
     unsafe {
@@ -148,7 +148,7 @@ unsafe fn nodes(scan: *const pg_sys::ForeignScan, insertion: &Insertion) -> Node
     }
 }
 
-/// Null if the query is not one for a load.
+/// The state for a query that a load can run; else null.
 ///
 /// # Safety
 /// As [`look`], of a query whose receiver creates a table.
@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn take(query: *mut pg_sys::QueryDesc) -> *mut Taken {
 /// # Safety
 /// As [`take`].
 unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
-    // SAFETY: this function's contract covers the query; tags say what nodes are.
+    // SAFETY: this function's contract covers the query; tags give the node types.
     unsafe {
         let statement = &*(*query).plannedstmt;
         let no_data = (*(*query).estate).es_top_eflags.cast_unsigned() & pg_sys::EXEC_FLAG_WITH_NO_DATA != 0;
@@ -196,7 +196,7 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
                 return no("The target list is not as expected.");
             }
             of_expression((*entry).expr.cast(), place, foreign)?;
-            // What is only taken for another type is stored as it is.
+            // A relabeled value is stored unchanged.
             let value = without_relabels((*entry).expr.cast());
             columns.push(match (*value).type_ {
                 pg_sys::NodeTag::T_Var => i32::from((*value.cast::<pg_sys::Var>()).varattno),
@@ -214,12 +214,12 @@ unsafe fn source_of(query: *const pg_sys::QueryDesc) -> Answer<Insertion> {
     }
 }
 
-/// The plan's one scan.
+/// The only scan of the plan.
 ///
 /// # Safety
 /// A valid plan.
 unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
-    // SAFETY: this function's contract covers the plan; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan; tags give the node types.
     unsafe {
         let mut plan = plan;
         if (*plan).type_ == pg_sys::NodeTag::T_Gather {
@@ -246,12 +246,12 @@ unsafe fn scan_of(plan: *mut pg_sys::Plan) -> Answer<*mut pg_sys::ForeignScan> {
     }
 }
 
-/// The state of the plan's one scan.
+/// The state of the plan's only scan.
 ///
 /// # Safety
 /// The state of a plan that [`scan_of`] accepts.
 unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanState {
-    // SAFETY: this function's contract covers the state; tags say what nodes are.
+    // SAFETY: this function's contract covers the state; tags give the node types.
     unsafe {
         let is_gather = (*state).type_ == pg_sys::NodeTag::T_GatherState;
         let state = if is_gather { (*state).lefttree } else { state };
@@ -259,7 +259,7 @@ unsafe fn state_of(state: *mut pg_sys::PlanState) -> *mut pg_sys::ForeignScanSta
     }
 }
 
-/// What the scan would read is the load's business from now on.
+/// Marks the scan as replaced by the load.
 ///
 /// # Safety
 /// The state of a scan that can be replaced.
@@ -277,10 +277,10 @@ unsafe extern "C-unwind" fn count(state: *mut pg_sys::ForeignScanState, outcome:
     unsafe { (Wrapper::get().or_raise().count)(state, (*outcome).bytes, (*outcome).rejected) }
 }
 
-/// Is the new table one to load?
+/// Can a load fill the new table?
 ///
 /// # Safety
-/// As [`first_row`], with the query's state, what is inserted, and the table, open.
+/// As [`first_row`], with the query's state, the insertion, and the open table.
 #[pg_guard]
 unsafe extern "C-unwind" fn suits(
     query: *const pg_sys::EState,

@@ -1,6 +1,6 @@
-//! The node that takes ModifyTable's place.
+//! The custom node that replaces ModifyTable.
 //!
-//! It returns no row. ModifyTable is its child, but is made ready only where it is to run.
+//! It returns no row. ModifyTable is its child, and is initialized only if it runs.
 
 use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
@@ -43,7 +43,7 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ..NO_CALLBACKS
 });
 
-/// Let plans be read back. Called once, when the library is loaded. Guarded.
+/// Registers the node, so that serialized plans can be read. Called once, when the library is loaded. Guarded.
 pub fn register() {
     // SAFETY: a guarded call with a table that lives as long as the process.
     unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN.0) }
@@ -68,14 +68,15 @@ unsafe extern "C-unwind" fn plan_path(
     unsafe {
         let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
         (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        // An entry for each attribute; the planner labels them in whatever is not a ModifyTable, and EXPLAIN shows them.
+        // An entry for each attribute. The planner labels them in every node except ModifyTable, and EXPLAIN shows
+        // them.
         (*scan).scan.plan.targetlist = pg_sys::copyObjectImpl((*root).processed_tlist.cast()).cast();
         let mut below =
             PgList::<pg_sys::Plan>::from_pg(plans).get_ptr(0).map_or(null_mut(), |modify| (*modify).lefttree);
         let mut insertions = Insertion::all_of_list((*path).custom_private);
         match insertions.first() {
             Some(insertion) if insertion.joins.is_some() => {
-                // Those of the plan are for EXPLAIN.
+                // The plan's entries are for EXPLAIN only.
                 (*scan).custom_scan_tlist = variables_of((*scan).scan.plan.targetlist);
             }
             Some(insertion) if insertion.own.is_none() => {
@@ -85,11 +86,11 @@ unsafe extern "C-unwind" fn plan_path(
                 if let Some(scan_below) = below.as_ref() {
                     (*scan).scan.plan.qual = pg_sys::copyObjectImpl(scan_below.qual.cast()).cast();
                 }
-                // The plan's expressions become such over a row of the foreign table.
+                // Turns the plan's expressions into ones over a row of the foreign table.
                 (*scan).custom_scan_tlist = columns_of(root, insertion.foreign);
             }
             _ => {
-                // Expressions that are ready to run come with each table; those of the plan are for EXPLAIN.
+                // Each table has its own planned expressions; those of the plan are for EXPLAIN only.
                 (*scan).custom_scan_tlist = variables_of((*scan).scan.plan.targetlist);
                 if !set_conditions(&mut insertions, root, below) {
                     insertions.clear();
@@ -103,10 +104,10 @@ unsafe extern "C-unwind" fn plan_path(
     }
 }
 
-/// Take each table's conditions from the plan. False if it is not as expected. Guarded.
+/// Takes each table's conditions from the plan. False if the plan is not as expected. Guarded.
 ///
 /// # Safety
-/// The planner's structures, and the plan that was made of the paths below ours.
+/// The planner's structures, and the plan made from the paths below this node's.
 unsafe fn set_conditions(
     insertions: &mut [Insertion],
     root: *mut pg_sys::PlannerInfo,
@@ -129,7 +130,7 @@ unsafe fn set_conditions(
     true
 }
 
-/// What a target list looks at, as a target list. Guarded.
+/// The variables of a target list, as a target list. Guarded.
 ///
 /// # Safety
 /// A target list.
@@ -141,10 +142,10 @@ unsafe fn variables_of(list: *mut pg_sys::List) -> *mut pg_sys::List {
     }
 }
 
-/// The columns of a row of the foreign table, each at its place. Guarded.
+/// The columns of the foreign table, each at its attribute number. Guarded.
 ///
 /// # Safety
-/// The planner's structures; the foreign table is the one relation that is read.
+/// The planner's structures; the query reads the foreign table only.
 unsafe fn columns_of(root: *mut pg_sys::PlannerInfo, foreign: pg_sys::Oid) -> *mut pg_sys::List {
     // SAFETY: this function's contract covers the structures; guarded calls.
     unsafe {
@@ -171,17 +172,17 @@ unsafe fn columns_of(root: *mut pg_sys::PlannerInfo, foreign: pg_sys::Oid) -> *m
 #[repr(C)]
 struct State {
     custom: pg_sys::CustomScanState,
-    /// Null until it has begun; dropped with the query's memory.
+    /// Null until execution begins; dropped with the query's memory.
     insertions: *mut Vec<Insertion>,
-    /// Core's node, if it is to run; then `why` says why.
+    /// Core's node, if it runs; then `why` is the reason.
     child: *mut pg_sys::PlanState,
     why: *mut std::ffi::c_char,
-    /// The plan that rows of the file go through, if they are joined; else null.
+    /// The plan that joins the file's rows; else null.
     joined: *mut pg_sys::PlanState,
-    /// The foreign tables are open, so that nobody in this session changes them meanwhile.
+    /// The open foreign tables, so that this session does not change them meanwhile.
     foreign: *mut Vec<pg_sys::Relation>,
     is_done: bool,
-    /// Once it is to be executed.
+    /// Set when execution begins.
     statement: Option<Statement>,
     outcome: Outcome,
 }
@@ -190,7 +191,7 @@ struct State {
 /// Called by the executor.
 #[pg_guard]
 unsafe extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: a guarded allocation of this size, zeroed: a valid state but for what is set here.
+    // SAFETY: a guarded allocation of this size, zeroed: a valid state once these fields are set.
     unsafe {
         let state = pg_sys::palloc0(size_of::<State>()).cast::<State>();
         (*state).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
@@ -267,7 +268,7 @@ unsafe extern "C-unwind" fn execute(node: *mut pg_sys::CustomScanState) -> *mut 
     }
 }
 
-/// Tell the executor how many rows there are, if they are what the statement is about.
+/// Sets es_processed, if the statement counts these rows.
 ///
 /// # Safety
 /// A state whose load is done.
@@ -286,7 +287,7 @@ unsafe fn count(state: *mut State) {
     }
 }
 
-/// Let EXPLAIN ANALYZE say how many rows did not pass.
+/// Sets the number of filtered rows for EXPLAIN ANALYZE.
 ///
 /// # Safety
 /// A node whose load is done.
@@ -318,7 +319,7 @@ unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
     }
 }
 
-/// Nothing is done twice by an INSERT.
+/// The executor never rescans an INSERT.
 unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
 
 /// # Safety
@@ -342,7 +343,7 @@ unsafe extern "C-unwind" fn explain(
         if let Some(first) = insertions.first() {
             text(c"Target", &name_of(first.target));
         }
-        // Elsewhere than in text, names must not be there twice.
+        // In formats other than text, keys must be unique.
         let has_groups = insertions.len() > 1;
         if has_groups {
             pg_sys::ExplainOpenGroup(c"Sources".as_ptr(), c"Sources".as_ptr(), false, es);

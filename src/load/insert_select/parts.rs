@@ -1,12 +1,12 @@
-//! The foreign tables that an INSERT takes its rows from: one, or several of which the rows come one after the other.
+//! The foreign tables that an INSERT reads: one, or several whose rows come one table after the other.
 //!
 //! ```text
-//!   Append ─┬─ ForeignScan                 a partition; an arm of UNION ALL that is no more than a table
+//!   Append ─┬─ ForeignScan                 a partition; an arm of UNION ALL that is just a table
 //!           └─ SubqueryScan ─ ForeignScan  any other arm: its target list is between the INSERT's and the table
 //! ```
 //!
-//! [`gather`] goes down the paths, and says the INSERT's target list in terms of each table's columns. Conditions are taken
-//! once more when the plan is there ([`conditions`]): in it they are in the order in which core evaluates them.
+//! [`gather`] descends the paths and translates the INSERT's target list to each table's columns. Conditions are
+//! collected again from the plan ([`conditions`]), because the plan has them in the order in which core evaluates them.
 
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
@@ -17,39 +17,39 @@ use crate::error::OrRaise;
 use crate::load::wrapper::Wrapper;
 use crate::pg::compat;
 
-/// One of them.
+/// One foreign table that an INSERT reads.
 #[derive(Debug)]
 pub struct Part {
     pub foreign: pg_sys::Oid,
-    /// Its place in the range table, of the query or of a subquery.
+    /// Its range table index, in the query or in a subquery.
     pub place: usize,
-    /// It is what the query itself reads, and not a part or a subquery of it.
+    /// The query itself reads it, neither as a partition nor through a subquery.
     pub is_plain: bool,
-    /// The INSERT's target list, and the conditions, in terms of its columns.
+    /// The INSERT's target list, and the conditions, over the table's columns.
     pub targets: *mut pg_sys::List,
     pub quals: *mut pg_sys::List,
 }
 
-/// What is above a path, in terms of what the path returns.
+/// The target list and conditions above a path, over the path's columns.
 #[derive(Debug, Clone, Copy)]
 pub struct Above {
     pub targets: *mut pg_sys::List,
     pub quals: *mut pg_sys::List,
-    /// Nothing is between it and the query.
+    /// There is no subquery or partition between the path and the query.
     pub is_plain: bool,
 }
 
-/// Find the tables below a path, in the order of their rows. Guarded.
+/// Finds the tables below a path, in the order of their rows. Guarded.
 ///
 /// # Safety
-/// The planner's structures: a path, and the query or subquery it is of.
+/// The planner's structures: a path, and its query or subquery.
 pub unsafe fn gather(
     root: *mut pg_sys::PlannerInfo,
     path: *mut pg_sys::Path,
     above: Above,
     found: &mut Vec<Part>,
 ) -> Answer<()> {
-    // SAFETY: this function's contract covers the structures; tags say what nodes are.
+    // SAFETY: this function's contract covers the structures; tags give the node types.
     unsafe {
         let rel = (*path).parent;
         match (*path).type_ {
@@ -64,7 +64,7 @@ pub unsafe fn gather(
                 let subroot = (*rel).subroot;
                 of_select(subroot)?;
                 if pg_sys::contain_volatile_functions((*subroot).processed_tlist.cast()) {
-                    // What is computed once there would be computed wherever it is used.
+                    // The value is computed once in the subquery, but would be computed at each use.
                     return no("A subquery calls a volatile function.");
                 }
                 let above = below_subquery(root, rel, above, own_quals(rel));
@@ -86,7 +86,7 @@ pub unsafe fn gather(
                 });
                 Ok(())
             }
-            // What else scans a table.
+            // Another kind of table scan.
             _ if (*rel).rtekind == pg_sys::RTEKind::RTE_RELATION && is_scan((*path).pathtype) => {
                 no("The SELECT reads other tables than foreign ones.")
             }
@@ -108,16 +108,16 @@ fn is_scan(kind: NodeTag) -> bool {
     .contains(&kind)
 }
 
-/// The conditions of a relation, as a list of its own. Guarded.
+/// A copy of the list of a relation's conditions. Guarded.
 ///
 /// # Safety
-/// A relation of the planner's.
+/// A relation of the planner.
 unsafe fn own_quals(rel: *mut pg_sys::RelOptInfo) -> *mut pg_sys::List {
     // SAFETY: this function's contract covers the argument; a guarded call, which makes a list.
     unsafe { pg_sys::extract_actual_clauses((*rel).baserestrictinfo, false) }
 }
 
-/// In terms of a child of what it was said of. Guarded.
+/// Translates a parent's target list and conditions to a child's columns. Guarded.
 ///
 /// # Safety
 /// The planner's structures.
@@ -127,7 +127,7 @@ unsafe fn to_child(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo,
     Above { targets: adjust(above.targets), quals: adjust(above.quals), ..above }
 }
 
-/// In terms of what a subquery reads, together with conditions of the subquery as a relation. Guarded.
+/// Translates to the columns that a subquery reads, and adds conditions on the subquery. Guarded.
 ///
 /// # Safety
 /// The planner's structures; a subquery that was planned.
@@ -150,18 +150,18 @@ unsafe fn below_subquery(
     }
 }
 
-/// The same on the way down a plan: the place of each table, and its conditions, as a load has them. False if there is more in
-/// the plan than there was in the paths: partitions that are chosen when it runs. Guarded.
+/// Collects from a plan each table's range table index and conditions, for a load. False if the plan has more than the
+/// paths had: partitions that are pruned at run time. Guarded.
 ///
 /// # Safety
-/// A plan that was just made, by the planner whose structures these are.
+/// A new plan, and the structures of the planner that made it.
 pub unsafe fn conditions(
     root: *mut pg_sys::PlannerInfo,
     plan: *mut pg_sys::Plan,
     above: *mut pg_sys::List,
     found: &mut Vec<(usize, *mut pg_sys::List)>,
 ) -> bool {
-    // SAFETY: this function's contract covers the plan; tags say what nodes are.
+    // SAFETY: this function's contract covers the plan; tags give the node types.
     unsafe {
         let Some(node) = plan.as_ref() else { return false };
         let rel_of = |scan: *mut pg_sys::Scan| *(*root).simple_rel_array.add((*scan).scanrelid as usize);
@@ -176,7 +176,7 @@ pub unsafe fn conditions(
             NodeTag::T_Append => {
                 let append = plan.cast::<pg_sys::Append>();
                 let plans = PgList::<pg_sys::Plan>::from_pg((*append).appendplans);
-                // What is in a file that core would not read does not count, even if it passes.
+                // A load must not read the file of a partition that core prunes at run time.
                 !compat::prunes_at_run_time(append)
                     && plans.iter_ptr().all(|plan| conditions(root, plan, above.quals, found))
             }

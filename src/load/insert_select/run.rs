@@ -1,4 +1,4 @@
-//! The load that an INSERT is.
+//! Runs an INSERT as a load.
 
 use std::ffi::CString;
 
@@ -16,7 +16,7 @@ use crate::load::target::{Kind, Target};
 use crate::load::{Load, Writer, direct, load_context, memory_context, source, summary, write};
 use crate::pg::copy_question;
 
-/// What has become of it.
+/// The result of the load.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Outcome {
     pub rows: u64,
@@ -25,16 +25,16 @@ pub struct Outcome {
     pub bytes: u64,
     pub pages: u64,
     pub workers: usize,
-    /// The table was empty, and nobody else could use it meanwhile.
+    /// The table was empty, and the load had exclusive access to it.
     pub exclusively: bool,
 }
 
-/// Do it.
+/// Runs the load.
 ///
 /// # Safety
-/// A plain frame, in the execution of the statement, or of one that creates the table; tables are locked, and it has been
-/// judged. The plan is for insertions that have no nodes of their own; `statement` is what the executor knows of an INSERT, and
-/// `joined` the plan that rows go through, or null.
+/// A plain frame, in the execution of the statement, or of one that creates the table; the tables are locked, and the
+/// statement is eligible. `plan` has the nodes of insertions without their own; `statement` is the executor's state of
+/// an INSERT, and `joined` the plan that joins the file's rows, or null.
 pub unsafe fn run(
     insertions: *const Vec<Insertion>,
     plan: *const pg_sys::CustomScan,
@@ -87,7 +87,8 @@ unsafe extern "C-unwind" fn set_joined(
 /// As [`run`].
 #[pg_guard]
 unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Load {
-    // SAFETY: this function's contract covers the insertions, of which there is one. The load is dropped with its memory context.
+    // SAFETY: this function's contract covers the insertions, of which there is at least one. The load is dropped with
+    // its memory context.
     unsafe {
         let none = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "there is nothing to insert");
         let insertion = (*insertions).first().ok_or_else(none).or_raise();
@@ -100,14 +101,14 @@ unsafe extern "C-unwind" fn begin(insertions: *const Vec<Insertion>) -> *mut Loa
     }
 }
 
-/// The options of an insertion's foreign table, and where its file is. Guarded.
+/// The options of an insertion's foreign table, and the path of its file. Guarded.
 fn options_of(insertion: &Insertion) -> (LoadOptions, CString) {
     let options = LoadOptions::of_foreign_table(insertion.foreign).or_raise();
     let path = options.location.name().to_owned();
     (options, path)
 }
 
-/// What goes where, and what is made of it. Guarded.
+/// The mapping of fields to attributes, and the expressions over them. Guarded.
 ///
 /// # Safety
 /// As [`run`].
@@ -153,13 +154,14 @@ unsafe extern "C-unwind" fn open(load: *mut Load, insertions: *const Vec<Inserti
     }
 }
 
-/// Give an empty table a new file, as a call of bulk_load would, if that is asked for.
+/// Gives an empty table a new file, as a call of bulk_load does, if `pg_bulk.direct_insert` is `exclusive`.
 ///
 /// # Safety
 /// As [`run`], with a load whose table and file are open.
 #[pg_guard]
 unsafe extern "C-unwind" fn renew(load: *mut Load) -> bool {
-    // SAFETY: this function's contract covers the argument; nobody but the load and its statement refers to the table, or it is left alone.
+    // SAFETY: this function's contract covers the argument; only the load and its statement refer to the table, or it
+    // is left alone.
     unsafe {
         let load = &mut *load;
         let size = load.rows.as_ref().and_then(|rows| rows.stream().file_size());

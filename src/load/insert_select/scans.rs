@@ -1,11 +1,11 @@
-//! The scans of our tables that are anywhere below a path.
+//! The scans of the wrapper's foreign tables anywhere below a path.
 
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
 use crate::load::wrapper::Wrapper;
 
-/// Find them. Guarded.
+/// Finds them. Guarded.
 ///
 /// # Safety
 /// A valid path.
@@ -13,7 +13,7 @@ pub unsafe fn below(path: *mut pg_sys::Path) -> Vec<*mut pg_sys::ForeignPath> {
     let mut found = Vec::new();
     let mut left = vec![path];
     while let Some(path) = left.pop() {
-        // SAFETY: this function's contract covers the path; tags say what nodes are.
+        // SAFETY: this function's contract covers the path; tags give the node types.
         unsafe {
             macro_rules! below {
                 ($path:ident) => {

@@ -1,5 +1,5 @@
-//! Expressions of one place of a query, said in terms of another: what a subquery's columns stand for, and what a table's
-//! columns are to a load.
+//! Translates expressions between levels of a query: a subquery's columns to its target list, and a table's columns to
+//! the row that a load reads.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -8,15 +8,15 @@ use pgrx::{pg_guard, pg_sys};
 
 use crate::pg::compat;
 
-/// What the columns of a relation become.
+/// The replacement for the columns of a relation.
 struct Translation {
-    /// Its place in the range table.
+    /// Its range table index.
     place: i32,
-    /// The target list that they stand for; null if they are those of a row that a load reads.
+    /// The target list with the replacements; null for columns of the row that a load reads.
     targets: *mut pg_sys::List,
 }
 
-/// A copy in which the columns of the subquery at a place are what its target list says. Guarded.
+/// A copy in which a subquery's columns are replaced by its target list. Guarded.
 ///
 /// # Safety
 /// An expression, a list of them, or null; the subquery's target list.
@@ -26,14 +26,13 @@ pub unsafe fn through_subquery(node: *mut pg_sys::Node, place: u32, targets: *mu
     unsafe { mutate(node, (&raw mut translation).cast()) }
 }
 
-/// A copy in which the columns of the table at a place are those of the row that a load reads, as in the plan of a custom
-/// scan. Guarded.
+/// A copy in which a table's columns are those of the row that a load reads, as in the plan of a custom scan. Guarded.
 ///
 /// # Safety
 /// An expression, a list of them, or null.
 pub unsafe fn to_row(node: *mut pg_sys::Node, place: u32) -> *mut pg_sys::Node {
     let mut translation = Translation { place: place.cast_signed(), targets: null_mut() };
-    // SAFETY: as above. What set_plan_references (setrefs.c) does to expressions besides.
+    // SAFETY: as above. fix_opfuncids as in set_plan_references (setrefs.c).
     unsafe {
         let node = mutate(node, (&raw mut translation).cast());
         pg_sys::fix_opfuncids(node);
@@ -41,14 +40,13 @@ pub unsafe fn to_row(node: *mut pg_sys::Node, place: u32) -> *mut pg_sys::Node {
     }
 }
 
-/// A copy without the planner's marks for where an expression is evaluated: that is where the rows are read, in all cases.
-/// Guarded.
+/// A copy without PlaceHolderVars: expressions are always evaluated where the rows are read. Guarded.
 ///
 /// # Safety
 /// An expression, a list of them, or null.
 pub unsafe fn bare(node: *mut pg_sys::Node) -> *mut pg_sys::Node {
     let mut translation = Translation { place: i32::MIN, targets: null_mut() };
-    // SAFETY: as above; no relation is there.
+    // SAFETY: as above; no relation has this index.
     unsafe { mutate(node, (&raw mut translation).cast()) }
 }
 
@@ -56,7 +54,7 @@ pub unsafe fn bare(node: *mut pg_sys::Node) -> *mut pg_sys::Node {
 /// Called with the nodes of an expression, and a translation.
 #[pg_guard]
 unsafe extern "C-unwind" fn mutate(node: *mut pg_sys::Node, context: *mut c_void) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers both arguments; tags say what nodes are.
+    // SAFETY: this function's contract covers both arguments; tags give the node types.
     unsafe {
         if node.is_null() {
             return node;
@@ -68,7 +66,7 @@ unsafe extern "C-unwind" fn mutate(node: *mut pg_sys::Node, context: *mut c_void
             }
             pg_sys::NodeTag::T_Var => {
                 let var = node.cast::<pg_sys::Var>();
-                // A whole row, or what no column is, stays: nobody takes it.
+                // Whole-row and system columns stay; no load reads them.
                 if (*var).varno == translation.place && (*var).varlevelsup == 0 && (*var).varattno > 0 {
                     if translation.targets.is_null() {
                         let copy = pg_sys::copyObjectImpl(node.cast()).cast::<pg_sys::Var>();

@@ -1,13 +1,14 @@
-//! Rows that came with a copy of a database, and what they mean in it.
+//! Rows of loaded files that came with a copy of a database.
 //!
-//! A dump that is restored, here or elsewhere, and a database that has another one as its template bring along what was loaded, as it should
-//! be: the tables are there, with their rows. But numbers of tables mean nothing there, and names will mean other tables some day. So what
-//! was copied is taken home once, by name, before anything is found in it: rows are of the tables that have these names now.
+//! A restored dump, and a database made from another as its template, include these rows. That is right, since the
+//! tables are there with their data. But the OIDs in the rows mean nothing in the copy, and the names may later belong
+//! to other tables. So before the first look-up, rows that were copied are taken home, by name: they get the OIDs of
+//! the tables that have these names now.
 //!
-//! **Who is at home?** A row that is where it was put: in this database, in this table, by the transaction that the row has as its own.
-//! pg_upgrade keeps all of these, with the tables' numbers, though the cluster is a new one; VACUUM does, too, whatever it freezes. Whoever writes a row anew, from a
-//! dump or otherwise, is another transaction. The numbers of database and table alone would not do: in clusters that are made the same way they are
-//! the same.
+//! **Home.** A row is at home if it is where it was written: in this database, in this table, by the transaction that
+//! the row records. pg_upgrade keeps all of these, and the tables' OIDs, although the cluster is a new one. VACUUM
+//! keeps them, even when it freezes. A row that is written again, from a dump or otherwise, has another transaction.
+//! The OIDs of database and table are not enough: clusters that are set up the same way have the same OIDs.
 
 use pgrx::pg_sys;
 
@@ -21,13 +22,13 @@ use crate::pg::lock::{Mode, ObjectLock, Until};
 use crate::pg::own_table::{OwnTable, made_by};
 use crate::pg::role::owner_here;
 
-/// The transaction that makes a row now, as a value. Guarded.
+/// The current transaction's id, as a value. Guarded.
 pub fn transaction() -> pg_sys::Datum {
     // SAFETY: a guarded call.
     pg_sys::Datum::from(unsafe { pg_sys::GetCurrentTransactionId() }.into_inner())
 }
 
-/// Is a row of this table where it was put?
+/// Is a row of this table at home?
 ///
 /// # Safety
 /// A row and its values.
@@ -39,7 +40,7 @@ pub unsafe fn is_home(records: &OwnTable, row: pg_sys::HeapTuple, values: &[pg_s
         && value(values, MADE_BY).value() as u32 == by
 }
 
-/// Take home the rows that were copied and have the name of this table, or any. Guarded; allocates in the current memory context.
+/// Takes home the copied rows of this table's name, or of all. Guarded; allocates in the current memory context.
 pub fn take_home(schema: pg_sys::Oid, table: Option<&Table>) -> Result<()> {
     // SAFETY: rows and their values.
     let is_copy = |records: &OwnTable, row, values: &[pg_sys::Datum]| unsafe {
@@ -53,7 +54,7 @@ pub fn take_home(schema: pg_sys::Oid, table: Option<&Table>) -> Result<()> {
         return Ok(());
     }
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
-    // Others wait until it is done, and find nothing then.
+    // Other sessions wait until this is done, and then find no copied rows.
     ObjectLock::new(records.oid(), 0, 0).take(Mode::Exclusive, Until::TransactionEnd);
     let mut copies = Vec::new();
     records.for_each(|row, values, _| {
@@ -80,7 +81,7 @@ pub fn take_home(schema: pg_sys::Oid, table: Option<&Table>) -> Result<()> {
                 set(DATABASE, database().into());
                 set(HOME, records.oid().into());
                 set(MADE_BY, transaction());
-                // A role that is not there yet is known by its name.
+                // A role that does not exist yet is recorded by its name only.
                 if owner != pg_sys::InvalidOid {
                     set(OWNER, owner.into());
                     set(CLUSTER, pg_sys::Datum::from(cluster()));
@@ -91,17 +92,17 @@ pub fn take_home(schema: pg_sys::Oid, table: Option<&Table>) -> Result<()> {
         }
     }
     records.close();
-    // SAFETY: a guarded call. Who removes some of these rows next must see them.
+    // SAFETY: a guarded call. A later removal of these rows must see them.
     unsafe { pg_sys::CommandCounterIncrement() };
     Ok(())
 }
 
-/// The table that has the name that a row tells. Guarded.
+/// The table that a row names. Guarded.
 ///
 /// # Safety
 /// The values of a row.
 unsafe fn named(values: &[pg_sys::Datum]) -> pg_sys::Oid {
-    // SAFETY: this function's contract covers the values; guarded calls. A name that we have written is schema and table.
+    // SAFETY: this function's contract covers the values; guarded calls. A name in a row is schema and table, quoted.
     unsafe {
         let names = pg_sys::textToQualifiedNameList(value(values, TARGET_NAME).cast_mut_ptr());
         let table = pg_sys::makeRangeVarFromNameList(names);

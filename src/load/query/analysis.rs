@@ -1,7 +1,7 @@
-//! From the text of a query to its plan: what transformInsertStmt (analyze.c) makes of it, but for DEFAULT.
+//! From the text of a query to its plan, as in transformInsertStmt (analyze.c) except for DEFAULT.
 //!
-//! Between the guarded steps, which keep what they find in an [`Analysis`], are the parser's own functions in a plain frame. The
-//! columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
+//! The guarded steps keep their results in an [`Analysis`]; between them, a plain frame calls the parser's own
+//! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
 use std::ffi::{CString, c_char};
 
@@ -17,28 +17,28 @@ use crate::load::{Load, source, volatile};
 use crate::pg::compat;
 use crate::pg::unguarded::{self as c, Opaque};
 
-/// What a query becomes on its way to a plan.
+/// The state of a query's analysis.
 #[derive(Debug)]
 pub(super) struct Analysis {
     pub(super) relation: pg_sys::Relation,
     text: CString,
-    /// Attributes that there may be columns for, and whether all must have one.
+    /// Attributes that the query may have columns for. `is_list`: it must have one for each.
     pub(super) attributes: Vec<i16>,
     names: Vec<CString>,
     is_list: bool,
-    /// The columns of the query; then what becomes of them.
+    /// The columns of the query, before and after coercion.
     pub(super) columns: Vec<*mut pg_sys::Node>,
-    /// The same of rows of VALUES, as lists.
+    /// The coerced rows of VALUES, as lists.
     pub(super) rows: *mut pg_sys::List,
     call: Option<UserCall>,
 }
 
-/// Plan the query of a load, if it has one.
+/// Plans the query of a load, if it has one.
 ///
 /// # Safety
-/// A plain frame; a load whose relation is open, in whose memory context we are.
+/// A plain frame; a load whose relation is open. Its memory context is current.
 pub unsafe fn analyze(load: *mut Load) {
-    // SAFETY: this function's contract covers the load; what is made here lives as long as its memory.
+    // SAFETY: this function's contract covers the load; objects made here live as long as its memory.
     unsafe {
         let analysis = begin(load);
         if analysis.is_null() {
@@ -55,7 +55,7 @@ pub unsafe fn analyze(load: *mut Load) {
         if select.is_null() {
             refuse();
         }
-        // What transformInsertStmt (analyze.c) makes of it, but for DEFAULT.
+        // As transformInsertStmt (analyze.c), except for DEFAULT.
         let state = c::make_parsestate(std::ptr::null_mut());
         (*state).p_sourcetext = text;
         let query = match number_of_values(select) {
@@ -90,7 +90,7 @@ pub unsafe fn analyze(load: *mut Load) {
     }
 }
 
-/// What there is to analyze; null if there is nothing.
+/// Prepares the analysis; null if there is no query.
 ///
 /// # Safety
 /// As [`analyze`].
@@ -114,12 +114,12 @@ unsafe extern "C-unwind" fn begin(load: *mut Load) -> *mut Analysis {
     PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
 }
 
-/// Could this text be a query? What is in it is for [`analyze`], when it is to be run.
+/// Raises unless the text parses as a query. [`analyze`] does the rest, when the query runs.
 ///
 /// # Safety
 /// A plain frame; a string that outlives the call.
 pub unsafe fn check(text: *const c_char) {
-    // SAFETY: this function's contract covers the string; what is parsed goes with the current memory context.
+    // SAFETY: this function's contract covers the string; parse trees are freed with the current memory context.
     unsafe {
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -134,12 +134,12 @@ pub unsafe fn check(text: *const c_char) {
     }
 }
 
-/// The query, if one is all there is.
+/// The query, if it is the only statement.
 ///
 /// # Safety
-/// What the parser returned. Raises nothing.
+/// The parser's result. Raises nothing.
 unsafe fn only_select(parsed: *mut pg_sys::List) -> *mut pg_sys::SelectStmt {
-    // SAFETY: the parser makes lists of RawStmt; the node's tag says what it is.
+    // SAFETY: the parser makes lists of RawStmt; the tag gives the node type.
     unsafe {
         if parsed.is_null() || (*parsed).length != 1 {
             return std::ptr::null_mut();
@@ -150,10 +150,10 @@ unsafe fn only_select(parsed: *mut pg_sys::List) -> *mut pg_sys::SelectStmt {
     }
 }
 
-/// How many rows there are in it, if it is VALUES and nothing else (`isGeneralSelect`, analyze.c); else 0.
+/// The number of rows, if the query is VALUES and nothing else (`isGeneralSelect`, analyze.c); else 0.
 ///
 /// # Safety
-/// What the parser returned. Raises nothing.
+/// The parser's result. Raises nothing.
 unsafe fn number_of_values(select: *const pg_sys::SelectStmt) -> usize {
     // SAFETY: this function's contract covers the argument.
     unsafe {
@@ -172,13 +172,13 @@ unsafe fn number_of_values(select: *const pg_sys::SelectStmt) -> usize {
 }
 
 /// # Safety
-/// VALUES with more than so many rows. Raises nothing.
+/// VALUES with a row of this number. Raises nothing.
 unsafe fn row_of_values(select: *const pg_sys::SelectStmt, at: usize) -> *mut pg_sys::List {
     // SAFETY: this function's contract covers the argument: a list of lists.
     unsafe { (*(*(*select).valuesLists).elements.add(at)).ptr_value.cast() }
 }
 
-/// Make of each column a value for the target's.
+/// Coerces each column to the target's column.
 ///
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
@@ -208,16 +208,16 @@ unsafe extern "C-unwind" fn refuse() {
     Error::new(Code::ERRCODE_SYNTAX_ERROR, "query must be one SELECT, VALUES, TABLE or WITH").raise();
 }
 
-/// Look at the query's columns, and let its rows come one by one.
+/// Stores the query's columns, and makes its rows come one by one.
 ///
 /// # Safety
-/// A valid analysis, and a query that was analyzed.
+/// A valid analysis, and an analyzed query.
 #[pg_guard]
 unsafe extern "C-unwind" fn take_columns(analysis: *mut Analysis, query: *mut pg_sys::Query) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
         if (*query).hasModifyingCTE {
-            // What INSERT … WITH … says (analyzeCTE, parse_cte.c).
+            // The error of INSERT … WITH … (analyzeCTE, parse_cte.c).
             let message = "WITH clause containing a data-modifying statement must be at the top level";
             Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
         }
@@ -228,12 +228,12 @@ unsafe extern "C-unwind" fn take_columns(analysis: *mut Analysis, query: *mut pg
     }
 }
 
-/// A column of a query, for who selects from it: literals whose type is not known are what they are. Guarded.
+/// A subquery's column as an expression of the outer query; unknown-type literals stay literals. Guarded.
 ///
 /// # Safety
 /// An entry of a target list.
 unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers the argument; guarded calls; a tag says what a node is.
+    // SAFETY: this function's contract covers the argument; guarded calls; a tag gives the node type.
     unsafe {
         let expression = (*entry).expr.cast::<pg_sys::Node>();
         let is_constant = (*expression).type_ == pg_sys::NodeTag::T_Const;
@@ -247,7 +247,7 @@ unsafe fn column_of(entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
 }
 
 /// # Safety
-/// A valid analysis, and a row of VALUES that was analyzed.
+/// A valid analysis, and an analyzed row of VALUES.
 #[pg_guard]
 unsafe extern "C-unwind" fn take_values(analysis: *mut Analysis, row: *mut pg_sys::List) {
     // SAFETY: this function's contract covers both arguments: a list of expressions.
@@ -274,7 +274,7 @@ unsafe extern "C-unwind" fn keep_row(analysis: *mut Analysis) {
     }
 }
 
-/// Has it columns for the target's, and not too many?
+/// Raises if there are too few or too many columns for the target's.
 ///
 /// # Safety
 /// A plain frame; a valid analysis with columns, and the state that they were analyzed with.
@@ -300,10 +300,10 @@ unsafe fn complain_of_count(analysis: *const Analysis, state: *mut pg_sys::Parse
     }
 }
 
-/// The target's column that a column of the query is for.
+/// The target's column for this column of the query.
 ///
 /// # Safety
-/// A valid analysis with so many attributes, whose relation is open. Raises nothing.
+/// A valid analysis with this number of attributes, whose relation is open. Raises nothing.
 unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: this function's contract covers the argument; `by_position` has found the attributes.
     unsafe {
@@ -313,7 +313,7 @@ unsafe fn column(analysis: *const Analysis, at: usize) -> *const pg_sys::FormDat
     }
 }
 
-/// What is to be known of it before it is planned: views are what they stand for now.
+/// Inspects the rewritten query, in which views are expanded.
 ///
 /// # Safety
 /// A valid analysis, and queries.
@@ -324,7 +324,7 @@ unsafe extern "C-unwind" fn look(analysis: *mut Analysis, rewritten: *mut pg_sys
 }
 
 /// # Safety
-/// A load, what was analyzed for it, and the plan.
+/// A load, its analysis, and the plan.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans: *mut pg_sys::List) {
     // SAFETY: this function's contract covers all arguments; guarded calls.
@@ -338,7 +338,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans:
         let loaded =
             PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::find_all_inheritors(target, no_lock, std::ptr::null_mut())));
         let read: Vec<pg_sys::Oid> = PgList::<pg_sys::Oid>::from_pg((*plan).relationOids).iter_oid().collect();
-        // Those without a column get their defaults.
+        // Attributes without a column get their defaults.
         load.options.columns = Some(names.iter().take(columns.len()).cloned().collect());
         let sets = attributes.iter().take(columns.len()).filter_map(|attnum| usize::try_from(attnum - 1).ok());
         load.query = Some(Query {
@@ -353,7 +353,7 @@ unsafe extern "C-unwind" fn end(load: *mut Load, analysis: *mut Analysis, plans:
     }
 }
 
-/// An error context callback: a place in the statement is one in the option's text, and not in the caller's statement.
+/// An error context callback: the position refers to the option's text, and not to the caller's statement.
 ///
 /// # Safety
 /// Called by the server, with the text that is being analyzed.

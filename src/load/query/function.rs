@@ -1,15 +1,15 @@
-//! A function in FROM that returns a set: its rows one by one.
+//! Lets a set-returning function in FROM return its rows one by one.
 //!
-//! A scan of a function has all its rows collected before the first one is used, however many they are. A function in a select
-//! list is asked for one after the other, where it can give them so (ExecProjectSet). So where a function is all that a query
-//! reads from, it is put into the list of a query below:
+//! A function scan collects all rows before the first one is used. ProjectSet returns the rows of a function in a
+//! select list one by one, if the function supports that (ExecProjectSet). So if a query reads from one function only,
+//! the function moves into the select list of a subquery:
 //!
 //! ```text
 //!   SELECT a, b FROM f(…)        SELECT a, b FROM (SELECT (r).a, (r).b FROM (SELECT f(…) AS r) …)
 //! ```
 //!
-//! What the planner puts in place of its call stays where it is: SQL functions that are not volatile. So do functions whose columns
-//! the query says itself, and those WITH ORDINALITY.
+//! SQL functions that are not volatile stay where they are, because the planner inlines them. So do functions with a
+//! column definition list, and those WITH ORDINALITY.
 
 use pgrx::{PgList, pg_sys};
 
@@ -20,12 +20,12 @@ const SQL: u32 = 14;
 /// PROVOLATILE_VOLATILE (pg_proc.h)
 const VOLATILE: u8 = b'v';
 
-/// A SELECT of nothing. Guarded.
+/// An empty SELECT. Guarded.
 ///
 /// # Safety
 /// Allocates in the current memory context, which must outlive it.
 pub unsafe fn select() -> *mut pg_sys::Query {
-    // SAFETY: zeroed memory is what makeNode starts from.
+    // SAFETY: makeNode starts from zeroed memory, too.
     unsafe {
         let query = pg_sys::palloc0(size_of::<pg_sys::Query>()).cast::<pg_sys::Query>();
         (*query).type_ = pg_sys::NodeTag::T_Query;
@@ -36,10 +36,10 @@ pub unsafe fn select() -> *mut pg_sys::Query {
     }
 }
 
-/// Let a SELECT, which reads nothing yet, read from another one. Guarded.
+/// Makes an empty SELECT read from another query. Guarded.
 ///
 /// # Safety
-/// Two queries that were analyzed.
+/// Two analyzed queries.
 pub unsafe fn select_from(query: *mut pg_sys::Query, below: *mut pg_sys::Query) {
     // SAFETY: this function's contract covers both arguments; guarded calls.
     unsafe {
@@ -54,10 +54,10 @@ pub unsafe fn select_from(query: *mut pg_sys::Query, below: *mut pg_sys::Query) 
     }
 }
 
-/// Let a SELECT, which reads nothing yet, read from rows of VALUES, whose columns have the types of these. Guarded.
+/// Makes an empty SELECT read from rows of VALUES, with the types of `columns`. Guarded.
 ///
 /// # Safety
-/// A query, lists of expressions, and one of each column.
+/// A query, lists of expressions, and one expression for each column.
 pub unsafe fn select_values(query: *mut pg_sys::Query, rows: *mut pg_sys::List, columns: &[*mut pg_sys::Node]) {
     // SAFETY: this function's contract covers all arguments; guarded calls.
     unsafe {
@@ -74,12 +74,12 @@ pub unsafe fn select_values(query: *mut pg_sys::Query, rows: *mut pg_sys::List, 
     }
 }
 
-/// A relation with these columns, which is all that the query reads from. Guarded.
+/// Adds the query's only relation, with these columns. Guarded.
 ///
 /// # Safety
 /// A query that reads nothing, and strings.
 unsafe fn only_entry(query: *mut pg_sys::Query, names: *mut pg_sys::List) -> *mut pg_sys::RangeTblEntry {
-    // SAFETY: this function's contract covers both arguments; zeroed memory is what makeNode starts from; guarded calls.
+    // SAFETY: this function's contract covers both arguments; makeNode starts from zeroed memory, too; guarded calls.
     unsafe {
         let entry = pg_sys::palloc0(size_of::<pg_sys::RangeTblEntry>()).cast::<pg_sys::RangeTblEntry>();
         (*entry).type_ = pg_sys::NodeTag::T_RangeTblEntry;
@@ -95,7 +95,7 @@ unsafe fn only_entry(query: *mut pg_sys::Query, names: *mut pg_sys::List) -> *mu
 }
 
 /// # Safety
-/// An entry of a range table, and a query that was analyzed.
+/// An entry of a range table, and an analyzed query.
 unsafe fn read_from(entry: *mut pg_sys::RangeTblEntry, below: *mut pg_sys::Query) {
     // SAFETY: this function's contract covers both arguments.
     unsafe {
@@ -104,12 +104,12 @@ unsafe fn read_from(entry: *mut pg_sys::RangeTblEntry, below: *mut pg_sys::Query
     }
 }
 
-/// Change the query so that its rows come one by one, if it reads from a function and nothing else. Guarded.
+/// Changes the query so that its rows come one by one, if it reads from a single function. Guarded.
 ///
 /// # Safety
-/// A query that was analyzed, and that nobody else has.
+/// An analyzed query that nothing else refers to.
 pub unsafe fn let_stream(query: *mut pg_sys::Query) {
-    // SAFETY: this function's contract covers the query; tags say what nodes are; guarded calls.
+    // SAFETY: this function's contract covers the query; tags give the node types; guarded calls.
     unsafe {
         let from = PgList::<pg_sys::Node>::from_pg((*(*query).jointree).fromlist);
         let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
@@ -136,7 +136,7 @@ pub unsafe fn let_stream(query: *mut pg_sys::Query) {
             pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE => true,
             _ => return,
         };
-        // It is a level deeper now.
+        // The call is now one level deeper, or two.
         pg_sys::IncrementVarSublevelsUp(call, 1 + i32::from(is_composite), 0);
         let below = select();
         let column = pg_sys::makeTargetEntry(call.cast(), 1, pg_sys::pstrdup(c"r".as_ptr()), false);
@@ -148,12 +148,12 @@ pub unsafe fn let_stream(query: *mut pg_sys::Query) {
     }
 }
 
-/// Is it a call that is a set, which nothing is put in the place of (inline_set_returning_function, clauses.c)? Guarded.
+/// Does the call return a set, and is it not inlined (inline_set_returning_function, clauses.c)? Guarded.
 ///
 /// # Safety
 /// An expression.
 unsafe fn is_worth_it(call: *mut pg_sys::Node) -> bool {
-    // SAFETY: this function's contract covers the argument; a tag says what it is; guarded catalog lookups.
+    // SAFETY: this function's contract covers the argument; a tag gives the node type; guarded catalog lookups.
     unsafe {
         if (*call).type_ != pg_sys::NodeTag::T_FuncExpr || !(*call.cast::<pg_sys::FuncExpr>()).funcretset {
             return false;
@@ -164,9 +164,9 @@ unsafe fn is_worth_it(call: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Guarded.
+/// The OID of a function's language. Guarded.
 fn language_of(function: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded catalog lookup; a tuple of pg_proc begins with what its struct says.
+    // SAFETY: a guarded catalog lookup; a tuple of pg_proc begins with its form struct.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
@@ -179,14 +179,14 @@ fn language_of(function: pg_sys::Oid) -> pg_sys::Oid {
     }
 }
 
-/// Does the query look at whole rows of the relation at that place, or at what a subquery could not have? Guarded.
+/// Does the query use whole rows or system columns of the relation, or sublinks, CTEs or row marks? Guarded.
 ///
 /// # Safety
-/// A query that was analyzed.
+/// An analyzed query.
 unsafe fn names_whole_row(query: *mut pg_sys::Query, place: i32) -> bool {
     // SAFETY: this function's contract covers the argument; guarded calls on a set made here.
     unsafe {
-        // Who looks at it from below is not asked.
+        // References from nested levels are not searched for.
         if (*query).hasSubLinks || !(*query).cteList.is_null() || !(*query).rowMarks.is_null() {
             return true;
         }
@@ -199,17 +199,17 @@ unsafe fn names_whole_row(query: *mut pg_sys::Query, place: i32) -> bool {
     }
 }
 
-/// A query of the fields of another one's only column.
+/// A query of the fields of another query's only column.
 ///
 /// # Safety
-/// A query, its column, and the descriptor of what is in it. Guarded.
+/// A query, its column, and the descriptor of its row type. Guarded.
 unsafe fn fields_of(
     below: *mut pg_sys::Query,
     column: *mut pg_sys::TargetEntry,
     descriptor: pg_sys::TupleDesc,
 ) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers all arguments; zeroed memory is what makeNode starts from; guarded calls; a descriptor has natts
-    // attributes.
+    // SAFETY: this function's contract covers all arguments; makeNode starts from zeroed memory, too; guarded calls; a
+    // descriptor has natts attributes.
     unsafe {
         let query = select();
         let mut fields = PgList::<pg_sys::TargetEntry>::new();

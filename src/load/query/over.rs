@@ -1,4 +1,4 @@
-//! A query of all the target's attributes over one of some of them, over a row of VALUES, or over several.
+//! Completes a query to all of the target's attributes: over a subquery, one row of VALUES, or several.
 
 use pgrx::{PgList, pg_guard, pg_sys};
 
@@ -6,7 +6,7 @@ use super::analysis::Analysis;
 use super::function;
 use crate::pg::compat;
 
-/// A query of all the target's attributes over this one.
+/// A query of all the target's attributes over this query.
 ///
 /// # Safety
 /// A valid analysis that is complete, and its query.
@@ -21,7 +21,7 @@ pub unsafe extern "C-unwind" fn over(analysis: *const Analysis, below: *mut pg_s
     }
 }
 
-/// The same of one row of VALUES.
+/// A query of all the target's attributes over one row of VALUES.
 ///
 /// # Safety
 /// A valid analysis that is complete, and the state that it was made with.
@@ -39,7 +39,7 @@ pub unsafe extern "C-unwind" fn over_nothing(
     }
 }
 
-/// The same of several.
+/// A query of all the target's attributes over several rows of VALUES.
 ///
 /// # Safety
 /// A valid analysis that is complete, and the state that it was made with.
@@ -48,7 +48,8 @@ pub unsafe extern "C-unwind" fn over_rows(
     analysis: *mut Analysis,
     state: *const pg_sys::ParseState,
 ) -> *mut pg_sys::Query {
-    // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row, coerced as all are.
+    // SAFETY: this function's contract covers both arguments; guarded calls; the columns are those of the last row,
+    // coerced as all are.
     unsafe {
         let query = function::select();
         function::select_values(query, (*analysis).rows, &(*analysis).columns);
@@ -64,7 +65,7 @@ pub unsafe extern "C-unwind" fn over_rows(
     }
 }
 
-/// A value for each of the target's attributes: NULL where there is no column for it. Guarded.
+/// A value for each of the target's attributes: NULL for one without a column. Guarded.
 fn targets(analysis: &Analysis) -> *mut pg_sys::List {
     let columns = || analysis.attributes.iter().zip(&analysis.columns);
     let mut targets = PgList::<pg_sys::TargetEntry>::new();

@@ -1,4 +1,4 @@
-//! The first rejects, in the DETAIL of the error that ends a load.
+//! The first rejects of a load, in the DETAIL of the error that ends it.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ use crate::pg::attempt::attempt;
 use crate::pg::context::displayed;
 use crate::pg::unguarded::{self, Opaque};
 
-/// So many are shown.
+/// Most rejects in a DETAIL.
 const SHOWN: usize = 3;
 
 struct Task {
@@ -18,12 +18,12 @@ struct Task {
     error: *mut pg_sys::ErrorData,
 }
 
-/// Where it is, in the order of files and lines.
+/// A reject's position, in the order of files and lines.
 fn place(reject: &Reject) -> (&Option<Vec<u8>>, u64) {
     (&reject.path, reject.line)
 }
 
-/// Add the first rejects of a spool, in the order of the file, to an error's DETAIL.
+/// Adds the first rejects of a spool, in the order of the file, to an error's DETAIL.
 ///
 /// # Safety
 /// A plain frame; a spool or null, and an error that was caught.
@@ -34,7 +34,7 @@ pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
             return;
         }
         let mut task = Task { spool, error };
-        // The error is worth more than its detail.
+        // An error while adding them must not replace the original one.
         let other = attempt(add, (&raw mut task).cast());
         if !other.is_null() {
             unguarded::FreeErrorData(other);

@@ -1,4 +1,4 @@
-//! Rows that a load leaves out with `on_error` `table`, and what is wrong with each.
+//! Records that a load leaves out with `on_error` `table`, each with its error.
 //!
 //! ```text
 //!   worker: reject ─► queue ─┐
@@ -6,11 +6,11 @@
 //!   leader: reject ──────────┘
 //! ```
 //!
-//! A reject travels as bytes ([`Reject::write`]). The leader keeps them in a [`spool`] until the rows are in, and then puts
-//! them into a [`table`]. No more than `pg_bulk.reject_cap` are kept.
+//! A reject travels as bytes ([`Reject::write`]). The leader keeps them in a [`spool`] until the rows are in, and then
+//! puts them into a [`table`]. At most `pg_bulk.reject_cap` are kept.
 //!
-//! The spool of a call goes with its transaction. That of a job must not: its rejects are to tell why it failed. So it
-//! survives, and when the transaction has failed and is gone, the job writes it in the next one
+//! The spool of a call ends with its transaction. That of a job must not, because its rejects explain a failure. So it
+//! survives, and after the transaction has failed, the job writes the rejects in the next one
 //! ([`table::write_spooled`]).
 
 mod detail;
@@ -27,10 +27,10 @@ use crate::error::Error;
 use crate::pg::row::Rows;
 use crate::pg::server_text::to_server;
 
-/// Bytes of a record, or of a value, that are kept at most.
+/// Most bytes that are kept of a record or a value.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What is wrong with a row; strings of the server's.
+/// The error about a record; strings of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Complaint {
     /// SQLSTATE, as a number.
@@ -54,16 +54,16 @@ fn cut(bytes: &[u8]) -> &[u8] {
 }
 
 impl Complaint {
-    /// What an error of our own says. Guarded.
+    /// From an error of pg_bulk. Guarded.
     pub fn of_error(error: &Error) -> Complaint {
         let message = to_server(error.message()).into_bytes();
         Complaint { code: error.sqlstate() as i32, message, ..Complaint::default() }
     }
 
-    /// What an error says that was caught.
+    /// From a caught error of the server.
     ///
     /// # Safety
-    /// An error of the server's.
+    /// A valid error.
     pub unsafe fn of_data(error: *const pg_sys::ErrorData) -> Complaint {
         // SAFETY: this function's contract covers the argument; its strings are NUL-terminated or null.
         unsafe {
@@ -77,9 +77,9 @@ impl Complaint {
         }
     }
 
-    /// Add which value it is about: the one that the rows are converting.
+    /// Adds the value that the rows are converting.
     pub fn about_value(mut self, rows: &Rows) -> Complaint {
-        // SAFETY: set by Rows to strings of its own, or null.
+        // SAFETY: `Rows` sets these to strings of its own, or null.
         let (column, field) = unsafe { (bytes(rows.attention.column), bytes(rows.attention.value)) };
         self.column = column.or(self.column);
         self.field = field;
@@ -87,16 +87,16 @@ impl Complaint {
     }
 }
 
-/// A row that was left out.
+/// A record that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     /// The file, if there are several.
     pub path: Option<Vec<u8>>,
     /// COPY's line number.
     pub line: u64,
-    /// Where it begins in the file, if that is known.
+    /// The record's position in the file in bytes, if known.
     pub offset: Option<u64>,
-    /// The record without its end, if it can be had.
+    /// The record without its line end, if it is available.
     pub raw: Option<Vec<u8>>,
     pub complaint: Complaint,
 }
@@ -118,7 +118,7 @@ impl Reject {
         }
     }
 
-    /// As bytes.
+    /// Serializes the reject.
     pub fn write(&self) -> Vec<u8> {
         let Complaint { code, message, column, field, constraint } = &self.complaint;
         let mut out = Vec::with_capacity(64 + self.raw.as_deref().map_or(0, <[u8]>::len) + message.len());
@@ -127,7 +127,7 @@ impl Reject {
         out.extend(code.to_ne_bytes());
         let optional = [column, field, constraint, &self.path].map(Option::as_deref);
         for part in [self.raw.as_deref(), Some(&**message)].into_iter().chain(optional) {
-            // Lengths are one too many, so that there is one for what is not there.
+            // A length is stored plus one, so that 0 can mean None.
             let len = part.map_or(0, |part| cut(part).len() as u64 + 1);
             out.extend(len.to_ne_bytes());
             out.extend(part.map(cut).unwrap_or_default());
@@ -135,7 +135,7 @@ impl Reject {
         out
     }
 
-    /// `None` if these bytes are not what [`Reject::write`] makes.
+    /// Reads bytes of [`Reject::write`]. `None` if they are malformed.
     pub fn read(mut bytes: &[u8]) -> Option<Reject> {
         fn number(bytes: &mut &[u8]) -> Option<u64> {
             let (number, rest) = bytes.split_first_chunk()?;

@@ -1,7 +1,8 @@
-//! Rejects on their way: in memory while they are few, else in a temporary file.
+//! Rejects of a running load: in memory while they are few, else in a temporary file.
 //!
-//! The spool of a job survives its transaction: it lives in memory of the process's own, and in a file that no transaction
-//! closes. A process has one job at a time; when that has failed, and its transaction is gone, the spool is [taken](take).
+//! The spool of a job survives its transaction: it is in memory of the process, and in a file that no transaction
+//! closes. A process runs one job at a time; after that has failed and its transaction has ended, the job [takes](take)
+//! the spool.
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicPtr;
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::guc;
 use crate::load::memory;
 
-/// Whose rejects they are.
+/// The load that the rejects belong to.
 #[derive(Debug, Clone)]
 pub struct About {
     pub load_id: i64,
@@ -35,28 +36,28 @@ pub struct Spool {
     pub about: About,
     memory: Vec<u8>,
     file: *mut pg_sys::BufFile,
-    /// The file is closed by nobody but us.
+    /// Transactions do not close the file.
     survives: bool,
-    /// What is in the file is not all that was to be.
+    /// The file is incomplete.
     broken: bool,
     /// Rejects that are kept.
     pub count: u64,
-    /// So many may be.
+    /// Most rejects to keep.
     pub most: u64,
 }
 
-/// The spool that survives, or null.
+/// The spool that survives its transaction, or null.
 static SURVIVING: AtomicPtr<Spool> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The spool that has survived, if there is one.
+/// Takes the surviving spool, if there is one.
 pub fn take() -> Option<Box<Spool>> {
     let spool = SURVIVING.swap(std::ptr::null_mut(), Relaxed);
-    // SAFETY: made by Box::into_raw in `Spool::open`, and nobody has it any more: its load is over.
+    // SAFETY: made by Box::into_raw in `Spool::open`, and unused since its load has ended.
     (!spool.is_null()).then(|| unsafe { Box::from_raw(spool) })
 }
 
 impl Spool {
-    /// For a load that begins. It lives as long as the current memory context, or survives. Guarded.
+    /// Makes the spool of a load that begins. It lives as long as the current memory context, or survives it. Guarded.
     pub fn open(about: About, survives: bool) -> *mut Spool {
         let most = guc::reject_cap();
         let spool =
@@ -72,7 +73,7 @@ impl Spool {
         spool
     }
 
-    /// Add what [`Reject::write`] has made, if there is room for it. Guarded.
+    /// Adds bytes of [`Reject::write`], unless the spool is full. Guarded.
     pub fn push(&mut self, reject: &[u8]) {
         if self.count >= self.most {
             return;
@@ -95,7 +96,7 @@ impl Spool {
                 self.file = pg_sys::BufFileCreateTemp(self.survives);
                 pg_sys::MemoryContextSwitchTo(old);
             }
-            // An error leaves part of it there.
+            // An error in between leaves part of the bytes in the file.
             self.broken = true;
             pg_sys::BufFileWrite(self.file, self.memory.as_mut_ptr().cast(), self.memory.len());
             self.broken = false;
@@ -103,20 +104,20 @@ impl Spool {
         self.memory.clear();
     }
 
-    /// Look at each reject, in the order in which they were added; at the end nothing can be added any more. Guarded.
+    /// Reads the rejects in the order in which they were added. Afterwards none can be added. Guarded.
     pub fn for_each(&mut self, mut look: impl FnMut(Reject) -> Result<()>) -> Result<()> {
         let damaged = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rejects of the load cannot be read");
         if self.broken {
             return Err(damaged().detail("They could not be written to a temporary file."));
         }
         if !self.file.is_null() {
-            // What is in memory is the last of it.
+            // Memory has the last rejects.
             self.spill();
             // SAFETY: guarded calls on the file.
             unsafe { pg_sys::BufFileSeek(self.file, 0, 0, libc::SEEK_SET) };
             let read = |len: usize| {
                 let mut bytes = vec![0u8; len];
-                // SAFETY: as above; so many bytes are there.
+                // SAFETY: as above; the buffer has this length.
                 let got = unsafe { pg_sys::BufFileRead(self.file, bytes.as_mut_ptr().cast(), len) };
                 (got == len).then_some(bytes)
             };
@@ -138,7 +139,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Give back the file. Guarded.
+    /// Closes the file. Guarded.
     pub fn close(&mut self) {
         let file = std::mem::replace(&mut self.file, std::ptr::null_mut());
         if !file.is_null() {

@@ -1,8 +1,8 @@
-//! Rejects into the table bulk_reject.
+//! Writes rejects to the table bulk_reject.
 //!
-//! Nobody but superusers has a right to that table, so nothing that SQL can call writes to it by a statement. Rows are
-//! formed here and put into heap and index as a catalog's are, in the owner's name: whatever a superuser may have hung on
-//! the table runs as its owner, not as whoever loads.
+//! Only superusers have rights on that table, so no statement of another user writes to it. This module forms the rows
+//! and inserts them into heap and indexes as into a catalog, as the table's owner. So code that a superuser has
+//! attached to the table runs as its owner, and not as the loading role.
 
 use std::ffi::CStr;
 
@@ -14,14 +14,14 @@ use super::{Complaint, Reject};
 use crate::error::{Error, Result};
 use crate::pg::own_table::Columns;
 
-/// Rows that are inserted at once.
+/// Most rows of one insertion.
 const BATCH: usize = 500;
-/// ... unless they are long.
+/// Most bytes of one insertion.
 const BATCH_BYTES: usize = 1 << 20;
 /// Columns of the table.
 const COLUMNS: usize = 16;
 
-/// The table, for who removes rows from it: its name, the types of its columns, and which one says when a row came.
+/// The table's name, column types and time column, for the code that removes old rows.
 pub const NAME: &CStr = c"bulk_reject";
 const TYPES: [pg_sys::Oid; COLUMNS] = [
     pg_sys::INT8OID,
@@ -47,8 +47,8 @@ pub const REJECTED_AT: usize = 15;
 /// A row of the table.
 type Row = [Option<pg_sys::Datum>; COLUMNS];
 
-/// When the load of a job has failed, and its transaction is gone: write its rejects in the present one. How many there
-/// were. If the load came to its end, they are in the table already, and there is nothing to write. Guarded.
+/// Writes the rejects of a job's failed load in the current transaction, after the load's own has ended. Returns their
+/// number. After a successful load the rejects are already in the table, and nothing is written. Guarded.
 pub fn write_spooled() -> Result<u64> {
     match spool::take() {
         Some(mut spool) => write(&mut spool),
@@ -56,7 +56,7 @@ pub fn write_spooled() -> Result<u64> {
     }
 }
 
-/// Write a load's rejects. Guarded.
+/// Writes a load's rejects. Guarded.
 pub fn write(spool: &mut Spool) -> Result<u64> {
     let count = spool.count;
     if count == 0 {
@@ -99,10 +99,10 @@ struct Writer {
     relation: pg_sys::Relation,
     indexes: pg_sys::CatalogIndexState,
     slots: Vec<*mut pg_sys::TupleTableSlot>,
-    /// Of the slots, those that have a row.
+    /// Number of filled slots.
     used: usize,
     bytes: usize,
-    /// What the rows take.
+    /// Memory context of the rows.
     memory: pg_sys::MemoryContext,
 }
 
@@ -120,7 +120,7 @@ impl Writer {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             );
             let indexes = pg_sys::CatalogOpenIndexes(relation);
-            // As in a catalog, nothing is evaluated for them (CatalogIndexInsert, indexing.c).
+            // CatalogIndexInsert (indexing.c) evaluates no index expressions and predicates.
             let is_computed = |i| {
                 let info = *(*indexes).ri_IndexRelationInfo.add(i);
                 !((*info).ii_Expressions.is_null() && (*info).ii_Predicate.is_null())
@@ -134,9 +134,9 @@ impl Writer {
         }
     }
 
-    /// Guarded.
+    /// Adds a row. Guarded.
     fn add(&mut self, about: &About, reject: &Reject, now: pg_sys::Datum) {
-        // SAFETY: guarded calls; the slot has the relation's descriptor, and so many columns.
+        // SAFETY: guarded calls; the slot has the relation's descriptor, and its number of columns.
         unsafe {
             if self.used == self.slots.len() {
                 let descriptor = (*self.relation).rd_att;
@@ -149,7 +149,8 @@ impl Writer {
             let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
             let tuple = pg_sys::heap_form_tuple((*self.relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
             if (*tuple).t_len as usize > TOAST_TUPLE_THRESHOLD {
-                // Many at once are for rows that stay as they are: indexes would not learn where a copy went.
+                // A long row is inserted alone: heap_multi_insert stores a toasted copy, and its TID would not reach
+                // the indexes.
                 pg_sys::CatalogTupleInsertWithInfo(self.relation, tuple, self.indexes);
                 pg_sys::heap_freetuple(tuple);
                 pg_sys::MemoryContextSwitchTo(old);
@@ -165,11 +166,11 @@ impl Writer {
         }
     }
 
-    /// Guarded.
+    /// Inserts the collected rows. Guarded.
     fn flush(&mut self) {
         let count = i32::try_from(self.used).unwrap_or(0);
         if count > 0 {
-            // SAFETY: guarded calls; so many slots have rows.
+            // SAFETY: guarded calls; this number of slots have rows.
             unsafe {
                 let old = pg_sys::MemoryContextSwitchTo(self.memory);
                 let slots = self.slots.as_mut_ptr();
@@ -184,10 +185,10 @@ impl Writer {
         (self.used, self.bytes) = (0, 0);
     }
 
-    /// Guarded.
+    /// Inserts the rest, and closes the table. Guarded.
     fn finish(mut self) {
         self.flush();
-        // SAFETY: guarded calls on what `new` and `add` have made.
+        // SAFETY: guarded calls on objects of `new` and `add`.
         unsafe {
             pg_sys::CatalogCloseIndexes(self.indexes);
             self.slots.iter().for_each(|&slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
@@ -196,7 +197,7 @@ impl Writer {
     }
 }
 
-/// A value of type text, if the bytes are one. Guarded; allocates in the current memory context.
+/// The bytes as a text value, if they are valid text. Guarded; allocates in the current memory context.
 pub fn text(bytes: &[u8]) -> Option<pg_sys::Datum> {
     let len = i32::try_from(bytes.len()).ok()?;
     // SAFETY: guarded calls that look at the bytes, and copy them.
@@ -212,7 +213,7 @@ pub fn values(reject: &Reject, now: pg_sys::Datum) -> [Option<pg_sys::Datum>; 10
     let number = |n: u64| pg_sys::Datum::from(i64::try_from(n).unwrap_or(i64::MAX));
     let line = reject.raw.as_deref().and_then(text);
     let bytes = if line.is_none() { reject.raw.as_deref().and_then(|raw| raw.into_datum()) } else { None };
-    // SAFETY: returns a string of five characters in a buffer of its own.
+    // SAFETY: returns a string of five characters in a static buffer.
     let state = unsafe { CStr::from_ptr(pg_sys::unpack_sql_state(*code)) };
     [
         Some(number(reject.line)),
