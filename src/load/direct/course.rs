@@ -1,6 +1,5 @@
 //! The steps of a load: the leader prepares it, starts workers, loads rows itself, and finalizes the load.
 //!
-//!
 //! ```text
 //!   prepare ─► first record ─► parallel mode, workers ─► rows ─► workers' wide rows ─► leave parallel mode ─► finalize
 //!   locks, xid, statement      only for a large file                                   indexes, triggers, statistics

@@ -5,7 +5,6 @@
 //! locks all parents. It runs like the server's own: as the referenced table's owner, with a snapshot taken after the
 //! rows are in, FOR KEY SHARE.
 //!
-//!
 //! ```text
 //!   row ─► key, unless it has NULLs ─► sort ─► each once, numbered ─┐
 //!                                                                   ├─► keys with a locked parent: all ─► done

@@ -1,6 +1,5 @@
 //! A load holds its relations open, as COPY does, so that the server refuses commands that would change them meanwhile.
 //!
-//!
 //! ```text
 //!   hold ─► rows ─► indexes of one relation: let_go ─► built, swapped ─► hold_again ─► triggers ─► close
 //!             └ user-defined functions run here and are refused: TRUNCATE, CLUSTER, REINDEX, CREATE INDEX, ALTER, DROP
@@ -17,7 +16,6 @@
 //! A reference does not prevent two changes, which [`Held`] detects: rows that a function inserted, updated or deleted
 //! ([`Held::is_disturbed`]), and a file that was replaced or truncated after all ([`Held::check`]). The load's
 //! reactions are these:
-//!
 //!
 //! | change | reaction of the load |
 //! |---|---|

@@ -1,6 +1,5 @@
 //! Rows of the file joined with other tables, for an INSERT … SELECT with a join.
 //!
-//!
 //! ```text
 //!   row loop ─► top of the plan ─► joins ─► ... ─► leaf ─► the load's own records: chunks, decoders, scan conditions
 //!                                    └─► inner sides, which the executor runs as usual

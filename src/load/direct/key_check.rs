@@ -1,7 +1,6 @@
 //! Checks keys of rows that are not stored: which of their constraints would raise an error if they were in their
 //! tables.
 //!
-//!
 //! ```text
 //!   row ─┬─► keys of unique indexes ─► sort ─► equal to the one before? in the table? ► groups ─┐
 //!        ├─► keys of exclusion constraints ─► in the table? ───────────────────────► groups ─┼─► decide in file order

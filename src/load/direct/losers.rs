@@ -4,7 +4,6 @@
 //! transaction, which deletes it again with an ordinary delete. So every state is one that the server knows, and
 //! another session cannot come between a check and an insertion. The row's index entries are those of any dead row.
 //!
-//!
 //! ```text
 //!   sorted keys ─► index ─┬─ unique
 //!                         └─ not unique ─► equal to the key before? ── yes ─► group: rows of the load, one may stay

@@ -1,6 +1,5 @@
 //! The direct writer: several processes build heap pages from records and append them past shared buffers.
 //!
-//!
 //! ```text
 //!                      ┌ leader: prepare ─ first record ─ start ─┐                          ┌─ finalize
 //!   file ─► chunks ────┤                                         ├─ process ─ heap ─ append ┤

@@ -3,7 +3,6 @@
 //! Some errors of a row are found only when it is in the heap and its record is gone: a duplicate key, or a missing
 //! parent. Then the file is read again, from the row's position on.
 //!
-//!
 //! ```text
 //!   row ─► positions of its heap: ranges of consecutive records on one page ─► append: block numbers
 //!             a worker's ─► queue ─┐

@@ -5,7 +5,6 @@
 //! Otherwise the keys are sorted again, each with its row, and the orphans are deleted, like rows that conflict with an
 //! index ([`super::losers`]).
 //!
-//!
 //! ```text
 //!   all relations: rows in their indexes, conflicts removed ─► check ── all keys have parents ─────► other triggers
 //!                                                                └─ no ─► hunt ─► orphans are deleted ─┐

@@ -532,6 +532,7 @@ fn left_beside(held: usize) -> i32 {
 /// Finds the indexes of the merge strategy whose keys are all before the new ones. Guarded; allocates in the current
 /// memory context.
 ///
+/// # Safety
 /// The result relation's indexes are open, and its rows were written.
 unsafe fn find_behind(
     relinfo: *mut pg_sys::ResultRelInfo,

@@ -38,6 +38,7 @@ pub unsafe fn judge(leader: *mut Leader) {
 /// Finds the orphans of a table, and returns how many there are. With `again`, only if the table refers to a relation
 /// of the load, whose rows may have been rejected.
 ///
+/// # Safety
 /// See [`judge`].
 unsafe fn hunt(leader: *mut Leader, number: usize, again: bool) -> u64 {
     // SAFETY: as in `judge`; nothing in this frame has a destructor.
