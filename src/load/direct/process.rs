@@ -330,6 +330,7 @@ impl Process {
         let Some(&(_, traits)) = self.traits.get(index) else { return Ok(0) };
         // The executor has just copied the triggers. Only commands of functions can have added triggers since the load
         // began.
+        // SAFETY: a guarded call; an open relation that is locked.
         let late = unsafe {
             (pg_sys::GetCurrentCommandId(false) > self.stamp.cid + 1)
                 .then(|| obstacle::of_late_leaf(relation))
@@ -405,6 +406,7 @@ impl Process {
             && let Some(&(oid, _)) = self.traits.get(index)
         {
             // Only workers had rows for the relation.
+            // SAFETY: a relation that the leader has locked.
             let relation = unsafe { pg_sys::table_open(oid, pg_sys::NoLock.cast_signed()) };
             let number = self.open_heap(relation)?;
             if let Some(heap) = self.heaps.get_mut(number) {
