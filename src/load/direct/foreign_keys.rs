@@ -8,7 +8,7 @@
 //! ```text
 //!   row ─► key, unless it has NULLs ─► sort ─► each once, numbered ─┐
 //!                                                                   ├─► keys with a locked parent: all ─► done
-//!                             referenced table, FOR KEY SHARE ──────┘                           not all ─► queue checks
+//!                             referenced table, FOR KEY SHARE ──────┘                          not all ─► queue checks
 //! ```
 //!
 //! The tricky point is that the result must be that of the server's check. A key counts as checked only if the
