@@ -180,20 +180,19 @@ impl Call {
 
     /// Number of the row's columns.
     pub fn natts(&self) -> usize {
-        // SAFETY: the slot lives as long as the call.
+        // SAFETY: the slot outlives the call.
         unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
     }
 
     /// The arrays of the row.
     pub fn arrays(&self) -> RowArrays {
-        // SAFETY: the slot lives as long as the call.
+        // SAFETY: the slot outlives the call.
         unsafe { RowArrays { values: (*self.slot).tts_values, nulls: (*self.slot).tts_isnull } }
     }
 
     /// Checks that the type is the expected one, with the messages of tupledesc_match (execSRF.c). Guarded.
     fn compare(&self, type_oid: pg_sys::Oid, typmod: i32) -> Result<()> {
-        // SAFETY: guarded calls; attributes below natts exist. The descriptor is freed with the context, after an error
-        // too.
+        // SAFETY: guarded calls; attributes below natts exist. The current memory context owns the descriptor.
         let known = unsafe {
             let is_named = type_oid != pg_sys::RECORDOID;
             let entry = if is_named {

@@ -270,7 +270,7 @@ impl Leader {
         }
     }
 
-    /// Closes the heaps after the last row, and collects what is needed to finalize the load.
+    /// Closes the heaps after the last row, and returns the state for finalizing the load.
     fn close_heaps(&mut self, indexes: IndexesOption) -> Result<Settling> {
         let leader = &raw mut *self;
         let disturbed = self.held.is_disturbed(|index| self.process.counted_rows_of(index))?;

@@ -57,7 +57,7 @@ pub unsafe fn leaves_server_well(error: *const pg_sys::ErrorData) -> bool {
 /// # Safety
 /// The error was caught.
 pub unsafe fn forget_worker(error: *mut pg_sys::ErrorData) {
-    // SAFETY: the error's own strings are allocated and NUL-terminated; the context is shortened in place.
+    // SAFETY: the error's own, NUL-terminated strings; the context is shortened in place.
     unsafe {
         let context = (*error).context;
         if context.is_null() {

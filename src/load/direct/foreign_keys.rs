@@ -160,7 +160,7 @@ impl ForeignKeys {
     pub fn prepare(&mut self, memory: i32, tracked: bool) {
         (self.tracked, self.doubtful) = (tracked, false);
         for key in &mut self.list {
-            // SAFETY: guarded calls. `KeyQuery::new` has found a sort operator for each column but the last.
+            // SAFETY: guarded calls. Each column but the last has a sort operator.
             unsafe {
                 let descriptor = key.query.descriptor;
                 let columns = key.query.columns.len();

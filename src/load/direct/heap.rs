@@ -461,7 +461,7 @@ impl Heap {
         drop(held);
         self.rows += 1;
         self.counted += 1;
-        // SAFETY: as above. The append lock is released, because this may run user-defined functions.
+        // SAFETY: as above. Without the append lock, since user-defined functions may run.
         unsafe { collect(&mut self.collectors, &*tuple, (*tuple).t_self) }
     }
 
@@ -475,7 +475,7 @@ impl Heap {
         // Collectors that were not taken.
         self.collectors.iter_mut().for_each(Collector::close);
         if std::mem::take(&mut self.is_owner) {
-            // SAFETY: the relation is open and not used any more.
+            // SAFETY: open, and not used any more.
             unsafe { pg_sys::table_close(self.relation, pg_sys::NoLock.cast_signed()) };
         }
     }

@@ -124,7 +124,7 @@ impl Held {
     /// Releases the indexes of a relation, because a command of the load needs them closed. Guarded.
     pub fn let_go(&mut self, number: usize) {
         let Some(held) = self.relations.get_mut(number) else { return };
-        // SAFETY: the references were taken by `hold` or `hold_again`.
+        // SAFETY: references that `Held` has taken.
         held.indexes.drain(..).for_each(|index| unsafe { pg_sys::RelationClose(index) });
     }
 
@@ -139,7 +139,7 @@ impl Held {
     pub fn close(&mut self) {
         for held in self.relations.drain(..) {
             for relation in held.indexes.into_iter().chain([held.relation]) {
-                // SAFETY: the references were taken by `hold` or `hold_again`.
+                // SAFETY: references that `Held` has taken.
                 unsafe { pg_sys::RelationClose(relation) };
             }
         }

@@ -57,8 +57,7 @@ unsafe fn partitions(relation: pg_sys::Relation) -> (Vec<pg_sys::Oid>, Vec<pg_sy
 /// # Safety
 /// The relation is open; if it is partitioned, the executor's state routes its rows.
 pub unsafe fn pin_partitions(relation: pg_sys::Relation, estate: *mut pg_sys::EState) {
-    // SAFETY: this function's contract covers both arguments; guarded calls. The directory keeps the relations that it
-    // has looked up open.
+    // SAFETY: this function's contract covers both arguments; guarded calls. The directory keeps them open.
     unsafe {
         let directory = (*estate).es_partition_directory;
         if !is_partitioned(relation) || directory.is_null() {
@@ -88,7 +87,7 @@ pub unsafe fn are_leaves(relation: pg_sys::Relation, known: &[pg_sys::Oid]) -> b
     }
 }
 
-/// Has a relation constraints that may turn out to be violated after the rows are in?
+/// Has a relation constraints whose violations may be found only after the rows are in?
 ///
 /// # Safety
 /// The relation is open. Guarded.

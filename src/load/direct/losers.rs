@@ -188,7 +188,7 @@ impl Leader {
         // Of equal keys, the first row stays, or the last one.
         let keep = indexes.keep();
         let mut sort = self.in_file_order(number, rows, suspects.memory, keep == Keep::New)?;
-        // SAFETY: the contract of the caller, `judge`, covers the relation.
+        // SAFETY: `judge`'s contract covers the relation.
         let mut removal = unsafe { Removal::new(relation, self.builders) };
         let losses: Vec<_> = (0..indexes.list.len()).map(|index| loss_to(indexes, index)).collect();
         let mut next = sort.take();

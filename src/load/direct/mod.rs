@@ -7,9 +7,9 @@
 //! ```
 //!
 //! `shared` holds what the processes of a load share: which process takes which chunk of the file, which ticket appends
-//! next, and which error comes first in the file. `chunks` turns chunks into records, and `process` turns records into
-//! rows of a `heap`. `wide` passes on rows that do not fit into a page; `defaults` computes columns that the file does
-//! not have. `settle` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
+//! next, and which error comes first in the file. `chunks` splits chunks into records, and `process` makes rows of a
+//! `heap` from records. `wide` passes on rows that do not fit into a page; `defaults` computes columns that the file
+//! does not have. `settle` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
 //!
 //! Without workers, the leader alone reads the file in order and does the same steps.
 

@@ -80,7 +80,7 @@ impl NewRows {
         visit: &mut impl FnMut(),
     ) {
         // SAFETY: this function's contract covers frame, relation and slot. The page is read under a pin and a lock,
-        // rows under a pin: they are uncommitted rows of this transaction, and do not move while the page is pinned.
+        // rows under a pin: they are uncommitted, and do not move while the page is pinned.
         unsafe {
             c::check_for_interrupts();
             let normal = pg_sys::ReadBufferMode::RBM_NORMAL;

@@ -1,4 +1,4 @@
-//! One process of a load: turns records into rows, and puts rows into heaps.
+//! One process of a load: makes rows from records, and puts them into heaps.
 //!
 //! This module owns the state; the loop over rows is [`row_loop`](super::row_loop). [`advance`] makes a row, [`store`]
 //! puts it into its heap.
@@ -267,7 +267,7 @@ impl Process {
     }
 
     pub fn shared(&self) -> &Shared {
-        // SAFETY: `shared` was set by `new` or `hand_over`, whose callers keep it valid while the process works.
+        // SAFETY: the shared state is valid as long as the process works.
         unsafe { &*self.shared }
     }
 

@@ -187,7 +187,7 @@ impl Projection {
 
     /// See [`expression::anew`]. Not for a scan. Guarded; allocates in the current memory context.
     pub fn renew(&mut self) {
-        // SAFETY: expressions of projections other than a scan's were made without a parent node.
+        // SAFETY: all expressions but a scan's were made without a parent node.
         unsafe {
             self.quals = expression::anew(self.quals);
             for part in &mut self.parts {
@@ -244,7 +244,7 @@ impl Projection {
             return None;
         }
         let value = self.call.as_mut()?.value_mut()?;
-        // SAFETY: this function's contract is that of `form`.
+        // SAFETY: `form` has this contract.
         unsafe { value.form(sources, arrays) }
     }
 

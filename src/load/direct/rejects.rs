@@ -1,9 +1,9 @@
 //! Rejects of a load, counted across its processes.
 //!
 //! With `reject_limit` the load fails at the first reject beyond the limit, in the order of the file. When all
-//! processes together have rejected more records than that, the load will fail. But the record to report is known only
-//! from the counts of all chunks before it. So no further chunk is given out, and a process waits at its next reject
-//! until all earlier chunks are done.
+//! processes together exceed the limit, the load will fail. But the record to report is known only from the counts of
+//! all chunks before it. So no further chunk is given out, and a process waits at its next reject until all earlier
+//! chunks are done.
 //!
 //! The record to report may have been passed before the limit was reached. So after the load has ended, with or without
 //! an error, the leader adds up the counts of the chunks. If they exceed the limit, it reads the chunk with that record
@@ -174,8 +174,7 @@ impl Rejects {
     /// Notes the position of a chunk that is being cut.
     pub fn mark(&self, stretch: u64, place: Place) {
         if !self.tallies.is_null() {
-            // SAFETY: this process has the chunk's ticket, so no other process writes; none reads before the chunk is
-            // done.
+            // SAFETY: only the process with the chunk's ticket writes; none reads before it is done.
             unsafe { *self.tally(stretch).place.get() = place };
         }
     }

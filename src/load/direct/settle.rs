@@ -206,8 +206,8 @@ struct Table {
 /// # Safety
 /// A plain frame outside of parallel mode; the load's executor state is valid, its relations are locked.
 pub unsafe fn after_rows(settling: *mut Settling) {
-    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor, since the tables
-    // are owned by their memory contexts.
+    // SAFETY: this function's contract covers all arguments; nothing in this frame has a destructor, since memory
+    // contexts own the tables.
     unsafe {
         let Executor { estate, target, .. } = (*settling).executor;
         for number in 0..(*settling).relations.len() {
@@ -320,7 +320,7 @@ unsafe fn tell(settling: *mut Settling, written: *mut Written) {
                 c::ExecARInsertTriggers(estate, relinfo, slot, std::ptr::null_mut(), std::ptr::null_mut());
             });
         }
-        // Last, because rebuilding an index turns predicate locks on its pages into a lock on the table.
+        // Last, because rebuilding an index replaces predicate locks on its pages by a lock on the table.
         check_serializable(relation);
         pg_sys::CurrentMemoryContext = caller;
         close(settling, table);
@@ -543,7 +543,7 @@ unsafe fn find_behind(
 ) -> Result<()> {
     let sources = sources_of(written, files, workers);
     // SAFETY: this function's contract covers the relation; the executor's list has `ri_NumIndices` indexes. If they
-    // are merged, no other session writes to the table.
+    // are merged, the table has no other writer.
     unsafe {
         for i in 0..usize::try_from((*relinfo).ri_NumIndices).unwrap_or(0) {
             let index = *(*relinfo).ri_IndexRelationDescs.add(i);

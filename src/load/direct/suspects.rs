@@ -124,7 +124,7 @@ impl Suspects {
 /// Notes a row whose key is held: [`Suspects::taken`].
 ///
 /// # Safety
-/// No other reference to the suspects is in use; the current context is the one that they live in.
+/// No other reference to `suspects` is in use; the current context is the one that it lives in.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn taken(
     suspects: *mut Suspects,

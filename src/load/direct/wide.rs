@@ -193,7 +193,7 @@ impl Wide {
             }
             match result {
                 pg_sys::shm_mq_result::SHM_MQ_SUCCESS if length >= size_of::<Envelope>() => {
-                    // SAFETY: the message has `length` bytes and is valid until the next call; queues align messages.
+                    // SAFETY: `length` bytes, valid until the next call; queues align messages.
                     let (envelope, content) = unsafe {
                         let content = data.cast::<u8>().add(size_of::<Envelope>());
                         let content = std::ptr::slice_from_raw_parts(content, length - size_of::<Envelope>());

@@ -58,7 +58,7 @@ use crate::pg::usage::{self, Share};
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: ParallelWorkerMain passes the segment and its table of contents; nothing in this frame has a destructor.
+    // SAFETY: the server passes the arguments; nothing in this frame has a destructor.
     unsafe {
         let process = prepare(segment, toc);
         let error = attempt(work, process.cast());

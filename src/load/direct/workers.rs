@@ -1,4 +1,4 @@
-//! The leader's side of workers: starts them, receives what they send, and adds up their counts.
+//! The leader's side of workers: starts them, receives their messages, and adds up their counts.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -137,7 +137,7 @@ impl Leader {
         unsafe { self.process.hand_over(shared, if is_compressed { 0 } else { place.offset }) };
         let launched = parallel.launch();
         point!("load.launched");
-        // SAFETY: the queues belong to workers that were launched.
+        // SAFETY: queues of launched workers.
         unsafe { queues.iter().take(launched).enumerate().for_each(|(i, &queue)| parallel.belongs(queue, i)) };
         self.parallel = Some(parallel);
         self.counters = counts;
@@ -206,7 +206,7 @@ impl Leader {
             if let Some(parallel) = &self.parallel {
                 parallel.wait();
             }
-            // SAFETY: the array has an element for each worker, and the workers are gone.
+            // SAFETY: an element for each worker, and they are gone.
             let cpu = unsafe { usage::take_shares(self.shares, self.launched) };
             self.counts.others.add(cpu);
             if let Some(join) = &self.process.join {
@@ -244,7 +244,7 @@ impl Leader {
         self.process.rejects.too_much(shared)
     }
 
-    /// Prepares to read that record again. False if there is none, or if it was read again already. Guarded.
+    /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
     pub fn look_again(&mut self) -> Result<bool> {
         if self.looked_again {
             return Ok(false);
@@ -258,8 +258,8 @@ impl Leader {
         self.counters = std::ptr::null();
         self.by_file = ByFile::NONE;
         if let Some(parallel) = self.parallel.take() {
-            // SAFETY: raises nothing. After a wait with a timeout, this process is still in the queue of a condition
-            // variable of the shared memory.
+            // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
+            // variable.
             unsafe { pg_sys::ConditionVariableCancelSleep() };
             // A worker that raised its error is gone, and waiting for it would be an error.
             parallel.destroy();
@@ -272,7 +272,7 @@ impl Leader {
 
     /// Adds up the counts of all processes for a file, after the last one is done and before the shared memory is gone.
     ///
-    /// Rows are counted where they are made and where they are stored. If the counts differ, a row was lost and the
+    /// Rows are counted where they are made and where they are stored. If the counts differ, a row is missing and the
     /// load fails.
     fn gather(&mut self) -> Result<()> {
         let shared = self.process.shared();

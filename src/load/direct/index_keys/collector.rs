@@ -6,7 +6,7 @@
 //! run in memory.
 //!
 //! A key that cannot be written as an integer makes the collection useless. The process then gives up collecting, and
-//! tells the leader so.
+//! the leader finds a mark in its file.
 
 use pg_bulk_format::btree::bytes::read::Reader;
 use pg_bulk_format::btree::entry::{Entry, Tid, Word, as_bytes};

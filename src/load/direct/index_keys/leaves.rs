@@ -149,8 +149,7 @@ fn read_page(
 /// # Safety
 /// The index is an open B-tree, and no other session changes its pages.
 pub unsafe fn last_entry<W: Word>(index: pg_sys::Relation, shape: &KeyShape) -> Option<Entry<W>> {
-    // SAFETY: this function's contract covers the index; guarded calls. `last_of_level` returns a pinned and locked
-    // page.
+    // SAFETY: this function's contract covers the index; guarded calls. The page is pinned and locked.
     unsafe {
         let mut buffer = if can_read(index) { guard(|| compat::last_of_level(index, 0)) } else { 0 };
         let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);

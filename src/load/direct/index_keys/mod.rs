@@ -163,7 +163,7 @@ pub unsafe fn plan(
     hazards: &Hazards,
     planned: &mut Vec<Planned>,
 ) {
-    // SAFETY: this function's contract covers the relation; guarded calls. RelationGetIndexList returns a copy.
+    // SAFETY: this function's contract covers the relation; guarded calls. The list is a copy.
     unsafe {
         let list = pg_sys::RelationGetIndexList(relation);
         let count = if list.is_null() { 0 } else { (*list).length };

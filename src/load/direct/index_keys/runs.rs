@@ -360,8 +360,8 @@ impl Runs {
 /// # Safety
 /// The file is open.
 unsafe fn read(file: *mut pg_sys::BufFile, run: &mut Run, bytes: &mut [u8]) -> Result<()> {
-    // SAFETY: guarded calls; this function's contract covers the file; the buffer has room. Other runs of the file are
-    // read in between, so each read seeks first.
+    // SAFETY: guarded calls on this function's file; the buffer has room. Other runs are read in between, so it seeks
+    // first.
     unsafe {
         if pg_sys::BufFileSeek(file, run.file, run.offset, libc::SEEK_SET) != 0 {
             return Err(damaged());

@@ -36,7 +36,7 @@ impl Indexes {
     /// Compares the sorted keys, and notes the rows whose keys other rows have.
     ///
     /// # Safety
-    /// A plain frame; the indexes are of a dry run; the suspects live in the current memory context; the slot is for
+    /// A plain frame; the indexes are of a dry run; `suspects` lives in the current memory context; the slot is for
     /// rows of the relation. All rows were added.
     pub unsafe fn compare_sorted(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: this function's contract covers the frame. A tuple of the sort is valid until the next call.

@@ -300,7 +300,7 @@ impl Previous {
     /// # Safety
     /// The frame is plain.
     pub(super) unsafe fn new() -> Previous {
-        // SAFETY: a tuple is not longer than its size field can express.
+        // SAFETY: a tuple's size field limits its length.
         let tuple = unsafe { c::MemoryContextAlloc(pg_sys::CurrentMemoryContext, usize::from(SIZE_MASK) + 1) };
         Previous { tuple: tuple.cast(), len: 0, group: Group::NONE }
     }
@@ -330,7 +330,7 @@ impl Previous {
     #[inline]
     pub(super) unsafe fn is_same(&self, tuple: pg_sys::IndexTuple) -> bool {
         const HEAD: usize = size_of::<pg_sys::ItemPointerData>();
-        // SAFETY: a tuple has the length in its size field, and begins with its row.
+        // SAFETY: a tuple's size field is its length; it begins with its row.
         unsafe {
             let len = usize::from((*tuple).t_info & SIZE_MASK);
             let bytes =
@@ -343,7 +343,7 @@ impl Previous {
     /// The tuple is valid.
     #[inline]
     pub(super) unsafe fn set(&mut self, tuple: pg_sys::IndexTuple) {
-        // SAFETY: a tuple has the length in its size field, and the buffer has room for it.
+        // SAFETY: a tuple's size field is its length, and there is room.
         unsafe {
             self.len = usize::from((*tuple).t_info & SIZE_MASK);
             self.group = Group::NONE;

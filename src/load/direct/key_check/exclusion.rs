@@ -144,7 +144,7 @@ impl Exclusion {
     /// Collects a row's key, and notes the row if it conflicts with a row of the table.
     ///
     /// # Safety
-    /// A plain frame; a slot with a row of the relation; the suspects live in the current memory context.
+    /// A plain frame; a slot with a row of the relation; `suspects` lives in the current memory context.
     pub unsafe fn add(&mut self, suspects: *mut Suspects, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: this function's contract covers all arguments; the arrays have room for any index's keys.
         unsafe {

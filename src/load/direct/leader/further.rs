@@ -63,8 +63,8 @@ impl Leader {
         self.further.is_empty()
     }
 
-    /// Goes on with the next file; false when there is no further file. Outside of parallel mode. Guarded; what is
-    /// opened lives in the current memory context.
+    /// Goes on with the next file; false when there is no further file. Outside of parallel mode. Guarded; the open
+    /// file lives in the current memory context.
     pub fn go_on(&mut self) -> Result<bool> {
         let Some(Further { source, workers }) = self.further.pop_front() else { return Ok(false) };
         self.process.tolerance.report();
@@ -117,7 +117,7 @@ impl Leader {
         Ok(true)
     }
 
-    /// Keeps what is needed to read the current file again.
+    /// Keeps the state to read the current file again.
     fn keep_track(&mut self) {
         let Some((mut options, mapping)) = self.current.take() else { return };
         let source = self.source();

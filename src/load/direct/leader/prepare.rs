@@ -311,7 +311,7 @@ fn enough_to_sort(size: Option<u64>, processes: usize) -> usize {
     })
 }
 
-/// In a subtransaction, tells logical decoding the parent transaction. Workers take their subtransaction for the top
+/// In a subtransaction, logs the parent transaction for logical decoding. Workers take their subtransaction for the top
 /// level, and would not log the parent with their first record (IsSubxactTopXidLogPending, xact.c). Any record of the
 /// leader logs it.
 fn log_transaction() {

@@ -129,7 +129,7 @@ impl Process {
                 let null = |&i: &usize| unsafe { *decoded.nulls.add(i) };
                 if is_plain || self.unset_not_null.iter().any(null) {
                     self.rows.clear_queue();
-                    // SAFETY: both arrays are as long as the target's descriptor.
+                    // SAFETY: as above, both arrays.
                     unsafe {
                         self.rows.make_datums(decoded)?;
                         arrays.copy_from(decoded, self.attributes());

@@ -10,10 +10,10 @@
 //! makes the file and its init fork, transfers predicate locks, and marks the index as being rebuilt. After the workers
 //! have ended, it sets the statistics. For the indexes that [`super::members`] chooses, pg_index does not change.
 //!
-//! Workers get their knowledge from the server's parallel mode. RestoreReindexState tells them which indexes are being
-//! built, and their xids which rows are of this transaction. Pending syncs tell them that a file is new and has no WAL
-//! (RelationInitPhysicalAddr, relcache.c). They do not know that a relation is local, so they take extension locks that
-//! have no other user.
+//! Workers get their knowledge from the server's parallel mode. RestoreReindexState passes on which indexes are being
+//! built. Their xids show which rows are of this transaction, and pending syncs show that a file is new and has no WAL
+//! (RelationInitPhysicalAddr, relcache.c). They do not know that a relation is local, so they take extension locks, for
+//! which no other process waits.
 //!
 //! Memory is divided between the processes, and a worker has no workers of its own. If two processes have an error, the
 //! one that is received first is raised. The workers are ended before any step that can be interrupted. Otherwise a
@@ -484,7 +484,7 @@ unsafe extern "C-unwind" fn reword_for_all(team: *const Team, error: *mut pg_sys
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_team_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: ParallelWorkerMain passes the table of contents; nothing in this frame has a destructor.
+    // SAFETY: the server passes the argument; nothing in this frame has a destructor.
     unsafe {
         let mut work = std::mem::MaybeUninit::<Work>::uninit();
         join(toc, work.as_mut_ptr());

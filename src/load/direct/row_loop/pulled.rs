@@ -1,4 +1,4 @@
-//! Rows that are pulled one by one: from a query, or from the plan of a join, which in turn pulls records.
+//! Rows that are pulled one by one: from a query, or from the plan of a join, which pulls records.
 
 use pgrx::{pg_guard, pg_sys};
 

@@ -188,7 +188,7 @@ pub unsafe fn build<W: Word>(
     drop(work);
     parallel.wait();
     point!("index.joined");
-    // SAFETY: the array has an element for each worker, and the workers are gone.
+    // SAFETY: an element for each worker, and they are gone.
     let cpu = unsafe { usage::take_shares(shares, launched) };
     help.set(Help { workers: launched, cpu });
     let (given_up, options, size) = (task.over.load(Relaxed) != 0, task.options, task.extent_size);
@@ -307,7 +307,7 @@ impl<W: Word> Collected<W> {
 /// The arguments are those of a parallel worker's entry point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_bulk_index_worker(_: *mut pg_sys::dsm_segment, toc: *mut pg_sys::shm_toc) {
-    // SAFETY: ParallelWorkerMain passes the table of contents; nothing in this frame has a destructor.
+    // SAFETY: the server passes the argument; nothing in this frame has a destructor.
     unsafe { work(toc) }
 }
 

@@ -115,8 +115,8 @@ impl Batch {
     /// See [`Batch::fill`].
     unsafe fn fill_from_sort(&mut self, sort: *mut pg_sys::Tuplesortstate) -> usize {
         let (mut count, mut used) = (0, 0);
-        // SAFETY: this function's contract covers frame and sort; a tuple has the length in its size field, and fits
-        // into the rest of the memory. Allocated memory has the alignment of tuples.
+        // SAFETY: this function's contract covers frame and sort; a tuple's size field is its length, and the rest of
+        // the memory has room for it. Allocated memory is aligned for tuples.
         unsafe {
             while count < TUPLES && used < BYTES {
                 let tuple = c::tuplesort_getindextuple(sort, true);

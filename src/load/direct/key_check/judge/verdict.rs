@@ -166,7 +166,7 @@ fn leave_last(mut rows: NumberSort<4>, memory: i32, losses: &mut NumberSort<4>) 
 /// Does a row stay?
 ///
 /// # Safety
-/// The judge is valid, and the row is of its table.
+/// The state is valid, and the row is of its table.
 #[pg_guard]
 unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
     // SAFETY: this function's contract covers the argument.
@@ -182,10 +182,10 @@ unsafe extern "C-unwind" fn pass(judge: *mut Judge, row: u64) -> bool {
 }
 
 /// # Safety
-/// The leader is valid, the table is one of its tables, and the judge is the table's.
+/// The leader is valid, the table is one of its tables, and the state is the table's.
 #[pg_guard]
 unsafe extern "C-unwind" fn finish(leader: *mut Leader, table: *mut Table, judge: *mut Judge) {
-    // SAFETY: this function's contract covers all arguments; the judge is dropped with its memory context, and holds no
+    // SAFETY: this function's contract covers all arguments; the state is dropped with its memory context, and holds no
     // sort by then.
     unsafe {
         let table = &mut *table;
