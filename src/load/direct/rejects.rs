@@ -174,7 +174,7 @@ impl Rejects {
     /// Notes the position of a chunk that is being cut.
     pub fn mark(&self, stretch: u64, place: Place) {
         if !self.tallies.is_null() {
-            // SAFETY: only the process with the chunk's ticket writes; none reads before it is done.
+            // SAFETY: only the process with the current ticket writes; none reads before the chunk is done.
             unsafe { *self.tally(stretch).place.get() = place };
         }
     }

@@ -35,7 +35,7 @@ pub struct Shared {
     /// The build of the leader's library.
     pub build: u64,
     pub file: Identity,
-    /// The leader's open file.
+    /// Descriptor of the leader's open file.
     pub leaders: Descriptor,
     /// The ring buffer through which processes share a compressed file.
     pub ring: Descriptor,

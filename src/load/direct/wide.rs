@@ -7,7 +7,7 @@
 //!
 //! The tricky point is a possible deadlock. A worker waits for room in its queue, so the leader must not wait for that
 //! worker without reading the queue. A worker sends only while it makes rows, when it holds neither the append lock nor
-//! a ticket. These are the only objects that the leader waits for without reading the queues.
+//! the current ticket. These are the only objects that the leader waits for without reading the queues.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;

@@ -130,7 +130,7 @@ impl Insertion {
         // SAFETY: this function's contract covers both arguments.
         unsafe {
             let mut writer = None;
-            // Existing keys would each be searched for twice.
+            // A key that the index has already would be searched for twice.
             let (mut misses, mut left) = (0u32, 0u32);
             loop {
                 c::check_for_interrupts();

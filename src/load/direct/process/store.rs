@@ -195,7 +195,8 @@ impl Process {
         self.report();
         self.show();
         shared.rest(self.number);
-        // With workers, the rows that are left may be few. Without workers, they may be all rows of the load.
+        // With workers, each process may have a few rows left in any load. Without workers, a few rows may be the whole
+        // load, and then go through shared buffers.
         let alone = self.number == 0 && matches!(self.chunks, Chunks::InOrder);
         // SAFETY: the executor's own memory, which outlives the heaps.
         let memory = unsafe { (*self.executor.estate).es_query_cxt };

@@ -51,7 +51,7 @@ impl Process {
     }
 
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
-    /// Guarded; waits for room in the queue, so this process must not hold the append lock, nor a ticket.
+    /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
     pub(super) fn tell_origins(&mut self, least: usize) -> Result<()> {
         if self.traces == Traces::Nothing {
             return Ok(());

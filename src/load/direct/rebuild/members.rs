@@ -1,7 +1,7 @@
 //! Chooses the indexes of a relation that are built at the same time, and their order.
 //!
 //! Core builds an index in a parallel worker only if its expressions and its predicate are parallel safe
-//! (plan_create_index_workers, planner.c). Here a worker does all steps for an index, with core's own sort. So the
+//! (plan_create_index_workers, planner.c). Here a worker does all steps for an index, including the comparisons. So the
 //! functions of its operator classes must be safe, too, and its access method must be one of the server's. Functions
 //! that the server finds in the type cache to compare and hash elements, columns or bounds of a key are not checked.
 //!

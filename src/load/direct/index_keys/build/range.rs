@@ -4,7 +4,7 @@
 //! keys are never divided, so one process sees all of them: for a unique index's check, or to make their posting list.
 //!
 //! An old index is divided at its own leaves, because each process must find its first leaf. If a key has many rows,
-//! only some leaves are suitable; entries after the last suitable leaf stay in its range.
+//! only some leaves are suitable, and no range begins far behind a suitable leaf.
 //!
 //! The tricky point is a step that only the leader can do: to decide whether two equal keys of a unique index are an
 //! error, and raise it. A range with such keys is given up, together with all other ranges, and the leader builds the
