@@ -78,7 +78,8 @@ unsafe extern "C-unwind" fn all(call: Opaque) {
         let mut executor = std::mem::MaybeUninit::<Executor>::uninit();
         point_plain!("load.begin");
         set_up(load, executor.as_mut_ptr());
-        // Statement triggers may change the table and its partitions, so they fire before the load looks at either.
+        // Statement triggers may change the table and its partitions, so they fire before the load reads the state of
+        // either.
         if !(*load).is_dry {
             settle::before_rows(executor.assume_init());
         }
@@ -261,7 +262,7 @@ impl Leader {
     /// Adds the rows appended so far to the statistics. They count as dead if the transaction fails. Only the leader
     /// does this, because a worker's transaction always ends well.
     fn count_rows(&mut self) {
-        // An error may come after the rows were counted, and its handler counts them, too.
+        // The handler of a later error calls this again, and rows are counted once.
         if std::mem::replace(&mut self.told, true) {
             return;
         }

@@ -42,7 +42,7 @@ struct Ids {
     gives_back: bool,
     /// One process reads the chunks in order: further ids are taken when the range is used up.
     refills: bool,
-    /// Ids to take then.
+    /// Number of ids to take then.
     ahead: u64,
     /// Rows are read again, with ids that are not taken from the sequence.
     made_up: bool,

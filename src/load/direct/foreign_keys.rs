@@ -16,9 +16,9 @@
 //! check guarantees no more. If any key is left, the server's own checks are queued for all rows, and raise the
 //! server's errors. A key is left if its parent is missing, was inserted a moment ago, or was changed meanwhile.
 //!
-//! The server checks the keys itself where its checks could give another result: with deferrable constraints, other row
-//! triggers that fire between checks, snapshots that last longer than a statement, and partitioned referenced tables.
-//! It also checks the keys of a few rows, which is faster.
+//! The server checks the keys itself if its checks could give another result. This is so with deferrable constraints,
+//! other row triggers that fire between checks, snapshots that last longer than a statement, and partitioned referenced
+//! tables. It also checks the keys of a few rows, which is faster.
 
 mod key;
 

@@ -78,7 +78,7 @@ pub struct Heap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
     Stored,
-    /// The row does not fit into a page as it is.
+    /// The row is wide: TOAST must shorten it.
     Wide,
 }
 

@@ -13,9 +13,9 @@
 //! References of the relation cache are enough. The table's lock keeps other sessions from changing its indexes, and
 //! locks on the indexes of thousands of partitions would fill the lock table.
 //!
-//! A reference does not prevent two changes, which [`Held`] detects: rows that a function inserted, updated or deleted
-//! ([`Held::is_disturbed`]), and a file that was replaced or truncated after all ([`Held::check`]). The load's
-//! reactions are these:
+//! A reference does not prevent two changes, which [`Held`] detects. [`Held::is_disturbed`] finds rows that a function
+//! inserted, updated or deleted, and [`Held::check`] a file that was replaced or truncated after all. The load reacts
+//! as follows:
 //!
 //! | change | reaction of the load |
 //! |---|---|

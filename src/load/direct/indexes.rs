@@ -14,7 +14,7 @@
 //! Other access methods get the rows in the heap's order, from the executor's own function. So does every index with an
 //! exclusion constraint or a deferrable one, because the later check is queued together with the row.
 //!
-//! The caller's user evaluates the expressions, as in an INSERT. They run in plain frames.
+//! Expressions are evaluated with the caller's privileges, as in an INSERT, and in plain frames.
 
 mod choice;
 mod compared;
@@ -335,8 +335,8 @@ impl Indexes {
         recheck
     }
 
-    /// The row that conflicts with a row in an index that is searched for each row. Waits for transactions that may be
-    /// about to insert or delete a conflicting row.
+    /// The row that conflicts with the slot's row, in an index that is searched for each row. Waits for transactions
+    /// that may be about to insert or delete a conflicting row.
     ///
     /// # Safety
     /// See [`Indexes::add`]; `number` is one of the indexes.

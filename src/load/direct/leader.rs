@@ -54,7 +54,7 @@ pub struct Leader {
     current: Option<(LoadOptions, Mapping)>,
     /// Most workers for the current file.
     pub most_workers: usize,
-    /// Workers started for the current file, for all files so far, and at most at a time.
+    /// Workers that were started: for the current file, for all files so far, and the most at a time.
     pub launched: usize,
     pub workers: usize,
     pub builders: usize,

@@ -15,7 +15,7 @@
 //! keys existed. Several unique indexes may decide differently about a row. A row that is removed because of one index
 //! takes no key in another.
 //!
-//! The tricky point is that the indexes are not searched for rows of the load itself: with a million equal keys, each
+//! The tricky point is that the indexes are not searched for rows of the load itself. With a million equal keys, each
 //! search would find all removed rows before it. Equal keys are adjacent in the sort, so groups need no search.
 //!
 //! Keys without an order (exclusion constraints) are inserted in the order of the file, each after a search.

@@ -8,8 +8,8 @@
 //!
 //! `shared` holds what the processes of a load share: the chunk of each process, the current ticket (the chunk that is
 //! cut next), and the error that comes first in the file. `chunks` splits chunks into records, and `process` makes rows
-//! of a `heap` from records. `wide` passes on rows that do not fit into a page; `defaults` computes columns that the
-//! file does not have. `settle` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
+//! of a `heap` from records. `wide` handles rows that TOAST must shorten; `defaults` computes columns that the file
+//! does not have. `settle` finalizes the load after the rows: indexes, foreign keys, triggers, statistics.
 //!
 //! Without workers, the leader alone reads the file in order and does the same steps.
 

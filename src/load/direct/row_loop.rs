@@ -6,8 +6,9 @@
 //!                                   (plain frame)
 //! ```
 //!
-//! [`run`] is a plain frame. It calls user code (input functions, defaults, the condition, constraints), so that errors
-//! of user code keep all their fields. Rows without user code stay within [`step`], which takes many rows in one guard.
+//! [`run`] is a plain frame. It calls user-defined code (input functions, defaults, the condition, constraints), whose
+//! errors keep all their fields. Rows without user-defined code stay within [`step`], which takes many rows in one
+//! guard.
 //!
 //! The steps for each row are in the order of CopyFrom (copyfrom.c).
 

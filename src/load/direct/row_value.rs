@@ -1,7 +1,7 @@
 //! A record as one composite value, for a function that takes a row.
 //!
-//! For each call, the executor would form a tuple from a slot's datums. Here it costs no more than a tuple of the
-//! table: rows that were decoded in a block have no datums, and all rows use the same memory for the tuple. The
+//! For each call, the executor would form a tuple from a slot's datums. Here forming it costs no more than for a tuple
+//! of the table. Rows that were decoded in a block have no datums, and all rows use the same memory for the tuple. The
 //! function often returns the same tuple.
 //!
 //! The call is the expression that all other rows use, except that its argument is the value instead of the slot's row.

@@ -1,8 +1,8 @@
 //! The description of a load for its workers, as bytes in shared memory.
 //!
 //! A worker makes the same rows from the same input: it gets the user's options and parses them again. The spec adds
-//! what only the leader can find out: the client's encoding, the columns that a header named, the analyzed condition,
-//! the relations that are new in this transaction, the sequences.
+//! facts from the leader: the client's encoding, the columns that a header named, the analyzed condition, the relations
+//! that are new in this transaction, the sequences.
 
 use std::ffi::{CString, c_char};
 

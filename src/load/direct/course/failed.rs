@@ -89,7 +89,8 @@ pub(super) unsafe fn fail(
         if !leader.is_null() && failure::is_about_a_row(error) && !attempt(drain, leader.cast()).is_null() {
             failure::recover();
         }
-        // After an error of the server itself (resources, system, internal), nothing more is asked of the server.
+        // After an error of the server itself (resources, system, internal), the leader requests no further work from
+        // it.
         if !leader.is_null() && failure::leaves_server_well(error) && !attempt(count_dead, leader.cast()).is_null() {
             // Losing statistics is better than losing the error.
             failure::recover();

@@ -6,8 +6,8 @@
 //!   leader:        new file ◄─ pages ◄─ levels ◄─ equal keys checked ◄─ merge of the runs ◄──────────┘
 //! ```
 //!
-//! When core builds an index of numbers, three steps take most of the time: to read the heap again, to compare keys
-//! through functions, and to carry each key as a separate tuple.
+//! When core builds an index of numbers, three steps take most of the time. It reads the heap again, compares keys
+//! through functions, and carries each key as a separate tuple.
 //!
 //! Here a key is an integer ([`pg_bulk_format::btree`]). It is taken from its page right after the page was written,
 //! from the processor's cache, and arrays of such keys are sorted. Keys that come in order need no sort. A key with

@@ -55,7 +55,7 @@ pub(super) enum Losses<'a> {
 }
 
 impl Losses<'_> {
-    /// May an index be built, whatever its keys are? A unique index only by this library.
+    /// May an index be built, whatever its keys are? A unique index only by pg_bulk.
     ///
     /// # Safety
     /// The index is an open B-tree, or not unique.

@@ -104,7 +104,7 @@ impl Leader {
                 && hazards.relation_is_safe(relation)
                 && hazards.is_safe(condition)
                 && is_safe_to_read(&hazards, rows.columns(), load.projection)
-                // An inlined function needs the label of the function itself.
+                // An inlined expression does the same as its function, so the function's label counts.
                 && mapping.function.is_none_or(|function| hazards.function_is_safe(function))
                 && load.joined.is_none_or(|joined| joined.is_safe)
                 && more

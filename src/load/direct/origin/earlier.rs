@@ -1,6 +1,6 @@
 //! A file of the load that is done, while further files follow.
 //!
-//! The file is closed: a program must report its exit status, and a process cannot hold any number of files open. If a
+//! The file is closed: a program must report its exit status, and the number of a process's open files is limited. If a
 //! row of the file has an error, the file is opened again and compared with the old one, then read from the row's
 //! position on.
 

@@ -1,7 +1,7 @@
 //! Makes rows from records, many within one guard.
 //!
-//! If a row needs user code, or a step that may raise an error whose fields all matter, [`Process::advance`] returns
-//! with the row half-made.
+//! If a row needs user-defined code, or a step that may raise an error whose fields all matter, [`Process::advance`]
+//! returns with the row partly made.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;

@@ -10,10 +10,10 @@
 //! makes the file and its init fork, transfers predicate locks, and marks the index as being rebuilt. After the workers
 //! have ended, it sets the statistics. For the indexes that [`super::members`] chooses, pg_index does not change.
 //!
-//! Workers get their knowledge from the server's parallel mode. RestoreReindexState passes on which indexes are being
+//! Workers get the needed state from the server's parallel mode. RestoreReindexState passes on which indexes are being
 //! built. Their xids show which rows are of this transaction, and pending syncs show that a file is new and has no WAL
-//! (RelationInitPhysicalAddr, relcache.c). They do not know that a relation is local, so they take extension locks, for
-//! which no other process waits.
+//! (RelationInitPhysicalAddr, relcache.c). Parallel mode does not pass on that a relation is local, so they take
+//! extension locks, for which no other process waits.
 //!
 //! Memory is divided between the processes, and a worker has no workers of its own. If two processes have an error, the
 //! one that is received first is raised. The workers are ended before any step that can be interrupted. Otherwise a

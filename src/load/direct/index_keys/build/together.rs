@@ -12,7 +12,7 @@
 //! A process writes the leaves of its ranges into the index's file, on blocks of its own. It writes the ranges' borders
 //! and the links for the levels above into another file. The index is not read before the leader has joined the ranges.
 //!
-//! Without old entries, two processes on two processors are no faster than one: the WAL writer uses one of the
+//! Without old entries, two processes on two processors are no faster than one. The WAL writer uses one of the
 //! processors, and the kernel serializes writes to the file. So three processes are needed. Reading and merging old
 //! entries takes about as long as writing, so then two processes are enough.
 
