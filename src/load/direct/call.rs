@@ -157,7 +157,8 @@ impl Call {
     /// # Safety
     /// See [`Call::make`], which has made the row.
     pub unsafe fn take_apart(&self, header: pg_sys::HeapTupleHeader, econtext: *mut pg_sys::ExprContext) {
-        // SAFETY: this function's contract covers the argument; nothing here has a destructor. The type was compared with the slot's.
+        // SAFETY: this function's contract covers the argument; nothing here has a destructor. The type was compared
+        // with the slot's.
         unsafe {
             let mut tuple = pg_sys::HeapTupleData {
                 t_len: pgrx::varsize_4b(header.cast()) as u32,

@@ -193,7 +193,8 @@ impl ForeignKeys {
     pub unsafe fn add(&mut self, row: *mut pg_sys::TupleTableSlot, mut amiss: impl FnMut(usize)) {
         let tracked = self.tracked;
         for (number, key) in self.list.iter_mut().enumerate() {
-            // SAFETY: this function's contract covers frame and slot; the key's slot has an attribute for each of the columns.
+            // SAFETY: this function's contract covers frame and slot; the key's slot has an attribute for each of the
+            // columns.
             unsafe {
                 let (values, nulls) = ((*key.slot).tts_values, (*key.slot).tts_isnull);
                 let mut absent = 0;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   hold ─► rows ─► indexes of one relation: let_go ─► built, swapped ─► hold_again ─► triggers ─► close
-//!             └ user-defined functions run here and are refused: TRUNCATE, CLUSTER, REINDEX, CREATE INDEX, ALTER, DROP
+//!             └ user-defined functions run here; refused: TRUNCATE, CLUSTER, REINDEX, CREATE INDEX, ALTER, DROP
 //! ```
 //!
 //! A command that changes a relation's file or indexes checks with CheckTableNotInUse (tablecmds.c) whether this
@@ -19,12 +19,12 @@
 //!
 //! | change | reaction of the load |
 //! |---|---|
-//! | rows of a relation, even if rolled back | It drops its collected index keys. Indexes are built from the table, or inserted into. |
+//! | rows, even if rolled back | It drops the collected keys. Indexes are built from the table, or inserted into. |
 //! | rows, in a load with option freeze | It raises an error. A frozen row does not show which command inserted it. |
 //! | the file | It raises an error. |
 //! | which triggers fire (session_replication_role) | It raises an error. COPY asks for each row, a load once. |
 //! | the state of constraints (SET CONSTRAINTS) | None. The state at the end counts, as under COPY. |
-//! | triggers of a partition without rows | It raises an error if the direct writer does not support them (`Process::open_heap`). |
+//! | triggers of a partition without rows | An error if the direct writer does not support them (`open_heap`). |
 //! | other triggers, rules, policies | None. The executor's copies are those of the beginning, as under COPY. |
 
 use std::ffi::CStr;

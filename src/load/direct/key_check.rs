@@ -2,10 +2,10 @@
 //! tables.
 //!
 //! ```text
-//!   row ─┬─► keys of unique indexes ─► sort ─► equal to the one before? in the table? ► groups ─┐
-//!        ├─► keys of exclusion constraints ─► in the table? ───────────────────────► groups ─┼─► decide in file order
-//!        │                                └─► kept, in file order ───────────────────────────┘        │
-//!        └─► foreign keys ─► sort ─────────────► in the table, or among the rows that stay? ◄─────────┘
+//!   row ─┬─► keys of unique indexes ─► sort ─► equal to the one before? in the table? ─► groups ─┐
+//!        ├─► keys of exclusion constraints ─► in the table? ─► groups ───────────────────────────┼─► decide in file order
+//!        │                                └─► kept, in file order ───────────────────────────────┘         │
+//!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────────┘
 //! ```
 //!
 //! A load finds such rows by inserting them, and deletes them again ([`super::losers`], [`super::orphans`]). A dry run
@@ -136,7 +136,8 @@ impl KeyCheck {
         if let Some(&table) = self.tables.get(number).filter(|table| !table.is_null()) {
             return table;
         }
-        // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory context.
+        // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
+        // context.
         unsafe {
             let relation = (*relinfo).ri_RelationDesc;
             let memory = pg_sys::AllocSetContextCreateExtended(

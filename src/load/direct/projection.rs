@@ -316,7 +316,8 @@ pub unsafe fn passes(process: *mut Process, projection: *mut Projection) -> bool
 /// A plain frame, with the row's memory context; a valid process, its projection, and the arrays of its slot.
 /// `as_tuple`: the row of a function may stay a tuple.
 pub unsafe fn project(process: *mut Process, projection: *mut Projection, arrays: RowArrays, as_tuple: bool) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two descriptors.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
+    // descriptors.
     unsafe {
         if (*projection).filters {
             (*process).rows.is_converting = false;
@@ -476,7 +477,8 @@ unsafe extern "C-unwind" fn survive(making: Opaque) -> *mut pg_sys::ErrorData {
 /// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the
 /// arrays of the target's row.
 pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two descriptors.
+    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
+    // descriptors.
     unsafe {
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;

@@ -1,9 +1,9 @@
 //! Steps before the first row and after the last: those that need all rows, or are forbidden in parallel mode.
 //!
 //! ```text
-//!   for each relation:  read its new rows back ─┬─► indexes: sort keys, or insert ─► insert sorted keys ─► rebuild ─┐
-//!                                               ├─► foreign keys: collect ──────────────────────────────────────────┴─► check
-//!                                               └─► queue other row triggers
+//!   for each relation:  read new rows ─┬─► indexes: sort keys, or insert ─► insert sorted keys ─► rebuild ─┐
+//!                                      ├─► foreign keys: collect ──────────────────────────────────────────┴─► check
+//!                                      └─► queue other row triggers
 //!   then: fire triggers
 //! ```
 //!
@@ -454,7 +454,8 @@ unsafe extern "C-unwind" fn look(
     relinfo: *mut pg_sys::ResultRelInfo,
     survives: bool,
 ) -> *mut Table {
-    // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory context.
+    // SAFETY: this function's contract covers the argument; guarded calls. The table is dropped with its memory
+    // context.
     unsafe {
         let (Settling { executor, stamp, option, patience, files, workers, .. }, written) = (&*settling, &mut *written);
         let (relation, patience) = ((*relinfo).ri_RelationDesc, *patience);

@@ -84,7 +84,8 @@ impl ForeignKey {
     /// # Safety
     /// See [`ForeignKeys::find`]; the same holds for `look`.
     pub(super) unsafe fn seek(&mut self, look: impl FnOnce(&ForeignKey, u64, *mut u8), mut missing: impl FnMut(u64)) {
-        // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is a bit for each key.
+        // SAFETY: this function's contract covers the frame; nothing in it has a destructor. There is a bit for each
+        // key.
         unsafe {
             let keys = match self.count {
                 Some(keys) => keys,

@@ -107,7 +107,8 @@ impl KeyPlan {
     ) -> Vec<Collector> {
         let mine = self.list.iter().filter(|planned| planned.relation == number);
         let collector = |planned: &Planned| {
-            // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has locked.
+            // SAFETY: this function's contract covers the relation; guarded calls on an index of it that the leader has
+            // locked.
             unsafe {
                 if let Some(number) = planned.sort {
                     let shared = self.sorts.and_then(|sorts| sorts.get(number));

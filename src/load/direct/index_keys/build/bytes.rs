@@ -162,7 +162,8 @@ unsafe fn write_pages(
 unsafe fn raise_duplicate(relation: pg_sys::Relation, index: pg_sys::Relation, shape: &ByteShape, key: &[u8]) {
     let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
     let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-    // SAFETY: this function's contract covers the index, which has an attribute for each column; there is a value for each.
+    // SAFETY: this function's contract covers the index, which has an attribute for each column; there is a value for
+    // each.
     unsafe {
         shape.decode(key, |column, value| {
             let attribute = &*compat::attribute((*index).rd_att, column);
