@@ -2,10 +2,10 @@
 //! tables.
 //!
 //! ```text
-//!   row ─┬─► keys of unique indexes ─► sort ─► equal to the one before? in the table? ─► groups ─┐
-//!        ├─► keys of exclusion constraints ─► in the table? ─► groups ───────────────────────────┼─► decide in file order
-//!        │                                └─► kept, in file order ───────────────────────────────┘         │
-//!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────────┘
+//!   row ─┬─► keys of unique indexes ─► sort ─► equal to one before? in the table? ─► groups ─┐
+//!        ├─► keys of exclusion constraints ─► in the table? ─► groups ───────────────────────┼─► decide in file order
+//!        │                                └─► kept, in file order ───────────────────────────┘         │
+//!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────┘
 //! ```
 //!
 //! A load finds such rows by inserting them, and deletes them again ([`super::losers`], [`super::orphans`]). A dry run
