@@ -358,7 +358,7 @@ impl Kept {
 
 /// Result of going to the next row.
 struct Next {
-    /// Result of the step: [`END`], [`ROW`] or [`SHORT`](super::process::SHORT).
+    /// Result of the step: [`END`], [`ROW`] or [`SHORT`].
     what: i32,
     /// The row as one value, for the projection; else null.
     value: pg_sys::HeapTupleHeader,
